@@ -1,0 +1,1 @@
+//! Stacking of survey images, the data diffusion paper's application.

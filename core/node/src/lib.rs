@@ -1,0 +1,1 @@
+//! The executor's decider: slots, store accounting, eviction, staging.

@@ -1,0 +1,1 @@
+//! The dispatcher's decider: queue, catalog, placement.

@@ -1,0 +1,1 @@
+//! Layer test, end-to-end tests, benchmarks.

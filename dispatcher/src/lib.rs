@@ -1,0 +1,1 @@
+//! The shell around core/sched: sessions and the journal.

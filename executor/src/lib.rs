@@ -1,0 +1,1 @@
+//! The shell around core/node: processes and sandboxes.

@@ -1,0 +1,1 @@
+//! Authenticated, framed TLS connections between eyas processes.

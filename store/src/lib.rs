@@ -1,0 +1,1 @@
+//! The node-local object store, and persistent storage behind one trait.

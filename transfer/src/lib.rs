@@ -1,0 +1,1 @@
+//! Serving and fetching objects between nodes.

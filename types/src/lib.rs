@@ -1,0 +1,26 @@
+//! The words that every room shares: ids, units, and the specs of tasks, objects, executors and outcomes.
+//!
+//! A type lives here only if two rooms that may not import each other must both speak of it. Nothing here
+//! decides, waits, reads a clock or touches a file; the crate is `no_std` with `alloc`.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod id;
+pub mod object;
+pub mod outcome;
+pub mod policy;
+pub mod resource;
+pub mod task;
+pub mod template;
+pub mod units;
+
+pub use id::{ExecutorId, JobId, ObjectId, TaskId};
+pub use object::{ObjectSpec, Version};
+pub use outcome::{Outcome, Reads, Status};
+pub use policy::{EvictionPolicy, PlacementPolicy};
+pub use resource::Resources;
+pub use task::{Input, InputFrom, OutputSpec, Program, TaskItem, TaskTemplate, Value, WorkingFolder};
+pub use template::{Piece, Template};

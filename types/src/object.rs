@@ -1,0 +1,67 @@
+//! Objects: named, immutable data. What changes gets another version, and so another id.
+
+use alloc::string::String;
+use serde::{Deserialize, Serialize};
+
+use crate::id::ObjectId;
+
+/// What tells two contents of one source apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Version {
+    /// Size and modification time: what a file system knows.
+    Modified {
+        /// Nanoseconds since 1970-01-01; seconds precision where the source has no better.
+        mtime_ns: i64,
+        /// Size of the content.
+        size_bytes: u64,
+    },
+    /// An object store's or web server's entity tag.
+    Etag {
+        /// The tag, as the server wrote it.
+        etag: String,
+        /// Size of the content.
+        size_bytes: u64,
+    },
+}
+
+impl Version {
+    /// Size of the content at this version.
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Version::Modified { size_bytes, .. } | Version::Etag { size_bytes, .. } => *size_bytes,
+        }
+    }
+}
+
+/// Where an object comes from in persistent storage, and at which version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectSpec {
+    /// A URL: `file:///path`, `http(s)://…`, `s3://bucket/key`. The path of a `file` URL is not percent-encoded.
+    pub source: String,
+    /// The version that tasks were promised.
+    pub version: Version,
+    /// Whether a staged copy is executable.
+    pub executable: bool,
+}
+
+impl ObjectSpec {
+    /// The object's id.
+    pub fn id(&self) -> ObjectId {
+        ObjectId::of(&self.source, &self.version)
+    }
+
+    /// Size of the content.
+    pub fn size_bytes(&self) -> u64 {
+        self.version.size_bytes()
+    }
+
+    /// Last component of the source: the name a staged copy gets, unless the input says otherwise.
+    pub fn base_name(&self) -> &str {
+        let path = match self.source.split_once("://") {
+            Some(("file", path)) => path,
+            Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
+            None => &self.source,
+        };
+        path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
+    }
+}

@@ -1,0 +1,131 @@
+//! Tasks: one black-box command each, with declared inputs, outputs and resources.
+//!
+//! A job of a million tasks is a few templates and a million short items; an item is expanded only on the
+//! node that runs it (see [`crate::template`]).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+use crate::resource::Resources;
+use crate::template::Template;
+
+/// Bound on what is kept of each of a task's output streams, unless the job says otherwise. More is cut off
+/// and counted in the outcome.
+pub const DEFAULT_CAPTURE_BYTES: u64 = 1 << 20;
+/// Most templates a job may have.
+pub const MAX_TEMPLATES: usize = u16::MAX as usize;
+/// Most inputs a task may have.
+pub const MAX_INPUTS: usize = 4096;
+
+/// What all tasks made from it have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskTemplate {
+    /// What runs.
+    pub program: Program,
+    /// Environment variables set beyond the executor's own.
+    pub env: Vec<(String, Template)>,
+    /// Where it runs.
+    pub folder: WorkingFolder,
+    /// Inputs that every task has, before its item's own.
+    pub inputs: Vec<Input>,
+    /// What is taken from the sandbox afterwards.
+    pub outputs: Vec<OutputSpec>,
+    /// What it holds while it runs.
+    pub resources: Resources,
+    /// Killed after running so long.
+    pub timeout_us: Option<u64>,
+    /// How often a failed task is tried again.
+    pub retries: u32,
+    /// Bound on what is kept of stdout, and of stderr.
+    pub capture_bytes: u64,
+}
+
+impl TaskTemplate {
+    /// A template for `program` with nothing else asked for.
+    pub fn new(program: Program) -> Self {
+        TaskTemplate {
+            program,
+            env: Vec::new(),
+            folder: WorkingFolder::Sandbox,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            resources: Resources::default(),
+            timeout_us: None,
+            retries: 0,
+            capture_bytes: DEFAULT_CAPTURE_BYTES,
+        }
+    }
+}
+
+/// What a task runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Program {
+    /// Nothing: the task succeeds inside the executor once its inputs are there. For measuring, and for warming stores.
+    Noop,
+    /// A command: the program and its arguments.
+    Command(Vec<Template>),
+}
+
+/// A task's working folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkingFolder {
+    /// A folder that every node sees, usually where the job was submitted.
+    Path(String),
+    /// A folder of the task's own on the node's disk, gone when the task has ended.
+    Sandbox,
+}
+
+/// A file that is on the node before the task starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Where it comes from.
+    pub from: InputFrom,
+    /// Its name in the sandbox; the last component of its source where this is `None`.
+    pub name: Option<String>,
+}
+
+/// Where an input comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum InputFrom {
+    /// An object, by its place in the job's list of objects.
+    Object(u32),
+    /// What another task of the job writes: its index, and the output's place in that task's template.
+    Output {
+        /// The producing task's index in the job.
+        task: u32,
+        /// Place in the producing template's outputs.
+        output: u16,
+    },
+}
+
+/// What is taken from a task's sandbox when it has succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSpec {
+    /// A file in the sandbox, or a glob.
+    pub pattern: Template,
+    /// Where it goes in persistent storage: a URL or absolute path. A glob's, and one that ends in `/`, is a folder.
+    pub destination: Template,
+    /// Whether the task may leave it out.
+    pub optional: bool,
+}
+
+/// One task of a job, as it waits: which template, and what is filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskItem {
+    /// Place in the job's templates.
+    pub template: u16,
+    /// What `{}` and `{1}`, `{2}` … stand for.
+    pub values: Vec<Value>,
+    /// This task's own inputs, after its template's.
+    pub inputs: Vec<Input>,
+}
+
+/// What one placeholder stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Value {
+    /// As the user wrote it.
+    pub text: String,
+    /// If it names an input: that input's place among the task's own inputs. Its plain placeholder becomes the staged path.
+    pub input: Option<u16>,
+}

@@ -1,0 +1,287 @@
+//! Words with placeholders, as GNU parallel has them.
+//!
+//! | placeholder | stands for |
+//! | --- | --- |
+//! | `{}` | the item; the staged path if it names an input |
+//! | `{.}` | the item without its last extension |
+//! | `{/}` `{//}` `{/.}` | its last component, its folder, its last component without extension |
+//! | `{1}` `{2}` …, `{1.}` `{2/}` … | the same of one column |
+//! | `{input:1}` … | the staged path of the task's first, second … input, the template's inputs first |
+//! | `{#}` `{%}` | the task's number in its job, from 1; the number of the slot it runs in, from 1 |
+//!
+//! Any other text in braces stays as it is, so that `awk '{print $1}'` needs no quoting. Parsed once where a job is
+//! submitted, expanded where the task runs.
+
+use alloc::borrow::Cow;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use serde::{Deserialize, Serialize};
+
+use crate::task::Value;
+
+/// One word: literal text and placeholders in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template(pub Vec<Piece>);
+
+/// One part of a word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Piece {
+    /// Itself.
+    Literal(String),
+    /// The item, or one column of it.
+    Value {
+        /// From 1; 0 for the whole item.
+        column: u16,
+        /// Which part of it.
+        part: Part,
+    },
+    /// The staged path of an input, from 0.
+    Input(u16),
+    /// The task's number, from 1.
+    Number,
+    /// The slot's number, from 1.
+    Slot,
+}
+
+/// Which part of a value a placeholder takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// `{}`
+    Whole,
+    /// `{.}`
+    WithoutExtension,
+    /// `{/}`
+    Base,
+    /// `{//}`
+    Folder,
+    /// `{/.}`
+    BaseWithoutExtension,
+}
+
+/// What placeholders stand for when a word is expanded.
+pub struct Expansion<'a> {
+    /// The item's columns.
+    pub values: &'a [Value],
+    /// Staged paths of all inputs, the template's first. Empty where nothing is staged: values keep their own text.
+    pub staged: &'a [String],
+    /// How many of `staged` are the template's.
+    pub template_inputs: usize,
+    /// The task's number, from 1.
+    pub number: u32,
+    /// The slot's number, from 1.
+    pub slot: u32,
+}
+
+impl Template {
+    /// A word without placeholders.
+    pub fn literal(text: impl Into<String>) -> Self {
+        Template(alloc::vec![Piece::Literal(text.into())])
+    }
+
+    /// Finds the placeholders in `text`.
+    pub fn parse(text: &str) -> Self {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(open) = rest.find('{') {
+            literal.push_str(&rest[..open]);
+            rest = &rest[open..];
+            match rest.find('}').and_then(|close| Some((placeholder(&rest[1..close])?, close))) {
+                Some((piece, close)) => {
+                    if !literal.is_empty() {
+                        pieces.push(Piece::Literal(core::mem::take(&mut literal)));
+                    }
+                    pieces.push(piece);
+                    rest = &rest[close + 1..];
+                }
+                None => {
+                    literal.push('{');
+                    rest = &rest[1..];
+                }
+            }
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(literal));
+        }
+        Template(pieces)
+    }
+
+    /// Whether the item appears in it.
+    pub fn has_value(&self) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Value { .. }))
+    }
+
+    /// The highest column it asks for.
+    pub fn highest_column(&self) -> u16 {
+        self.0.iter().map(|piece| if let Piece::Value { column, .. } = piece { *column } else { 0 }).max().unwrap_or(0)
+    }
+
+    /// The number of inputs it needs, so that each `{input:N}` stands for one.
+    pub fn highest_input(&self) -> u16 {
+        self.0.iter().map(|piece| if let Piece::Input(input) = piece { input + 1 } else { 0 }).max().unwrap_or(0)
+    }
+
+    /// The word with everything filled in. A column or input that the task does not have becomes empty; submission
+    /// has refused such jobs.
+    pub fn expand(&self, with: &Expansion<'_>) -> String {
+        let mut word = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Literal(text) => word.push_str(text),
+                Piece::Value { column, part } => word.push_str(&with.value(*column, *part)),
+                Piece::Input(input) => word.push_str(with.staged.get(usize::from(*input)).map_or("", String::as_str)),
+                Piece::Number => drop(write!(word, "{}", with.number)),
+                Piece::Slot => drop(write!(word, "{}", with.slot)),
+            }
+        }
+        word
+    }
+}
+
+impl Expansion<'_> {
+    fn value(&self, column: u16, part: Part) -> Cow<'_, str> {
+        let whole = |value| match part {
+            Part::Whole => self.staged_path(value),
+            _ => part.of(&value.text),
+        };
+        match (column, self.values) {
+            (0, []) => Cow::Borrowed(""),
+            (0, [only]) => Cow::Borrowed(whole(only)),
+            (0, several) => Cow::Owned(several.iter().map(whole).collect::<Vec<_>>().join(" ")),
+            (column, values) => Cow::Borrowed(values.get(usize::from(column) - 1).map_or("", whole)),
+        }
+    }
+
+    fn staged_path<'a>(&'a self, value: &'a Value) -> &'a str {
+        let place = value.input.map(|input| self.template_inputs + usize::from(input));
+        place.and_then(|place| self.staged.get(place)).map_or(&value.text, String::as_str)
+    }
+}
+
+impl Part {
+    fn of(self, text: &str) -> &str {
+        let (folder, base) = match text.rfind('/') {
+            Some(slash) => (&text[..slash.max(1)], &text[slash + 1..]),
+            None => (".", text),
+        };
+        let without_extension = |text: &'_ str, base: &str| match base.rfind('.') {
+            Some(dot) if dot > 0 => text.len() - (base.len() - dot),
+            _ => text.len(),
+        };
+        match self {
+            Part::Whole => text,
+            Part::WithoutExtension => &text[..without_extension(text, base)],
+            Part::Base => base,
+            Part::Folder => folder,
+            Part::BaseWithoutExtension => &base[..without_extension(base, base)],
+        }
+    }
+}
+
+/// The placeholder between two braces, if it is one.
+fn placeholder(inside: &str) -> Option<Piece> {
+    if let Some(number) = inside.strip_prefix("input:") {
+        return number.parse::<u16>().ok()?.checked_sub(1).map(Piece::Input);
+    }
+    match inside {
+        "#" => return Some(Piece::Number),
+        "%" => return Some(Piece::Slot),
+        _ => {}
+    }
+    let digits = inside.bytes().take_while(u8::is_ascii_digit).count();
+    let column = match &inside[..digits] {
+        "" => 0,
+        number => number.parse::<u16>().ok().filter(|n| *n > 0)?,
+    };
+    let part = match &inside[digits..] {
+        "" => Part::Whole,
+        "." => Part::WithoutExtension,
+        "/" => Part::Base,
+        "//" => Part::Folder,
+        "/." => Part::BaseWithoutExtension,
+        _ => return None,
+    };
+    Some(Piece::Value { column, part })
+}
+
+impl core::fmt::Display for Template {
+    /// As the user would write it.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.iter().try_for_each(|piece| match piece {
+            Piece::Literal(text) => f.write_str(text),
+            Piece::Value { column, part } => {
+                let column = if *column == 0 { String::new() } else { column.to_string() };
+                let part = match part {
+                    Part::Whole => "",
+                    Part::WithoutExtension => ".",
+                    Part::Base => "/",
+                    Part::Folder => "//",
+                    Part::BaseWithoutExtension => "/.",
+                };
+                write!(f, "{{{column}{part}}}")
+            }
+            Piece::Input(input) => write!(f, "{{input:{}}}", input + 1),
+            Piece::Number => f.write_str("{#}"),
+            Piece::Slot => f.write_str("{%}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn expand(text: &str, values: &[&str]) -> String {
+        let values: Vec<_> = values.iter().map(|v| Value { text: v.to_string(), input: None }).collect();
+        Template::parse(text).expand(&Expansion {
+            values: &values,
+            staged: &[],
+            template_inputs: 0,
+            number: 7,
+            slot: 2,
+        })
+    }
+
+    #[test]
+    fn placeholders_mean_what_gnu_parallel_means() {
+        for (text, expected) in [
+            ("{}", "sky/a b.fits.gz"),
+            ("x{/}y", "xa b.fits.gzy"),
+            ("{//}", "sky"),
+            ("{.}", "sky/a b.fits"),
+            ("{/.}", "a b.fits"),
+            ("{1} {1/.} {#} {%}", "sky/a b.fits.gz a b.fits 7 2"),
+            ("awk {print $1} {} {", "awk {print $1} sky/a b.fits.gz {"),
+            ("{{}}", "{sky/a b.fits.gz}"),
+            ("{0} {é}", "{0} {é}"),
+        ] {
+            assert_eq!(expand(text, &["sky/a b.fits.gz"]), expected, "{text}");
+        }
+        assert_eq!(expand("{2}-{1/}|{}", &["a/b", "c"]), "c-b|a/b c");
+        assert_eq!(expand("{//} {.}", &["/x"]), "/ /x");
+        assert_eq!(expand("{.} {/.}", &[".hidden"]), ".hidden .hidden");
+        assert_eq!(expand("{.}", &["a.b/c"]), "a.b/c");
+    }
+
+    #[test]
+    fn a_value_that_names_an_input_becomes_its_staged_path() {
+        let values = [Value { text: "sky/a.fits".into(), input: Some(0) }, Value { text: "3".into(), input: None }];
+        let staged = vec!["/s/objects.csv".to_string(), "/s/a.fits".to_string()];
+        let with = Expansion { values: &values, staged: &staged, template_inputs: 1, number: 1, slot: 1 };
+        let expand = |text| Template::parse(text).expand(&with);
+        assert_eq!(expand("{1}"), "/s/a.fits");
+        assert_eq!(expand("{}"), "/s/a.fits 3");
+        assert_eq!(expand("{1/.}.out"), "a.out");
+        assert_eq!(expand("{input:1}"), "/s/objects.csv");
+    }
+
+    #[test]
+    fn a_template_prints_as_it_was_written() {
+        for text in ["a{}b{1/.}{#}{%}{input:3}{2//}{x}", ""] {
+            assert_eq!(Template::parse(text).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Versioned messages and their byte codec.
