@@ -1,1 +1,29 @@
-//! The dispatcher's decider: queue, catalog, placement.
+//! Where tasks run: the wait queue, the catalog of replicas, and placement (data-diffusion §2.3).
+//!
+//! [`Scheduler`] is a pure state machine: facts come in as [`Event`]s with the time they happened, what is to be
+//! done goes out as [`Effect`]s, and the same events give the same effects. It must never read a clock, block, or
+//! know what a task runs.
+//!
+//! The paper scans a window of the queue for each decision. Here an index from each object to the tasks that wait
+//! for it, and from each executor to the objects it holds, finds the same task in a few look-ups, so that the
+//! window may be the whole queue; see [`search`](mod@search).
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod catalog;
+mod executors;
+mod explain;
+mod hash;
+pub mod placement;
+mod queue;
+mod scheduler;
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub use catalog::ObjectKey;
+pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
+pub use scheduler::{Config, Effect, Ended, Event, Hint, MAX_HINTS, Scheduler};

@@ -1,0 +1,140 @@
+//! The catalog: which executor holds which object, and which waiting tasks want it (the paper's `I_map`).
+//!
+//! Loosely coherent: it is what executors last reported. An object is remembered while a task wants it or an
+//! executor holds it.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use eyas_types::ObjectId;
+
+use crate::executors::ExecutorKey;
+use crate::hash::Map;
+use crate::queue::Ticket;
+
+/// An object's place in the catalog; reused when the object is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey(pub(crate) u32);
+
+/// A waiting list may hold so many entries of tasks that left the queue, beyond as many as live ones.
+const STALE_ENTRIES: usize = 16;
+
+#[derive(Default)]
+pub(crate) struct Catalog {
+    keys: Map<ObjectId, ObjectKey>,
+    objects: Vec<Object>,
+    free: Vec<ObjectKey>,
+}
+
+pub(crate) struct Object {
+    pub id: ObjectId,
+    pub size_bytes: u64,
+    /// Executors with a replica, in no particular order.
+    pub holders: Vec<ExecutorKey>,
+    /// Tasks that wait for it, oldest first; may name tasks that have left the queue.
+    pub waiting: VecDeque<Ticket>,
+    /// How many of `waiting` are in the queue.
+    pub wanted: u32,
+    /// Tasks that are known to the scheduler and name it.
+    references: u32,
+    /// Every holder has it on its list of objects to search.
+    pub all_alerted: bool,
+}
+
+impl Catalog {
+    /// The object's key, for a task that is going to name it.
+    pub fn refer(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
+        let key = match self.keys.get(&id) {
+            Some(key) => *key,
+            None => self.insert(id),
+        };
+        let object = &mut self[key];
+        object.references += 1;
+        object.size_bytes = size_bytes;
+        key
+    }
+
+    fn insert(&mut self, id: ObjectId) -> ObjectKey {
+        let object = Object {
+            id,
+            size_bytes: 0,
+            holders: Vec::new(),
+            waiting: VecDeque::new(),
+            wanted: 0,
+            references: 0,
+            all_alerted: false,
+        };
+        let key = match self.free.pop() {
+            Some(key) => {
+                self.objects[key.0 as usize] = object;
+                key
+            }
+            None => {
+                self.objects.push(object);
+                ObjectKey(u32::try_from(self.objects.len() - 1).expect("fewer than 2^32 objects"))
+            }
+        };
+        self.keys.insert(id, key);
+        key
+    }
+
+    /// A task that named it is forgotten.
+    pub fn release(&mut self, key: ObjectKey) {
+        self[key].references -= 1;
+        self.forget_if_unused(key);
+    }
+
+    /// The key for a replica report, which may be of an object no task has named yet.
+    pub fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
+        let key = match self.keys.get(&id) {
+            Some(key) => *key,
+            None => self.insert(id),
+        };
+        self[key].size_bytes = size_bytes;
+        key
+    }
+
+    pub fn find(&self, id: ObjectId) -> Option<ObjectKey> {
+        self.keys.get(&id).copied()
+    }
+
+    pub fn forget_if_unused(&mut self, key: ObjectKey) {
+        let object = &self[key];
+        if object.references == 0 && object.holders.is_empty() {
+            assert_eq!(object.wanted, 0, "a waiting task names an object without reference");
+            let id = object.id;
+            self.keys.remove(&id);
+            self[key].waiting = VecDeque::new();
+            self.free.push(key);
+        }
+    }
+
+    /// Drops entries of tasks that left the queue once they are the most of the list.
+    pub fn tidy(&mut self, key: ObjectKey, is_waiting: impl Fn(Ticket) -> bool) {
+        let object = &mut self[key];
+        while object.waiting.front().is_some_and(|ticket| !is_waiting(*ticket)) {
+            object.waiting.pop_front();
+        }
+        if object.waiting.len() > 2 * object.wanted as usize + STALE_ENTRIES {
+            object.waiting.retain(|ticket| is_waiting(*ticket));
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+impl core::ops::Index<ObjectKey> for Catalog {
+    type Output = Object;
+
+    fn index(&self, key: ObjectKey) -> &Object {
+        &self.objects[key.0 as usize]
+    }
+}
+
+impl core::ops::IndexMut<ObjectKey> for Catalog {
+    fn index_mut(&mut self, key: ObjectKey) -> &mut Object {
+        &mut self.objects[key.0 as usize]
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a task waits or where it went: views of the scheduler's state for people.
+
+use alloc::vec::Vec;
+
+use eyas_types::{ExecutorId, ObjectId, Resources, TaskId};
+
+use crate::executors::Level;
+use crate::placement::Otherwise;
+use crate::queue::{State, TaskKey};
+use crate::scheduler::Scheduler;
+use crate::search;
+
+/// A task as the scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskView {
+    /// Where it is assigned, if it is.
+    pub executor: Option<ExecutorId>,
+    /// How often it was assigned.
+    pub assigned: u32,
+    /// What it needs.
+    pub need: Resources,
+    /// Its inputs: who holds each.
+    pub inputs: Vec<ObjectView>,
+    /// Why it waits, if it does.
+    pub waits: Option<WaitReason>,
+}
+
+/// An object in the catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectView {
+    /// Its id.
+    pub object: ObjectId,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Who holds a replica.
+    pub holders: Vec<ExecutorId>,
+    /// How many waiting tasks want it.
+    pub wanted: u32,
+}
+
+/// An executor as the scheduler sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutorView {
+    /// Its id.
+    pub executor: ExecutorId,
+    /// What it has.
+    pub capacity: Resources,
+    /// Processors that assigned tasks ask for, thousandths; more than the capacity where tasks are lined up.
+    pub assigned_milli: u64,
+    /// Tasks it was given.
+    pub in_flight: usize,
+    /// Objects it holds.
+    pub held: usize,
+}
+
+/// Why a task waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitReason {
+    /// No executor has joined.
+    NoExecutors,
+    /// No executor has as much as the task needs.
+    TooLarge,
+    /// These executors could not take it (full disk, too small a store); the others are busy.
+    Refused(Vec<ExecutorId>),
+    /// Every executor that could take it is busy.
+    SlotsTaken,
+    /// The policy lets it wait for the executors that hold the most of its inputs, which are busy.
+    ForHolders(Vec<ExecutorId>),
+}
+
+impl Scheduler {
+    /// The task, if it is known and has not ended.
+    pub fn explain_task(&self, id: TaskId) -> Option<TaskView> {
+        let key = self.queue.find(id)?;
+        let task = &self.queue[key];
+        let executor = match task.state {
+            State::Assigned { executor, .. } => Some(self.executors[executor].id),
+            _ => None,
+        };
+        Some(TaskView {
+            executor,
+            assigned: task.attempt,
+            need: self.queue.need(task.class).clone(),
+            inputs: task.inputs.as_slice().iter().map(|input| self.object_view(*input)).collect(),
+            waits: executor.is_none().then(|| self.why_waiting(key)),
+        })
+    }
+
+    /// The object, if a task wants it or an executor holds it.
+    pub fn explain_object(&self, id: ObjectId) -> Option<ObjectView> {
+        self.catalog.find(id).map(|key| self.object_view(key))
+    }
+
+    /// All executors, in the order of their ids.
+    pub fn explain_executors(&self) -> Vec<ExecutorView> {
+        let mut views: Vec<_> = self.executors.all().map(|(_, executor)| executor.view()).collect();
+        views.sort_unstable_by_key(|view| view.executor);
+        views
+    }
+
+    fn object_view(&self, key: crate::ObjectKey) -> ObjectView {
+        let object = &self.catalog[key];
+        let mut holders: Vec<_> = object.holders.iter().map(|holder| self.executors[*holder].id).collect();
+        holders.sort_unstable();
+        ObjectView { object: object.id, size_bytes: object.size_bytes, holders, wanted: object.wanted }
+    }
+
+    fn why_waiting(&self, task: TaskKey) -> WaitReason {
+        let need = self.queue.need(self.queue[task].class);
+        if self.executors.all().next().is_none() {
+            return WaitReason::NoExecutors;
+        }
+        if !self.executors.all().any(|(_, executor)| executor.capacity.covers(need)) {
+            return WaitReason::TooLarge;
+        }
+        if let Some(refusals) = self.queue.refusals.get(&task) {
+            return WaitReason::Refused(refusals.iter().map(|by| self.executors[*by].id).collect());
+        }
+        let free =
+            |level| self.executors.all().any(|(by, _)| search::may_take(&self.queue, &self.executors, by, task, level));
+        if free(Level::Slot) && self.otherwise() == Otherwise::OnlyBestHolder {
+            let shares = self.executors.all().map(|(by, executor)| {
+                (search::share_held(&self.queue, &self.catalog, &self.executors, task, by), executor.id)
+            });
+            let shares: Vec<_> = shares.collect();
+            let most = shares.iter().map(|(share, _)| *share).max().unwrap_or(0);
+            let best = shares.iter().filter(|(share, _)| *share == most).map(|(_, id)| *id);
+            return WaitReason::ForHolders(best.collect());
+        }
+        WaitReason::SlotsTaken
+    }
+}

@@ -1,0 +1,230 @@
+//! Finding the task for an executor: the paper's figure 5 by index instead of by scan.
+//!
+//! Figure 5 walks the window of the queue and scores each task by the share of its bytes that the executor holds;
+//! one that is held entirely is taken at once, else the best of the window. Only tasks that want something the
+//! executor holds can score, and those are in the waiting lists of its objects. So an executor keeps, of each held
+//! object, how far it has searched that object's list. Each list entry is looked at once: a full hit is taken, a
+//! partial one is remembered with its share, and later decisions go on from there. What changes a score starts a
+//! new look: a stored object is searched from the beginning, a task that joins the queue alerts the holders of its
+//! inputs, an evicted object is noticed when the remembered share is checked.
+//!
+//! The window `W` bounds the entries looked at in one decision, as in the paper; what lies beyond is looked at in the
+//! next one.
+
+use alloc::vec::Vec;
+
+use crate::catalog::{Catalog, ObjectKey};
+use crate::executors::{ExecutorKey, Executors, Level};
+use crate::queue::{Queue, TaskKey, Ticket};
+
+/// The share of a task whose inputs the executor holds entirely.
+pub(crate) const FULL: u16 = u16::MAX;
+/// Partial hits that are checked in one decision before the executor is said to be no best holder of any.
+const PARTIAL_LOOKS: usize = 16;
+
+/// The share of the task's input bytes that the executor holds: 0 for none, [`FULL`] for all.
+pub(crate) fn share_held(
+    queue: &Queue,
+    catalog: &Catalog,
+    executors: &Executors,
+    task: TaskKey,
+    by: ExecutorKey,
+) -> u16 {
+    let held = &executors[by].held;
+    let inputs = queue[task].inputs.as_slice();
+    if let [only] = inputs {
+        return if held.contains_key(only) { FULL } else { 0 };
+    }
+    let (mut local, mut all, mut missing) = (0u64, 0u64, false);
+    for input in inputs {
+        // An empty file counts as a byte, so that a share of nothing is still a share.
+        let bytes = catalog[*input].size_bytes.max(1);
+        all += bytes;
+        if held.contains_key(input) {
+            local += bytes;
+        } else {
+            missing = true;
+        }
+    }
+    match (local, missing) {
+        (0, _) => 0,
+        (_, false) => FULL,
+        // At least 1 and less than FULL: some, not all.
+        _ => ((u128::from(local) * u128::from(FULL - 1) / u128::from(all)) as u16).max(1),
+    }
+}
+
+/// The next waiting task that the executor holds entirely and has room for. Looks at no more than `looks` entries;
+/// partial hits met on the way are remembered.
+pub(crate) fn next_full_hit(
+    queue: &Queue,
+    catalog: &mut Catalog,
+    executors: &mut Executors,
+    by: ExecutorKey,
+    level: Level,
+    looks: &mut u64,
+) -> Option<TaskKey> {
+    while let Some(object) = executors[by].to_search.front().copied() {
+        if !executors[by].held.contains_key(&object) {
+            executors[by].to_search.pop_front();
+            continue;
+        }
+        catalog.tidy(object, |ticket| queue.is_waiting(ticket));
+        let start = first_unsearched(catalog, executors, by, object);
+        let mut place = start;
+        while let Some(ticket) = catalog[object].waiting.get(place).copied() {
+            if *looks == 0 {
+                break;
+            }
+            *looks -= 1;
+            place += 1;
+            if !queue.is_waiting(ticket) {
+                continue;
+            }
+            let share = share_held(queue, catalog, executors, ticket.task, by);
+            if share == FULL && may_take(queue, executors, by, ticket.task, level) {
+                set_cursor(executors, by, object, ticket.turn);
+                return Some(ticket.task);
+            }
+            if share > 0 {
+                executors[by].remember_partial(share, ticket.turn, ticket.task);
+            }
+        }
+        if place > start {
+            let last = catalog[object].waiting[place - 1];
+            set_cursor(executors, by, object, last.turn);
+        }
+        if place < catalog[object].waiting.len() {
+            return None;
+        }
+        executors[by].to_search.pop_front();
+        if let Some(held) = executors[by].held.get_mut(&object) {
+            held.alerted = false;
+        }
+        catalog[object].all_alerted = false;
+    }
+    None
+}
+
+fn first_unsearched(catalog: &Catalog, executors: &Executors, by: ExecutorKey, object: ObjectKey) -> usize {
+    let held = &executors[by].held[&object];
+    if !held.searched {
+        return 0;
+    }
+    let waiting = &catalog[object].waiting;
+    // Most often everything before the cursor has left the queue.
+    if waiting.front().is_none_or(|first| (first.turn.wrapping_sub(held.cursor) as i32) > 0) {
+        return 0;
+    }
+    waiting.partition_point(|ticket| (ticket.turn.wrapping_sub(held.cursor) as i32) <= 0)
+}
+
+fn set_cursor(executors: &mut Executors, by: ExecutorKey, object: ObjectKey, turn: u32) {
+    if let Some(held) = executors[by].held.get_mut(&object) {
+        held.cursor = turn;
+        held.searched = true;
+    }
+}
+
+/// The waiting task of which the executor holds the largest share, as far as searched; with `only_best_holder`, one
+/// of which no executor holds more.
+pub(crate) fn best_partial_hit(
+    queue: &Queue,
+    catalog: &mut Catalog,
+    executors: &mut Executors,
+    by: ExecutorKey,
+    level: Level,
+    only_best_holder: bool,
+) -> Option<TaskKey> {
+    let mut put_back = Vec::new();
+    let mut found = None;
+    while put_back.len() < PARTIAL_LOOKS {
+        let Some((share, turn, task)) = executors[by].pop_partial() else {
+            if executors[by].partial_forgotten && put_back.is_empty() {
+                search_again(catalog, executors, by);
+            }
+            break;
+        };
+        if !queue.is_waiting(Ticket { task, turn }) {
+            continue;
+        }
+        let now = share_held(queue, catalog, executors, task, by);
+        if now < share {
+            if now > 0 {
+                executors[by].remember_partial(now, turn, task);
+            }
+            continue;
+        }
+        let fits = may_take(queue, executors, by, task, level);
+        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, now)) {
+            found = Some(task);
+            break;
+        }
+        put_back.push((now, turn, task));
+    }
+    for (share, turn, task) in put_back {
+        executors[by].remember_partial(share, turn, task);
+    }
+    found
+}
+
+/// Forgets how far the executor has searched; needed when it had more partial hits than it could remember.
+fn search_again(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey) {
+    let executor = &mut executors[by];
+    executor.partial_forgotten = false;
+    let mut again: Vec<_> = executor
+        .held
+        .iter_mut()
+        .filter(|(object, _)| catalog[**object].wanted > 0)
+        .map(|(object, held)| {
+            held.searched = false;
+            (*object, core::mem::replace(&mut held.alerted, true))
+        })
+        .filter(|(_, was_alerted)| !was_alerted)
+        .map(|(object, _)| object)
+        .collect();
+    again.sort_unstable();
+    executor.to_search.extend(again);
+}
+
+/// Whether any holder of the task's inputs holds a larger share than `share`.
+fn someone_holds_more(queue: &Queue, catalog: &Catalog, executors: &Executors, task: TaskKey, share: u16) -> bool {
+    let inputs = queue[task].inputs.as_slice();
+    inputs.iter().any(|input| {
+        catalog[*input].holders.iter().any(|holder| share_held(queue, catalog, executors, task, *holder) > share)
+    })
+}
+
+/// Whether the executor has room for the task and has not refused it.
+pub(crate) fn may_take(queue: &Queue, executors: &Executors, by: ExecutorKey, task: TaskKey, level: Level) -> bool {
+    executors[by].has_room(queue.need(queue[task].class), level) && !has_refused(queue, by, task)
+}
+
+pub(crate) fn has_refused(queue: &Queue, by: ExecutorKey, task: TaskKey) -> bool {
+    queue[task].was_refused && queue.refusals.get(&task).is_some_and(|refusals| refusals.contains(&by))
+}
+
+/// Figure 4: of the executors that are free, the one that holds the largest share of the task's inputs. Looks at no
+/// more than `looks` holders.
+pub(crate) fn best_free_holder(
+    queue: &Queue,
+    catalog: &Catalog,
+    executors: &Executors,
+    task: TaskKey,
+    looks: u64,
+) -> Option<(ExecutorKey, u16)> {
+    let mut best: Option<(ExecutorKey, u16)> = None;
+    let holders = queue[task].inputs.as_slice().iter().flat_map(|input| &catalog[*input].holders);
+    for holder in holders.take(looks as usize) {
+        if executors.is_parked_with_slot(*holder) && may_take(queue, executors, *holder, task, Level::Slot) {
+            let share = share_held(queue, catalog, executors, task, *holder);
+            if best.is_none_or(|(_, most)| share > most) {
+                best = Some((*holder, share));
+            }
+            if share == FULL {
+                break;
+            }
+        }
+    }
+    best
+}

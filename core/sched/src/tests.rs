@@ -1,0 +1,470 @@
+//! Properties that hold for every history, checked against the paper's own scan of the queue; and table tests of
+//! each policy.
+
+extern crate std;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
+use proptest::prelude::*;
+
+use crate::executors::Level;
+use crate::placement::Otherwise;
+use crate::queue::State;
+use crate::search::{self, FULL};
+use crate::{Config, Effect, Ended, Event, Scheduler};
+
+fn object(n: u8) -> ObjectId {
+    ObjectId([n; 16])
+}
+
+fn task(index: u32) -> TaskId {
+    TaskId { job: JobId(1), index }
+}
+
+fn cpus(milli: u32) -> Resources {
+    Resources { cpus_milli: milli, ..Resources::default() }
+}
+
+fn scheduler(policy: PlacementPolicy) -> Scheduler {
+    Scheduler::new(Config { policy, ..Config::default() })
+}
+
+impl Scheduler {
+    fn run(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.handle(event, &mut effects);
+        self.validate();
+        effects
+    }
+
+    fn join(&mut self, id: u32, slots: u32) -> Vec<Effect> {
+        self.run(Event::ExecutorJoined { executor: ExecutorId(id), capacity: cpus(slots * 1000) })
+    }
+
+    fn submit(&mut self, index: u32, inputs: &[u8]) -> Vec<Effect> {
+        let inputs = inputs.iter().map(|n| (object(*n), 10)).collect();
+        self.run(Event::TaskReady { task: task(index), inputs, need: Resources::default() })
+    }
+
+    fn store(&mut self, id: u32, n: u8) -> Vec<Effect> {
+        self.run(Event::Stored { executor: ExecutorId(id), object: object(n), size_bytes: 10 })
+    }
+
+    fn finish(&mut self, id: u32, index: u32) -> Vec<Effect> {
+        let event =
+            Event::TaskEnded { executor: ExecutorId(id), task: task(index), ended: Ended::Finished, ran_us: 1_000_000 };
+        self.run(event)
+    }
+
+    /// Both sides of the catalog agree, counts are sums, and everybody stands in one line.
+    fn validate(&self) {
+        let mut waiting = 0;
+        for (key, task) in self.queue.tasks() {
+            match task.state {
+                State::Waiting => waiting += 1,
+                State::Assigned { executor, place, .. } => {
+                    assert_eq!(self.executors[executor].in_flight[place as usize], key);
+                }
+                State::Held | State::Forgotten => panic!("{} left between states", task.id),
+            }
+            for input in task.inputs.as_slice() {
+                let object = &self.catalog[*input];
+                let listed = object.waiting.iter().filter(|t| t.task == key && self.queue.is_waiting(**t)).count();
+                let expected = task.state == State::Waiting && self.policy_is_data_aware();
+                assert_eq!(listed, usize::from(expected), "{} in the list of {}", task.id, object.id);
+            }
+        }
+        assert_eq!(waiting, self.queue.waiting());
+        let mut busy = 0;
+        for (key, executor) in self.executors.all() {
+            busy += executor.slots_taken_milli().min(executor.capacity.cpus_milli.into());
+            for (object, held) in &executor.held {
+                assert_eq!(self.catalog[*object].holders[held.place as usize], key);
+                let unsearched = held.alerted || self.catalog[*object].wanted == 0 || held.searched;
+                assert!(unsearched, "{} will never search {}", executor.id, self.catalog[*object].id);
+            }
+        }
+        assert_eq!(busy, self.utilisation().busy_milli);
+    }
+
+    fn policy_is_data_aware(&self) -> bool {
+        crate::placement::of(self.policy_name(), 0.9).is_data_aware()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join { slots: u32 },
+    Leave { which: u8 },
+    Submit { inputs: BTreeSet<u8>, cpus: u32 },
+    End { which: u8, ended: u8 },
+    Store { which: u8, object: u8 },
+    Evict { which: u8, object: u8 },
+    Cancel { which: u8 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (1u32..4).prop_map(|slots| Step::Join { slots }),
+        1 => any::<u8>().prop_map(|which| Step::Leave { which }),
+        8 => (prop::collection::btree_set(0u8..12, 0..5), 1u32..3).prop_map(|(inputs, cpus)| Step::Submit { inputs, cpus }),
+        6 => (any::<u8>(), 0u8..10).prop_map(|(which, ended)| Step::End { which, ended }),
+        8 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Store { which, object }),
+        3 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Evict { which, object }),
+        1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
+    ]
+}
+
+/// A world that obeys effects and remembers what is true.
+struct World {
+    scheduler: Scheduler,
+    slots: BTreeMap<ExecutorId, u32>,
+    running: BTreeMap<TaskId, ExecutorId>,
+    waiting: BTreeSet<TaskId>,
+    ended: BTreeSet<TaskId>,
+    held: BTreeSet<(ExecutorId, ObjectId)>,
+    next: u32,
+    log: Vec<Effect>,
+}
+
+impl World {
+    fn new(policy: PlacementPolicy) -> Self {
+        World {
+            scheduler: scheduler(policy),
+            slots: BTreeMap::new(),
+            running: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            held: BTreeSet::new(),
+            next: 0,
+            log: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, event: Event) {
+        let effects = self.scheduler.run(event);
+        for effect in &effects {
+            match effect {
+                Effect::Assign { executor, task, .. } => {
+                    assert!(self.waiting.remove(task), "{task} assigned but does not wait");
+                    self.running.insert(*task, *executor);
+                    assert!(self.slots.contains_key(executor), "{task} given to {executor}, which has left");
+                }
+                Effect::Unplaceable { task } => {
+                    assert!(self.waiting.remove(task), "{task} given up but does not wait");
+                    self.ended.insert(*task);
+                }
+                Effect::Recall { executor, task } | Effect::Cancel { executor, task } => {
+                    assert_eq!(self.running.get(task), Some(executor));
+                }
+            }
+        }
+        self.log.extend(effects);
+        self.no_better_task_was_passed_over();
+    }
+
+    /// Nobody who asks for work is left without a task that the scan of figure 5 would have given it.
+    fn no_better_task_was_passed_over(&self) {
+        let Scheduler { queue, catalog, executors, .. } = &self.scheduler;
+        for (by, executor) in executors.all() {
+            for (key, task) in queue.tasks().filter(|(_, task)| task.state == State::Waiting) {
+                if !search::may_take(queue, executors, by, key, Level::Slot) {
+                    continue;
+                }
+                let share = search::share_held(queue, catalog, executors, key, by);
+                let takes_any = self.scheduler.otherwise() == Otherwise::AnyTask;
+                let is_full_hit = self.scheduler.policy_is_data_aware() && share == FULL;
+                assert!(!is_full_hit, "{} idles beside {}, all of which it holds", executor.id, task.id);
+                assert!(!takes_any, "{} idles beside {} and may take any", executor.id, task.id);
+                assert!(
+                    !catalog_is_cold(&self.scheduler, key),
+                    "{} idles beside {}, which is cold",
+                    executor.id,
+                    task.id
+                );
+            }
+        }
+    }
+
+    fn executor(&self, which: u8) -> Option<ExecutorId> {
+        self.slots.keys().nth(usize::from(which) % self.slots.len().max(1)).copied()
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Join { slots } => {
+                let executor = ExecutorId(self.next);
+                self.next += 1;
+                self.slots.insert(executor, *slots);
+                self.run(Event::ExecutorJoined { executor, capacity: cpus(slots * 1000) });
+            }
+            Step::Leave { which } => {
+                let Some(executor) = self.executor(*which) else { return };
+                self.slots.remove(&executor);
+                self.held.retain(|(by, _)| *by != executor);
+                let lost: Vec<_> =
+                    self.running.iter().filter(|(_, by)| **by == executor).map(|(task, _)| *task).collect();
+                for task in lost {
+                    self.running.remove(&task);
+                    self.waiting.insert(task);
+                }
+                self.run(Event::ExecutorLeft { executor });
+            }
+            Step::Submit { inputs, cpus: count } => {
+                let task = task(self.next);
+                self.next += 1;
+                self.waiting.insert(task);
+                let inputs = inputs.iter().map(|n| (object(*n), u64::from(*n) * 7)).collect();
+                self.run(Event::TaskReady { task, inputs, need: cpus(count * 1000) });
+            }
+            Step::End { which, ended } => {
+                let Some((task, executor)) = self.running.iter().nth(usize::from(*which) % self.running.len().max(1))
+                else {
+                    return;
+                };
+                let (task, executor) = (*task, *executor);
+                let ended = match ended {
+                    0 => Ended::Again,
+                    1 => Ended::Returned,
+                    2 => Ended::Refused,
+                    _ => Ended::Finished,
+                };
+                self.end(executor, task, ended);
+            }
+            Step::Store { which, object: n } => {
+                let Some(executor) = self.executor(*which) else { return };
+                self.held.insert((executor, object(*n)));
+                self.run(Event::Stored { executor, object: object(*n), size_bytes: u64::from(*n) * 7 });
+            }
+            Step::Evict { which, object: n } => {
+                let Some(executor) = self.executor(*which) else { return };
+                self.held.remove(&(executor, object(*n)));
+                self.run(Event::Evicted { executor, object: object(*n) });
+            }
+            Step::Cancel { which } => {
+                let Some(task) = self.waiting.iter().nth(usize::from(*which) % self.waiting.len().max(1)).copied()
+                else {
+                    return;
+                };
+                self.waiting.remove(&task);
+                self.ended.insert(task);
+                self.run(Event::TaskCancelled { task });
+            }
+        }
+        let held = self.scheduler.executors.all().map(|(_, executor)| executor.held.len()).sum::<usize>();
+        assert_eq!(held, self.held.len());
+    }
+
+    fn end(&mut self, executor: ExecutorId, task: TaskId, ended: Ended) {
+        self.running.remove(&task);
+        if ended == Ended::Finished {
+            assert!(self.ended.insert(task), "{task} ended twice");
+        } else {
+            self.waiting.insert(task);
+        }
+        self.run(Event::TaskEnded { executor, task, ended, ran_us: 50_000 });
+    }
+
+    /// With one executor that can take anything, everything comes to its end.
+    fn drain(&mut self) {
+        self.apply(&Step::Join { slots: 8 });
+        while let Some((task, executor)) = self.running.pop_first() {
+            self.end(executor, task, Ended::Finished);
+        }
+        assert!(self.waiting.is_empty(), "never placed: {:?}", self.waiting);
+    }
+}
+
+fn catalog_is_cold(scheduler: &Scheduler, key: crate::queue::TaskKey) -> bool {
+    let inputs = scheduler.queue[key].inputs.as_slice();
+    inputs.iter().all(|input| scheduler.catalog[*input].holders.is_empty())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_task_is_lost_or_run_twice(policy in 0usize..4, steps in prop::collection::vec(step(), 1..120)) {
+        let policy = PlacementPolicy::ALL[policy];
+        let mut world = World::new(policy);
+        for step in &steps {
+            world.apply(step);
+        }
+        world.drain();
+        let mut again = World::new(policy);
+        for step in &steps {
+            again.apply(step);
+        }
+        again.drain();
+        prop_assert_eq!(world.log, again.log, "the same events gave other effects");
+        prop_assert!(world.scheduler.waiting() == 0);
+    }
+}
+
+fn assigned(effects: &[Effect]) -> Vec<(u32, u32)> {
+    let assigns = effects.iter().filter_map(|effect| match effect {
+        Effect::Assign { executor, task, .. } => Some((executor.0, task.index)),
+        _ => None,
+    });
+    assigns.collect()
+}
+
+/// Two executors of one slot; executor 1 holds object 1 and is busy, executor 2 is free.
+fn busy_holder(policy: PlacementPolicy) -> Scheduler {
+    let mut scheduler = scheduler(policy);
+    scheduler.join(1, 1);
+    assert_eq!(assigned(&scheduler.submit(0, &[9])), [(1, 0)]);
+    // Executor 1 also has one task lined up, so that it takes no more.
+    assert_eq!(assigned(&scheduler.submit(1, &[9])), [(1, 1)]);
+    scheduler.store(1, 1);
+    scheduler.join(2, 1);
+    scheduler
+}
+
+#[test]
+fn max_cache_hit_waits_for_the_busy_holder() {
+    let mut scheduler = busy_holder(PlacementPolicy::MaxCacheHit);
+    // Task 1 was lined up on executor 1; executor 2 is idle and asks for it back.
+    assert_eq!(assigned(&scheduler.submit(2, &[1])), []);
+    assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 2)]);
+}
+
+#[test]
+fn max_compute_util_moves_the_data_instead() {
+    let mut scheduler = busy_holder(PlacementPolicy::MaxComputeUtil);
+    let effects = scheduler.submit(2, &[1]);
+    assert_eq!(assigned(&effects), [(2, 2)]);
+    let Effect::Assign { hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    assert_eq!(*hints[0].holders, [ExecutorId(1)], "the executor is told who holds the input");
+}
+
+#[test]
+fn good_cache_compute_chooses_by_utilisation() {
+    // One of two processors busy: below 0.9, like MCU.
+    let mut below = busy_holder(PlacementPolicy::GoodCacheCompute);
+    assert_eq!(assigned(&below.submit(2, &[1])), [(2, 2)]);
+    // Nineteen of twenty busy: at the threshold, like MCH.
+    let mut at = busy_holder(PlacementPolicy::GoodCacheCompute);
+    at.join(3, 18);
+    for index in 3..21 {
+        at.submit(index, &[9]);
+    }
+    let free = |s: &Scheduler| s.utilisation().total_milli - s.utilisation().busy_milli;
+    assert_eq!(free(&at), 1000);
+    let views = at.explain_executors();
+    let idle = views.iter().find(|view| view.in_flight == 0).map(|view| view.executor);
+    let effects = at.submit(99, &[1]);
+    assert!(idle.is_none_or(|idle| assigned(&effects).iter().all(|(by, _)| *by != idle.0)), "{effects:?}");
+}
+
+#[test]
+fn first_available_gives_no_hints() {
+    let mut scheduler = busy_holder(PlacementPolicy::FirstAvailable);
+    let effects = scheduler.submit(2, &[1]);
+    let Effect::Assign { executor: ExecutorId(2), hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    assert!(hints.is_empty());
+}
+
+#[test]
+fn a_full_hit_goes_before_older_tasks_and_the_best_share_before_smaller_ones() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.store(1, 1);
+    scheduler.store(1, 2);
+    scheduler.submit(0, &[9]);
+    scheduler.submit(1, &[9]);
+    for (index, inputs) in [(2, vec![7, 8]), (3, vec![1, 7, 8]), (4, vec![1, 2, 8]), (5, vec![1, 2])] {
+        scheduler.submit(index, &inputs);
+    }
+    // Full, then two thirds, then one third, then the oldest.
+    assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 5)]);
+    assert_eq!(assigned(&scheduler.finish(1, 1)), [(1, 4)]);
+    assert_eq!(assigned(&scheduler.finish(1, 5)), [(1, 3)]);
+    assert_eq!(assigned(&scheduler.finish(1, 4)), [(1, 2)]);
+}
+
+#[test]
+fn a_newcomer_goes_to_the_free_executor_that_holds_the_most() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    for id in 1..=3 {
+        scheduler.join(id, 1);
+    }
+    scheduler.store(2, 1);
+    scheduler.store(3, 1);
+    scheduler.store(3, 2);
+    assert_eq!(assigned(&scheduler.submit(0, &[1, 2, 3])), [(3, 0)]);
+    assert_eq!(assigned(&scheduler.submit(1, &[1, 2, 3])), [(2, 1)]);
+    assert_eq!(assigned(&scheduler.submit(2, &[1, 2, 3])), [(1, 2)]);
+}
+
+#[test]
+fn the_oldest_task_is_overtaken_no_more_than_a_window() {
+    let config = Config { policy: PlacementPolicy::MaxCacheHit, window: Some(10), ..Config::default() };
+    let mut scheduler = Scheduler::new(config);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    scheduler.store(1, 1);
+    scheduler.store(2, 2);
+    // Executor 2 runs one task for ever and has another lined up; a third waits for it.
+    for index in 0..3 {
+        scheduler.submit(index, &[2]);
+    }
+    for index in 3..40 {
+        scheduler.submit(index, &[1]);
+    }
+    let mut order = Vec::new();
+    let mut running: Vec<u32> = vec![3, 4];
+    while let Some(index) = running.first().copied() {
+        running.remove(0);
+        let new = assigned(&scheduler.finish(1, index));
+        order.extend(new.iter().map(|(_, index)| *index));
+        running.extend(new.iter().filter(|(by, _)| *by == 1).map(|(_, index)| *index));
+    }
+    let waited = order.iter().position(|index| *index == 2).expect("task 2 ran on executor 1");
+    assert!((5..=10).contains(&waited), "overtaken {waited} times");
+}
+
+#[test]
+fn a_task_every_executor_refused_is_given_up() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    let first = assigned(&scheduler.submit(0, &[1]))[0].0;
+    let refuse = |by| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended: Ended::Refused, ran_us: 0 };
+    let second = assigned(&scheduler.run(refuse(first)))[0].0;
+    assert_ne!(first, second);
+    assert_eq!(scheduler.run(refuse(second)), [Effect::Unplaceable { task: task(0) }]);
+}
+
+#[test]
+fn an_idle_executor_gets_what_is_lined_up_elsewhere() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[]);
+    scheduler.submit(1, &[]);
+    let recall = Effect::Recall { executor: ExecutorId(1), task: task(1) };
+    assert_eq!(scheduler.join(2, 1), [recall]);
+    let returned = Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: 0 };
+    assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
+}
+
+#[test]
+fn nothing_is_kept_of_what_has_ended() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[1]);
+    scheduler.finish(1, 0);
+    scheduler.forget_job(JobId(1));
+    assert_eq!(scheduler.objects(), 0);
+    assert!(scheduler.explain_task(task(0)).is_none());
+}
+
+#[test]
+fn an_unknown_task_is_cancelled_without_harm() {
+    let none: Box<[Effect]> = Box::default();
+    assert_eq!(*scheduler(PlacementPolicy::MaxCacheHit).run(Event::TaskCancelled { task: task(5) }), *none);
+}
