@@ -1,3 +1,5 @@
 //! The `eyas` command.
 
+mod report;
+
 fn main() {}

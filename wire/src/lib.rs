@@ -1,1 +1,63 @@
-//! Versioned messages and their byte codec.
+//! What eyas processes say to each other: versioned messages and their bytes. No sockets.
+//!
+//! A connection begins with one [`Hello`] each way. After that each side sends frames: a length, then one or more
+//! messages in `postcard`, so that a thousand small messages cost one encryption and one system call. A version that
+//! the other side does not speak is refused with a reason, never guessed at.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod executor;
+pub mod frame;
+pub mod view;
+
+use serde::{Deserialize, Serialize};
+
+/// Version of everything in this crate. Both sides must have the same.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// First message on a connection, both ways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The bytes `eyas`, so that a stranger is recognised as one.
+    pub magic: [u8; 4],
+    /// The sender's [`PROTOCOL_VERSION`].
+    pub version: u16,
+    /// What the sender is.
+    pub role: Role,
+}
+
+/// What a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Submits, watches and asks.
+    Client,
+    /// Stores objects and runs tasks.
+    Executor,
+    /// Places tasks.
+    Dispatcher,
+}
+
+impl Hello {
+    /// A greeting in the current version.
+    pub fn new(role: Role) -> Self {
+        Hello { magic: *b"eyas", version: PROTOCOL_VERSION, role }
+    }
+
+    /// Whether whoever sent this can be talked to.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    pub fn check(&self) -> Result<(), String> {
+        if self.magic != *b"eyas" {
+            return Err("the other side does not speak eyas's protocol".into());
+        }
+        if self.version != PROTOCOL_VERSION {
+            return Err(format!(
+                "the other side speaks version {} of eyas's protocol, this side {PROTOCOL_VERSION}: use the same eyas on all nodes",
+                self.version
+            ));
+        }
+        Ok(())
+    }
+}

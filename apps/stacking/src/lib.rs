@@ -1,1 +1,29 @@
-//! Stacking of survey images, the data diffusion paper's application.
+//! Stacking of survey images: the astronomy application of "Accelerating Large-scale Data Exploration through Data
+//! Diffusion", section 6.
+//!
+//! A source too faint for any single image of the sky is found by cutting out the same small region around many such
+//! sources (or the same one, many times), and summing the cutouts: the source adds up as N, the noise as the square
+//! root of N. One *frame* is one image of a survey; one *ROI* (region of interest) is the cutout around one sky object.
+//!
+//! The crate knows nothing of the system that runs it. `stack` is a black-box command: it reads frames, writes one small
+//! partial sum, and any number of partial sums make the final image. `survey` makes the frames to practise on.
+//!
+//! Reading order: [`source`] (bytes, gzip or not) → [`fits_read`] (header, rows) → [`projection`] (sky to pixel) →
+//! [`roi`] (cut, convert, calibrate, shift) → [`stack`](mod@stack) (sum) → [`measure`], [`picture`].
+//!
+//! Coordinates everywhere: right ascension and declination in degrees (ICRS); pixels count from zero, `x` along a row,
+//! `y` from the first row in the file, and a whole number is the *centre* of a pixel.
+
+pub mod error;
+pub mod fits_read;
+pub mod fits_write;
+pub mod measure;
+pub mod objects;
+pub mod output;
+pub mod picture;
+pub mod profile;
+pub mod projection;
+pub mod roi;
+pub mod source;
+pub mod stack;
+pub mod survey;

@@ -1,0 +1,147 @@
+//! `stack`: cuts sky objects out of survey frames and sums them; sums the partial sums; shows the result.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Parser};
+use eyas_stacking::error::{FileError, Problem};
+use eyas_stacking::measure::Measurement;
+use eyas_stacking::objects::{self, SkyObject};
+use eyas_stacking::picture;
+use eyas_stacking::profile::{Block, Profile};
+use eyas_stacking::stack::Stack;
+
+/// Stack images of the sky: sum the same small region around many objects, to see what no single image shows.
+///
+/// One object:    stack --object 150.1163,2.2058 FRAME --out partial.fits
+///
+/// Many objects:  stack --list objects.csv FRAME... --out partial.fits
+///
+/// In the end:    stack --sum partial*.fits --out stacked.fits --png stacked.png
+#[derive(Parser)]
+#[command(version, verbatim_doc_comment, group = ArgGroup::new("mode").required(true))]
+struct Args {
+    /// Stack every object of this CSV file (columns ra and dec, degrees) that is on one of the frames
+    #[arg(long, value_name = "CSV", group = "mode", requires = "frames")]
+    list: Option<PathBuf>,
+    /// Stack this one object (degrees)
+    #[arg(long, value_name = "RA,DEC", group = "mode", requires = "frames", allow_hyphen_values = true)]
+    object: Option<SkyObject>,
+    /// Sum partial stacks: files, directories of *.fits, or @FILE with a path on each line
+    #[arg(long, value_name = "PARTIAL", group = "mode", num_args = 1..)]
+    sum: Vec<PathBuf>,
+    /// Frames: FITS files, gzip or not, with the keywords SKY and CAL and a WCS
+    #[arg(value_name = "FRAME", conflicts_with = "sum")]
+    frames: Vec<PathBuf>,
+    /// Write the sum of the regions here; with --sum, their mean
+    #[arg(long, value_name = "FITS")]
+    out: Option<PathBuf>,
+    /// Write a picture of the mean here
+    #[arg(long, value_name = "PNG", requires = "sum")]
+    png: Option<PathBuf>,
+    /// Edge of the region around an object, pixels
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=8192), conflicts_with = "sum")]
+    size: u16,
+    /// Read frames to their end, so that gzip's checksum covers them; by default reading stops after the last row needed
+    #[arg(long, conflicts_with = "sum")]
+    verify: bool,
+    /// Tell on stderr how long each code block of the paper's section 6.4 took, in ms
+    #[arg(long, conflicts_with = "sum")]
+    profile: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = if args.sum.is_empty() { stack(&args) } else { sum(&args) };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("stack: {error}");
+            ExitCode::from(error.problem.exit_code())
+        }
+    }
+}
+
+/// Frames to a partial stack. One line to stdout for each frame; the file is only written once all frames are done.
+fn stack(args: &Args) -> Result<(), FileError> {
+    let objects = match (&args.list, args.object) {
+        (Some(list), _) => objects::read(list)?,
+        (None, object) => object.into_iter().collect(),
+    };
+    let mut profile = Profile::default();
+    let mut stack = Stack::new(args.size.into());
+    for frame in &args.frames {
+        let report = stack.add_frame(frame, &objects, args.verify, &mut profile)?;
+        println!(
+            "objects={}\tstacked={}\tskipped={}\tborder={}\tundefined={}\toutside={}\tframe={}",
+            report.objects,
+            report.stacked,
+            report.border + report.undefined,
+            report.border,
+            report.undefined,
+            report.outside,
+            frame.display()
+        );
+    }
+    if let Some(out) = &args.out {
+        profile.time(Block::WriteStacking, || stack.write(out))?;
+    }
+    if args.profile {
+        eprintln!("{profile}");
+    }
+    Ok(())
+}
+
+/// Partial stacks to the mean image, its picture, and a line of what is to be seen in its centre.
+fn sum(args: &Args) -> Result<(), FileError> {
+    let mut partials = Vec::new();
+    for named in &args.sum {
+        expand(named, &mut partials)?;
+    }
+    // Where there is nothing to show, the first name given is the one to look at.
+    let nothing = |trouble: &str| FileError::new(&args.sum[0], Problem::Partial(trouble.to_owned()));
+    let total = Stack::sum(&partials)?.ok_or_else(|| nothing("no partial stacks here"))?;
+    let mean = total.mean().ok_or_else(|| nothing("no region of interest in any of the partial stacks"))?;
+
+    if let Some(out) = &args.out {
+        total.write_mean(out, &mean)?;
+    }
+    if let Some(png) = &args.png {
+        picture::write(png, &mean)?;
+    }
+    print!("partials={}\tstacked={}\tskipped={}", partials.len(), total.summed(), total.skipped());
+    match Measurement::of(&mean) {
+        Some(measured) => println!(
+            "\tflux={:.6e}\tflux_sigma={:.6e}\tpixel_sigma={:.6e}\tsignal_to_noise={:.2}",
+            measured.flux,
+            measured.flux_sigma,
+            measured.pixel_sigma,
+            measured.signal_to_noise()
+        ),
+        None => println!("\tflux=unknown\tflux_sigma=unknown\tpixel_sigma=unknown\tsignal_to_noise=unknown"),
+    }
+    Ok(())
+}
+
+/// A file is itself; a directory its *.fits by name; @FILE the lines of FILE.
+fn expand(named: &Path, partials: &mut Vec<PathBuf>) -> Result<(), FileError> {
+    let fail = |path: &Path, error| FileError::new(path, Problem::Io { action: "read", error });
+    if let Some(list) = named.to_str().and_then(|name| name.strip_prefix('@')) {
+        let lines = std::fs::read_to_string(list).map_err(|error| fail(Path::new(list), error))?;
+        partials.extend(lines.lines().filter(|line| !line.is_empty()).map(PathBuf::from));
+    } else if named.is_dir() {
+        let first = partials.len();
+        for entry in std::fs::read_dir(named).map_err(|error| fail(named, error))? {
+            let path = entry.map_err(|error| fail(named, error))?.path();
+            // A hidden file is one being written.
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if !hidden && path.extension().is_some_and(|extension| extension == "fits") {
+                partials.push(path);
+            }
+        }
+        partials[first..].sort();
+    } else {
+        partials.push(named.to_owned());
+    }
+    Ok(())
+}

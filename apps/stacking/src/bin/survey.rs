@@ -1,0 +1,111 @@
+//! `survey`: makes a sky survey to stack.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use eyas_stacking::survey::{Plan, SDSS_SIZE, Workload};
+
+/// Make a sky survey to stack: frames with sources too faint to be seen in any one of them.
+///
+/// Writes frames/*.fits.gz, objects.csv (where the sources are), control.csv (places with nothing) and tasks.csv (a line
+/// frame,ra,dec for each stacking task, in random order).
+///
+/// How many: give two of --frames, --objects and --locality; or --locality alone for that row of the paper's table 3,
+/// made smaller with --scale.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// Directory to write to
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    frames: Option<u64>,
+    /// Invisible sources, each one a task
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u64).range(1..))]
+    objects: Option<u64>,
+    /// Objects per frame; table 3 has 1, 1.38, 2, 3, 4, 5, 10, 20 and 30
+    #[arg(long, value_name = "L", value_parser = positive)]
+    locality: Option<f64>,
+    /// Divide the objects and files of table 3 by this
+    #[arg(long, value_name = "K", value_parser = positive, conflicts_with_all = ["frames", "objects"])]
+    scale: Option<f64>,
+    /// Pixels of a frame
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size, default_value_t = Size(SDSS_SIZE.0, SDSS_SIZE.1))]
+    size: Size,
+    /// The same seed makes the same bytes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write gzip files (the default)
+    #[arg(long, conflicts_with = "plain")]
+    gzip: bool,
+    /// Write files without gzip
+    #[arg(long)]
+    plain: bool,
+}
+
+/// Width and height, pixels.
+#[derive(Clone, Copy)]
+struct Size(usize, usize);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}x{}", self.0, self.1)
+    }
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    let edge = |text: &str| text.parse().ok().filter(|edge| (16..=65_536).contains(edge));
+    text.split_once('x')
+        .and_then(|(width, height)| Some(Size(edge(width)?, edge(height)?)))
+        .ok_or_else(|| "give WIDTHxHEIGHT in pixels from 16 to 65536, such as 2048x1489".to_owned())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number| *number > 0.0 && f64::is_finite(*number)).ok_or("not above zero".to_owned())
+}
+
+/// Frames and objects.
+fn how_many(args: &Args) -> Result<(u64, u64), String> {
+    match (args.frames, args.objects, args.locality) {
+        (Some(_), Some(_), Some(_)) => Err("give two of --frames, --objects and --locality: they fix the third".into()),
+        (Some(frames), Some(objects), None) => Ok((frames, objects)),
+        (Some(frames), None, locality) => {
+            Ok((frames, ((frames as f64 * locality.unwrap_or(1.0)).round() as u64).max(1)))
+        }
+        (None, Some(objects), locality) => {
+            Ok((((objects as f64 / locality.unwrap_or(1.0)).round() as u64).max(1), objects))
+        }
+        (None, None, Some(locality)) => {
+            let row = Workload::of_table_3(locality).ok_or_else(|| {
+                format!("table 3 of the paper has no locality {locality}: give --frames or --objects as well")
+            })?;
+            let row = row.scaled(args.scale.unwrap_or(1.0));
+            Ok((row.files, row.objects))
+        }
+        (None, None, None) => Err("how many? Give --frames, --objects or --locality".into()),
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let (frames, objects) = match how_many(&args) {
+        Ok(counts) => counts,
+        Err(trouble) => {
+            eprintln!("survey: {trouble}");
+            return ExitCode::from(2);
+        }
+    };
+    let plan = Plan { frames, objects, width: args.size.0, height: args.size.1, seed: args.seed, gzip: !args.plain };
+    if let Err(error) = plan.write(&args.out) {
+        eprintln!("survey: {error}");
+        return ExitCode::from(error.problem.exit_code());
+    }
+    println!(
+        "frames={frames}\tobjects={objects}\tlocality={:.3}\tout={}",
+        objects as f64 / frames as f64,
+        args.out.display()
+    );
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,20 @@
+//! Files that are either whole or not there: written under a temporary name, then renamed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use crate::error::{FileError, Problem};
+
+/// Writes `bytes` to `path`, replacing what was there.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).map_err(|error| {
+        // Leave nothing half-written; the first error is the one to tell.
+        let _ = fs::remove_file(&part);
+        FileError::new(path, Problem::Io { action: "write", error })
+    })
+}

@@ -1,0 +1,109 @@
+//! One region of interest: the square of pixels around a sky object, calibrated, with the object on a pixel's centre.
+//!
+//! The blocks of section 6.4 in their order: *getTile* and *convertArray* (in [`fits_read`](crate::fits_read)), then
+//! *calibration* and *interpolation*. The paper's *curl*, one dimension to two, has nothing to do here: pixels stay in
+//! one run, and a row is a slice of it. ROIs are shifted, never rotated or scaled, as in the paper: right for point
+//! sources, and for frames of one survey.
+
+use crate::fits_read::Rows;
+use crate::profile::{Block, Profile};
+
+/// Where the ROI of one object lies on its frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Column of its first pixel.
+    pub x: usize,
+    /// Row of its first pixel.
+    pub y: usize,
+    /// How far right of a pixel's centre the object is: 0 up to 1 pixel.
+    pub shift_x: f64,
+    /// How far above a pixel's centre the object is: 0 up to 1 pixel.
+    pub shift_y: f64,
+    /// Edge of the ROI, pixels. The object goes to pixel `size / 2` of it, in both directions.
+    pub size: usize,
+}
+
+impl Window {
+    /// The window for an object at pixel `(x, y)` of a frame; none where the frame's border cuts it.
+    ///
+    /// The shift needs one more column and row than the ROI has, so the tile to cut is `size + 1` pixels wide.
+    pub fn around(x: f64, y: f64, size: usize, frame_width: usize, frame_height: usize) -> Option<Self> {
+        let first = |centre: f64, frame: usize| {
+            let first = centre.floor() - (size / 2) as f64;
+            (first >= 0.0 && first + (size + 1) as f64 <= frame as f64).then_some(first as usize)
+        };
+        let (left, bottom) = (first(x, frame_width)?, first(y, frame_height)?);
+        Some(Self { x: left, y: bottom, shift_x: x - x.floor(), shift_y: y - y.floor(), size })
+    }
+
+    /// Edge of the tile to cut, pixels.
+    pub fn tile_size(&self) -> usize {
+        self.size + 1
+    }
+
+    /// Cuts this window out of `rows` and makes it ready to be summed; `sky` is in counts, `cal` in flux per count.
+    /// None where one of its pixels is undefined (BLANK or NaN).
+    pub fn cut(&self, rows: &Rows, sky: f64, cal: f64, profile: &mut Profile) -> Option<Vec<f64>> {
+        let edge = self.tile_size();
+        let tile = profile.time(Block::GetTile, || rows.tile(self.x, self.y, edge, edge));
+        let mut pixels = profile.time(Block::ConvertArray, || tile.convert());
+        if pixels.iter().any(|pixel| !pixel.is_finite()) {
+            return None;
+        }
+        profile.time(Block::Calibration, || calibrate(&mut pixels, sky, cal));
+        Some(profile.time(Block::Interpolation, || interpolate(&pixels, self.size, self.shift_x, self.shift_y)))
+    }
+}
+
+/// Counts to flux: takes away the background of `sky` counts, and multiplies by `cal`, the flux of one count.
+pub fn calibrate(pixels: &mut [f64], sky: f64, cal: f64) {
+    for pixel in pixels {
+        *pixel = (*pixel - sky) * cal;
+    }
+}
+
+/// Moves an image by `(-shift_x, -shift_y)`, each 0 up to 1 pixel, by bilinear interpolation: `size + 1` pixels an edge
+/// in, `size` out.
+///
+/// Bilinear interpolation keeps the flux of a source. It smooths by up to half a pixel, and with that lowers the noise
+/// of single pixels and makes neighbours depend on each other, which [`measure`](crate::measure) allows for.
+pub fn interpolate(pixels: &[f64], size: usize, shift_x: f64, shift_y: f64) -> Vec<f64> {
+    let edge = size + 1;
+    assert_eq!(pixels.len(), edge * edge, "a tile of {edge} x {edge} pixels");
+    let (left, right) = (1.0 - shift_x, shift_x);
+    let mut moved = Vec::with_capacity(size * size);
+    for (below, above) in pixels.chunks_exact(edge).zip(pixels.chunks_exact(edge).skip(1)) {
+        moved.extend(below.windows(2).zip(above.windows(2)).map(|(below, above)| {
+            let below = left * below[0] + right * below[1];
+            let above = left * above[0] + right * above[1];
+            (1.0 - shift_y) * below + shift_y * above
+        }));
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_stop_at_the_border() {
+        // A 10-pixel ROI around pixel 5 needs pixels 0 to 10.
+        let window = |x, y| Window::around(x, y, 10, 11, 20);
+        assert_eq!(window(5.0, 5.25), Some(Window { x: 0, y: 0, shift_x: 0.0, shift_y: 0.25, size: 10 }));
+        assert_eq!(window(4.99, 5.0), None);
+        assert_eq!(window(6.0, 5.0), None);
+        assert!(window(5.0, 14.9).is_some());
+        assert_eq!(window(5.0, 15.0), None);
+        assert_eq!(window(f64::NAN, 5.0), None);
+    }
+
+    #[test]
+    fn interpolation_of_a_plane_is_exact() {
+        let plane = |x: f64, y: f64| 3.0 + 2.0 * x - 5.0 * y;
+        let tile: Vec<f64> = (0..25).map(|i| plane((i % 5) as f64, (i / 5) as f64)).collect();
+        for (i, pixel) in interpolate(&tile, 4, 0.3, 0.8).into_iter().enumerate() {
+            assert!((pixel - plane((i % 4) as f64 + 0.3, (i / 4) as f64 + 0.8)).abs() < 1e-12);
+        }
+    }
+}

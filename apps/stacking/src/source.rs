@@ -1,0 +1,136 @@
+//! The bytes of a file in order, gunzipped where the file is gzip (told by its first two bytes, never by its name).
+//!
+//! A source reads no further than it is asked to: skipping in a plain file is a seek, and a gzip file is inflated only
+//! as far as the last byte wanted. It must never hand out fewer bytes than asked for without an error.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::error::{FileError, Problem};
+
+/// RFC 1952: the two bytes that every gzip member begins with.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Bytes read at a time from a gzip file.
+const READ_BYTES: usize = 256 << 10;
+
+/// Bytes inflated at a time where they are only skipped: fits the first-level caches.
+const SKIP_BYTES: usize = 16 << 10;
+
+/// An open file, positioned at some byte of its (gunzipped) content.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    stream: Stream,
+    claimed_bytes: u64,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Plain(File),
+    Gzip(Box<MultiGzDecoder<BufReader<File>>>),
+}
+
+impl Source {
+    /// Opens `path` and looks at its first and last bytes.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let fail = |action| move |error| FileError::new(path, Problem::io(action)(error));
+        let mut file = File::open(path).map_err(fail("open"))?;
+        let file_bytes = file.metadata().map_err(fail("open"))?.len();
+
+        let mut magic = Vec::with_capacity(2);
+        file.by_ref().take(2).read_to_end(&mut magic).map_err(fail("read"))?;
+        let (is_gzip, claimed_bytes) = if magic == GZIP_MAGIC && file_bytes > 18 {
+            // RFC 1952: the last four bytes, ISIZE, are the size of the content modulo 2^32.
+            let mut isize_field = [0; 4];
+            file.seek(SeekFrom::End(-4)).map_err(fail("read"))?;
+            file.read_exact(&mut isize_field).map_err(fail("read"))?;
+            (true, u64::from(u32::from_le_bytes(isize_field)))
+        } else {
+            (false, file_bytes)
+        };
+        file.rewind().map_err(fail("read"))?;
+
+        let stream = if is_gzip {
+            Stream::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, file))))
+        } else {
+            Stream::Plain(file)
+        };
+        Ok(Self { path: path.to_owned(), stream, claimed_bytes })
+    }
+
+    /// The file's name, as it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `problem`, with this file's name.
+    pub fn error(&self, problem: Problem) -> FileError {
+        FileError::new(&self.path, problem)
+    }
+
+    /// Fills `buffer` with the next bytes. `missing` is what the file ends before, if it does.
+    pub fn read(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<(), FileError> {
+        let done = match &mut self.stream {
+            Stream::Plain(file) => file.read_exact(buffer),
+            Stream::Gzip(inflate) => inflate.read_exact(buffer),
+        };
+        done.map_err(|error| self.read_error(error, missing))
+    }
+
+    /// Passes over the next `bytes` bytes.
+    pub fn skip(&mut self, bytes: u64, missing: &'static str) -> Result<(), FileError> {
+        if let Stream::Plain(file) = &mut self.stream {
+            // Past the end is legal here; the next read, or `check_whole`, finds out.
+            return match file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX)) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.read_error(error, missing)),
+            };
+        }
+        let mut scratch = [0; SKIP_BYTES];
+        let mut left = bytes;
+        while left > 0 {
+            let step = left.min(SKIP_BYTES as u64);
+            self.read(&mut scratch[..step as usize], missing)?;
+            left -= step;
+        }
+        Ok(())
+    }
+
+    /// Fails unless the content goes on to byte `end`, having been read to byte `position`. `padded_end` is where a
+    /// file with nothing else in it would end.
+    ///
+    /// A plain file's length says so. A gzip file whose trailer names just the length expected is taken at its word,
+    /// which spares inflating the rest; with any other trailer (truncated, several members, further FITS extensions), or
+    /// if `verify`, the rest is inflated, and gzip's checksum decides.
+    pub fn check_whole(
+        &mut self,
+        position: u64,
+        end: u64,
+        padded_end: u64,
+        verify: bool,
+        missing: &'static str,
+    ) -> Result<(), FileError> {
+        match &mut self.stream {
+            Stream::Plain(_) if self.claimed_bytes >= end => Ok(()),
+            Stream::Plain(_) => Err(self.error(Problem::Truncated { missing })),
+            Stream::Gzip(_) if !verify && self.claimed_bytes == padded_end & 0xffff_ffff => Ok(()),
+            Stream::Gzip(inflate) => match io::copy(inflate, &mut io::sink()) {
+                Ok(rest) if position + rest >= end => Ok(()),
+                Ok(_) => Err(self.error(Problem::Truncated { missing })),
+                Err(error) => Err(self.read_error(error, missing)),
+            },
+        }
+    }
+
+    fn read_error(&self, error: io::Error, missing: &'static str) -> FileError {
+        self.error(match error.kind() {
+            ErrorKind::UnexpectedEof => Problem::Truncated { missing },
+            ErrorKind::InvalidInput | ErrorKind::InvalidData => Problem::Gzip(error),
+            _ => Problem::Io { action: "read", error },
+        })
+    }
+}

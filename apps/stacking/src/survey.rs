@@ -1,0 +1,126 @@
+//! A made-up survey to stack: frames of an SDSS-like camera, with sources that no single frame shows.
+//!
+//! Written are `frames/frame-NNNNNN.fits[.gz]`; `objects.csv`, the places of the invisible sources (`ra,dec,frame`);
+//! `control.csv`, as many places with nothing there; and `tasks.csv`, one line `frame,ra,dec` for each stacking task, no
+//! header, in random order. File names in them are relative to the survey's directory. Same plan, same bytes, wherever
+//! it is written; a frame's bytes depend on its number and the plan, never on the frames before it.
+
+mod frame;
+mod random;
+
+use std::path::Path;
+
+pub use frame::{ARCSEC_PER_PIXEL, CLEARANCE_PIXELS, Frame, NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX};
+
+use crate::error::{FileError, Problem};
+use crate::output;
+use random::Random;
+
+/// A workload of the paper: how often, on average, each file is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// Objects per file.
+    pub locality: f64,
+    /// Objects, each one stacking task.
+    pub objects: u64,
+    /// Files that hold them.
+    pub files: u64,
+}
+
+/// Table 3 of the data diffusion paper: the workloads made of SDSS DR5 for a quasar search. At its measured file sizes
+/// (2 MB gzip, 6 MB plain) the largest is 220 GB compressed.
+pub const TABLE_3: [Workload; 9] = [
+    Workload { locality: 1.0, objects: 111_700, files: 111_700 },
+    Workload { locality: 1.38, objects: 154_345, files: 111_699 },
+    Workload { locality: 2.0, objects: 97_999, files: 49_000 },
+    Workload { locality: 3.0, objects: 88_857, files: 29_620 },
+    Workload { locality: 4.0, objects: 76_575, files: 19_145 },
+    Workload { locality: 5.0, objects: 60_590, files: 12_120 },
+    Workload { locality: 10.0, objects: 46_480, files: 4_650 },
+    Workload { locality: 20.0, objects: 40_460, files: 2_025 },
+    Workload { locality: 30.0, objects: 23_695, files: 790 },
+];
+
+impl Workload {
+    /// The row of table 3 for `locality`.
+    pub fn of_table_3(locality: f64) -> Option<Self> {
+        TABLE_3.into_iter().find(|row| row.locality == locality)
+    }
+
+    /// The same with objects and files divided by `scale`, rounded, at least one of each.
+    pub fn scaled(self, scale: f64) -> Self {
+        let divide = |count: u64| ((count as f64 / scale).round() as u64).max(1);
+        Self { objects: divide(self.objects), files: divide(self.files), ..self }
+    }
+}
+
+/// What survey to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Frames, each one file.
+    pub frames: u64,
+    /// Invisible sources, dealt out to the frames in turn.
+    pub objects: u64,
+    /// Pixels in a row of a frame; SDSS: 2048.
+    pub width: usize,
+    /// Rows of a frame; SDSS: 1489.
+    pub height: usize,
+    /// Of all that is random.
+    pub seed: u64,
+    /// Whether frames are gzip files.
+    pub gzip: bool,
+}
+
+/// Pixels in a row, and rows, of an SDSS frame.
+pub const SDSS_SIZE: (usize, usize) = (2048, 1489);
+
+impl Plan {
+    /// Objects on frame `number`.
+    fn objects_on(&self, number: u64) -> u64 {
+        self.objects / self.frames + u64::from(number < self.objects % self.frames)
+    }
+
+    /// Frame `number`'s file, relative to the survey's directory.
+    pub fn file_name(&self, number: u64) -> String {
+        format!("frames/frame-{number:06}.fits{}", if self.gzip { ".gz" } else { "" })
+    }
+
+    /// The frame `number`, from 0 to `frames - 1`.
+    pub fn frame(&self, number: u64) -> Frame {
+        assert!(number < self.frames, "frame {number} of {}", self.frames);
+        Frame::plan(number, self.objects_on(number), self.width, self.height, self.seed)
+    }
+
+    /// Writes the survey into `directory`, which is made if need be.
+    pub fn write(&self, directory: &Path) -> Result<(), FileError> {
+        let frames = directory.join("frames");
+        std::fs::create_dir_all(&frames).map_err(|error| FileError::new(&frames, Problem::io("make")(error)))?;
+
+        let mut objects = String::from("ra,dec,frame\n");
+        let mut control = objects.clone();
+        let mut tasks = Vec::with_capacity(self.objects as usize);
+        for number in 0..self.frames {
+            let frame = self.frame(number);
+            let name = self.file_name(number);
+            output::write_whole(&directory.join(&name), &frame.file(self.gzip))?;
+            for &(x, y) in &frame.sources {
+                let place = place(&frame, x, y);
+                objects += &format!("{place},{name}\n");
+                tasks.push(format!("{name},{place}\n"));
+            }
+            for &(x, y) in &frame.empty {
+                control += &format!("{},{name}\n", place(&frame, x, y));
+            }
+        }
+        Random::new(self.seed, u64::MAX).shuffle(&mut tasks);
+        output::write_whole(&directory.join("objects.csv"), objects.as_bytes())?;
+        output::write_whole(&directory.join("control.csv"), control.as_bytes())?;
+        output::write_whole(&directory.join("tasks.csv"), tasks.concat().as_bytes())
+    }
+}
+
+/// `ra,dec` of a pixel, to 1e-8 degrees: a ten thousandth of a pixel.
+fn place(frame: &Frame, x: f64, y: f64) -> String {
+    let (ra, dec) = frame.sky(x, y);
+    format!("{ra:.8},{dec:.8}")
+}

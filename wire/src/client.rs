@@ -1,0 +1,146 @@
+//! Between client and dispatcher. A client asks one thing at a time on a connection; [`FromClient::Watch`] is
+//! answered by a stream that ends with the job.
+
+use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
+use serde::{Deserialize, Serialize};
+
+use crate::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
+
+/// Items or objects in one message of a submission.
+pub const SUBMISSION_PART: usize = 4096;
+
+/// Requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromClient {
+    /// Begins a submission; nothing of it exists before its [`Commit`](FromClient::Commit).
+    Submit {
+        /// For people.
+        name: String,
+        /// What tasks are made from.
+        templates: Vec<TaskTemplate>,
+    },
+    /// More of the submission's objects, which inputs name by their place in the list.
+    Objects(Vec<ObjectSpec>),
+    /// More of the submission's tasks.
+    Items(Vec<TaskItem>),
+    /// Ends the submission. Answered by `Accepted`, once it is on disk, or `Refused`.
+    Commit,
+    /// Results and progress, from the `from`th result on, until the job has ended.
+    Watch {
+        /// Which job.
+        job: JobId,
+        /// How many results to leave out.
+        from: u64,
+        /// Whether results are wanted, or progress alone.
+        results: bool,
+    },
+    /// Answered by `Jobs`: one job, or all, the newest last.
+    Jobs {
+        /// Which, if not all.
+        job: Option<JobId>,
+    },
+    /// Answered by `Tasks`.
+    Tasks {
+        /// Of which job.
+        job: JobId,
+        /// From this index on.
+        from: u32,
+        /// No more than so many.
+        limit: u32,
+        /// Only those that failed.
+        failed: bool,
+    },
+    /// Answered by `Log`.
+    Log {
+        /// Of which task.
+        task: TaskId,
+    },
+    /// Answered by `Explained`.
+    Explain {
+        /// Which task.
+        task: TaskId,
+    },
+    /// Answered by `Executors`.
+    Executors,
+    /// Answered by `Objects`: by id, or by source.
+    Catalog {
+        /// An id if one was given.
+        object: Option<ObjectId>,
+        /// Else a source.
+        source: String,
+    },
+    /// Answered by `Report`.
+    Report {
+        /// Of which job.
+        job: JobId,
+    },
+    /// Cancel what has not ended of a job, or one task. Answered by `Done`.
+    Cancel {
+        /// Which job.
+        job: JobId,
+        /// Only this task of it.
+        task: Option<u32>,
+    },
+    /// Run the failed and cancelled tasks of a job again. Answered by `Done`.
+    Retry {
+        /// Which job.
+        job: JobId,
+    },
+    /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
+    Stop,
+    /// Let one executor leave. Answered by `Done`.
+    StopExecutor {
+        /// Its name or id, as `executor list` shows it.
+        executor: String,
+    },
+}
+
+/// Answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToClient {
+    /// The submission is on disk and will run.
+    Accepted {
+        /// The job's id.
+        job: JobId,
+    },
+    /// The request cannot be done; for a person.
+    Refused(String),
+    /// It is done; how many tasks or executors it met.
+    Done(u64),
+    /// Results, in the order in which they came.
+    Results(Vec<TaskResult>),
+    /// How the watched job stands. The last one of a stream says that it has ended.
+    Progress(Box<JobView>),
+    /// Jobs.
+    Jobs(Vec<JobView>),
+    /// Tasks.
+    Tasks(Vec<TaskView>),
+    /// A task's last try, with all that was captured.
+    Log(Option<Box<TaskResult>>),
+    /// An explanation.
+    Explained(Explanation),
+    /// Executors.
+    Executors(Vec<ExecutorView>),
+    /// Objects.
+    Objects(Vec<ObjectView>),
+    /// A report's data.
+    Report(Box<JobReport>),
+}
+
+/// A task's end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskResult {
+    /// Index in its job.
+    pub index: u32,
+    /// How often it had been assigned before.
+    pub attempt: u32,
+    /// The executor's name.
+    pub executor: String,
+    /// Microseconds from submission of the job to the task's assignment (`WQ` of data-diffusion §5.1.7 counts from when
+    /// the task could run).
+    pub queued_us: u64,
+    /// Microseconds for delivery of task and result: what is neither queue nor executor.
+    pub delivery_us: u64,
+    /// What the executor reported.
+    pub outcome: Outcome,
+}

@@ -1,0 +1,130 @@
+//! Between dispatcher and executor. Commands go down, facts come up.
+
+use std::net::SocketAddr;
+
+use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, Resources, TaskId, TaskTemplate, Value};
+use serde::{Deserialize, Serialize};
+
+/// Facts from an executor, in the order in which they happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromExecutor {
+    /// Its first message.
+    Register(Registration),
+    /// It is alive; sent when nothing else was for a while.
+    Heartbeat,
+    /// Its store has an object.
+    Stored {
+        /// Which.
+        object: ObjectId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// Its store no longer has an object.
+    Evicted {
+        /// Which.
+        object: ObjectId,
+    },
+    /// It has done with a task.
+    Ended {
+        /// Which.
+        task: TaskId,
+        /// Which try, as assigned.
+        attempt: u32,
+        /// What became of it.
+        outcome: Box<Outcome>,
+    },
+    /// It gives a recalled task back unstarted.
+    Returned {
+        /// Which.
+        task: TaskId,
+        /// Which try, as assigned.
+        attempt: u32,
+    },
+    /// It leaves in good order: nothing runs any more.
+    Leaving,
+}
+
+/// What an executor is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Registration {
+    /// Name for people, usually the host's.
+    pub name: String,
+    /// Its process on that host.
+    pub process: u32,
+    /// What it has for tasks.
+    pub capacity: Resources,
+    /// Bytes its store may hold.
+    pub store_bytes: u64,
+    /// Where peers fetch from its store.
+    pub transfer: SocketAddr,
+    /// What its store holds from earlier.
+    pub held: Vec<(ObjectId, u64)>,
+}
+
+/// Commands to an executor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToExecutor {
+    /// The answer to its registration.
+    Welcome {
+        /// Its id from now on.
+        executor: ExecutorId,
+        /// Whether it keeps what it reads (all policies but first-available).
+        caching: bool,
+        /// How often it must be heard of.
+        heartbeat_us: u64,
+    },
+    /// A template that assignments will name.
+    Template {
+        /// The job.
+        job: JobId,
+        /// Its place in the job's templates.
+        template: u16,
+        /// The template.
+        spec: Box<TaskTemplate>,
+    },
+    /// A task to run.
+    Assign(Assignment),
+    /// A task to give back if it has not started.
+    Recall {
+        /// Which.
+        task: TaskId,
+    },
+    /// A task to kill.
+    Cancel {
+        /// Which.
+        task: TaskId,
+    },
+    /// A job whose templates are no longer needed.
+    ForgetJob {
+        /// Which.
+        job: JobId,
+    },
+    /// Kill what runs, and leave.
+    Stop,
+}
+
+/// A task for an executor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// Which.
+    pub task: TaskId,
+    /// How often it was assigned before.
+    pub attempt: u32,
+    /// Place in the job's templates; sent before.
+    pub template: u16,
+    /// What its placeholders stand for.
+    pub values: Vec<Value>,
+    /// Its inputs, the template's first.
+    pub inputs: Vec<AssignedInput>,
+}
+
+/// An input of an assigned task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AssignedInput {
+    /// The object.
+    pub object: ObjectSpec,
+    /// Its name in the sandbox; the last component of its source where this is `None`.
+    pub name: Option<String>,
+    /// Peers that may hold it, the first to be tried first.
+    pub holders: Vec<SocketAddr>,
+}

@@ -1,0 +1,239 @@
+//! What is shown of jobs, tasks, executors and objects. The CLI's `--json` prints these as they are, so that a field
+//! that changes its meaning needs a new [`SCHEMA_VERSION`].
+
+use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// Version of the JSON made from these types.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Some task has not ended.
+    Running,
+    /// Every task succeeded.
+    Succeeded,
+    /// Some task failed.
+    Failed,
+    /// It was cancelled, and no task failed.
+    Cancelled,
+}
+
+/// How many of a job's tasks are where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskCounts {
+    /// Wait for another task's output.
+    pub blocked: u64,
+    /// In the queue.
+    pub waiting: u64,
+    /// Given to an executor.
+    pub assigned: u64,
+    /// Ended well.
+    pub succeeded: u64,
+    /// Ended otherwise.
+    pub failed: u64,
+    /// Were cancelled.
+    pub cancelled: u64,
+}
+
+impl TaskCounts {
+    /// All tasks.
+    pub fn total(&self) -> u64 {
+        self.blocked + self.waiting + self.assigned + self.ended()
+    }
+
+    /// Tasks that will not run again.
+    pub fn ended(&self) -> u64 {
+        self.succeeded + self.failed + self.cancelled
+    }
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// Its id.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// How it stands.
+    pub state: JobState,
+    /// Its tasks.
+    pub tasks: TaskCounts,
+    /// Tries beyond each task's first.
+    pub retried: u64,
+    /// Where inputs came from so far.
+    pub reads: Reads,
+    /// Milliseconds since 1970 when it was accepted.
+    pub submitted_unix_ms: u64,
+    /// Microseconds from then to its end, or to now.
+    pub elapsed_us: u64,
+    /// Executors there are now, and their processors, thousandths.
+    pub executors: u64,
+    /// Processors of all executors, thousandths.
+    pub capacity_milli: u64,
+    /// What a person should know: tasks that no executor can take, for example.
+    pub warnings: Vec<String>,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskView {
+    /// Its id.
+    pub task: TaskId,
+    /// `blocked`, `waiting`, `assigned`, `succeeded`, `failed` or `cancelled`.
+    pub state: String,
+    /// What it was made from, the columns joined.
+    pub item: String,
+    /// How often it was assigned.
+    pub tries: u32,
+    /// Where it is or was last.
+    pub executor: Option<String>,
+    /// How its last try ended, in words.
+    pub status: Option<String>,
+    /// Microseconds in the queue before its last try.
+    pub queued_us: u64,
+    /// Microseconds at the executor before it started.
+    pub waited_us: u64,
+    /// Microseconds it ran.
+    pub ran_us: u64,
+    /// Microseconds of processor time.
+    pub cpu_us: u64,
+    /// Where its inputs came from.
+    pub reads: Reads,
+}
+
+/// An executor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExecutorView {
+    /// Its id.
+    pub executor: ExecutorId,
+    /// Its name.
+    pub name: String,
+    /// Its process on its host.
+    pub process: u32,
+    /// What it has for tasks.
+    pub capacity: Resources,
+    /// Processors that its tasks ask for, thousandths; more than it has where tasks are lined up.
+    pub assigned_milli: u64,
+    /// Tasks it was given.
+    pub assigned: u64,
+    /// Tasks it has ended.
+    pub ended: u64,
+    /// Objects in its store.
+    pub objects: u64,
+    /// Their bytes.
+    pub held_bytes: u64,
+    /// Bytes its store may hold.
+    pub store_bytes: u64,
+    /// Where its tasks' inputs came from.
+    pub reads: Reads,
+    /// Microseconds since it was last heard of.
+    pub silent_us: u64,
+}
+
+/// An object in the catalog.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObjectView {
+    /// Its id.
+    pub object: ObjectId,
+    /// Its source, if a job that names it is known.
+    pub source: Option<String>,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Names of executors with a replica.
+    pub holders: Vec<String>,
+    /// Waiting tasks that want it.
+    pub wanted: u64,
+}
+
+/// Why a task waits, or what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The task.
+    pub task: TaskView,
+    /// The answer, a sentence a line, the most important first.
+    pub because: Vec<String>,
+    /// Its inputs and who holds them.
+    pub inputs: Vec<ObjectView>,
+}
+
+/// What a job's report is made from: the paper's summary views (data-diffusion §5.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobReport {
+    /// The job.
+    pub job: JobView,
+    /// Name of the placement policy it ran under.
+    pub policy: String,
+    /// Its course, in order and without gaps.
+    pub samples: Vec<Sample>,
+    /// Its sums.
+    pub metrics: Metrics,
+    /// The first failures: task, and what happened, in words.
+    pub failures: Vec<(TaskId, String)>,
+}
+
+/// What happened in one interval of a job, and how it stood at the interval's end. Counts are of this job alone,
+/// except executors and processors, which are the cluster's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// End of the interval, microseconds from the job's submission.
+    pub at_us: u64,
+    /// Its length.
+    pub interval_us: u64,
+    /// Tasks that came into the queue.
+    pub arrived: u64,
+    /// Bytes of their inputs: the demand.
+    pub arrived_bytes: u64,
+    /// Tasks that ended.
+    pub ended: u64,
+    /// Where the inputs of the ended tasks came from.
+    pub reads: Reads,
+    /// Tasks in the queue.
+    pub waiting: u64,
+    /// Tasks at executors.
+    pub assigned: u64,
+    /// Executors.
+    pub executors: u64,
+    /// Their processors, thousandths.
+    pub capacity_milli: u64,
+    /// Processors with a task, thousandths.
+    pub busy_milli: u64,
+}
+
+/// A job's sums and averages (data-diffusion §3.1 and §5.1). All times in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// From submission to the last task's end.
+    pub elapsed_us: u64,
+    /// Sum over tasks of the time from start to end: what one processor would need, `T_1` of equation 6 with the reads as
+    /// they were.
+    pub serial_us: u64,
+    /// `serial_us / elapsed_us` (equation 6).
+    pub speedup: f64,
+    /// Speedup over the average number of processors there were (equation 7).
+    pub efficiency: f64,
+    /// Processor time that was held, used or not (`CPU_T`): the integral of processors over the job's time.
+    pub held_cpu_us: u64,
+    /// Processor time that tasks used.
+    pub used_cpu_us: u64,
+    /// Speedup per processor hour held (`PI` before it is normalised over the runs compared).
+    pub performance_index: f64,
+    /// Average over tasks of queue + execution + delivery (`AR`).
+    pub response_us: f64,
+    /// Average time from ready to assigned (`WQ`).
+    pub queue_us: f64,
+    /// Average time at the executor (`TK`): staging and running.
+    pub execution_us: f64,
+    /// Average time on the way there and back (`D`).
+    pub delivery_us: f64,
+    /// Elapsed time over that of infinite resources and free communication: the latest ready time plus run time (`SL`).
+    pub slowdown: f64,
+    /// Share of input bytes from local stores.
+    pub local_share: f64,
+    /// Share of input bytes from peers.
+    pub peer_share: f64,
+    /// Share of input bytes from persistent storage.
+    pub persistent_share: f64,
+}
