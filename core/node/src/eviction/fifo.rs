@@ -1,0 +1,25 @@
+//! FIFO: the object stored first leaves first.
+
+use eyas_types::ObjectId;
+
+use super::{Eviction, Ordered};
+
+#[derive(Default)]
+pub(super) struct Fifo(Ordered<u64>);
+
+impl Eviction for Fifo {
+    fn stored(&mut self, object: ObjectId) {
+        let now = self.0.tick();
+        self.0.set(object, now);
+    }
+
+    fn used(&mut self, _: ObjectId) {}
+
+    fn removed(&mut self, object: ObjectId) {
+        self.0.remove(object);
+    }
+
+    fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId> {
+        self.0.first(may_leave)
+    }
+}

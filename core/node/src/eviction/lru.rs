@@ -1,0 +1,27 @@
+//! LRU: the object used longest ago leaves first. Being stored counts as a use.
+
+use eyas_types::ObjectId;
+
+use super::{Eviction, Ordered};
+
+#[derive(Default)]
+pub(super) struct Lru(Ordered<u64>);
+
+impl Eviction for Lru {
+    fn stored(&mut self, object: ObjectId) {
+        let now = self.0.tick();
+        self.0.set(object, now);
+    }
+
+    fn used(&mut self, object: ObjectId) {
+        self.stored(object);
+    }
+
+    fn removed(&mut self, object: ObjectId) {
+        self.0.remove(object);
+    }
+
+    fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId> {
+        self.0.first(may_leave)
+    }
+}

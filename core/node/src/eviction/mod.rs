@@ -1,0 +1,141 @@
+//! Eviction policies: which object leaves when the store has to make room (data-diffusion §2.1).
+//!
+//! Adding a policy touches its own file and [`of`].
+
+mod fifo;
+mod lfu;
+mod lru;
+mod random;
+
+use alloc::boxed::Box;
+
+use eyas_types::{EvictionPolicy, ObjectId};
+
+/// One eviction policy. It hears of every object in the store.
+pub trait Eviction: Send {
+    /// The object is in the store from now on.
+    fn stored(&mut self, object: ObjectId);
+
+    /// A task reads the object, which is in the store.
+    fn used(&mut self, object: ObjectId);
+
+    /// The object is no longer in the store.
+    fn removed(&mut self, object: ObjectId);
+
+    /// The object that shall leave, of those that `may_leave`; it stays known until it is [`removed`](Self::removed).
+    fn victim(&mut self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId>;
+}
+
+/// The policy of that name. `seed` is for those that throw dice.
+pub fn of(policy: EvictionPolicy, seed: u64) -> Box<dyn Eviction> {
+    match policy {
+        EvictionPolicy::Random => Box::new(random::Random::new(seed)),
+        EvictionPolicy::Fifo => Box::<fifo::Fifo>::default(),
+        EvictionPolicy::Lru => Box::<lru::Lru>::default(),
+        EvictionPolicy::Lfu => Box::<lfu::Lfu>::default(),
+    }
+}
+
+/// Objects in the order of a key that changes: what FIFO, LRU and LFU have in common.
+#[derive(Default)]
+struct Ordered<K: Ord + Copy> {
+    by_key: alloc::collections::BTreeMap<K, ObjectId>,
+    keys: alloc::collections::BTreeMap<ObjectId, K>,
+    ticks: u64,
+}
+
+impl<K: Ord + Copy> Ordered<K> {
+    /// A number larger than all before.
+    fn tick(&mut self) -> u64 {
+        self.ticks += 1;
+        self.ticks
+    }
+
+    fn key(&self, object: ObjectId) -> Option<K> {
+        self.keys.get(&object).copied()
+    }
+
+    fn set(&mut self, object: ObjectId, key: K) {
+        self.remove(object);
+        self.keys.insert(object, key);
+        self.by_key.insert(key, object);
+    }
+
+    fn remove(&mut self, object: ObjectId) {
+        if let Some(key) = self.keys.remove(&object) {
+            self.by_key.remove(&key);
+        }
+    }
+
+    fn first(&self, may_leave: &dyn Fn(ObjectId) -> bool) -> Option<ObjectId> {
+        self.by_key.values().copied().find(|object| may_leave(*object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> ObjectId {
+        ObjectId([n; 16])
+    }
+
+    /// Stores 1, 2, 3, uses 1 three times and 2 once, then asks for victims until none is left.
+    fn order(policy: EvictionPolicy) -> alloc::vec::Vec<u8> {
+        let mut policy = of(policy, 7);
+        (1..=3).for_each(|n| policy.stored(id(n)));
+        [1, 1, 2, 1].iter().for_each(|n| policy.used(id(*n)));
+        let leave = |_: ()| {
+            let victim = policy.victim(&|_| true)?;
+            policy.removed(victim);
+            Some(victim.0[0])
+        };
+        core::iter::repeat(()).map_while(leave).collect()
+    }
+
+    #[test]
+    fn each_policy_has_its_order() {
+        assert_eq!(order(EvictionPolicy::Fifo), [1, 2, 3]);
+        assert_eq!(order(EvictionPolicy::Lru), [3, 2, 1]);
+        assert_eq!(order(EvictionPolicy::Lfu), [3, 2, 1]);
+        let mut random = order(EvictionPolicy::Random);
+        random.sort_unstable();
+        assert_eq!(random, [1, 2, 3]);
+    }
+
+    #[test]
+    fn lfu_and_lru_differ_where_an_old_favourite_is_left_alone() {
+        for (policy, first) in [(EvictionPolicy::Lru, 1), (EvictionPolicy::Lfu, 2)] {
+            let mut policy = of(policy, 0);
+            (1..=2).for_each(|n| policy.stored(id(n)));
+            [1, 1, 2].iter().for_each(|n| policy.used(id(*n)));
+            assert_eq!(policy.victim(&|_| true), Some(id(first)));
+        }
+    }
+
+    #[test]
+    fn random_takes_each_about_equally_often() {
+        let mut policy = of(EvictionPolicy::Random, 42);
+        (0..10).for_each(|n| policy.stored(id(n)));
+        let mut taken = [0; 10];
+        for _ in 0..10_000 {
+            let victim = policy.victim(&|object| object != id(3)).unwrap();
+            taken[usize::from(victim.0[0])] += 1;
+        }
+        assert_eq!(taken[3], 0, "it may not leave");
+        let even = 10_000 / 9;
+        assert!(
+            taken.iter().enumerate().all(|(n, count)| n == 3 || (even - 250..even + 250).contains(count)),
+            "{taken:?}"
+        );
+    }
+
+    #[test]
+    fn what_may_not_leave_stays() {
+        for policy in EvictionPolicy::ALL {
+            let mut policy = of(*policy, 1);
+            policy.stored(id(1));
+            assert_eq!(policy.victim(&|_| false), None);
+        }
+    }
+}

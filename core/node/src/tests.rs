@@ -1,0 +1,284 @@
+//! Properties that hold for every history, and a few histories told in full.
+
+extern crate std;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use eyas_types::{EvictionPolicy, JobId, ObjectId, Resources, TaskId};
+use proptest::prelude::*;
+
+use crate::{Effect, Event, FetchFailure, From, Limits, Node};
+
+fn id(n: u8) -> ObjectId {
+    ObjectId([n; 16])
+}
+
+fn task(index: u32) -> TaskId {
+    TaskId { job: JobId(1), index }
+}
+
+fn cpus(milli: u32) -> Resources {
+    Resources { cpus_milli: milli, ..Resources::default() }
+}
+
+const LIMITS: Limits = Limits { bytes: 100, inodes: 6, floor_bytes: 0, floor_inodes: 0 };
+
+fn node(policy: EvictionPolicy, caching: bool) -> Node {
+    Node::new(cpus(2000), LIMITS, policy, caching, 3, 1)
+}
+
+impl Node {
+    fn run(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.handle(event, &mut effects);
+        self.validate();
+        effects
+    }
+
+    fn assign(&mut self, index: u32, inputs: &[(u8, u64)]) -> Vec<Effect> {
+        let inputs = inputs.iter().map(|(n, size)| (id(*n), *size)).collect();
+        self.run(Event::Assigned { task: task(index), inputs, need: cpus(1000) })
+    }
+
+    fn fetched_here(&mut self, n: u8) -> Vec<Effect> {
+        self.run(Event::Fetched { object: id(n), from: From::Persistent })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Assign { inputs: BTreeSet<u8>, cpus: u32 },
+    Fetched { which: u8, from: u8 },
+    FetchFailed { which: u8, full: bool },
+    End { which: u8 },
+    Recall { which: u8 },
+    Cancel { which: u8 },
+    Free { bytes: u8 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (prop::collection::btree_set(0u8..10, 0..4), 1u32..3).prop_map(|(inputs, cpus)| Step::Assign { inputs, cpus }),
+        8 => (any::<u8>(), 0u8..3).prop_map(|(which, from)| Step::Fetched { which, from }),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(which, full)| Step::FetchFailed { which, full }),
+        6 => any::<u8>().prop_map(|which| Step::End { which }),
+        1 => any::<u8>().prop_map(|which| Step::Recall { which }),
+        1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
+        1 => (50u8..).prop_map(|bytes| Step::Free { bytes }),
+    ]
+}
+
+/// A disk and a process table that obey effects.
+struct World {
+    node: Node,
+    store: BTreeSet<ObjectId>,
+    fetching: BTreeSet<ObjectId>,
+    waiting: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32)>,
+    /// Inputs, processors and slot of each.
+    running: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32, u32)>,
+    next: u32,
+    log: Vec<Effect>,
+}
+
+impl World {
+    fn new(policy: EvictionPolicy, caching: bool) -> Self {
+        World {
+            node: node(policy, caching),
+            store: BTreeSet::new(),
+            fetching: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+            next: 0,
+            log: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, event: Event) {
+        let effects = self.node.run(event);
+        for effect in &effects {
+            match effect {
+                Effect::Fetch { object, task } => {
+                    assert!(self.waiting[task].0.contains(object));
+                    assert!(!self.store.contains(object) && self.fetching.insert(*object), "{object} fetched twice");
+                }
+                Effect::Evict { object } => {
+                    assert!(self.store.remove(object), "{object} evicted but not there");
+                    let used = self.running.values().any(|(inputs, ..)| inputs.contains(object));
+                    assert!(!used, "{object} evicted under a running task");
+                }
+                Effect::Start { task, slot, reads } => {
+                    let (inputs, cpus) = self.waiting.remove(task).expect("only what waits starts");
+                    assert!(inputs.is_subset(&self.store), "{task} starts without its inputs");
+                    assert_eq!(reads.count(), inputs.len() as u64);
+                    assert!(self.running.values().all(|(.., taken)| taken != slot), "slot {slot} is taken");
+                    self.running.insert(*task, (inputs, cpus, *slot));
+                    assert!(
+                        self.running.values().map(|(_, cpus, _)| cpus).sum::<u32>() <= 2,
+                        "more runs than there is"
+                    );
+                }
+                Effect::Kill { task } => assert!(self.running.contains_key(task)),
+                Effect::GiveBack { task } | Effect::Refuse { task, .. } | Effect::Fail { task, .. } => {
+                    assert!(self.waiting.remove(task).is_some());
+                }
+            }
+        }
+        self.log.extend(effects);
+        assert_eq!(self.node.tasks(), self.waiting.len() + self.running.len());
+    }
+
+    fn apply(&mut self, step: &Step) {
+        fn pick<K: Copy, V>(map: &BTreeMap<K, V>, which: u8) -> Option<K> {
+            map.keys().nth(usize::from(which) % map.len().max(1)).copied()
+        }
+        match step {
+            Step::Assign { inputs, cpus: count } => {
+                let task = task(self.next);
+                self.next += 1;
+                self.waiting.insert(task, (inputs.iter().map(|n| id(*n)).collect(), *count));
+                let inputs = inputs.iter().map(|n| (id(*n), u64::from(*n) * 6)).collect();
+                self.run(Event::Assigned { task, inputs, need: cpus(count * 1000) });
+            }
+            Step::Fetched { which, from } => {
+                let Some(object) = self.fetching.iter().nth(usize::from(*which) % self.fetching.len().max(1)).copied()
+                else {
+                    return;
+                };
+                self.fetching.remove(&object);
+                self.store.insert(object);
+                let from = [From::Local, From::Peer, From::Persistent][usize::from(*from)];
+                self.run(Event::Fetched { object, from });
+            }
+            Step::FetchFailed { which, full } => {
+                let Some(object) = self.fetching.iter().nth(usize::from(*which) % self.fetching.len().max(1)).copied()
+                else {
+                    return;
+                };
+                self.fetching.remove(&object);
+                let failure = if *full { FetchFailure::Full } else { FetchFailure::Lost };
+                self.run(Event::FetchFailed { object, failure });
+            }
+            Step::End { which } => {
+                let Some(task) = pick(&self.running, *which) else { return };
+                self.end(task);
+            }
+            Step::Recall { which } => {
+                if let Some(task) = pick(&self.waiting, *which) {
+                    self.run(Event::Recalled { task });
+                }
+            }
+            Step::Cancel { which } => {
+                if let Some(task) = pick(&self.running, *which).or_else(|| pick(&self.waiting, *which)) {
+                    self.run(Event::Cancelled { task });
+                }
+            }
+            Step::Free { bytes } => self.run(Event::FreeSpace { bytes: u64::from(*bytes), inodes: 10 }),
+        }
+    }
+
+    fn end(&mut self, task: TaskId) {
+        self.running.remove(&task);
+        self.run(Event::Ended { task });
+    }
+
+    /// Everything that waits starts or is refused, once fetches come and tasks end.
+    fn drain(&mut self) {
+        loop {
+            if let Some(object) = self.fetching.pop_first() {
+                self.store.insert(object);
+                self.run(Event::Fetched { object, from: From::Persistent });
+            } else if let Some(task) = self.running.keys().next().copied() {
+                self.end(task);
+            } else {
+                break;
+            }
+        }
+        assert!(self.waiting.is_empty(), "never started: {:?}", self.waiting);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn limits_hold_and_every_task_comes_to_its_end(
+        policy in 0usize..4, caching: bool, steps in prop::collection::vec(step(), 1..100)
+    ) {
+        let policy = EvictionPolicy::ALL[policy];
+        let mut logs = Vec::new();
+        for _ in 0..2 {
+            let mut world = World::new(policy, caching);
+            steps.iter().for_each(|step| world.apply(step));
+            world.drain();
+            prop_assert!(caching || world.store.is_empty(), "without caching nothing stays");
+            logs.push(world.log);
+        }
+        prop_assert_eq!(&logs[0], &logs[1], "the same events gave other effects");
+    }
+}
+
+#[test]
+fn the_next_tasks_inputs_are_staged_while_others_compute() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: task(0) }]);
+    assert!(matches!(node.fetched_here(1)[..], [Effect::Start { slot: 0, .. }]));
+    assert!(matches!(node.assign(1, &[(1, 10)])[..], [Effect::Start { slot: 1, .. }]), "a local hit starts at once");
+    assert_eq!(node.assign(2, &[(2, 10)]), [Effect::Fetch { object: id(2), task: task(2) }]);
+    assert_eq!(node.fetched_here(2), [], "no slot is free");
+    assert!(matches!(node.run(Event::Ended { task: task(1) })[..], [Effect::Start { slot: 1, .. }]));
+}
+
+#[test]
+fn two_tasks_that_want_one_object_fetch_it_once() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    assert_eq!(node.assign(0, &[(1, 10)]).len(), 1);
+    assert_eq!(node.assign(1, &[(1, 10)]), []);
+    let started = node.fetched_here(1);
+    let reads: Vec<_> =
+        started.iter().map(|effect| if let Effect::Start { reads, .. } = effect { *reads } else { panic!() }).collect();
+    assert_eq!((reads[0].persistent.bytes, reads[1].local.bytes), (10, 10));
+}
+
+#[test]
+fn a_task_larger_than_the_store_is_refused_and_says_so() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    let [Effect::Refuse { reason, .. }] = &node.assign(0, &[(1, 60), (2, 60)])[..] else { panic!() };
+    assert!(reason.contains("120 B") && reason.contains("100 B") && reason.contains("--cache"), "{reason}");
+}
+
+#[test]
+fn a_full_disk_evicts_and_tries_again_then_refuses() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    node.assign(0, &[(9, 40)]);
+    node.fetched_here(9);
+    node.run(Event::Ended { task: task(0) });
+    node.assign(1, &[(1, 40)]);
+    let full = || Event::FetchFailed { object: id(1), failure: FetchFailure::Full };
+    node.run(Event::FreeSpace { bytes: 0, inodes: 10 });
+    assert_eq!(node.run(full()), [Effect::Evict { object: id(9) }, Effect::Fetch { object: id(1), task: task(1) }]);
+    assert!(matches!(node.run(full())[..], [Effect::Refuse { .. }]));
+}
+
+#[test]
+fn a_task_waits_for_room_that_running_tasks_hold() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    node.assign(0, &[(1, 80)]);
+    node.fetched_here(1);
+    assert_eq!(node.assign(1, &[(2, 80)]), []);
+    let effects = node.run(Event::Ended { task: task(0) });
+    assert_eq!(effects, [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: task(1) }]);
+}
+
+#[test]
+fn a_lost_input_fails_every_task_that_needs_it_and_no_other() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    node.assign(0, &[(1, 10)]);
+    node.assign(1, &[(1, 10), (2, 10)]);
+    node.assign(2, &[(2, 10)]);
+    let effects = node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Lost });
+    let failed = |index| Effect::Fail { task: task(index), object: id(1) };
+    assert_eq!(effects, vec![failed(0), failed(1)]);
+    assert!(matches!(node.fetched_here(2)[..], [Effect::Start { .. }]));
+}

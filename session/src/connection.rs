@@ -1,0 +1,327 @@
+//! A connection: TCP, TLS, greetings, then frames both ways.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_wire::frame::{self, Frame, HEADER_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES};
+use eyas_wire::{Hello, Role};
+use rustls::pki_types::ServerName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::access::Access;
+use crate::tls::{Identity, SERVER_NAME};
+
+/// Connecting, TLS and greetings must be done by then.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Why there is no connection, or no longer.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// Nobody listens, or the network is in the way.
+    #[error("cannot reach {address}: {source}")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The other side has another secret, or is not eyas.
+    #[error(
+        "{address} was reached but would not let us in ({why}): is this the access file of the cluster that runs there?"
+    )]
+    NotTrusted {
+        /// Where.
+        address: String,
+        /// What TLS said.
+        why: String,
+    },
+    /// The other side said something that is not understood.
+    #[error("{address}: {why}")]
+    Protocol {
+        /// Who.
+        address: String,
+        /// What.
+        why: String,
+    },
+    /// The connection has ended.
+    #[error("the connection to {address} has ended: {why}")]
+    Ended {
+        /// Who.
+        address: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Both halves of a connection.
+pub struct Session {
+    /// What comes in.
+    pub reader: Reader,
+    /// What goes out.
+    pub writer: Writer,
+    /// This side's address.
+    pub local: SocketAddr,
+    /// The other side's.
+    pub remote: SocketAddr,
+}
+
+/// The receiving half.
+pub struct Reader {
+    stream: ReadHalf<TlsStream<TcpStream>>,
+    address: String,
+    body: Vec<u8>,
+}
+
+/// The sending half.
+pub struct Writer {
+    stream: WriteHalf<TlsStream<TcpStream>>,
+    address: String,
+}
+
+/// Lets in those who have the cluster's secret.
+#[derive(Clone)]
+pub struct Acceptor {
+    tls: TlsAcceptor,
+}
+
+impl Acceptor {
+    /// An acceptor for the cluster of `access`.
+    ///
+    /// # Panics
+    /// If `access` was not checked when it was loaded.
+    pub fn new(access: &Access) -> Self {
+        let identity = Identity::of(access).expect("checked when it was made or loaded");
+        let config = identity.server().expect("the key belongs to the certificate");
+        Acceptor { tls: TlsAcceptor::from(Arc::new(config)) }
+    }
+
+    /// Greets whoever connected; gives the session and what the other side is.
+    ///
+    /// # Errors
+    /// If it does not have the secret, speaks another protocol or version, or takes too long.
+    pub async fn accept(&self, stream: TcpStream) -> Result<(Session, Role), SessionError> {
+        let remote = address_of(stream.peer_addr());
+        let deadline = || ended(&remote, "it did not finish its greeting in time");
+        let greet = async {
+            let stream = self.tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
+            let mut session = Session::over(TlsStream::Server(stream))?;
+            let hello = session.greet(Role::Dispatcher).await?;
+            Ok((session, hello.role))
+        };
+        timeout(HANDSHAKE_DEADLINE, greet).await.map_err(|_| deadline())?
+    }
+}
+
+/// Connects to the dispatcher that `access` names.
+///
+/// # Errors
+/// If it cannot be reached, has another secret, or speaks another version.
+pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> {
+    let address = access.dispatcher.clone();
+    let unreachable = |source| SessionError::Unreachable { address: address.clone(), source };
+    let greet = async {
+        let identity = Identity::of(access).map_err(|why| SessionError::Protocol { address: address.clone(), why })?;
+        let config = identity.client().map_err(|e| not_trusted(&address, &e))?;
+        let stream = TcpStream::connect(&address).await.map_err(unreachable)?;
+        let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let mut session = Session::over(TlsStream::Client(stream.map_err(|e| not_trusted(&address, &e))?))?;
+        session.greet(role).await?;
+        Ok(session)
+    };
+    let late = || unreachable(io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"));
+    timeout(HANDSHAKE_DEADLINE, greet).await.map_err(|_| late())?
+}
+
+impl Session {
+    fn over(stream: TlsStream<TcpStream>) -> Result<Self, SessionError> {
+        let tcp = stream.get_ref().0;
+        let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
+        let (local, remote) = addresses.map_err(|e| ended("a new connection", &e.to_string()))?;
+        // Batching is ours to do: a frame goes out when it is closed.
+        tcp.set_nodelay(true).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
+        let (reader, writer) = tokio::io::split(stream);
+        let address = remote.to_string();
+        Ok(Session {
+            reader: Reader { stream: reader, address: address.clone(), body: Vec::new() },
+            writer: Writer { stream: writer, address },
+            local,
+            remote,
+        })
+    }
+
+    async fn greet(&mut self, role: Role) -> Result<Hello, SessionError> {
+        self.writer.send(&[Hello::new(role)]).await?;
+        let hello = self.reader.next_within::<Hello>(MAX_HELLO_BYTES).await?;
+        let [hello] = &hello[..] else {
+            return Err(protocol(&self.reader.address, "its greeting is not one message"));
+        };
+        hello.check().map_err(|why| protocol(&self.reader.address, &why))?;
+        Ok(hello.clone())
+    }
+}
+
+impl Reader {
+    /// The messages of the next frame.
+    ///
+    /// # Errors
+    /// If the connection has ended, or what came cannot be decoded.
+    pub async fn next<M: DeserializeOwned>(&mut self) -> Result<Vec<M>, SessionError> {
+        self.next_within(MAX_FRAME_BYTES).await
+    }
+
+    async fn next_within<M: DeserializeOwned>(&mut self, limit: usize) -> Result<Vec<M>, SessionError> {
+        let mut header = [0; HEADER_BYTES];
+        self.read(&mut header).await?;
+        let length = frame::length(header, limit).map_err(|why| protocol(&self.address, &why))?;
+        let mut body = std::mem::take(&mut self.body);
+        body.resize(length, 0);
+        self.read(&mut body).await?;
+        let messages = frame::decode(&body).map_err(|why| protocol(&self.address, &why));
+        self.body = body;
+        messages
+    }
+
+    async fn read(&mut self, bytes: &mut [u8]) -> Result<(), SessionError> {
+        match self.stream.read_exact(bytes).await {
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(ended(&self.address, "it was closed")),
+            Err(e) => Err(ended(&self.address, &e.to_string())),
+        }
+    }
+}
+
+impl Writer {
+    /// Sends messages in as few frames as they fit.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub async fn send<M: Serialize>(&mut self, messages: &[M]) -> Result<(), SessionError> {
+        let mut frame = Frame::default();
+        for message in messages {
+            frame.push(message);
+            if frame.is_full() {
+                self.send_frame(&mut frame).await?;
+            }
+        }
+        self.send_frame(&mut frame).await
+    }
+
+    /// Sends a frame, unless it is empty.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub async fn send_frame(&mut self, frame: &mut Frame) -> Result<(), SessionError> {
+        if frame.is_empty() {
+            return Ok(());
+        }
+        let bytes = frame.take();
+        let sent = async {
+            self.stream.write_all(&bytes).await?;
+            self.stream.flush().await
+        };
+        sent.await.map_err(|e| ended(&self.address, &e.to_string()))
+    }
+
+    /// Ends the connection in good order.
+    pub async fn close(&mut self) {
+        // The other side may be gone already; there is nothing left to say to it.
+        let _ = self.stream.shutdown().await;
+    }
+}
+
+fn address_of(address: io::Result<SocketAddr>) -> String {
+    address.map_or_else(|_| "a closed connection".into(), |address| address.to_string())
+}
+
+fn not_trusted(address: &str, why: &dyn std::fmt::Display) -> SessionError {
+    SessionError::NotTrusted { address: address.to_owned(), why: why.to_string() }
+}
+
+fn protocol(address: &str, why: &str) -> SessionError {
+    SessionError::Protocol { address: address.to_owned(), why: why.to_owned() }
+}
+
+fn ended(address: &str, why: &str) -> SessionError {
+    SessionError::Ended { address: address.to_owned(), why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    async fn listener() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        (listener, address)
+    }
+
+    #[tokio::test]
+    async fn messages_cross_and_arrive_in_order() {
+        let (listener, address) = listener().await;
+        let access = Access::create("test", &address);
+        let acceptor = Acceptor::new(&access);
+        let serve = async {
+            let (mut session, role) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+            let mut received = Vec::new();
+            while received.len() < 100_000 {
+                received.extend(session.reader.next::<u64>().await.unwrap());
+            }
+            (role, received)
+        };
+        let send = async {
+            let mut session = dial(&access, Role::Executor).await.unwrap();
+            session.writer.send(&(0..100_000u64).collect::<Vec<_>>()).await.unwrap();
+            session
+        };
+        let ((role, received), _session) = tokio::join!(serve, send);
+        assert_eq!(role, Role::Executor);
+        assert!(received.into_iter().eq(0..100_000));
+    }
+
+    #[tokio::test]
+    async fn another_clusters_secret_does_not_open_the_door() {
+        let (listener, address) = listener().await;
+        let acceptor = Acceptor::new(&Access::create("ours", &address));
+        let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await };
+        let other = Access::create("theirs", &address);
+        let (served, dialled) = tokio::join!(serve, dial(&other, Role::Client));
+        assert!(matches!(served, Err(SessionError::NotTrusted { .. })));
+        let error = dialled.err().expect("not let in").to_string();
+        assert!(error.contains("access file"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn garbage_on_the_port_is_dropped() {
+        let (listener, address) = listener().await;
+        let acceptor = Acceptor::new(&Access::create("ours", &address));
+        let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await };
+        let garbage = async {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            answer
+        };
+        let (served, answer) = tokio::join!(serve, garbage);
+        assert!(served.is_err());
+        assert!(!answer.windows(4).any(|w| w == b"eyas"));
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_said_so() {
+        let (listener, address) = listener().await;
+        drop(listener);
+        let error = dial(&Access::create("test", &address), Role::Client).await.err().expect("nobody there");
+        assert!(matches!(error, SessionError::Unreachable { .. }), "{error}");
+    }
+}
