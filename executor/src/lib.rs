@@ -1,1 +1,16 @@
-//! The shell around core/node: processes and sandboxes.
+//! An executor: the process on a node that stores objects and runs tasks.
+//!
+//! The shell around [`eyas_node::Node`], which decides. Here are the session with the dispatcher, the store, fetches,
+//! sandboxes and processes; facts go to the node as events, and its effects are carried out. It decides nothing
+//! itself, and never asks the dispatcher anything and waits.
+
+mod brain;
+mod config;
+pub mod guardian;
+mod process;
+mod sandbox;
+mod serve;
+mod work;
+
+pub use config::{Config, ConfigError, default_capacity};
+pub use serve::{ExecutorError, Stop, run};

@@ -1,1 +1,30 @@
-//! The node-local object store, and persistent storage behind one trait.
+//! What a node keeps, and where it gets it from: the node-local object store, and persistent storage.
+//!
+//! [`ObjectStore`] holds whole, immutable objects by id, one inode each, and gives them to tasks by hard link: a local
+//! hit moves no bytes. [`Storage`] reads objects from, and writes results to, the slow shared place that their URLs
+//! name. [`Emulation`] makes one laptop look like a cluster with a slow shared file system.
+//!
+//! Nothing here knows about peers, decides what to evict, or counts who uses what: a store that is told to remove an
+//! object removes it. Calls of [`ObjectStore`] and [`Incoming`] block on the local disk and belong on blocking threads,
+//! except where their documentation says that they take microseconds; [`Storage`] moves its file work there by itself.
+
+pub mod checksum;
+pub mod emulation;
+pub mod error;
+pub mod incoming;
+mod index;
+pub mod limiter;
+pub mod objects;
+mod stage;
+pub mod storage;
+pub mod url;
+
+pub use checksum::{Checksum, Hasher};
+pub use emulation::{Emulation, Limits};
+pub use error::{StorageError, StorageErrorKind, StoreError, StoreErrorKind};
+pub use incoming::Incoming;
+pub use limiter::Limiter;
+pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence};
+pub use stage::StagedBy;
+pub use storage::Storage;
+pub use url::url_of;

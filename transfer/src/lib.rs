@@ -1,1 +1,25 @@
-//! Serving and fetching objects between nodes.
+//! Moving objects between nodes: a server that gives away what its node's store has, a client that takes it, and the
+//! order in which sources are tried.
+//!
+//! [`PeerServer`] sends objects straight from the page cache. [`Peers`] holds connections to other nodes' servers and
+//! receives into the store. [`Fetcher`] is what an executor calls: here already, or from a peer that is said to have it,
+//! or from persistent storage, or a failure that tells what was tried.
+//!
+//! Hints about who has what come from outside and may be wrong; nothing here keeps a catalog or decides where a task
+//! runs. Bytes go over plain TCP between nodes that prove, in both directions, that they know the cluster's key: the
+//! data is neither secret from nor safe against someone who controls the network between the nodes.
+
+mod connection;
+mod error;
+mod fetcher;
+pub mod limits;
+mod peers;
+mod protocol;
+mod server;
+
+pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
+pub use fetcher::{Fetched, Fetcher, HolderOrder, Source};
+pub use limits::PeerLimits;
+pub use peers::Peers;
+pub use protocol::PeerKey;
+pub use server::{PeerServer, Served};

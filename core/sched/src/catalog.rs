@@ -125,6 +125,13 @@ impl Catalog {
     }
 }
 
+impl Object {
+    /// What it counts in a task's share. An empty file counts as a byte, so that a share of nothing is still a share.
+    pub fn weight(&self) -> u64 {
+        self.size_bytes.max(1)
+    }
+}
+
 impl core::ops::Index<ObjectKey> for Catalog {
     type Output = Object;
 

@@ -44,8 +44,9 @@ pub(crate) struct Executor {
     pub held: Map<ObjectKey, Held>,
     /// Held objects that tasks wait for and that were not searched to the end.
     pub to_search: VecDeque<ObjectKey>,
-    /// Waiting tasks of which it holds a part.
-    partial: BTreeSet<(u16, Reverse<u32>, TaskKey)>,
+    /// Waiting tasks of which it holds a part, the best last. Sorted rather than a tree: most of what is met when it
+    /// is full is worse than the first, and turned away by one comparison.
+    partial: Vec<(u16, Reverse<u32>, TaskKey)>,
     pub partial_forgotten: bool,
     mean_run_us: u64,
     line: Line,
@@ -94,10 +95,12 @@ pub(crate) struct Executors {
     ready: [VecDeque<ExecutorKey>; 2],
     parked: BTreeSet<(Level, u64, ExecutorKey)>,
     parkings: u64,
+    /// Whether each is parked with a free slot; apart from the table, because a newcomer asks it of many.
+    idle: Vec<bool>,
     busy_milli: u64,
     total_milli: u64,
-    /// How many have tasks lined up behind their slots.
-    overbooked: usize,
+    /// Those that have tasks lined up behind their slots.
+    overbooked: BTreeSet<ExecutorKey>,
 }
 
 impl Executors {
@@ -110,7 +113,7 @@ impl Executors {
             in_flight: Vec::new(),
             held: Map::default(),
             to_search: VecDeque::new(),
-            partial: BTreeSet::new(),
+            partial: Vec::new(),
             partial_forgotten: false,
             mean_run_us: LOOKAHEAD_US,
             line: Line::None,
@@ -122,6 +125,7 @@ impl Executors {
             }
             None => {
                 self.table.push(executor);
+                self.idle.push(false);
                 ExecutorKey(self.table.len() as u32 - 1)
             }
         };
@@ -154,14 +158,17 @@ impl Executors {
         present.map(|(place, executor)| (ExecutorKey(place as u32), executor))
     }
 
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     pub fn utilisation(&self) -> Utilisation {
         Utilisation { busy_milli: self.busy_milli, total_milli: self.total_milli }
     }
 
     /// Executors with tasks lined up behind their slots.
     pub fn overbooked(&self) -> impl Iterator<Item = &Executor> {
-        let some = if self.overbooked > 0 { &self.table[..] } else { &[] };
-        some.iter().filter(|executor| executor.line != Line::Gone && executor.is_overbooked())
+        self.overbooked.iter().map(|key| &self[*key])
     }
 
     /// Books a task's needs on an executor; returns its place in the executor's list.
@@ -171,7 +178,9 @@ impl Executors {
         executor.assigned.add(need);
         executor.in_flight.push(task);
         self.busy_milli += executor.busy_milli() - before;
-        self.overbooked += usize::from(executor.is_overbooked() && !was_overbooked);
+        if executor.is_overbooked() && !was_overbooked {
+            self.overbooked.insert(key);
+        }
         executor.in_flight.len() as u32 - 1
     }
 
@@ -182,7 +191,9 @@ impl Executors {
         executor.assigned.subtract(need);
         executor.in_flight.swap_remove(place as usize);
         self.busy_milli -= before - executor.busy_milli();
-        self.overbooked -= usize::from(was_overbooked && !executor.is_overbooked());
+        if was_overbooked && !executor.is_overbooked() {
+            self.overbooked.remove(&key);
+        }
         self[key].in_flight.get(place as usize).copied()
     }
 
@@ -226,7 +237,7 @@ impl Executors {
     }
 
     pub fn is_parked_with_slot(&self, key: ExecutorKey) -> bool {
-        matches!(self[key].line, Line::Parked(Level::Slot, _))
+        self.idle[key.0 as usize]
     }
 
     fn set_line(&mut self, key: ExecutorKey, line: Line) {
@@ -238,6 +249,7 @@ impl Executors {
         if let Line::Parked(level, since) = line {
             self.parked.insert((level, since, key));
         }
+        self.idle[key.0 as usize] = matches!(line, Line::Parked(Level::Slot, _));
     }
 }
 
@@ -295,16 +307,24 @@ impl Executor {
 
     /// Remembers a waiting task of which it holds `share` (of 65,535).
     pub fn remember_partial(&mut self, share: u16, turn: u32, task: TaskKey) {
-        self.partial.insert((share, Reverse(turn), task));
-        if self.partial.len() > MAX_PARTIAL {
-            self.partial.pop_first();
+        let entry = (share, Reverse(turn), task);
+        let is_full = self.partial.len() == MAX_PARTIAL;
+        if is_full && entry < self.partial[0] {
             self.partial_forgotten = true;
+            return;
         }
+        let Err(mut place) = self.partial.binary_search(&entry) else { return };
+        if is_full {
+            self.partial.remove(0);
+            self.partial_forgotten = true;
+            place -= 1;
+        }
+        self.partial.insert(place, entry);
     }
 
     /// The waiting task of which it was last seen to hold the largest share; of equals, the oldest.
     pub fn pop_partial(&mut self) -> Option<(u16, u32, TaskKey)> {
-        self.partial.pop_last().map(|(share, Reverse(turn), task)| (share, turn, task))
+        self.partial.pop().map(|(share, Reverse(turn), task)| (share, turn, task))
     }
 }
 

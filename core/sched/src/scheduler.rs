@@ -232,7 +232,7 @@ impl Scheduler {
     }
 
     pub(crate) fn window(&self) -> u64 {
-        self.config.window.unwrap_or_else(|| (100 * self.executors.all().count() as u64).max(2_500))
+        self.config.window.unwrap_or_else(|| (100 * self.executors.len() as u64).max(2_500))
     }
 
     // ---- events
@@ -596,7 +596,9 @@ impl Scheduler {
     ) -> Option<TaskKey> {
         let may_take = |task: &TaskKey| search::may_take(&self.queue, &self.executors, by, *task, level);
         if let Some(class) = self.queue.only_class() {
-            return self.queue.waiting_in(class).take(HEAD_LOOKS).find(may_take);
+            // Else each task would be found too large.
+            let has_room = self.executors[by].has_room(self.queue.need(class), level);
+            return self.queue.waiting_in(class).take(if has_room { HEAD_LOOKS } else { 0 }).find(may_take);
         }
         let classes = self.queue.waiting_classes().filter(|class| class_counts(*class));
         let roomy = classes.filter(|class| self.executors[by].has_room(self.queue.need(*class), level));
@@ -667,6 +669,9 @@ impl Scheduler {
         let mut idle_milli = utilisation.total_milli - utilisation.busy_milli;
         let mut recalled = Vec::new();
         for executor in self.executors.overbooked() {
+            if idle_milli == 0 {
+                break;
+            }
             let mut over_milli = executor.slots_taken_milli() - u64::from(executor.capacity.cpus_milli);
             for task in executor.in_flight.iter().rev() {
                 let need_milli = u64::from(self.queue.need(self.queue[*task].class).cpus_milli).max(1);

@@ -12,6 +12,7 @@
 //! next one.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::catalog::{Catalog, ObjectKey};
 use crate::executors::{ExecutorKey, Executors, Level};
@@ -37,8 +38,7 @@ pub(crate) fn share_held(
     }
     let (mut local, mut all, mut missing) = (0u64, 0u64, false);
     for input in inputs {
-        // An empty file counts as a byte, so that a share of nothing is still a share.
-        let bytes = catalog[*input].size_bytes.max(1);
+        let bytes = catalog[*input].weight();
         all += bytes;
         if held.contains_key(input) {
             local += bytes;
@@ -156,7 +156,7 @@ pub(crate) fn best_partial_hit(
             continue;
         }
         let fits = may_take(queue, executors, by, task, level);
-        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, now)) {
+        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by)) {
             found = Some(task);
             break;
         }
@@ -187,11 +187,24 @@ fn search_again(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey) {
     executor.to_search.extend(again);
 }
 
-/// Whether any holder of the task's inputs holds a larger share than `share`.
-fn someone_holds_more(queue: &Queue, catalog: &Catalog, executors: &Executors, task: TaskKey, share: u16) -> bool {
-    let inputs = queue[task].inputs.as_slice();
+/// Whether anybody holds a larger share of the task than the executor `by`.
+fn someone_holds_more(queue: &Queue, catalog: &Catalog, executors: &Executors, task: TaskKey, by: ExecutorKey) -> bool {
+    let mut inputs: Vec<_> = queue[task].inputs.as_slice().iter().map(|input| &catalog[*input]).collect();
+    let held_bytes = |by: ExecutorKey| {
+        let held = queue[task].inputs.as_slice().iter().filter(|input| executors[by].held.contains_key(*input));
+        held.map(|input| catalog[*input].weight()).sum::<u64>()
+    };
+    let most = held_bytes(by);
+    // Who holds of some inputs only does not hold more than those weigh. So the holders of inputs that together weigh
+    // no more than what `by` holds need no look; those that the most executors hold are left out first.
+    inputs.sort_unstable_by_key(|input| Reverse(input.holders.len()));
+    let mut left_out = 0;
     inputs.iter().any(|input| {
-        catalog[*input].holders.iter().any(|holder| share_held(queue, catalog, executors, task, *holder) > share)
+        if left_out + input.weight() <= most {
+            left_out += input.weight();
+            return false;
+        }
+        input.holders.iter().any(|holder| held_bytes(*holder) > most)
     })
 }
 

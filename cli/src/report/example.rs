@@ -1,0 +1,161 @@
+//! Jobs to test reports with: the paper's monotonically increasing workload (data-diffusion §5.1, equation 12) as a
+//! fluid model, so that the pages that tests make look like figures 17 and 20.
+
+use eyas_types::outcome::{Amount, Reads};
+use eyas_types::{JobId, TaskId};
+use eyas_wire::view::{JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
+
+const TASKS: f64 = 250_000.0;
+const INPUT_BYTES: u64 = 10_000_000;
+const FILES: f64 = 10_000.0;
+const INTERVAL_S: f64 = 6.0;
+const EXECUTORS: f64 = 64.0;
+
+/// Figure 20: good-cache-compute with room for the whole working set. Demand rises, replicas spread, hits follow.
+pub fn diffusion() -> JobReport {
+    monotonically_increasing(true)
+}
+
+/// Figure 17: every read from persistent storage, 4.4 Gb/s at most.
+pub fn persistent_only() -> JobReport {
+    monotonically_increasing(false)
+}
+
+/// As [`diffusion`], stretched to 1,000 samples.
+pub fn long() -> JobReport {
+    let mut report = diffusion();
+    let pattern = report.samples.clone();
+    report.samples = (0..1000).map(|i| Sample { at_us: (i as u64 + 1) * 6_000_000, ..pattern[i * pattern.len() / 1000] }).collect();
+    report
+}
+
+/// A job that has just been submitted, with no task.
+pub fn empty() -> JobReport {
+    JobReport {
+        job: job(JobState::Running, TaskCounts::default(), Reads::default(), 0),
+        policy: "gcc".into(),
+        samples: Vec::new(),
+        metrics: Metrics::default(),
+        failures: Vec::new(),
+    }
+}
+
+/// A job whose names and failures try to act.
+pub fn hostile() -> JobReport {
+    let act = "</script><script>alert(1)</script><img src=x onerror=\"alert(2)\"> & 'q' \u{1b}[31mred\u{0}";
+    let mut report = diffusion();
+    report.job.name = act.into();
+    report.job.state = JobState::Failed;
+    report.job.tasks.failed = 3;
+    report.job.warnings = vec![act.into()];
+    report.policy = act.into();
+    let task = |index| TaskId { job: JobId(7), index };
+    let long = "stack: cannot open /data/sdss/".to_string() + &"very-long-name-".repeat(30) + "\nline two\n    line three";
+    report.failures = vec![(task(3), act.into()), (task(17), long), (task(40), "exit status 1".into())];
+    report
+}
+
+fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> JobView {
+    JobView {
+        job: JobId(7),
+        name: "mi-250k-10MB-10ms".into(),
+        state,
+        tasks,
+        retried: 0,
+        reads,
+        submitted_unix_ms: 1_795_242_517_000,
+        elapsed_us,
+        executors: if elapsed_us == 0 { 0 } else { EXECUTORS as u64 },
+        capacity_milli: if elapsed_us == 0 { 0 } else { EXECUTORS as u64 * 2000 },
+        warnings: Vec::new(),
+    }
+}
+
+/// Noise from -1 to 1, the same every time.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as f64 / f64::from(1_u32 << 30) - 1.0
+    }
+}
+
+/// Tasks that arrive each second at `at_s`: 1, and 1.3 times as many every minute, up to 1000 (equation 12).
+fn arrival_rate(at_s: f64) -> f64 {
+    (0..(at_s / 60.0) as u32).fold(1.0, |rate: f64, _| (rate * 1.3).ceil().min(1000.0))
+}
+
+fn monotonically_increasing(diffuse: bool) -> JobReport {
+    let mut noise = Noise(20);
+    let (mut at_s, mut arrived_all, mut ended_all, mut waiting) = (0.0, 0.0, 0.0, 0.0_f64);
+    let (mut replicas, mut executors) = (0.0_f64, 1.0_f64);
+    let (mut samples, mut reads, mut metrics) = (Vec::new(), Reads::default(), Metrics::default());
+    let (mut waiting_integral, mut busy_s, mut held_s, mut serial_s) = (0.0, 0.0, 0.0, 0.0);
+    while ended_all < TASKS {
+        at_s += INTERVAL_S;
+        let arrived = (arrival_rate(at_s - INTERVAL_S) * INTERVAL_S).min(TASKS - arrived_all).round();
+        // Executors come some seconds after the queue has grown, and each is slow to arrive.
+        let wanted = 1.0 + arrived / INTERVAL_S / 15.0 + waiting / 400.0;
+        executors += ((wanted - executors) * 0.1).clamp(0.0, 2.0);
+        let here = executors.floor().min(EXECUTORS);
+        let hit = if diffuse { (replicas / FILES).min(0.985) } else { 0.0 };
+        // What 2 processors of an executor can do, and what persistent storage gives to all: 4.4 Gb/s.
+        let by_processors = here * 16.5 * INTERVAL_S * (1.0 + 0.04 * noise.next());
+        let by_storage = 55.0 * INTERVAL_S * (1.0 + 0.08 * noise.next()) / (1.0 - hit);
+        let ended = (waiting + arrived).min(by_processors).min(by_storage).min(TASKS - ended_all).round();
+        arrived_all += arrived;
+        ended_all += ended;
+        waiting = (waiting + arrived - ended).max(0.0);
+        let missed = (ended * (1.0 - hit)).round();
+        let by_peers = ((ended - missed) * (0.05 + 0.25 * (1.0 - hit)) * (1.0 + 0.3 * noise.next())).round();
+        let amount = |count: f64| Amount { count: count as u64, bytes: count as u64 * INPUT_BYTES };
+        let from = Reads { local: amount(ended - missed - by_peers), peer: amount(by_peers), persistent: amount(missed) };
+        // A miss makes a replica of a file that had none, as often as not yet cached files are drawn.
+        replicas += FILES * (1.0 - replicas / FILES) * (1.0 - (-missed / FILES).exp());
+        let load = (ended / by_processors).max(if ended >= by_storage.floor() { 0.97 } else { 0.0 }).min(1.0);
+        let busy_milli = ((load * here * 2000.0) as u64).min(here as u64 * 2000);
+        let sample = Sample {
+            at_us: (at_s * 1e6) as u64,
+            interval_us: (INTERVAL_S * 1e6) as u64,
+            arrived: arrived as u64,
+            arrived_bytes: arrived as u64 * INPUT_BYTES,
+            ended: ended as u64,
+            reads: from,
+            waiting: waiting as u64,
+            assigned: busy_milli / 1000,
+            executors: here as u64,
+            capacity_milli: here as u64 * 2000,
+            busy_milli,
+        };
+        reads += from;
+        waiting_integral += waiting * INTERVAL_S;
+        busy_s += busy_milli as f64 / 1e3 * INTERVAL_S;
+        held_s += here * 2.0 * INTERVAL_S;
+        serial_s += busy_milli as f64 / 1e3 * INTERVAL_S * 0.93;
+        samples.push(sample);
+    }
+    metrics.elapsed_us = (at_s * 1e6) as u64;
+    metrics.serial_us = (serial_s * 1e6) as u64;
+    metrics.speedup = serial_s / at_s;
+    metrics.efficiency = metrics.speedup / (held_s / at_s);
+    metrics.held_cpu_us = (held_s * 1e6) as u64;
+    metrics.used_cpu_us = (serial_s * 0.88e6) as u64;
+    metrics.performance_index = metrics.speedup / (held_s / 3600.0);
+    metrics.queue_us = waiting_integral / TASKS * 1e6;
+    metrics.execution_us = busy_s / TASKS * 1e6;
+    metrics.delivery_us = 2_400.0;
+    metrics.response_us = metrics.queue_us + metrics.execution_us + metrics.delivery_us;
+    metrics.slowdown = at_s / 1415.0;
+    let bytes = reads.bytes() as f64;
+    metrics.local_share = reads.local.bytes as f64 / bytes;
+    metrics.peer_share = reads.peer.bytes as f64 / bytes;
+    metrics.persistent_share = reads.persistent.bytes as f64 / bytes;
+    let tasks = TaskCounts { succeeded: TASKS as u64, ..TaskCounts::default() };
+    let mut job = job(JobState::Succeeded, tasks, reads, metrics.elapsed_us);
+    if !diffuse {
+        job.job = JobId(6);
+    }
+    let policy = if diffuse { "gcc" } else { "fa" };
+    JobReport { job, policy: policy.into(), samples, metrics, failures: Vec::new() }
+}

@@ -1,0 +1,88 @@
+//! The metrics as text for a terminal. What others wrote is shown without its control characters: a job's name must not
+//! move a cursor or colour a screen.
+
+use super::amount::{count, duration, moment, share};
+use super::figure::{figures, splits};
+use eyas_wire::view::{JobReport, JobState};
+
+/// The table. See [`super::table`].
+pub fn table(report: &JobReport) -> String {
+    let job = &report.job;
+    let state = match job.state {
+        JobState::Running => "running",
+        JobState::Succeeded => "succeeded",
+        JobState::Failed => "failed",
+        JobState::Cancelled => "cancelled",
+    };
+    let mut rows: Vec<[String; 3]> = Vec::new();
+    let mut row = |name: &str, value: String, beside: String| rows.push([name.into(), value, beside]);
+    let policy = format!("under {}", plain(&report.policy));
+    row(&format!("job {}", job.job), state.into(), format!("{}, {policy}", plain(&job.name)));
+    let tasks = &job.tasks;
+    let places = format!(
+        "{} succeeded, {} failed, {} cancelled, {} tried again",
+        count(tasks.succeeded),
+        count(tasks.failed),
+        count(tasks.cancelled),
+        count(job.retried)
+    );
+    row("tasks", count(tasks.total()), places);
+    let submitted = format!("submitted {} UTC", moment(job.submitted_unix_ms));
+    row("elapsed", duration(report.metrics.elapsed_us as f64), submitted);
+    for figure in figures(report) {
+        row(&figure.name.to_lowercase(), figure.value, figure.beside);
+    }
+    for split in splits(report) {
+        let beside = if split.is_something() { "" } else { split.nothing };
+        row(&lower_first(split.name), split.value.clone(), lower_first(beside.trim_end_matches('.')));
+        for part in &split.parts {
+            let share = if split.is_something() { share(split.share(part)) } else { String::new() };
+            row(&format!("  {}", part.name.to_lowercase()), share, part.value.clone());
+        }
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (names, values) = (width(0), width(1));
+    rows.iter()
+        .map(|[name, value, beside]| format!("{name:<names$}  {value:>values$}  {beside}").trim_end().to_string() + "\n")
+        .collect()
+}
+
+/// `text` in a line, without control characters.
+fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// `Response time` as it stands inside a line; `CPU time` stays.
+fn lower_first(name: &str) -> String {
+    let mut letters = name.chars();
+    match (letters.next(), letters.clone().next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => first.to_lowercase().chain(letters).collect(),
+        _ => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::example;
+    use super::*;
+
+    #[test]
+    fn the_table_is_aligned_and_says_units() {
+        let table = table(&example::diffusion());
+        assert!((18..=24).contains(&table.lines().count()), "{table}");
+        let speedup = table.lines().find(|line| line.starts_with("speedup")).expect("speedup");
+        let efficiency = table.lines().find(|line| line.starts_with("efficiency")).expect("efficiency");
+        let end = |line: &str, unit: char| line.chars().position(|c| c == unit);
+        assert_eq!(end(speedup, '×'), end(efficiency, '%'), "values end in one column:\n{table}");
+        for unit in ["Gb/s", "CPU h", " %", "per CPU hour", "min"] {
+            assert!(table.contains(unit), "{unit}:\n{table}");
+        }
+    }
+
+    #[test]
+    fn a_name_does_not_command_the_terminal() {
+        let table = table(&example::hostile());
+        assert!(table.chars().all(|c| c == '\n' || !c.is_control()), "{table:?}");
+        assert!(!super::table(&example::empty()).contains("NaN"));
+    }
+}

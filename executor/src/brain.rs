@@ -1,0 +1,362 @@
+//! Carries out what [`Node`] decides, for one session with the dispatcher: turns commands and what happened into
+//! events, effects into fetches, evictions, processes and reports.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc as threads};
+use std::time::{Duration, Instant};
+
+use eyas_node::{Effect, Event, FetchFailure, From, Node};
+use eyas_session::Outbox;
+use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Source};
+use eyas_types::outcome::FailureKind;
+use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
+use eyas_wire::executor::{Assignment, FromExecutor, ToExecutor};
+use tokio::sync::mpsc;
+
+use crate::process::Control;
+use crate::work::{Done, Work, Workshop};
+
+/// What reaches the brain from elsewhere. The channel needs no bound of its own: commands are bounded by what the
+/// dispatcher gives an executor at once, the others by the tasks and fetches under way.
+pub(crate) enum Note {
+    Commands(Vec<ToExecutor>),
+    Fetched { object: ObjectId, result: Result<From, FetchError> },
+    Done { task: TaskId, done: Box<Done> },
+}
+
+/// A task this executor was given and has not done with.
+struct Given {
+    attempt: u32,
+    assignment: Option<Assignment>,
+    template: Arc<TaskTemplate>,
+    /// What its inputs are called in the store, in their order.
+    objects: Vec<ObjectId>,
+    arrived: Instant,
+    control: Option<Arc<Control>>,
+}
+
+pub(crate) struct Brain {
+    node: Node,
+    caching: bool,
+    workshop: Arc<Workshop>,
+    fetcher: Fetcher,
+    outbox: Outbox<FromExecutor>,
+    notes: mpsc::UnboundedSender<Note>,
+    events: VecDeque<Event>,
+    templates: HashMap<(JobId, u16), Arc<TaskTemplate>>,
+    tasks: HashMap<TaskId, Given>,
+    /// Fetches under way, with the size of each.
+    fetching: HashMap<ObjectId, u64>,
+    /// Why an object could not be fetched, until its tasks have failed.
+    lost: HashMap<ObjectId, (FailureKind, String)>,
+    /// One thread for each slot that was ever used.
+    slots: Vec<threads::Sender<Work>>,
+    running: usize,
+    /// The dispatcher told it to stop.
+    pub stopped: bool,
+    /// The dispatcher can no longer be told anything.
+    pub cut_off: bool,
+}
+
+impl Brain {
+    pub fn new(
+        node: Node,
+        caching: bool,
+        workshop: Arc<Workshop>,
+        fetcher: Fetcher,
+        outbox: Outbox<FromExecutor>,
+        notes: mpsc::UnboundedSender<Note>,
+    ) -> Self {
+        Brain {
+            node,
+            caching,
+            workshop,
+            fetcher,
+            outbox,
+            notes,
+            events: VecDeque::new(),
+            templates: HashMap::new(),
+            tasks: HashMap::new(),
+            fetching: HashMap::new(),
+            lost: HashMap::new(),
+            slots: Vec::new(),
+            running: 0,
+            stopped: false,
+            cut_off: false,
+        }
+    }
+
+    /// Tells the node what the store held when the session began.
+    pub async fn found(&mut self, held: &[(ObjectId, u64)]) {
+        self.look_at_disk();
+        self.events.extend(held.iter().map(|(object, size)| Event::Found { object: *object, size_bytes: *size }));
+        self.settle().await;
+    }
+
+    /// Takes note of what happened and does what follows from it.
+    pub async fn handle(&mut self, note: Note) {
+        match note {
+            Note::Commands(commands) => {
+                for command in commands {
+                    self.command(command);
+                    self.settle().await;
+                }
+            }
+            Note::Fetched { object, result } => self.fetched(object, result).await,
+            Note::Done { task, done } => {
+                self.running -= 1;
+                for object in &done.damaged {
+                    self.events.push_back(Event::Lost { object: *object });
+                    self.tell(FromExecutor::Evicted { object: *object }).await;
+                }
+                self.report(task, done.outcome).await;
+                self.events.push_back(Event::Ended { task });
+            }
+        }
+        self.settle().await;
+    }
+
+    /// Asks the disk what it has free, and tells the dispatcher that this executor is alive.
+    pub async fn tick(&mut self) {
+        self.look_at_disk();
+        self.tell(FromExecutor::Heartbeat).await;
+        self.settle().await;
+    }
+
+    /// Whether no process runs and no fetch is under way.
+    pub fn is_idle(&self) -> bool {
+        self.running == 0 && self.fetching.is_empty()
+    }
+
+    /// Gives back what has not started and kills what runs; [`is_idle`](Self::is_idle) once the notes of that have come.
+    pub async fn kill_all(&mut self) {
+        let unstarted = self.tasks.iter().filter(|(_, given)| given.control.is_none());
+        self.events.extend(unstarted.map(|(task, _)| Event::Recalled { task: *task }));
+        self.settle().await;
+        self.tasks.values().filter_map(|given| given.control.as_ref()).for_each(|control| control.cancel());
+    }
+
+    fn look_at_disk(&mut self) {
+        match self.workshop.store.free_space() {
+            Ok(free) => self.events.push_back(Event::FreeSpace { bytes: free.bytes, inodes: free.inodes }),
+            Err(e) => tracing::warn!("cannot tell the free space under the store: {e}"),
+        }
+    }
+
+    fn command(&mut self, command: ToExecutor) {
+        match command {
+            ToExecutor::Welcome { .. } => tracing::warn!("welcomed twice"),
+            ToExecutor::Template { job, template, spec } => {
+                self.templates.insert((job, template), Arc::new(*spec));
+            }
+            ToExecutor::Assign(assignment) => self.assigned(assignment),
+            ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
+            ToExecutor::Cancel { task } => self.events.push_back(Event::Cancelled { task }),
+            ToExecutor::ForgetJob { job } => self.templates.retain(|(of, _), _| *of != job),
+            ToExecutor::Stop => self.stopped = true,
+        }
+    }
+
+    fn assigned(&mut self, assignment: Assignment) {
+        let task = assignment.task;
+        let Some(template) = self.templates.get(&(task.job, assignment.template)).cloned() else {
+            tracing::error!(%task, "assigned without its template; ignored");
+            return;
+        };
+        let name = |object: &ObjectSpec| match self.caching {
+            true => object.id(),
+            // First-available shares nothing, not even between the tasks of one node.
+            false => private_id(task, object),
+        };
+        let objects: Vec<_> = assignment.inputs.iter().map(|input| name(&input.object)).collect();
+        let mut inputs: Vec<_> =
+            objects.iter().copied().zip(assignment.inputs.iter().map(|input| input.object.size_bytes())).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        self.events.push_back(Event::Assigned { task, inputs: inputs.into(), need: template.resources.clone() });
+        let (attempt, arrived) = (assignment.attempt, Instant::now());
+        let given = Given { attempt, assignment: Some(assignment), template, objects, arrived, control: None };
+        self.tasks.insert(task, given);
+    }
+
+    async fn fetched(&mut self, object: ObjectId, result: Result<From, FetchError>) {
+        let size_bytes = self.fetching.remove(&object).unwrap_or(0);
+        let failure = match result {
+            Ok(from) => {
+                if self.caching {
+                    self.tell(FromExecutor::Stored { object, size_bytes }).await;
+                }
+                self.events.push_back(Event::Fetched { object, from });
+                return;
+            }
+            Err(error) => error,
+        };
+        tracing::info!(%object, "fetch failed: {failure}");
+        let failure = match failure.kind {
+            FetchErrorKind::Full => {
+                self.look_at_disk();
+                FetchFailure::Full
+            }
+            kind => {
+                let kind = match kind {
+                    FetchErrorKind::Changed => FailureKind::InputChanged,
+                    FetchErrorKind::Local => FailureKind::Node,
+                    _ => FailureKind::Input,
+                };
+                self.lost.insert(object, (kind, failure.message));
+                FetchFailure::Lost
+            }
+        };
+        self.events.push_back(Event::FetchFailed { object, failure });
+    }
+
+    /// Lets the node decide until nothing is left to decide.
+    async fn settle(&mut self) {
+        let mut effects = Vec::new();
+        while let Some(event) = self.events.pop_front() {
+            self.node.handle(event, &mut effects);
+            for effect in effects.drain(..) {
+                self.carry_out(effect).await;
+            }
+        }
+        self.lost.clear();
+    }
+
+    async fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Fetch { object, task } => self.fetch(object, task),
+            Effect::Evict { object } => {
+                if let Err(e) = self.workshop.store.remove(object) {
+                    tracing::warn!(%object, "cannot evict: {e}");
+                }
+                if self.caching {
+                    self.tell(FromExecutor::Evicted { object }).await;
+                }
+            }
+            Effect::Start { task, slot, reads } => self.start(task, slot, reads).await,
+            Effect::Kill { task } => {
+                if let Some(control) = self.tasks.get(&task).and_then(|given| given.control.as_ref()) {
+                    control.cancel();
+                }
+            }
+            Effect::GiveBack { task } => {
+                if let Some(given) = self.tasks.remove(&task) {
+                    self.tell(FromExecutor::Returned { task, attempt: given.attempt }).await;
+                }
+            }
+            Effect::Refuse { task, reason } => {
+                let reason = format!("{} cannot take the task: {reason}", self.workshop.name);
+                self.report(task, Outcome::failed(FailureKind::Node, reason)).await;
+            }
+            Effect::Fail { task, object } => {
+                let unknown = || (FailureKind::Input, format!("{object} could not be fetched"));
+                let (kind, reason) = self.lost.get(&object).cloned().unwrap_or_else(unknown);
+                self.report(task, Outcome::failed(kind, reason)).await;
+            }
+        }
+    }
+
+    fn fetch(&mut self, object: ObjectId, task: TaskId) {
+        let given = &self.tasks[&task];
+        let place = given.objects.iter().position(|other| *other == object).expect("the task needs it");
+        let input = &given.assignment.as_ref().expect("it has not started").inputs[place];
+        let (spec, holders) = (input.object.clone(), input.holders.clone());
+        self.fetching.insert(object, spec.size_bytes());
+        let (fetcher, workshop, notes, caching) =
+            (self.fetcher.clone(), self.workshop.clone(), self.notes.clone(), self.caching);
+        tokio::spawn(async move {
+            let result = match caching {
+                true => fetch_shared(&fetcher, &spec, &holders).await,
+                false => fetch_private(&workshop, &spec, object).await,
+            };
+            // If nobody listens, the session has ended.
+            let _ = notes.send(Note::Fetched { object, result });
+        });
+    }
+
+    async fn start(&mut self, task: TaskId, slot: u32, reads: Reads) {
+        let given = self.tasks.get_mut(&task).expect("the node knows no other tasks");
+        if given.template.program == Program::Noop {
+            let mut outcome = Outcome::of(Status::Succeeded);
+            outcome.reads = reads;
+            outcome.waited_us = given.arrived.elapsed().as_micros() as u64;
+            self.events.push_back(Event::Ended { task });
+            return self.report(task, outcome).await;
+        }
+        let control = match Control::new() {
+            Ok(control) => Arc::new(control),
+            Err(e) => {
+                let reason = format!("{} has run out of file descriptors: {e}", self.workshop.name);
+                self.events.push_back(Event::Ended { task });
+                return self.report(task, Outcome::failed(FailureKind::Node, reason)).await;
+            }
+        };
+        given.control = Some(control.clone());
+        let work = Work {
+            assignment: given.assignment.take().expect("a task starts once"),
+            template: given.template.clone(),
+            objects: given.objects.clone(),
+            reads,
+            slot,
+            arrived: given.arrived,
+            control,
+        };
+        self.running += 1;
+        while self.slots.len() <= slot as usize {
+            self.slots.push(slot_thread(self.workshop.clone(), self.notes.clone()));
+        }
+        self.slots[slot as usize].send(work).expect("slot threads live as long as the brain");
+    }
+
+    async fn report(&mut self, task: TaskId, outcome: Outcome) {
+        if let Some(Given { attempt, .. }) = self.tasks.remove(&task) {
+            self.tell(FromExecutor::Ended { task, attempt, outcome: Box::new(outcome) }).await;
+        }
+    }
+
+    async fn tell(&mut self, message: FromExecutor) {
+        self.cut_off |= self.outbox.put(message).await.is_err();
+    }
+}
+
+fn slot_thread(workshop: Arc<Workshop>, notes: mpsc::UnboundedSender<Note>) -> threads::Sender<Work> {
+    let (sender, receiver) = threads::channel::<Work>();
+    let run = move || {
+        for work in receiver {
+            let done = Box::new(workshop.run(&work));
+            let _ = notes.send(Note::Done { task: work.assignment.task, done });
+        }
+    };
+    std::thread::Builder::new().name("slot".into()).spawn(run).expect("a thread for a slot");
+    sender
+}
+
+async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, holders: &[SocketAddr]) -> Result<From, FetchError> {
+    let Fetched { from, .. } = fetcher.fetch(spec, holders).await?;
+    Ok(match from {
+        Source::Local => From::Local,
+        Source::Peer(_) => From::Peer,
+        Source::Persistent => From::Persistent,
+    })
+}
+
+/// Straight from persistent storage, under a name that only one task uses.
+async fn fetch_private(workshop: &Workshop, spec: &ObjectSpec, name: ObjectId) -> Result<From, FetchError> {
+    let into = workshop.store.begin(name, spec.size_bytes(), spec.executable)?;
+    workshop.storage.fetch(spec, into).await.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
+    Ok(From::Persistent)
+}
+
+fn private_id(task: TaskId, object: &ObjectSpec) -> ObjectId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&task.job.0.to_le_bytes()).update(&task.index.to_le_bytes()).update(&object.id().0);
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    ObjectId(id)
+}
+
+/// How often the disk is looked at and a sign of life is given, for a heartbeat that must come every `heartbeat`.
+pub(crate) fn tick_every(heartbeat: Duration) -> Duration {
+    heartbeat / 3
+}

@@ -1,0 +1,100 @@
+//! A guardian outlives its executor by a moment: when the executor is gone without a farewell (`kill -9`, a crash), it
+//! kills what the executor's tasks left running and removes their sandboxes.
+//!
+//! It is a process of its own, started by the executor, and waits on a pipe that closes when the executor ends.
+
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::work::MARKER;
+
+/// What the executor says when it has left nothing behind.
+const FAREWELL: &[u8] = b"done";
+/// Processes may start others while being killed; the search is repeated until it finds none, so often at most.
+const SWEEPS: usize = 20;
+
+/// The executor's end of the pipe.
+pub(crate) struct Guardian {
+    child: Child,
+    pipe: ChildStdin,
+}
+
+impl Guardian {
+    /// Starts a guardian: `command`, then the marker and the folder with the sandboxes.
+    pub fn start(command: &[String], marker: &str, sandboxes: &Path) -> io::Result<Self> {
+        let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        // In a group of its own: an interrupt at the terminal is not for it.
+        command.args(args).arg(marker).arg(sandboxes).process_group(0);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Guardian { child, pipe })
+    }
+
+    /// Nothing runs any more: the guardian may go.
+    pub fn dismiss(mut self) {
+        let said = self.pipe.write_all(FAREWELL);
+        drop(self.pipe);
+        if said.is_ok() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What a guardian does: waits for the executor's end, then cleans up after it. `input` is its standard input.
+pub fn guard(mut input: impl Read, marker: &str, sandboxes: &Path) {
+    let mut said = Vec::new();
+    let _ = input.read_to_end(&mut said);
+    if said == FAREWELL {
+        return;
+    }
+    for _ in 0..SWEEPS {
+        if kill_marked(marker) == 0 {
+            break;
+        }
+    }
+    let _ = std::fs::remove_dir_all(sandboxes);
+}
+
+/// Kills every process whose environment has the marker; how many there were.
+fn kill_marked(marker: &str) -> usize {
+    let variable = format!("{MARKER}={marker}");
+    let Ok(processes) = std::fs::read_dir("/proc") else { return 0 };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let marked = pids.filter(|pid| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    });
+    let killed = marked.filter_map(Pid::from_raw).filter(|pid| kill_process(*pid, Signal::KILL).is_ok());
+    killed.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_executor_left_is_killed() {
+        let marker = format!("guardian-test-{}", std::process::id());
+        let mut left = Command::new("sleep").arg("1000").env(MARKER, &marker).spawn().unwrap();
+        let mut other = Command::new("sleep").arg("1000").env(MARKER, "another").spawn().unwrap();
+        let sandboxes = tempfile::tempdir().unwrap();
+        guard(io::empty(), &marker, sandboxes.path());
+        assert!(!left.wait().unwrap().success());
+        assert!(other.try_wait().unwrap().is_none(), "another executor's task was killed");
+        assert!(!sandboxes.path().exists());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    #[test]
+    fn after_a_farewell_nothing_is_touched() {
+        let sandboxes = tempfile::tempdir().unwrap();
+        guard(FAREWELL, "nobody", sandboxes.path());
+        assert!(sandboxes.path().exists());
+    }
+}

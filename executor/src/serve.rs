@@ -1,0 +1,276 @@
+//! An executor's life: joins the dispatcher, works, and comes back after losing it.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_node::Node;
+use eyas_session::{Access, Session, SessionError, dial, outbox};
+use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
+use eyas_transfer::{Fetcher, HolderOrder, PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_types::ObjectId;
+use eyas_wire::Role;
+use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::brain::{Brain, Note, tick_every};
+use crate::config::Config;
+use crate::guardian::Guardian;
+use crate::work::Workshop;
+
+/// First and longest wait between two tries to reach the dispatcher.
+const REDIAL: Duration = Duration::from_millis(100);
+const REDIAL_MOST: Duration = Duration::from_secs(5);
+/// What runs must have ended so long after it was killed; see the grace of a killed process.
+const KILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Why an executor has ended, or could not begin.
+#[derive(Debug, Error)]
+pub enum ExecutorError {
+    /// The dispatcher could not be reached for as long as was allowed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What shall be emulated cannot be.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The system would not let us.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// Tells an executor to stop: it kills what runs, says farewell and returns.
+#[derive(Clone)]
+pub struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// A switch, and what it switches.
+    pub fn new() -> (watch::Sender<bool>, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (sender, Stop(receiver))
+    }
+
+    async fn wait(&mut self) {
+        // Without a switch left it can only be stopped by the dispatcher.
+        if self.0.wait_for(|stop| *stop).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// What lasts over sessions.
+struct Executor {
+    config: Config,
+    access: Access,
+    workshop: Arc<Workshop>,
+    fetcher: Fetcher,
+    server: PeerServer,
+}
+
+/// How a session ended.
+enum Ended {
+    Stopped,
+    Lost(SessionError),
+}
+
+/// Runs an executor until it is stopped, by `stop` or by the dispatcher.
+///
+/// # Errors
+/// If its store cannot be opened, or the dispatcher cannot be reached for longer than the settings allow.
+pub async fn run(config: Config, access: Access, mut stop: Stop) -> Result<(), ExecutorError> {
+    let (store, found) = ObjectStore::open(config.store_folder())?;
+    let sandboxes = config.sandbox_folder();
+    let io = |what: &str, path: &PathBuf| {
+        let what = format!("cannot {what} {}", path.display());
+        move |source| ExecutorError::Io { what, source }
+    };
+    // What an earlier executor left in the same folder, which is now ours.
+    let _ = std::fs::remove_dir_all(&sandboxes);
+    std::fs::create_dir_all(&sandboxes).map_err(io("make", &sandboxes))?;
+    std::fs::create_dir_all(&config.emulation_folder).map_err(io("make", &config.emulation_folder))?;
+    let limits = config.emulation.limits(&config.emulation_folder)?;
+    let marker = format!("{}-{}", std::process::id(), started_at());
+    let guardian = match &config.guardian {
+        Some(command) => {
+            Some(Guardian::start(command, &marker, &sandboxes).map_err(io("start a guardian for", &sandboxes))?)
+        }
+        None => None,
+    };
+    let mut session = tokio::select! {
+        session = redial(&access, config.reconnect) => session?,
+        () = stop.wait() => return Ok(()),
+    };
+    let key = access.peer_key();
+    let listener = TcpListener::bind((session.local.ip(), 0)).map_err(io("listen for peers beside", &sandboxes))?;
+    let server =
+        PeerServer::start(listener, store.clone(), PeerKey(key), PeerLimits::default(), limits.link_out.clone());
+    let server = server.map_err(io("serve peers from", &sandboxes))?;
+    let peers = Peers::new(PeerKey(key), PeerLimits::default(), limits.link_in.clone());
+    let storage = Storage::new(limits);
+    let workshop = Arc::new(Workshop {
+        name: config.name.clone(),
+        marker,
+        sandboxes,
+        store: store.clone(),
+        storage: storage.clone(),
+        runtime: Handle::current(),
+    });
+    let fetcher = Fetcher::new(store, storage, peers, HolderOrder::AsGiven);
+    let executor = Executor { config, access, workshop, fetcher, server };
+    let mut held = found;
+    loop {
+        match executor.serve(session, &held, &mut stop).await? {
+            Ended::Stopped => break,
+            Ended::Lost(why) => tracing::warn!("{why}; trying to come back"),
+        }
+        held = executor.workshop.store.ids();
+        session = tokio::select! {
+            session = redial(&executor.access, executor.config.reconnect) => session?,
+            () = stop.wait() => break,
+        };
+    }
+    if let Some(guardian) = guardian {
+        guardian.dismiss();
+    }
+    Ok(())
+}
+
+impl Executor {
+    /// One session with the dispatcher, from registration to its end. Nothing runs any more when it returns.
+    async fn serve(&self, session: Session, held: &[(ObjectId, u64)], stop: &mut Stop) -> Result<Ended, ExecutorError> {
+        let Session { mut reader, writer, .. } = session;
+        let (outbox, send) = outbox::<FromExecutor>(writer);
+        let sending = tokio::spawn(send);
+        let registration = Registration {
+            name: self.config.name.clone(),
+            process: std::process::id(),
+            capacity: self.config.capacity.clone(),
+            store_bytes: self.config.limits.bytes,
+            transfer: self.server.addr(),
+            held: held.to_vec(),
+        };
+        // The channel is new and empty.
+        let _ = outbox.post(FromExecutor::Register(registration));
+        let first = match reader.next::<ToExecutor>().await {
+            Ok(first) => first,
+            Err(why) => return Ok(Ended::Lost(why)),
+        };
+        let mut first = first.into_iter();
+        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us }) = first.next() else {
+            let why = "the dispatcher did not welcome this executor".to_owned();
+            return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
+        };
+        tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
+        let (notes, mut inbox) = mpsc::unbounded_channel();
+        let mut brain = Brain::new(
+            self.node(caching),
+            caching,
+            self.workshop.clone(),
+            self.fetcher.clone(),
+            outbox.clone(),
+            notes.clone(),
+        );
+        let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let receive = async move {
+            let rest: Vec<_> = first.collect();
+            let _ = notes.send(Note::Commands(rest));
+            loop {
+                match reader.next().await {
+                    Ok(commands) => drop(notes.send(Note::Commands(commands))),
+                    Err(why) => break why,
+                }
+            }
+        };
+        tokio::pin!(receive);
+        brain.found(held).await;
+        let mut ended = None;
+        while ended.is_none() {
+            tokio::select! {
+                biased;
+                Some(note) = inbox.recv() => brain.handle(note).await,
+                why = &mut receive => ended = Some(Ended::Lost(why)),
+                _ = ticks.tick() => brain.tick().await,
+                () = stop.wait() => ended = Some(Ended::Stopped),
+            }
+            if brain.stopped {
+                ended = Some(Ended::Stopped);
+            } else if brain.cut_off {
+                let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
+                ended = Some(Ended::Lost(SessionError::Ended { address, why }));
+            }
+        }
+        self.wind_down(&mut brain, &mut inbox).await;
+        if matches!(ended, Some(Ended::Stopped)) {
+            let _ = outbox.put(FromExecutor::Leaving).await;
+            drop((brain, outbox));
+            let _ = timeout(KILL_DEADLINE, sending).await;
+        } else {
+            sending.abort();
+        }
+        Ok(ended.unwrap_or(Ended::Stopped))
+    }
+
+    /// Kills what runs and waits until it has ended, and until what is being fetched is there.
+    async fn wind_down(&self, brain: &mut Brain, inbox: &mut mpsc::UnboundedReceiver<Note>) {
+        let wait = async {
+            brain.kill_all().await;
+            while !brain.is_idle() {
+                match inbox.recv().await {
+                    // Commands that were on their way are for a session that has ended.
+                    Some(Note::Commands(_)) => {}
+                    Some(note) => {
+                        brain.handle(note).await;
+                        brain.kill_all().await;
+                    }
+                    None => break,
+                }
+            }
+        };
+        if timeout(KILL_DEADLINE, wait).await.is_err() {
+            tracing::warn!("some tasks or fetches have not ended in time");
+        }
+    }
+
+    fn node(&self, caching: bool) -> Node {
+        Node::new(
+            self.config.capacity.clone(),
+            self.config.limits,
+            self.config.eviction,
+            caching,
+            self.config.max_fetches(),
+            u64::from(std::process::id()),
+        )
+    }
+}
+
+/// Reaches the dispatcher, trying again for so long; what will not get better with time is not tried again.
+async fn redial(access: &Access, patience: Duration) -> Result<Session, SessionError> {
+    let deadline = Instant::now() + patience;
+    let mut wait = REDIAL;
+    loop {
+        match dial(access, Role::Executor).await {
+            Ok(session) => return Ok(session),
+            Err(e @ (SessionError::NotTrusted { .. } | SessionError::Protocol { .. })) => return Err(e),
+            Err(e) if Instant::now() + wait > deadline => return Err(e),
+            Err(_) => sleep(wait).await,
+        }
+        wait = (wait * 2).min(REDIAL_MOST);
+    }
+}
+
+/// Tells this process from another that had its number before.
+fn started_at() -> u128 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros())
+}

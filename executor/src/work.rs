@@ -1,0 +1,195 @@
+//! Running one task: sandbox, process, outputs. On a thread of its slot's, which may block.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_store::{ObjectStore, Storage};
+use eyas_types::outcome::{Delivered, FailureKind};
+use eyas_types::template::Expansion;
+use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
+use eyas_wire::executor::Assignment;
+use tokio::runtime::Handle;
+
+use crate::process::{self, Control, End};
+use crate::sandbox::{self, Sandbox, is_glob};
+
+/// Marks every process that an executor has started, and all that they start, so that a guardian finds them.
+pub(crate) const MARKER: &str = "EYAS_EXECUTOR";
+
+/// A task that is to run now.
+pub(crate) struct Work {
+    pub assignment: Assignment,
+    pub template: Arc<TaskTemplate>,
+    /// What its inputs are called in the store.
+    pub objects: Vec<ObjectId>,
+    pub reads: Reads,
+    pub slot: u32,
+    pub arrived: Instant,
+    pub control: Arc<Control>,
+}
+
+/// What all tasks of an executor share.
+pub(crate) struct Workshop {
+    pub name: String,
+    pub marker: String,
+    pub sandboxes: PathBuf,
+    pub store: ObjectStore,
+    pub storage: Storage,
+    pub runtime: Handle,
+}
+
+/// A task's end, and inputs that it damaged in the store.
+pub(crate) struct Done {
+    pub outcome: Outcome,
+    pub damaged: Vec<ObjectId>,
+}
+
+impl Workshop {
+    pub fn run(&self, work: &Work) -> Done {
+        let started = Instant::now();
+        let mut damaged = Vec::new();
+        let mut outcome = self.try_run(work, &mut damaged).unwrap_or_else(|failure| failure);
+        outcome.waited_us = (started - work.arrived).as_micros() as u64;
+        outcome.ran_us = started.elapsed().as_micros() as u64;
+        outcome.reads = work.reads;
+        Done { outcome, damaged }
+    }
+
+    fn try_run(&self, work: &Work, damaged: &mut Vec<ObjectId>) -> Result<Outcome, Outcome> {
+        let sandbox = self.sandbox(work)?;
+        let staged = self.stage(work, sandbox.as_ref())?;
+        let with = Expansion {
+            values: &work.assignment.values,
+            staged: &staged,
+            template_inputs: work.template.inputs.len(),
+            number: work.assignment.task.index + 1,
+            slot: work.slot + 1,
+        };
+        let mut command = self.command(work, &with, sandbox.as_ref())?;
+        let timeout = work.template.timeout_us.map(Duration::from_micros);
+        let ran = process::run(&mut command, work.template.capture_bytes, timeout, &work.control);
+        let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
+        damaged.extend(work.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
+        let status = match ran.end {
+            End::Exited(0) => Status::Succeeded,
+            End::Exited(code) => Status::Exited(code),
+            End::Signalled(signal) => Status::Signalled(signal),
+            End::TimedOut => Status::TimedOut,
+            End::Cancelled => Status::Cancelled,
+        };
+        let mut outcome = Outcome::of(status);
+        outcome.cpu_us = ran.cpu_us;
+        outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
+        outcome.stdout = ran.stdout.bytes;
+        outcome.stderr = ran.stderr.bytes;
+        if let (true, Some(sandbox)) = (outcome.status.is_success(), &sandbox) {
+            match self.deliver(work, &with, sandbox) {
+                Ok(outputs) => outcome.outputs = outputs,
+                Err(failure) => outcome.status = failure.status,
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The task's sandbox, if it needs one.
+    fn sandbox(&self, work: &Work) -> Result<Option<Sandbox>, Outcome> {
+        let template = &work.template;
+        let outside = matches!(template.folder, WorkingFolder::Path(_));
+        if outside && work.assignment.inputs.is_empty() && template.outputs.is_empty() {
+            return Ok(None);
+        }
+        let Assignment { task, attempt, .. } = work.assignment;
+        let folder = self.sandboxes.join(format!("{task}-{attempt}"));
+        Sandbox::create(folder.clone()).map(Some).map_err(|e| {
+            let reason = format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
+            Outcome::failed(FailureKind::Node, reason)
+        })
+    }
+
+    /// Stages all inputs; their paths as the task is told them.
+    fn stage(&self, work: &Work, sandbox: Option<&Sandbox>) -> Result<Vec<String>, Outcome> {
+        let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
+        let places = sandbox::places(&work.assignment.inputs);
+        let places = places.map_err(|reason| Outcome::failed(FailureKind::Start, reason))?;
+        let mut staged = Vec::with_capacity(places.len());
+        for (place, object) in places.iter().zip(&work.objects) {
+            sandbox.stage(&self.store, *object, place).map_err(|e| {
+                Outcome::failed(FailureKind::Node, format!("cannot stage {} on {}: {e}", place.display(), self.name))
+            })?;
+            // In its sandbox a task sees plain names; elsewhere they must lead there.
+            let path = match work.template.folder {
+                WorkingFolder::Sandbox => place.clone(),
+                WorkingFolder::Path(_) => sandbox.folder().join(place),
+            };
+            staged.push(path.to_string_lossy().into_owned());
+        }
+        Ok(staged)
+    }
+
+    fn command(&self, work: &Work, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Outcome> {
+        let Program::Command(words) = &work.template.program else {
+            return Err(Outcome::failed(FailureKind::Start, "a task without a command needs no process"));
+        };
+        let mut words = words.iter().map(|word| word.expand(with));
+        let folder = match (&work.template.folder, sandbox) {
+            (WorkingFolder::Path(folder), _) => Path::new(folder),
+            (WorkingFolder::Sandbox, Some(sandbox)) => sandbox.folder(),
+            (WorkingFolder::Sandbox, None) => unreachable!("a task that works in a sandbox has one"),
+        };
+        let program = words.next().unwrap_or_default();
+        let is_relative_path = program.contains('/') && !program.starts_with('/');
+        let program = if is_relative_path { folder.join(&program).into_os_string() } else { program.into() };
+        let mut command = Command::new(program);
+        command.args(words).current_dir(folder);
+        for (name, value) in &work.template.env {
+            command.env(name, value.expand(with));
+        }
+        let task = work.assignment.task;
+        command.env("EYAS_JOB_ID", task.job.to_string()).env("EYAS_TASK_ID", task.to_string());
+        command.env("EYAS_SLOT", (work.slot + 1).to_string()).env(MARKER, &self.marker);
+        if let Some(sandbox) = sandbox {
+            command.env("EYAS_SANDBOX", sandbox.folder());
+        }
+        Ok(command)
+    }
+
+    fn cannot_start(&self, command: &Command, error: &std::io::Error) -> Outcome {
+        let program = Path::new(command.get_program()).display();
+        let folder = command.get_current_dir().unwrap_or(Path::new(".")).display();
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                " (is the program there, its interpreter, and the working folder? A program can be brought along with --input)"
+            }
+            std::io::ErrorKind::PermissionDenied => " (is it executable? chmod +x)",
+            _ => "",
+        };
+        let reason = format!("cannot start `{program}` in {folder} on {}: {error}{hint}", self.name);
+        Outcome::failed(FailureKind::Start, reason)
+    }
+
+    /// Writes the outputs to persistent storage.
+    fn deliver(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<Delivered>, Outcome> {
+        let mut delivered = Vec::new();
+        for (output, spec) in work.template.outputs.iter().enumerate() {
+            let (pattern, destination) = (spec.pattern.expand(with), spec.destination.expand(with));
+            let files = sandbox.collect(&pattern).map_err(|e| Outcome::failed(FailureKind::Output, e))?;
+            if files.is_empty() && !spec.optional {
+                let reason = format!("the task ended well but did not write its output `{pattern}`");
+                return Err(Outcome::failed(FailureKind::Output, reason));
+            }
+            for (file, name) in files {
+                let url = if is_glob(&pattern) || destination.ends_with('/') {
+                    format!("{}/{name}", destination.trim_end_matches('/'))
+                } else {
+                    destination.clone()
+                };
+                let put = self.runtime.block_on(self.storage.put(&file, &url));
+                let object = put.map_err(|e| Outcome::failed(FailureKind::Output, e.message))?;
+                delivered.push(Delivered { output: output as u16, object });
+            }
+        }
+        Ok(delivered)
+    }
+}

@@ -1,0 +1,180 @@
+//! A laptop that behaves like a cluster with a slow shared file system, without root: the ratios of the data-diffusion
+//! testbed (§4.1), so that policies can be compared where all executors run on one machine.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use eyas_types::units;
+
+use crate::error::StorageError;
+use crate::limiter::{Limiter, take_all, take_all_blocking};
+
+/// Name of the file, in the folder shared by all executors of the machine, that holds the clock of persistent storage.
+const STORAGE_CLOCK: &str = "storage.clock";
+
+/// What to pretend. Written `storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s`, every part optional, or `none`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Emulation {
+    /// Bytes a second of persistent storage, in sum over all executors of the machine.
+    pub storage_bytes_per_s: Option<u64>,
+    /// Before each request to persistent storage.
+    pub storage_latency_us: Option<u64>,
+    /// Bytes a second of each executor's network, each way.
+    pub link_bytes_per_s: Option<u64>,
+}
+
+impl Emulation {
+    /// Reads `text`.
+    ///
+    /// # Errors
+    /// What is wrong and what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut emulation = Emulation::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
+            let (key, value) = part.split_once('=').ok_or_else(|| unknown(part))?;
+            let duplicate = match key.trim() {
+                "storage" => emulation.storage_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
+                "storage-latency" => emulation.storage_latency_us.replace(units::parse_duration_us(value)?).is_some(),
+                "link" => emulation.link_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
+                _ => return Err(unknown(part)),
+            };
+            if duplicate {
+                return Err(format!("`{}` is given twice in `{text}`", key.trim()));
+            }
+        }
+        Ok(emulation)
+    }
+
+    /// The limits to run with. `shared` is a folder that all executors of this machine use, and that exists.
+    ///
+    /// # Errors
+    /// `Local` if the shared clock cannot be opened there.
+    pub fn limits(&self, shared: &Path) -> Result<Limits, StorageError> {
+        let storage = match self.storage_bytes_per_s {
+            None => Limiter::unlimited(),
+            Some(rate) => Limiter::shared(rate, &shared.join(STORAGE_CLOCK))?,
+        };
+        let link = || self.link_bytes_per_s.map_or_else(Limiter::unlimited, Limiter::own);
+        let latency = Duration::from_micros(self.storage_latency_us.unwrap_or(0));
+        Ok(Limits { storage, storage_latency: latency, link_in: link(), link_out: link() })
+    }
+}
+
+fn unknown(part: &str) -> String {
+    format!("`{part}` cannot be emulated; there are storage=RATE, storage-latency=DURATION and link=RATE")
+}
+
+impl FromStr for Emulation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Emulation::parse(text)
+    }
+}
+
+impl fmt::Display for Emulation {
+    /// As [`Emulation::parse`] reads it, exactly.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = |rate: u64| scaled(u128::from(rate) * 8, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]);
+        let parts = [
+            self.storage_bytes_per_s.map(|bytes_per_s| format!("storage={}", rate(bytes_per_s))),
+            self.storage_latency_us
+                .map(|us| format!("storage-latency={}", scaled(u128::from(us), 1000, &["us", "ms", "s"]))),
+            self.link_bytes_per_s.map(|bytes_per_s| format!("link={}", rate(bytes_per_s))),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        f.write_str(if parts.is_empty() { "none".into() } else { parts.join(",") }.as_str())
+    }
+}
+
+/// `amount` in the largest unit in which it is whole.
+fn scaled(mut amount: u128, step: u128, units: &[&str]) -> String {
+    let mut unit = 0;
+    while unit + 1 < units.len() && amount > 0 && amount.is_multiple_of(step) {
+        amount /= step;
+        unit += 1;
+    }
+    format!("{amount}{}", units[unit])
+}
+
+/// The limits of one executor. The default has none, and costs nothing.
+#[derive(Clone, Default)]
+pub struct Limits {
+    /// Persistent storage, in sum over all executors of the machine.
+    pub storage: Limiter,
+    /// Before each request to persistent storage.
+    pub storage_latency: Duration,
+    /// What comes in over this executor's network: from peers and from persistent storage.
+    pub link_in: Limiter,
+    /// What goes out.
+    pub link_out: Limiter,
+}
+
+impl Limits {
+    /// Waits as a request to persistent storage would.
+    pub async fn request(&self) {
+        if !self.storage_latency.is_zero() {
+            tokio::time::sleep(self.storage_latency).await;
+        }
+    }
+
+    /// Returns when `bytes` may have come from persistent storage.
+    pub async fn read(&self, bytes: u64) {
+        take_all(&[&self.storage, &self.link_in], bytes).await;
+    }
+
+    /// As [`Limits::read`], blocking the thread.
+    pub fn read_blocking(&self, bytes: u64) {
+        take_all_blocking(&[&self.storage, &self.link_in], bytes);
+    }
+
+    /// Returns when `bytes` may have gone to persistent storage.
+    pub async fn write(&self, bytes: u64) {
+        take_all(&[&self.storage, &self.link_out], bytes).await;
+    }
+
+    /// As [`Limits::write`], blocking the thread.
+    pub fn write_blocking(&self, bytes: u64) {
+        take_all_blocking(&[&self.storage, &self.link_out], bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emulation_prints_as_it_was_written() {
+        for text in
+            ["none", "storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s", "link=12kbit/s", "storage-latency=1500us"]
+        {
+            assert_eq!(Emulation::parse(text).unwrap().to_string(), text);
+        }
+        let spaced = Emulation::parse(" storage = 50MB/s , ").unwrap();
+        assert_eq!(spaced.storage_bytes_per_s, Some(50_000_000));
+        assert_eq!(Emulation::parse(""), Ok(Emulation::default()));
+        for (wrong, says) in [
+            ("disk=1Gbit/s", "storage-latency=DURATION"),
+            ("storage", "link=RATE"),
+            ("storage=fast", "not a rate"),
+            ("link=1Gbit/s,link=2Gbit/s", "twice"),
+        ] {
+            let error = Emulation::parse(wrong).unwrap_err();
+            assert!(error.contains(says), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn executors_share_storage_and_have_links_of_their_own() {
+        let shared = tempfile::tempdir().unwrap();
+        let emulation = Emulation::parse("storage=8Mbit/s,link=80Mbit/s").unwrap();
+        let (a, b) = (emulation.limits(shared.path()).unwrap(), emulation.limits(shared.path()).unwrap());
+        let now_ns = 1_000_000_000_000;
+        let (first, second) = (a.storage.book(now_ns, 1_000_000), b.storage.book(now_ns, 1_000_000));
+        assert_eq!(second - first, 1_000_000_000, "one after the other at 1 MB/s");
+        assert_eq!(a.link_in.book(now_ns, 1_000_000), b.link_in.book(now_ns, 1_000_000));
+        assert_eq!(a.link_in.book(now_ns, 0), a.link_out.book(now_ns, 1_000_000), "each way has its own");
+    }
+}

@@ -1,0 +1,142 @@
+//! An object on its way into the store: written under a name that no one looks up, then published whole.
+
+use std::fs::File;
+use std::io::Write;
+
+use eyas_types::ObjectId;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::checksum::{Checksum, Hasher};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::index::Entry;
+use crate::objects::{ObjectStore, seal};
+
+/// An object being received. Dropped without [`commit`](Incoming::commit), it leaves nothing behind.
+pub struct Incoming {
+    id: ObjectId,
+    size_bytes: u64,
+    executable: bool,
+    file: File,
+    partial: Partial,
+    hasher: Hasher,
+    written_bytes: u64,
+}
+
+/// The name that an incoming object has until it is published; removed unless it is.
+struct Partial {
+    store: ObjectStore,
+    name: String,
+    published: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new(
+        store: ObjectStore,
+        id: ObjectId,
+        size_bytes: u64,
+        executable: bool,
+        name: String,
+        file: File,
+    ) -> Result<Self, StoreError> {
+        let partial = Partial { store, name, published: false };
+        reserve(&file, size_bytes)
+            .map_err(|errno| StoreError::io(format!("no room for object {id} of {size_bytes} bytes"), errno))?;
+        Ok(Incoming { id, size_bytes, executable, file, partial, hasher: Hasher::new(), written_bytes: 0 })
+    }
+
+    /// The object.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Bytes announced.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Adds the next bytes. Blocks.
+    ///
+    /// # Errors
+    /// `WrongSize` past the announced size, `Full` or `Io` as the disk says.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        if bytes.len() as u64 > self.size_bytes - self.written_bytes {
+            return Err(self.wrong_size("more came"));
+        }
+        self.file
+            .write_all(bytes)
+            .map_err(|error| StoreError::io(format!("cannot store object {}", self.id), error))?;
+        self.hasher.update(bytes);
+        self.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Forgets what was written, to begin again from the first byte.
+    ///
+    /// # Errors
+    /// `Io` as the disk says.
+    pub fn restart(&mut self) -> Result<(), StoreError> {
+        std::io::Seek::rewind(&mut self.file)
+            .map_err(|error| StoreError::io(format!("cannot store object {}", self.id), error))?;
+        self.hasher = Hasher::new();
+        self.written_bytes = 0;
+        Ok(())
+    }
+
+    /// The checksum of what was written so far.
+    pub fn checksum(&self) -> Checksum {
+        self.hasher.finish()
+    }
+
+    /// Makes the object part of the store. If a good copy came in meanwhile, that one stays.
+    ///
+    /// # Errors
+    /// `WrongSize` if bytes are missing, `Full` or `Io` as the disk says.
+    pub fn commit(self) -> Result<Checksum, StoreError> {
+        if self.written_bytes != self.size_bytes {
+            return Err(self.wrong_size("only so many came"));
+        }
+        let Incoming { id, size_bytes, executable, file, mut partial, hasher, .. } = self;
+        seal(&file, executable).map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
+        // Nothing that is open for writing can be executed, and a task may be waiting for this object.
+        drop(file);
+        let checksum = hasher.finish();
+        let entry = Entry { size_bytes, checksum, executable, verified: true };
+        partial.published = partial.store.publish(&partial.name, id, entry)?;
+        Ok(checksum)
+    }
+
+    fn wrong_size(&self, how: &str) -> StoreError {
+        let Incoming { id, size_bytes, written_bytes, .. } = self;
+        let message = format!("object {id} was announced with {size_bytes} bytes; {how} ({written_bytes} are written)");
+        StoreError::new(StoreErrorKind::WrongSize, message)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.published {
+            self.store.discard_partial(&self.name);
+        }
+    }
+}
+
+/// Reserves `size_bytes` for `file`, where the file system can.
+pub(crate) fn reserve(file: &File, size_bytes: u64) -> Result<(), Errno> {
+    if size_bytes == 0 {
+        return Ok(());
+    }
+    loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
+            Err(Errno::INTR) => {}
+            // Not a promise that every file system can make; the write will tell.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+            other => return other,
+        }
+    }
+}

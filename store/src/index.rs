@@ -1,0 +1,108 @@
+//! Which objects the store has, and the names that their files bear. A table; it touches no file.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use eyas_types::ObjectId;
+
+use crate::checksum::Checksum;
+
+/// What the store knows of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub size_bytes: u64,
+    pub checksum: Checksum,
+    pub executable: bool,
+    /// Whether this process has seen the whole content match its checksum.
+    pub verified: bool,
+}
+
+/// Every object of the store, and the sum of their sizes.
+#[derive(Default)]
+pub(crate) struct Index {
+    entries: HashMap<ObjectId, Entry>,
+    total_bytes: u64,
+}
+
+impl Index {
+    pub fn get(&self, id: ObjectId) -> Option<Entry> {
+        self.entries.get(&id).copied()
+    }
+
+    pub fn get_mut(&mut self, id: ObjectId) -> Option<&mut Entry> {
+        self.entries.get_mut(&id)
+    }
+
+    pub fn insert(&mut self, id: ObjectId, entry: Entry) -> Option<Entry> {
+        let before = self.entries.insert(id, entry);
+        self.total_bytes += entry.size_bytes;
+        self.total_bytes -= before.map_or(0, |before| before.size_bytes);
+        before
+    }
+
+    pub fn remove(&mut self, id: ObjectId) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        self.total_bytes -= entry.size_bytes;
+        Some(entry)
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = (ObjectId, u64)> {
+        self.entries.iter().map(|(id, entry)| (*id, entry.size_bytes))
+    }
+}
+
+/// `ab/ab…-SIZE-CHECKSUM`: all that must survive a crash is in the name, so one rename publishes content and metadata
+/// together.
+pub(crate) fn file_name(id: ObjectId, size_bytes: u64, checksum: Checksum) -> String {
+    let mut name = String::with_capacity(80);
+    write!(name, "{:02x}/{id}-{size_bytes}-{checksum}", id.0[0]).expect("writing to a String cannot fail");
+    name
+}
+
+/// The reverse of [`file_name`], without the folder.
+pub(crate) fn parse_file_name(name: &str) -> Option<(ObjectId, u64, Checksum)> {
+    let mut parts = name.split('-');
+    let (id, size, checksum) = (parts.next()?, parts.next()?, parts.next()?);
+    let parsed = (id.parse().ok()?, size.parse().ok()?, checksum.parse().ok()?);
+    // Only the one spelling that we write: two names for one object would be counted twice.
+    let spelled = file_name(parsed.0, parsed.1, parsed.2);
+    (parts.next().is_none() && spelled[3..] == *name).then_some(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_everything() {
+        let id = ObjectId([0xab; 16]);
+        let name = file_name(id, 17, Checksum(0xff));
+        assert_eq!(name, format!("ab/{}-17-00000000000000ff", "ab".repeat(16)));
+        assert_eq!(parse_file_name(&name[3..]), Some((id, 17, Checksum(0xff))));
+        for wrong in ["", "x", "ab-1-2", &name, &format!("{}-1", &name[3..]), &name[3..].replace("-17-", "-017-")] {
+            assert_eq!(parse_file_name(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_index_counts_bytes() {
+        let entry = |size_bytes| Entry { size_bytes, checksum: Checksum(0), executable: false, verified: true };
+        let (a, b) = (ObjectId([1; 16]), ObjectId([2; 16]));
+        let mut index = Index::default();
+        index.insert(a, entry(10));
+        index.insert(b, entry(5));
+        index.insert(a, entry(7));
+        assert_eq!((index.len(), index.total_bytes()), (2, 12));
+        index.remove(a);
+        index.remove(a);
+        assert_eq!((index.len(), index.total_bytes()), (1, 5));
+    }
+}

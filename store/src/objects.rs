@@ -1,0 +1,452 @@
+//! The node-local object store: whole, immutable files, found by object id.
+//!
+//! ```text
+//! DIR/lock                                one executor holds it
+//! DIR/objects/ab/ab…-SIZE-CHECKSUM        an object: one inode, read-only, its facts in its name
+//! DIR/partial/N                           being written; removed at the next open
+//! ```
+//!
+//! Content is published by rename, never synced: a crash of the process loses nothing, and a power cut may leave zeros
+//! behind a good name. So what is found at open counts as unverified, and is read once against its checksum before
+//! anyone gets it. What fails is removed and reported as not here; it can always be fetched again.
+//!
+//! Tasks reach an object through hard links to the one inode, and a misbehaving program can write through them. Every
+//! object is sealed with a fixed modification time when it is published; any write to the inode breaks the seal, which
+//! one `stat` sees ([`ObjectStore::verify_untouched`]) and which a restart sees too. (The change time is no help: every
+//! link and unlink moves it.)
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eyas_types::ObjectId;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::checksum::{Checksum, Hasher};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::incoming::Incoming;
+use crate::index::{Entry, Index, file_name, parse_file_name};
+
+/// Modification time of every published object, 2000-01-01 in seconds since 1970: no write can leave it in place, and
+/// archivers, which refuse times before 1980, accept it.
+const SEAL_S: i64 = 946_684_800;
+
+/// Read at a time when content is verified.
+const VERIFY_BUFFER_BYTES: usize = 1 << 20;
+
+/// The object store of one node. Clones share it.
+#[derive(Clone)]
+pub struct ObjectStore(Arc<Inner>);
+
+struct Inner {
+    dir: PathBuf,
+    objects: OwnedFd,
+    partial: OwnedFd,
+    index: Mutex<Index>,
+    next_partial: AtomicU64,
+    /// Held for as long as any clone lives; the kernel lets go of it when the process ends, however it ends.
+    _lock: File,
+}
+
+/// An object, open for reading. It stays readable after its removal from the store.
+#[derive(Debug)]
+pub struct OpenObject {
+    /// At its start.
+    pub file: File,
+    /// Size of the content.
+    pub size_bytes: u64,
+    /// Of the whole content.
+    pub checksum: Checksum,
+}
+
+/// Whether an object is in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// No.
+    Absent,
+    /// Found at open; its first use, or [`ObjectStore::verify`], will read it once.
+    Unverified,
+    /// Yes.
+    Ready {
+        /// Size of the content.
+        size_bytes: u64,
+        /// Whether it has the x bits.
+        executable: bool,
+    },
+}
+
+/// What the file system under the store has left for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeSpace {
+    /// Bytes.
+    pub bytes: u64,
+    /// Files; `u64::MAX` where the file system does not count them.
+    pub inodes: u64,
+}
+
+impl ObjectStore {
+    /// Opens the store in `dir`, creating it if need be, and tells what it holds, in no particular order. Blocks for
+    /// about 2 us per object.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Locked`] if another executor has it; `Full` or `Io` as the disk says.
+    pub fn open(dir: impl AsRef<Path>) -> Result<(Self, Vec<(ObjectId, u64)>), StoreError> {
+        let dir = dir.as_ref();
+        let failed = |error: io::Error| StoreError::io(format!("cannot open the store `{}`", dir.display()), error);
+        fs::create_dir_all(dir).map_err(failed)?;
+        let dir = fs::canonicalize(dir).map_err(failed)?;
+        let lock = lock(&dir)?;
+        let (objects, partial) = (dir.join("objects"), dir.join("partial"));
+        for first_byte in 0..=255 {
+            fs::create_dir_all(objects.join(format!("{first_byte:02x}"))).map_err(failed)?;
+        }
+        fs::create_dir_all(&partial).map_err(failed)?;
+        for leftover in fs::read_dir(&partial).map_err(failed)? {
+            fs::remove_file(leftover.map_err(failed)?.path()).map_err(failed)?;
+        }
+        let index = scan(&objects).map_err(failed)?;
+        let found = index.ids().collect();
+        let folder = |path: &Path| File::open(path).map(OwnedFd::from).map_err(failed);
+        let inner = Inner {
+            objects: folder(&objects)?,
+            partial: folder(&partial)?,
+            dir,
+            index: Mutex::new(index),
+            next_partial: AtomicU64::new(0),
+            _lock: lock,
+        };
+        Ok((ObjectStore(Arc::new(inner)), found))
+    }
+
+    /// Starts to receive an object of `size_bytes`, and reserves its space so that a full disk is known at once. Any
+    /// number may be under way, also of one id.
+    ///
+    /// # Errors
+    /// `Full` or `Io` as the disk says.
+    pub fn begin(&self, id: ObjectId, size_bytes: u64, executable: bool) -> Result<Incoming, StoreError> {
+        let name = self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0.partial, &name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
+        Incoming::new(self.clone(), id, size_bytes, executable, name, file.into())
+    }
+
+    /// Whether the object is here. Microseconds; touches no file.
+    pub fn presence(&self, id: ObjectId) -> Presence {
+        match self.index().get(id) {
+            None => Presence::Absent,
+            Some(Entry { verified: false, .. }) => Presence::Unverified,
+            Some(Entry { size_bytes, executable, .. }) => Presence::Ready { size_bytes, executable },
+        }
+    }
+
+    /// Whether the object is here, verified or not. Microseconds.
+    pub fn contains(&self, id: ObjectId) -> bool {
+        self.presence(id) != Presence::Absent
+    }
+
+    /// What it holds, in no particular order.
+    pub fn ids(&self) -> Vec<(ObjectId, u64)> {
+        self.index().ids().collect()
+    }
+
+    /// Objects in the store.
+    pub fn len(&self) -> usize {
+        self.index().len()
+    }
+
+    /// Whether the store has no object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sum of the sizes of all objects.
+    pub fn total_bytes(&self) -> u64 {
+        self.index().total_bytes()
+    }
+
+    /// What the disk has left.
+    ///
+    /// # Errors
+    /// `Io` as the disk says.
+    pub fn free_space(&self) -> Result<FreeSpace, StoreError> {
+        let stat = rustix::fs::fstatvfs(&self.0.objects).map_err(|errno| {
+            StoreError::io(format!("cannot ask for free space of `{}`", self.0.dir.display()), errno)
+        })?;
+        // Some file systems (btrfs) make inodes as they need them and report none at all.
+        let inodes = if stat.f_files == 0 { u64::MAX } else { stat.f_favail };
+        Ok(FreeSpace { bytes: stat.f_bavail.saturating_mul(stat.f_frsize), inodes })
+    }
+
+    /// The folder that the store is in.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    /// Opens an object for reading. Reads all of it first if it has not been verified yet.
+    ///
+    /// # Errors
+    /// `NotHere`, also if it turns out to be damaged; `Io` as the disk says.
+    pub fn open_object(&self, id: ObjectId) -> Result<OpenObject, StoreError> {
+        let (entry, file) = self.ready(id)?;
+        let file = match file {
+            Some(file) => file,
+            None => self.open_entry(id, entry)?,
+        };
+        Ok(OpenObject { file, size_bytes: entry.size_bytes, checksum: entry.checksum })
+    }
+
+    /// Reads the object against its checksum unless that was done already, and tells whether it is here and good.
+    ///
+    /// # Errors
+    /// `Io` as the disk says.
+    pub fn verify(&self, id: ObjectId) -> Result<bool, StoreError> {
+        match self.ready(id) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == StoreErrorKind::NotHere => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives an object its x bits, for an input whose source became executable without becoming another version.
+    ///
+    /// # Errors
+    /// `NotHere`; `Io` as the disk says.
+    pub fn make_executable(&self, id: ObjectId) -> Result<(), StoreError> {
+        let mut index = self.index();
+        let entry = index.get_mut(id).ok_or_else(|| not_here(id))?;
+        if !entry.executable {
+            let name = file_name(id, entry.size_bytes, entry.checksum);
+            rustix::fs::chmodat(&self.0.objects, name, mode(true), AtFlags::empty())
+                .map_err(|errno| StoreError::io(format!("cannot make object {id} executable"), errno))?;
+            entry.executable = true;
+        }
+        Ok(())
+    }
+
+    /// Removes an object, if it is here; who has it open or staged keeps it. Tells whether it was here.
+    ///
+    /// # Errors
+    /// `Io` as the disk says.
+    pub fn remove(&self, id: ObjectId) -> Result<bool, StoreError> {
+        self.remove_if(id, |_| true)
+    }
+
+    /// Whether no task has changed the object through its staged links: one `stat`. A changed object is removed. Also
+    /// false if it was not here.
+    pub fn verify_untouched(&self, id: ObjectId) -> bool {
+        let touched = {
+            let index = self.index();
+            let Some(entry) = index.get(id) else { return false };
+            let name = file_name(id, entry.size_bytes, entry.checksum);
+            match rustix::fs::statat(&self.0.objects, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat)
+                    if is_sealed(&stat, entry.size_bytes) && stat.st_mode & 0o7777 == mode(entry.executable).bits() =>
+                {
+                    return true;
+                }
+                _ => entry,
+            }
+        };
+        tracing::warn!(object = %id, "an object was changed in the store, by a task that wrote to its input; dropped");
+        self.drop_damaged(id, touched);
+        false
+    }
+
+    /// The entry of an object that is here and verified, with its file if it had to be opened for that.
+    pub(crate) fn ready(&self, id: ObjectId) -> Result<(Entry, Option<File>), StoreError> {
+        let entry = self.index().get(id).ok_or_else(|| not_here(id))?;
+        if entry.verified {
+            return Ok((entry, None));
+        }
+        let mut file = self.open_entry(id, entry)?;
+        let good = verify_content(&mut file, entry);
+        match good {
+            Ok(true) => {}
+            Ok(false) => {
+                tracing::warn!(object = %id, "an object does not match its checksum; dropped");
+                self.drop_damaged(id, entry);
+                return Err(not_here(id));
+            }
+            Err(error) => {
+                tracing::warn!(object = %id, %error, "an object cannot be read; dropped");
+                self.drop_damaged(id, entry);
+                return Err(not_here(id));
+            }
+        }
+        let verified = Entry { verified: true, ..entry };
+        if let Some(now) = self.index().get_mut(id)
+            && *now == entry
+        {
+            *now = verified;
+        }
+        Ok((verified, Some(file)))
+    }
+
+    fn open_entry(&self, id: ObjectId, entry: Entry) -> Result<File, StoreError> {
+        let name = file_name(id, entry.size_bytes, entry.checksum);
+        match rustix::fs::openat(&self.0.objects, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(file) => Ok(file.into()),
+            Err(Errno::NOENT) => {
+                self.drop_damaged(id, entry);
+                Err(not_here(id))
+            }
+            Err(errno) => Err(StoreError::io(format!("cannot open object {id}"), errno)),
+        }
+    }
+
+    /// Makes a written file the object `id`; tells whether it did. It does not if a verified copy is here already.
+    pub(crate) fn publish(&self, partial: &str, id: ObjectId, entry: Entry) -> Result<bool, StoreError> {
+        let mut index = self.index();
+        let before = index.get(id);
+        let same = |before: Entry| (before.size_bytes, before.checksum) == (entry.size_bytes, entry.checksum);
+        if before.is_some_and(|before| before.verified && same(before) && before.executable >= entry.executable) {
+            return Ok(false);
+        }
+        let name = file_name(id, entry.size_bytes, entry.checksum);
+        rustix::fs::renameat(&self.0.partial, partial, &self.0.objects, &name)
+            .map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
+        index.insert(id, entry);
+        if let Some(before) = before.filter(|before| !same(*before)) {
+            let old = file_name(id, before.size_bytes, before.checksum);
+            // At worst the file stays until the next open, which takes one of the two.
+            let _ = rustix::fs::unlinkat(&self.0.objects, old, AtFlags::empty());
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn discard_partial(&self, partial: &str) {
+        if let Err(errno) = rustix::fs::unlinkat(&self.0.partial, partial, AtFlags::empty()) {
+            tracing::warn!(partial, %errno, "cannot remove a partial object; the next start of the executor will");
+        }
+    }
+
+    /// Forgets what was found damaged, unless a good copy has taken its place meanwhile.
+    pub(crate) fn drop_damaged(&self, id: ObjectId, seen: Entry) {
+        if let Err(error) = self.remove_if(id, |entry| entry == seen) {
+            tracing::warn!(object = %id, %error, "cannot remove a damaged object");
+        }
+    }
+
+    fn remove_if(&self, id: ObjectId, condition: impl Fn(Entry) -> bool) -> Result<bool, StoreError> {
+        // Moved aside under the lock, so that a new copy can have the name at once; freed outside, which may take long.
+        let aside = self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string();
+        {
+            let mut index = self.index();
+            let Some(entry) = index.get(id).filter(|entry| condition(*entry)) else { return Ok(false) };
+            index.remove(id);
+            let name = file_name(id, entry.size_bytes, entry.checksum);
+            match rustix::fs::renameat(&self.0.objects, &name, &self.0.partial, &aside) {
+                Ok(()) => {}
+                Err(Errno::NOENT) => return Ok(true),
+                // A full disk may refuse to move what it must be able to delete.
+                Err(_) => {
+                    return rustix::fs::unlinkat(&self.0.objects, &name, AtFlags::empty())
+                        .map(|()| true)
+                        .map_err(|errno| StoreError::io(format!("cannot remove object {id}"), errno));
+                }
+            }
+        }
+        self.discard_partial(&aside);
+        Ok(true)
+    }
+
+    pub(crate) fn objects(&self) -> &OwnedFd {
+        &self.0.objects
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        // No update of the table can panic half-way, so a poisoned lock still guards a whole table.
+        self.0.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn not_here(id: ObjectId) -> StoreError {
+    StoreError::new(StoreErrorKind::NotHere, format!("object {id} is not in this node's store"))
+}
+
+/// The mode of an object's file.
+pub(crate) fn mode(executable: bool) -> Mode {
+    Mode::from_bits_truncate(if executable { 0o555 } else { 0o444 })
+}
+
+/// Marks a written file as whole and untouched.
+pub(crate) fn seal(file: &File, executable: bool) -> Result<(), Errno> {
+    rustix::fs::fchmod(file, mode(executable))?;
+    let time = Timespec { tv_sec: SEAL_S, tv_nsec: 0 };
+    rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })
+}
+
+fn is_sealed(stat: &Stat, size_bytes: u64) -> bool {
+    let is_file = stat.st_mode & 0o170_000 == 0o100_000;
+    is_file && stat.st_size as u64 == size_bytes && stat.st_mtime == SEAL_S && stat.st_mtime_nsec == 0
+}
+
+fn lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join("lock");
+    let failed = |error: io::Error| StoreError::io(format!("cannot lock `{}`", path.display()), error);
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let holder = fs::read_to_string(&path).unwrap_or_default();
+            let message = format!(
+                "the store `{}` is in use by another executor (process {}); stop it, or give this one its own folder",
+                dir.display(),
+                if holder.trim().is_empty() { "unknown" } else { holder.trim() }
+            );
+            return Err(StoreError::new(StoreErrorKind::Locked, message));
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    file.set_len(0).map_err(failed)?;
+    // For the message above alone.
+    rustix::io::pwrite(&file, std::process::id().to_string().as_bytes(), 0).map_err(|errno| failed(errno.into()))?;
+    Ok(file)
+}
+
+/// Lists the objects that have the size in their name and an unbroken seal; removes the others.
+fn scan(objects: &Path) -> io::Result<Index> {
+    let mut index = Index::default();
+    for folder in fs::read_dir(objects)? {
+        let folder = folder?.path();
+        for file in fs::read_dir(&folder)? {
+            let file = file?;
+            let Some((id, size_bytes, checksum)) = file.file_name().to_str().and_then(parse_file_name) else {
+                tracing::warn!(path = %file.path().display(), "not an object; left alone");
+                continue;
+            };
+            let stat = rustix::fs::statat(CWD, file.path(), AtFlags::SYMLINK_NOFOLLOW)?;
+            if !is_sealed(&stat, size_bytes) || index.get(id).is_some() {
+                tracing::warn!(object = %id, "an object is incomplete or was changed; dropped");
+                fs::remove_file(file.path())?;
+                continue;
+            }
+            let executable = stat.st_mode & 0o111 != 0;
+            index.insert(id, Entry { size_bytes, checksum, executable, verified: false });
+        }
+    }
+    Ok(index)
+}
+
+fn verify_content(file: &mut File, entry: Entry) -> io::Result<bool> {
+    let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(entry.size_bytes as usize + 1)];
+    let (mut hasher, mut read_bytes) = (Hasher::new(), 0);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                read_bytes += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    io::Seek::rewind(file)?;
+    Ok(read_bytes == entry.size_bytes && hasher.finish() == entry.checksum)
+}

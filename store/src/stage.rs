@@ -1,0 +1,90 @@
+//! Staging: giving a task an object of the store under a path of its own, without moving a byte if at all possible.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use eyas_types::ObjectId;
+use rustix::fs::{AtFlags, CWD};
+use rustix::io::Errno;
+
+use crate::error::StoreError;
+use crate::index::{Entry, file_name};
+use crate::objects::{ObjectStore, mode, not_here};
+
+/// How an object was staged, the cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StagedBy {
+    /// The very inode; see [`ObjectStore::verify_untouched`].
+    HardLink,
+    /// An inode of its own that shares the store's blocks until one of the two is written.
+    Reflink,
+    /// A link that dangles once the object is removed from the store: pin the object while the task runs.
+    Symlink,
+    /// A private copy.
+    Copy,
+}
+
+impl ObjectStore {
+    /// Makes the object appear as `dest`, which must not exist, in a folder that does. A few microseconds where hard
+    /// links work. Reads the object once if it has not been verified yet.
+    ///
+    /// # Errors
+    /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` as the disk says.
+    pub fn stage(&self, id: ObjectId, dest: &Path) -> Result<StagedBy, StoreError> {
+        let (entry, _) = self.ready(id)?;
+        let name = file_name(id, entry.size_bytes, entry.checksum);
+        match rustix::fs::linkat(self.objects(), &name, CWD, dest, AtFlags::empty()) {
+            Ok(()) => Ok(StagedBy::HardLink),
+            Err(Errno::NOENT)
+                if rustix::fs::accessat(self.objects(), &name, rustix::fs::Access::EXISTS, AtFlags::empty())
+                    .is_err() =>
+            {
+                self.drop_damaged(id, entry);
+                Err(not_here(id))
+            }
+            // Another file system, too many links, or a file system or policy without hard links.
+            Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::ACCESS) => {
+                self.stage_without_hard_link(id, entry, &name, dest)
+            }
+            Err(errno) => Err(failed(id, dest, errno)),
+        }
+    }
+
+    fn stage_without_hard_link(
+        &self,
+        id: ObjectId,
+        entry: Entry,
+        name: &str,
+        dest: &Path,
+    ) -> Result<StagedBy, StoreError> {
+        let object = self.open_object(id)?.file;
+        if let Ok(copy) = create(dest, entry.executable) {
+            if rustix::fs::ioctl_ficlone(&copy, object.as_fd()).is_ok() {
+                return Ok(StagedBy::Reflink);
+            }
+            std::fs::remove_file(dest).map_err(|error| failed(id, dest, error))?;
+        }
+        match rustix::fs::symlink(self.dir().join("objects").join(name), dest) {
+            Ok(()) => return Ok(StagedBy::Symlink),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(errno) => return Err(failed(id, dest, errno)),
+        }
+        let mut copy = create(dest, entry.executable).map_err(|error| failed(id, dest, error))?;
+        std::io::copy(&mut &object, &mut copy).map_err(|error| {
+            // Half a file must not look like an input; that it cannot be removed adds nothing.
+            let _ = std::fs::remove_file(dest);
+            failed(id, dest, error)
+        })?;
+        Ok(StagedBy::Copy)
+    }
+}
+
+fn create(dest: &Path, executable: bool) -> std::io::Result<File> {
+    File::options().write(true).create_new(true).mode(mode(executable).bits()).open(dest)
+}
+
+fn failed(id: ObjectId, dest: &Path, error: impl Into<std::io::Error>) -> StoreError {
+    StoreError::io(format!("cannot stage object {id} as `{}`", dest.display()), error)
+}

@@ -1,0 +1,187 @@
+//! Persistent storage: where objects come from and results go. Slow, shared, and never trusted to stand still.
+//!
+//! An object is read at exactly the version that its job was promised, checked before and after, or not at all; a file
+//! is written whole or not at all. What may pass by itself is tried again, a bounded number of times.
+
+mod file;
+mod remote;
+mod sink;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_types::ObjectSpec;
+
+use crate::checksum::Checksum;
+use crate::emulation::Limits;
+use crate::error::{StorageError, StorageErrorKind};
+use crate::incoming::Incoming;
+use crate::url::Place;
+use remote::Remote;
+use sink::{PrivateFile, Sink};
+
+/// Tries at one request, the first included.
+const MAX_TRIES: u32 = 4;
+
+/// Pause after the first try; it doubles from try to try.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes read and written at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Persistent storage of every kind. Clones share connections.
+#[derive(Clone)]
+pub struct Storage(Arc<Inner>);
+
+struct Inner {
+    limits: Limits,
+    remote: Remote,
+}
+
+impl Storage {
+    /// Connects to nothing yet. S3 takes its credentials, region and endpoint from the usual `AWS_*` variables and
+    /// `~/.aws` at its first use.
+    pub fn new(limits: Limits) -> Self {
+        Storage(Arc::new(Inner { limits, remote: Remote::default() }))
+    }
+
+    /// The object that `url` names now. `executable` overrides what a file's mode says; elsewhere nothing is executable
+    /// by itself.
+    ///
+    /// # Errors
+    /// `NotFound`, `Denied`, `Unreachable`; `Invalid` for what is no file or has no version to hold it to.
+    pub async fn stat(&self, url: &str, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
+        self.0.limits.request().await;
+        match Place::of(url)? {
+            Place::File(path) => {
+                let (path, url) = (path.to_path_buf(), url.to_string());
+                blocking(move || retry_blocking(|| file::stat(&path, &url, executable))).await
+            }
+            Place::Http(_) | Place::S3 { .. } => {
+                let version = self.0.remote.stat(url).await?;
+                Ok(ObjectSpec { source: url.to_string(), version, executable: executable.unwrap_or(false) })
+            }
+        }
+    }
+
+    /// Brings the object into the store.
+    ///
+    /// # Errors
+    /// `Changed` if it is not, or does not stay, at the version of `spec`; `Full` if the store's disk is; `NotFound`,
+    /// `Denied`, `Unreachable`, `Invalid`, `Local`.
+    pub async fn fetch(&self, spec: &ObjectSpec, into: Incoming) -> Result<Checksum, StorageError> {
+        self.read(spec, into).await
+    }
+
+    /// Brings the object into a private file `dest`, which must not exist and is removed again on failure: policy FA
+    /// caches nothing.
+    ///
+    /// # Errors
+    /// As [`Storage::fetch`].
+    pub async fn fetch_private(&self, spec: &ObjectSpec, dest: &Path) -> Result<Checksum, StorageError> {
+        let (dest, size_bytes, executable) = (dest.to_path_buf(), spec.size_bytes(), spec.executable);
+        let file = blocking(move || PrivateFile::create(dest, size_bytes, executable)).await?;
+        self.read(spec, file).await
+    }
+
+    /// Writes `file` to `url`, whole or not at all, creating folders as needed, and tells what is there now.
+    ///
+    /// # Errors
+    /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
+    pub async fn put(&self, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
+        self.0.limits.request().await;
+        match Place::of(url)? {
+            Place::File(path) => {
+                let (from, path, url, limits) =
+                    (file.to_path_buf(), path.to_path_buf(), url.to_string(), self.0.limits.clone());
+                blocking(move || retry_blocking(|| file::put(&from, &path, &url, &limits))).await
+            }
+            Place::S3 { .. } => self.0.remote.put(file, url, &self.0.limits).await,
+            Place::Http(_) => Err(StorageError::new(
+                StorageErrorKind::Invalid,
+                format!("cannot write `{url}`: eyas only reads from http; write to a path or to s3://bucket/key"),
+            )),
+        }
+    }
+
+    async fn read<S: Sink + Send + 'static>(&self, spec: &ObjectSpec, into: S) -> Result<Checksum, StorageError> {
+        if into.size_bytes() != spec.size_bytes() {
+            let message = format!("`{}` has another size than was announced to the store", spec.source);
+            return Err(StorageError::new(StorageErrorKind::Invalid, message));
+        }
+        self.0.limits.request().await;
+        match Place::of(&spec.source)? {
+            Place::File(path) => {
+                let (path, spec, limits) = (path.to_path_buf(), spec.clone(), self.0.limits.clone());
+                blocking(move || {
+                    let mut into = into;
+                    retry_blocking(|| file::read(&path, &spec, &mut into, &limits))?;
+                    into.finish()
+                })
+                .await
+            }
+            Place::Http(_) | Place::S3 { .. } => self.0.remote.read(spec, into, &self.0.limits).await,
+        }
+    }
+}
+
+/// Runs `work` on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+) -> Result<T, StorageError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(StorageError::new(StorageErrorKind::Local, "the process is shutting down")),
+    }
+}
+
+/// Counts the tries at one request.
+#[derive(Default)]
+struct Tries {
+    failed: u32,
+}
+
+impl Tries {
+    /// How long to wait before the next try; the error itself, if there is to be none.
+    fn pause(&mut self, error: StorageError) -> Result<Duration, StorageError> {
+        self.failed += 1;
+        if !error.kind.is_retryable() || self.failed >= MAX_TRIES {
+            return Err(error);
+        }
+        tracing::debug!(%error, failed = self.failed, "trying again");
+        Ok(FIRST_PAUSE * 2u32.pow(self.failed - 1))
+    }
+
+    async fn again(&mut self, error: StorageError) -> Result<(), StorageError> {
+        tokio::time::sleep(self.pause(error)?).await;
+        Ok(())
+    }
+}
+
+fn retry_blocking<T>(mut attempt: impl FnMut() -> Result<T, StorageError>) -> Result<T, StorageError> {
+    let mut tries = Tries::default();
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(error) => std::thread::sleep(tries.pause(error)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_pass_is_tried_again_and_not_forever() {
+        let pauses = |kind| {
+            let mut tries = Tries::default();
+            std::iter::from_fn(|| tries.pause(StorageError::new(kind, "no")).ok()).collect::<Vec<_>>()
+        };
+        assert_eq!(pauses(StorageErrorKind::NotFound), []);
+        assert_eq!(pauses(StorageErrorKind::Changed), []);
+        assert_eq!(pauses(StorageErrorKind::Unreachable), [FIRST_PAUSE, FIRST_PAUSE * 2, FIRST_PAUSE * 4]);
+    }
+}

@@ -1,0 +1,213 @@
+//! `file` URLs: a file system that every node mounts. Plain system calls, because versions need nanoseconds and modes.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use eyas_types::{ObjectSpec, Version};
+
+use super::CHUNK_BYTES;
+use super::sink::Sink;
+use crate::emulation::Limits;
+use crate::error::{StorageError, StorageErrorKind};
+
+/// The object at `path`.
+pub(super) fn stat(path: &Path, url: &str, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
+    let metadata = fs::metadata(path).map_err(|error| StorageError::file("read", url, &error))?;
+    let version = version(&metadata, url)?;
+    let executable = executable.unwrap_or(metadata.mode() & 0o111 != 0);
+    Ok(ObjectSpec { source: url.to_string(), version, executable })
+}
+
+/// Reads the whole file at the version of `spec`.
+pub(super) fn read(path: &Path, spec: &ObjectSpec, into: &mut impl Sink, limits: &Limits) -> Result<(), StorageError> {
+    let url = &spec.source;
+    let failed = |error: io::Error| StorageError::file("read", url, &error);
+    into.restart()?;
+    // Not blocking: a pipe put in the file's place must not hold the thread.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    check(&file, spec)?;
+    let mut buffer = vec![0; CHUNK_BYTES.min(spec.size_bytes() as usize)];
+    while into.written_bytes() < spec.size_bytes() {
+        let wanted = buffer.len().min((spec.size_bytes() - into.written_bytes()) as usize);
+        let count = match file.read(&mut buffer[..wanted]) {
+            // Cut off while we read; the check below says so.
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        limits.read_blocking(count as u64);
+        into.write(&buffer[..count])?;
+    }
+    check(&file, spec)?;
+    if into.written_bytes() < spec.size_bytes() {
+        let message = format!("`{url}` ended after {} of its {} bytes", into.written_bytes(), spec.size_bytes());
+        return Err(StorageError::new(StorageErrorKind::Unreachable, message));
+    }
+    Ok(())
+}
+
+/// Writes `from` beside `path` under a name that no pattern like `*` finds, then puts it in place.
+pub(super) fn put(from: &Path, path: &Path, url: &str, limits: &Limits) -> Result<ObjectSpec, StorageError> {
+    let failed = |error: io::Error| StorageError::file("write", url, &error);
+    let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
+    let mut source = File::open(from).map_err(unreadable)?;
+    let metadata = source.metadata().map_err(unreadable)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).map_err(failed)?;
+    if fs::symlink_metadata(path).is_ok_and(|there| there.is_dir()) {
+        let message = format!("cannot write `{url}`: it is a folder; name a file in it");
+        return Err(StorageError::new(StorageErrorKind::Invalid, message));
+    }
+    let mut temporary = Temporary::create(folder, metadata.permissions().mode() & 0o111 != 0).map_err(failed)?;
+    if limits.storage.is_limited() || limits.link_out.is_limited() {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        loop {
+            let count = source.read(&mut buffer).map_err(unreadable)?;
+            if count == 0 {
+                break;
+            }
+            limits.write_blocking(count as u64);
+            temporary.file.write_all(&buffer[..count]).map_err(failed)?;
+        }
+    } else {
+        // Within the kernel, or by sharing blocks, where the file systems can.
+        io::copy(&mut source, &mut temporary.file).map_err(failed)?;
+    }
+    temporary.file.sync_all().map_err(failed)?;
+    let written = temporary.file.metadata().map_err(failed)?;
+    temporary.rename(path).map_err(failed)?;
+    // A result that was reported must outlive a power cut of the server; some file systems cannot sync a folder.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    let version = version(&written, url)?;
+    Ok(ObjectSpec { source: url.to_string(), version, executable: written.mode() & 0o111 != 0 })
+}
+
+fn version(metadata: &fs::Metadata, url: &str) -> Result<Version, StorageError> {
+    if !metadata.is_file() {
+        let what = if metadata.is_dir() { "a folder; name the files in it" } else { "no regular file" };
+        return Err(StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is {what}")));
+    }
+    let mtime_ns = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+    Ok(Version::Modified { mtime_ns, size_bytes: metadata.len() })
+}
+
+fn check(file: &File, spec: &ObjectSpec) -> Result<(), StorageError> {
+    let metadata = file.metadata().map_err(|error| StorageError::file("read", &spec.source, &error))?;
+    let now = version(&metadata, &spec.source)?;
+    if now == spec.version {
+        return Ok(());
+    }
+    let (was, is) = (spec.size_bytes(), now.size_bytes());
+    let how = if was == is { "it was modified".into() } else { format!("it had {was} bytes, now {is}") };
+    Err(StorageError::changed(&spec.source, how))
+}
+
+/// A hidden file, removed unless it is renamed.
+struct Temporary {
+    path: PathBuf,
+    file: File,
+    renamed: bool,
+}
+
+impl Temporary {
+    fn create(folder: &Path, executable: bool) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mode = if executable { 0o777 } else { 0o666 };
+        loop {
+            // Other nodes write here too, with the same process ids; the random part and `create_new` keep them apart.
+            let random = std::hash::BuildHasher::hash_one(
+                &std::hash::RandomState::new(),
+                (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
+            );
+            let path = folder.join(format!(".eyas-{random:016x}.tmp"));
+            match File::options().write(true).create_new(true).mode(mode).open(&path) {
+                Ok(file) => return Ok(Temporary { path, file, renamed: false }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn rename(mut self, to: &Path) -> io::Result<()> {
+        fs::rename(&self.path, to)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // Whatever made the write fail may also keep it from being cleaned up.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::Checksum;
+
+    /// Does something to the source when the first bytes arrive.
+    struct Meddler<'a> {
+        size_bytes: u64,
+        written_bytes: u64,
+        meddle: Option<&'a dyn Fn()>,
+    }
+
+    impl Sink for Meddler<'_> {
+        fn size_bytes(&self) -> u64 {
+            self.size_bytes
+        }
+
+        fn written_bytes(&self) -> u64 {
+            self.written_bytes
+        }
+
+        fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+            self.written_bytes += bytes.len() as u64;
+            if let Some(meddle) = self.meddle.take() {
+                meddle();
+            }
+            Ok(())
+        }
+
+        fn restart(&mut self) -> Result<(), StorageError> {
+            self.written_bytes = 0;
+            Ok(())
+        }
+
+        fn finish(self) -> Result<Checksum, StorageError> {
+            unreachable!("only read into")
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_under_the_reader_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("input");
+        let size_bytes = 3 * CHUNK_BYTES as u64;
+        let file = || File::options().write(true).open(&path).unwrap();
+        type Case<'a> = (&'a str, &'a dyn Fn(), Option<StorageErrorKind>);
+        let changed = Some(StorageErrorKind::Changed);
+        let cases: [Case<'_>; 4] = [
+            ("left alone", &|| {}, None),
+            ("cut", &|| file().set_len(5).unwrap(), changed),
+            ("grown", &|| file().set_len(size_bytes + 1).unwrap(), changed),
+            ("touched", &|| file().set_modified(std::time::UNIX_EPOCH).unwrap(), changed),
+        ];
+        for (how, meddle, expected) in cases {
+            fs::write(&path, vec![1; size_bytes as usize]).unwrap();
+            let spec = stat(&path, "file:///input", None).unwrap();
+            let mut into = Meddler { size_bytes, written_bytes: 0, meddle: Some(meddle) };
+            let result = read(&path, &spec, &mut into, &Limits::default());
+            assert_eq!(result.err().map(|error| error.kind), expected, "{how}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! `http`, `https` and `s3` URLs, through OpenDAL: one kind of operator each, one pool of connections for all.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use eyas_types::{ObjectSpec, Version};
+use futures_util::StreamExt;
+use opendal::options::{ReaderOptions, WriteOptions};
+use opendal::{
+    Buffer, ErrorKind, HttpBody, HttpTransport, HttpTransporter, Metadata, OperationContext, Operator, services,
+};
+use opendal_http_transport_reqwest::ReqwestTransport;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::sink::Sink;
+use super::{Tries, blocking};
+use crate::checksum::Checksum;
+use crate::emulation::Limits;
+use crate::error::{StorageError, StorageErrorKind};
+use crate::url::Place;
+
+/// To connect, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Without a byte from the server.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Buckets whose operators are kept; past it, all are made anew.
+const MAX_OPERATORS: usize = 64;
+
+/// Buffers between the network and the disk.
+const MAX_BUFFERS_AHEAD: usize = 8;
+
+/// One range of a big object, and one part of a multipart upload.
+const RANGE_BYTES: usize = 8 << 20;
+
+/// Ranges or parts under way at once: with [`RANGE_BYTES`], a bound on memory.
+const CONCURRENT_RANGES: usize = 4;
+
+/// S3 takes 10,000 parts at most.
+const MAX_PARTS: u64 = 9_000;
+
+/// Stands for the page in an operator whose transport knows the URL.
+const PAGE: &str = "page";
+
+/// Connections, and an operator for each bucket.
+#[derive(Default)]
+pub(super) struct Remote {
+    transport: OnceLock<Result<ReqwestTransport, StorageError>>,
+    buckets: Mutex<HashMap<String, Operator>>,
+}
+
+impl Remote {
+    /// The version that `url` has now.
+    pub async fn stat(&self, url: &str) -> Result<Version, StorageError> {
+        let (operator, path) = self.operator(url)?;
+        let mut tries = Tries::default();
+        loop {
+            match operator.stat(path).await {
+                Ok(metadata) => return version(url, &metadata),
+                Err(error) => tries.again(read_error(url, &error)).await?,
+            }
+        }
+    }
+
+    /// Reads the whole object at the version of `spec`. Memory stays within a few ranges; the disk work is done on a
+    /// blocking thread while the next bytes arrive.
+    pub async fn read<S: Sink + Send + 'static>(
+        &self,
+        spec: &ObjectSpec,
+        into: S,
+        limits: &Limits,
+    ) -> Result<Checksum, StorageError> {
+        let mut writer = Writer::start(into);
+        let mut tries = Tries::default();
+        loop {
+            match self.read_once(spec, &mut writer, limits).await {
+                Ok(()) => return writer.finish().await,
+                // The writer's own failure explains more than that it went away.
+                Err(error) if writer.is_gone() => return Err(writer.finish().await.err().unwrap_or(error)),
+                Err(error) => tries.again(error).await?,
+            }
+        }
+    }
+
+    async fn read_once(&self, spec: &ObjectSpec, writer: &mut Writer, limits: &Limits) -> Result<(), StorageError> {
+        let url = &spec.source;
+        let (operator, path) = self.operator(url)?;
+        let is_s3 = matches!(Place::of(url)?, Place::S3 { .. });
+        // A weak tag never matches in a condition (RFC 9110 §13.1.1), and a date is not asked about reliably.
+        let if_match = match &spec.version {
+            Version::Etag { etag, .. } if !etag.starts_with("W/") => Some(etag.clone()),
+            _ => None,
+        };
+        if if_match.is_none() {
+            self.check(spec).await?;
+        }
+        // A web server may ignore ranges, so its pages are read in one piece and from the start.
+        let (chunk, concurrent, offset) = match is_s3 {
+            true if spec.size_bytes() > 2 * RANGE_BYTES as u64 => {
+                (Some(RANGE_BYTES), CONCURRENT_RANGES, writer.sent_bytes)
+            }
+            true => (None, 1, writer.sent_bytes),
+            false => (None, 1, 0),
+        };
+        if writer.sent_bytes > offset {
+            writer.restart().await;
+        }
+        let is_conditional = if_match.is_some();
+        if offset < spec.size_bytes() || spec.size_bytes() == 0 {
+            let options = ReaderOptions { if_match, chunk, concurrent, ..Default::default() };
+            let reader = operator.reader_options(path, options).await.map_err(|error| read_error(url, &error))?;
+            let stream = match offset {
+                0 => reader.into_stream(..).await,
+                _ => reader.into_stream(offset..spec.size_bytes()).await,
+            };
+            let mut stream = stream.map_err(|error| read_error(url, &error))?;
+            while let Some(buffer) = stream.next().await {
+                let buffer = buffer.map_err(|error| read_error(url, &error))?;
+                if buffer.len() as u64 > spec.size_bytes() - writer.sent_bytes {
+                    return Err(StorageError::changed(url, "it is longer than it was"));
+                }
+                limits.read(buffer.len() as u64).await;
+                writer.send(buffer).await?;
+            }
+        }
+        if writer.sent_bytes < spec.size_bytes() {
+            let message = format!("`{url}` ended after {} of its {} bytes", writer.sent_bytes, spec.size_bytes());
+            return Err(StorageError::new(StorageErrorKind::Unreachable, message));
+        }
+        // S3 holds each answer to the tag. Web servers may ignore the condition.
+        if is_s3 && is_conditional { Ok(()) } else { self.check(spec).await }
+    }
+
+    async fn check(&self, spec: &ObjectSpec) -> Result<(), StorageError> {
+        match self.stat(&spec.source).await? {
+            now if now == spec.version => Ok(()),
+            _ => Err(StorageError::changed(&spec.source, "its tag, date or size is another")),
+        }
+    }
+
+    /// Writes `file` to a bucket; the object appears when its last byte is there.
+    pub async fn put(&self, file: &Path, url: &str, limits: &Limits) -> Result<ObjectSpec, StorageError> {
+        let mut tries = Tries::default();
+        let executable = loop {
+            match self.put_once(file, url, limits).await {
+                Ok(executable) => break executable,
+                Err(error) => tries.again(error).await?,
+            }
+        };
+        Ok(ObjectSpec { source: url.to_string(), version: self.stat(url).await?, executable })
+    }
+
+    async fn put_once(&self, file: &Path, url: &str, limits: &Limits) -> Result<bool, StorageError> {
+        let (operator, key) = self.operator(url)?;
+        let path = file.to_path_buf();
+        let unreadable =
+            move |error: std::io::Error| StorageError::local(format!("cannot read `{}`", path.display()), error);
+        let (path, failed) = (file.to_path_buf(), unreadable.clone());
+        let (mut file, metadata) = blocking(move || {
+            let file = File::open(&path).map_err(&failed)?;
+            let metadata = file.metadata().map_err(&failed)?;
+            Ok((file, metadata))
+        })
+        .await?;
+        let size_bytes = metadata.len();
+        let part_bytes = RANGE_BYTES.max(size_bytes.div_ceil(MAX_PARTS) as usize);
+        let options = WriteOptions { chunk: Some(part_bytes), concurrent: CONCURRENT_RANGES, ..Default::default() };
+        let mut writer = operator.writer_options(key, options).await.map_err(|error| write_error(url, &error))?;
+        let written = async {
+            loop {
+                let failed = unreadable.clone();
+                let (reading, part) = blocking(move || {
+                    let mut part = Vec::with_capacity(RANGE_BYTES.min(size_bytes as usize + 1));
+                    (&file).take(RANGE_BYTES as u64).read_to_end(&mut part).map_err(failed)?;
+                    Ok((file, part))
+                })
+                .await?;
+                file = reading;
+                if part.is_empty() {
+                    break;
+                }
+                limits.write(part.len() as u64).await;
+                writer.write(part).await.map_err(|error| write_error(url, &error))?;
+            }
+            writer.close().await.map_err(|error| write_error(url, &error))
+        };
+        if let Err(error) = written.await {
+            // Parts without their object cost their owner money; if this fails too, the bucket's own rules clean up.
+            let _ = writer.abort().await;
+            return Err(error);
+        }
+        Ok(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0)
+    }
+
+    /// The operator for `url`, and the path that it knows it by.
+    fn operator<'a>(&self, url: &'a str) -> Result<(Operator, &'a str), StorageError> {
+        match Place::of(url)? {
+            Place::Http(_) => Ok((self.page(url)?, PAGE)),
+            Place::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
+            Place::File(_) => unreachable!("files are read with system calls"),
+        }
+    }
+
+    /// OpenDAL would encode the path again and drop the query, so the transport sends the URL as the user wrote it.
+    fn page(&self, url: &str) -> Result<Operator, StorageError> {
+        let wrong = |error: String| StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is no URL: {error}"));
+        let uri = url.split('#').next().unwrap_or(url).parse::<http::Uri>();
+        let uri = uri.map_err(|error| wrong(format!("{error}; write spaces and the like as %20")))?;
+        let builder = services::Http::default().endpoint("http://eyas.invalid");
+        let operator = Operator::new(builder).map_err(|error| wrong(error.to_string()))?;
+        let transport = HttpTransporter::new(Page { uri, transport: self.transport()? });
+        Ok(operator.with_context(OperationContext::new().with_http_transport(transport)))
+    }
+
+    fn bucket(&self, bucket: &str, url: &str) -> Result<Operator, StorageError> {
+        // Nothing between the lock and its release leaves the map half-way.
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(operator) = buckets.get(bucket) {
+            return Ok(operator.clone());
+        }
+        let is_set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
+        let mut builder = services::S3::default().bucket(bucket);
+        if let Some(endpoint) = std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|endpoint| !endpoint.is_empty()) {
+            builder = builder.endpoint(&endpoint);
+        }
+        if !is_set("AWS_REGION") && !is_set("AWS_DEFAULT_REGION") {
+            // What the AWS tools assume of an endpoint that is not Amazon's, and where its oldest buckets are.
+            builder = builder.region("us-east-1");
+        }
+        if is_set("AWS_NO_SIGN_REQUEST") {
+            builder = builder.skip_signature();
+        }
+        let operator = Operator::new(builder).map_err(|error| read_error(url, &error))?;
+        let transport = HttpTransporter::new(self.transport()?);
+        let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
+        if buckets.len() >= MAX_OPERATORS {
+            buckets.clear();
+        }
+        buckets.insert(bucket.to_string(), operator.clone());
+        Ok(operator)
+    }
+
+    fn transport(&self) -> Result<ReqwestTransport, StorageError> {
+        self.transport.get_or_init(connect).clone()
+    }
+}
+
+fn connect() -> Result<ReqwestTransport, StorageError> {
+    // Fails if the process has chosen one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = || {
+        reqwest::Client::builder()
+            .user_agent(concat!("eyas/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(SILENCE_TIMEOUT)
+    };
+    let built = client().build().or_else(|error| {
+        tracing::warn!(%error, "no certificates on this node: https will not work; install ca-certificates");
+        client().tls_certs_only([]).build()
+    });
+    built
+        .map(ReqwestTransport::new)
+        .map_err(|error| StorageError::new(StorageErrorKind::Local, format!("cannot set up http: {error}")))
+}
+
+/// Sends every request to one URL.
+struct Page {
+    uri: http::Uri,
+    transport: ReqwestTransport,
+}
+
+impl HttpTransport for Page {
+    async fn fetch(&self, mut request: http::Request<Buffer>) -> opendal::Result<http::Response<HttpBody>> {
+        *request.uri_mut() = self.uri.clone();
+        self.transport.fetch(request).await
+    }
+}
+
+/// A sink on a blocking thread of its own.
+struct Writer {
+    pieces: mpsc::Sender<Piece>,
+    sink: JoinHandle<Result<Option<Checksum>, StorageError>>,
+    sent_bytes: u64,
+}
+
+enum Piece {
+    Bytes(Buffer),
+    Restart,
+    Finish,
+}
+
+impl Writer {
+    fn start<S: Sink + Send + 'static>(mut into: S) -> Self {
+        let (pieces, mut incoming) = mpsc::channel(MAX_BUFFERS_AHEAD);
+        let sink = tokio::task::spawn_blocking(move || {
+            while let Some(piece) = incoming.blocking_recv() {
+                match piece {
+                    Piece::Bytes(buffer) => buffer.into_iter().try_for_each(|bytes| into.write(&bytes))?,
+                    Piece::Restart => into.restart()?,
+                    Piece::Finish => return into.finish().map(Some),
+                }
+            }
+            // The reader gave up: the sink is dropped, and leaves nothing behind.
+            Ok(None)
+        });
+        Writer { pieces, sink, sent_bytes: 0 }
+    }
+
+    async fn send(&mut self, buffer: Buffer) -> Result<(), StorageError> {
+        self.sent_bytes += buffer.len() as u64;
+        let sent = self.pieces.send(Piece::Bytes(buffer)).await;
+        sent.map_err(|_| StorageError::new(StorageErrorKind::Local, "the local file could not be written"))
+    }
+
+    async fn restart(&mut self) {
+        self.sent_bytes = 0;
+        // If the writer is gone, the next send says so.
+        let _ = self.pieces.send(Piece::Restart).await;
+    }
+
+    fn is_gone(&self) -> bool {
+        self.pieces.is_closed()
+    }
+
+    async fn finish(self) -> Result<Checksum, StorageError> {
+        // If the writer is gone, its result says why.
+        let _ = self.pieces.send(Piece::Finish).await;
+        match self.sink.await {
+            Ok(result) => result?.ok_or_else(|| StorageError::new(StorageErrorKind::Local, "the read was given up")),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(StorageError::new(StorageErrorKind::Local, "the process is shutting down")),
+        }
+    }
+}
+
+fn version(url: &str, metadata: &Metadata) -> Result<Version, StorageError> {
+    let size_bytes = metadata.content_length();
+    if let Some(etag) = metadata.etag().filter(|etag| !etag.is_empty()) {
+        return Ok(Version::Etag { etag: etag.to_string(), size_bytes });
+    }
+    let modified = metadata.last_modified().map(|time| time.into_inner().as_nanosecond());
+    match modified.and_then(|ns| i64::try_from(ns).ok()) {
+        Some(mtime_ns) => Ok(Version::Modified { mtime_ns, size_bytes }),
+        None => Err(StorageError::new(
+            StorageErrorKind::Invalid,
+            format!(
+                "`{url}` has neither a tag nor a date, so a change of it could not be noticed: copy it to a file first"
+            ),
+        )),
+    }
+}
+
+fn read_error(url: &str, error: &opendal::Error) -> StorageError {
+    if error.kind() == ErrorKind::ConditionNotMatch {
+        return StorageError::changed(url, "its tag is another");
+    }
+    remote_error("read", url, error)
+}
+
+fn write_error(url: &str, error: &opendal::Error) -> StorageError {
+    remote_error("write", url, error)
+}
+
+fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError {
+    let (kind, advice) = match error.kind() {
+        ErrorKind::NotFound => (StorageErrorKind::NotFound, "check the URL"),
+        ErrorKind::PermissionDenied => {
+            (StorageErrorKind::Denied, "check the credentials (AWS_ACCESS_KEY_ID and the like) on every node")
+        }
+        ErrorKind::RateLimited => (StorageErrorKind::Unreachable, "the server asks for fewer requests"),
+        _ if error.is_temporary() => (StorageErrorKind::Unreachable, "check the network and the server"),
+        _ => (StorageErrorKind::Invalid, "check the URL and, for s3, AWS_REGION and AWS_ENDPOINT_URL"),
+    };
+    let mut why = error.message().trim().to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        why = format!("{why}: {cause}");
+        source = cause.source();
+    }
+    StorageError::new(kind, format!("cannot {doing} `{url}`: {why}; {advice}"))
+}

@@ -1,0 +1,139 @@
+//! Persistent storage on a file system: any name, exactly the promised version, written whole or not at all.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind, url_of};
+use eyas_types::{ObjectSpec, Version};
+
+fn storage() -> Storage {
+    Storage::new(Limits::default())
+}
+
+fn url(path: &Path) -> String {
+    url_of(path.to_str().unwrap()).unwrap()
+}
+
+async fn fetch(storage: &Storage, store: &ObjectStore, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
+    storage.fetch(spec, store.begin(spec.id(), spec.size_bytes(), spec.executable).unwrap()).await
+}
+
+#[tokio::test]
+async fn files_of_any_name_are_fetched_at_their_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    let storage = storage();
+    for (number, name) in
+        ["plain", "a b", "line\nbreak", "é 星.fits", "what?#50%25", "-rf", ".hidden"].iter().enumerate()
+    {
+        let path = dir.path().join(name);
+        let content = vec![number as u8; number * 700_000];
+        fs::write(&path, &content).unwrap();
+        let spec = storage.stat(&url(&path), None).await.unwrap();
+        assert_eq!((spec.base_name(), spec.size_bytes(), spec.executable), (*name, content.len() as u64, false));
+        assert_eq!(fetch(&storage, &store, &spec).await.unwrap(), Checksum::of(&content));
+        assert_eq!(store.open_object(spec.id()).unwrap().size_bytes, content.len() as u64);
+        let private = dir.path().join(format!("private {number}"));
+        assert_eq!(storage.fetch_private(&spec, &private).await.unwrap(), Checksum::of(&content));
+        assert_eq!(fs::read(&private).unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn a_version_has_nanoseconds_and_the_x_bit_comes_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tool");
+    fs::write(&path, b"#!").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    let spec = storage().stat(&url(&path), None).await.unwrap();
+    assert_eq!(spec.version, Version::Modified { mtime_ns: 1_700_000_000_123_456_789, size_bytes: 2 });
+    assert!(spec.executable);
+    assert!(!storage().stat(&url(&path), Some(false)).await.unwrap().executable);
+}
+
+#[tokio::test]
+async fn a_file_that_changed_is_refused_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    let path = dir.path().join("input");
+    fs::write(&path, b"before").unwrap();
+    let spec = storage().stat(&url(&path), None).await.unwrap();
+    fs::write(&path, b"longer than before").unwrap();
+    let error = fetch(&storage(), &store, &spec).await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Changed);
+    assert!(error.message.contains(&spec.source) && error.message.contains("Submit the job again"), "{error}");
+    assert!(!error.kind.is_retryable());
+
+    // Same size, another time.
+    fs::write(&path, b"BEFORE").unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let private = dir.path().join("private");
+    let error = storage().fetch_private(&spec, &private).await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Changed);
+    assert_eq!((store.len(), private.exists()), (0, false));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = storage().stat(&url(&dir.path().join("no such")), None).await.unwrap_err();
+    assert_eq!(missing.kind, StorageErrorKind::NotFound);
+    assert!(missing.message.contains("no such"), "{missing}");
+    let folder = storage().stat(&url(dir.path()), None).await.unwrap_err();
+    assert_eq!(folder.kind, StorageErrorKind::Invalid);
+    assert!(folder.message.contains("folder"), "{folder}");
+    let pipe = storage().stat("file:///dev/null", None).await.unwrap_err();
+    assert_eq!(pipe.kind, StorageErrorKind::Invalid);
+
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    let path = dir.path().join("gone");
+    fs::write(&path, b"x").unwrap();
+    let spec = storage().stat(&url(&path), None).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(fetch(&storage(), &store, &spec).await.unwrap_err().kind, StorageErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn results_appear_whole_in_folders_that_are_made_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("result");
+    fs::write(&from, vec![7; 3_000_000]).unwrap();
+    fs::set_permissions(&from, fs::Permissions::from_mode(0o755)).unwrap();
+    let to = dir.path().join("out/of the/way\n?");
+    let spec = storage().put(&from, &url(&to)).await.unwrap();
+    assert_eq!(fs::read(&to).unwrap(), vec![7; 3_000_000]);
+    assert_eq!(spec, storage().stat(&url(&to), None).await.unwrap());
+    assert!(spec.executable);
+    // Over what was there, and through the slow path that an emulation takes.
+    fs::write(&from, b"again").unwrap();
+    let shared = tempfile::tempdir().unwrap();
+    let limits = "storage=800Mbit/s,storage-latency=1us".parse::<eyas_store::Emulation>().unwrap();
+    let emulated = Storage::new(limits.limits(shared.path()).unwrap());
+    let spec = emulated.put(&from, &url(&to)).await.unwrap();
+    assert_eq!((spec.size_bytes(), fs::read(&to).unwrap()), (5, b"again".to_vec()));
+    assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("result");
+    let missing = storage().put(&from, &url(&dir.path().join("out"))).await.unwrap_err();
+    assert_eq!(missing.kind, StorageErrorKind::Local);
+    fs::write(&from, b"x").unwrap();
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    let folder = storage().put(&from, &url(&dir.path().join("folder"))).await.unwrap_err();
+    assert_eq!(folder.kind, StorageErrorKind::Invalid);
+    let under_a_file = storage().put(&from, &url(&from.join("x"))).await.unwrap_err();
+    assert!(!under_a_file.kind.is_retryable(), "{under_a_file}");
+    let web = storage().put(&from, "http://localhost/x").await.unwrap_err();
+    assert_eq!(web.kind, StorageErrorKind::Invalid);
+    let full = storage().put(&from, "file:///dev/full/x").await.unwrap_err();
+    assert!(!full.kind.is_retryable(), "{full}");
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}

@@ -1,0 +1,128 @@
+//! Persistent storage on the web: good servers, simple ones, and ones that fail.
+
+mod web;
+
+use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind};
+use eyas_types::{ObjectSpec, Version};
+use web::{Page, Web};
+
+struct Site {
+    web: Web,
+    storage: Storage,
+    store: ObjectStore,
+    _dir: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = ObjectStore::open(dir.path()).unwrap();
+        Site { web: Web::start(), storage: Storage::new(Limits::default()), store, _dir: dir }
+    }
+
+    async fn stat(&self, target: &str) -> Result<ObjectSpec, StorageError> {
+        self.storage.stat(&self.web.url(target), None).await
+    }
+
+    async fn fetch(&self, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
+        self.storage.fetch(spec, self.store.begin(spec.id(), spec.size_bytes(), false).unwrap()).await
+    }
+}
+
+fn content() -> Vec<u8> {
+    (0..3_000_000u32).map(|at| (at / 7) as u8).collect()
+}
+
+fn tagged(etag: &str) -> Page {
+    Page { content: content(), etag: Some(etag.into()), ..Page::default() }
+}
+
+#[tokio::test]
+async fn pages_are_read_at_their_tag_and_under_their_exact_url() {
+    let site = Site::new();
+    for target in ["/plain", "/a%20b%2Fc//d?sig=x%3D&y=/", "/"] {
+        site.web.put(target, tagged("\"v1\""));
+        let spec = site.stat(target).await.unwrap();
+        assert_eq!(spec.version, Version::Etag { etag: "\"v1\"".into(), size_bytes: 3_000_000 });
+        assert_eq!(site.fetch(&spec).await.unwrap(), Checksum::of(&content()));
+        assert_eq!(site.web.count(&format!("GET {target}")), 1);
+    }
+    site.web.put("/empty", Page { etag: Some("\"e\"".into()), ..Page::default() });
+    let empty = site.stat("/empty").await.unwrap();
+    assert_eq!(site.fetch(&empty).await.unwrap(), Checksum::of(b""));
+}
+
+#[tokio::test]
+async fn a_fetch_may_run_on_any_thread() {
+    let site = Site::new();
+    site.web.put("/x", tagged("\"v1\""));
+    let spec = site.stat("/x").await.unwrap();
+    tokio::spawn(async move { site.fetch(&spec).await.unwrap() }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_page_with_a_date_alone_is_held_to_its_date() {
+    let site = Site::new();
+    let dated =
+        |date: &str| Page { content: content(), last_modified: Some(date.into()), is_simple: true, ..Page::default() };
+    site.web.put("/x", dated("Tue, 14 Nov 2023 22:13:20 GMT"));
+    let spec = site.stat("/x").await.unwrap();
+    assert_eq!(spec.version, Version::Modified { mtime_ns: 1_700_000_000_000_000_000, size_bytes: 3_000_000 });
+    assert_eq!(site.fetch(&spec).await.unwrap(), Checksum::of(&content()));
+    site.web.put("/x", dated("Tue, 14 Nov 2023 22:13:21 GMT"));
+    assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed);
+
+    site.web.put("/y", Page { content: content(), ..Page::default() });
+    let error = site.stat("/y").await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Invalid);
+    assert!(error.message.contains("neither"), "{error}");
+}
+
+#[tokio::test]
+async fn a_page_that_changed_is_refused() {
+    let site = Site::new();
+    for (etag, is_simple) in [("\"v1\"", false), ("\"v1\"", true), ("W/\"v1\"", false)] {
+        site.web.put("/x", tagged(etag));
+        let spec = site.stat("/x").await.unwrap();
+        // Before the read ...
+        site.web.put("/x", Page { is_simple, ..tagged("\"v2\"") });
+        assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
+        // ... and during it.
+        site.web.put("/x", Page { is_simple, etag_after_read: Some("\"v2\"".into()), ..tagged(etag) });
+        assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
+        // It grew without a new tag.
+        site.web.put("/x", Page { content: vec![0; 3_000_001], is_simple, ..tagged(etag) });
+        assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
+    }
+    assert!(site.store.is_empty());
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again() {
+    let site = Site::new();
+    for is_simple in [false, true] {
+        site.web.put("/x", Page { fail_first: 2, is_simple, ..tagged("\"v1\"") });
+        let spec = site.stat("/x").await.unwrap();
+        site.web.put("/x", Page { cut_first: 2, is_simple, ..tagged("\"v1\"") });
+        assert_eq!(site.fetch(&spec).await.unwrap(), Checksum::of(&content()));
+        site.store.remove(spec.id()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_pass_is_given_up() {
+    let site = Site::new();
+    site.web.put("/x", tagged("\"v1\""));
+    let spec = site.stat("/x").await.unwrap();
+    site.web.put("/x", Page { cut_first: 99, ..tagged("\"v1\"") });
+    let error = site.fetch(&spec).await.unwrap_err();
+    assert_eq!((error.kind, error.kind.is_retryable()), (StorageErrorKind::Unreachable, true), "{error}");
+    assert_eq!(site.stat("/missing").await.unwrap_err().kind, StorageErrorKind::NotFound);
+    let nobody = format!("http://{}/x", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let error = site.storage.stat(&nobody, None).await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Unreachable);
+    assert!(error.message.contains(&nobody), "{error}");
+    let error = site.storage.stat("http://host/with space", None).await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Invalid, "{error}");
+    assert!(site.store.is_empty());
+}

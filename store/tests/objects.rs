@@ -1,0 +1,298 @@
+//! The node-local store on a real disk: what goes in comes out, and nothing that a crash, a power cut or a misbehaving
+//! task leaves behind is ever given out.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use eyas_store::{Checksum, ObjectStore, Presence, StagedBy, StoreErrorKind};
+use eyas_types::ObjectId;
+
+const A: ObjectId = ObjectId([0xaa; 16]);
+const B: ObjectId = ObjectId([0xbb; 16]);
+
+fn put(store: &ObjectStore, id: ObjectId, content: &[u8], executable: bool) -> Checksum {
+    let mut incoming = store.begin(id, content.len() as u64, executable).unwrap();
+    content.chunks(7).for_each(|piece| incoming.write(piece).unwrap());
+    incoming.commit().unwrap()
+}
+
+fn get(store: &ObjectStore, id: ObjectId) -> Option<Vec<u8>> {
+    let mut object = match store.open_object(id) {
+        Ok(object) => object,
+        Err(error) => {
+            assert_eq!(error.kind, StoreErrorKind::NotHere);
+            return None;
+        }
+    };
+    let mut content = Vec::new();
+    object.file.read_to_end(&mut content).unwrap();
+    assert_eq!((content.len() as u64, Checksum::of(&content)), (object.size_bytes, object.checksum));
+    Some(content)
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+#[test]
+fn what_is_put_is_found_and_survives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, found) = ObjectStore::open(dir.path()).unwrap();
+    assert_eq!(found, []);
+    assert_eq!(put(&store, A, b"some content", false), Checksum::of(b"some content"));
+    put(&store, B, b"", true);
+    assert_eq!((store.len(), store.total_bytes()), (2, 12));
+    assert_eq!(get(&store, A).unwrap(), b"some content");
+    assert_eq!(store.presence(B), Presence::Ready { size_bytes: 0, executable: true });
+    drop(store);
+
+    let (store, mut found) = ObjectStore::open(dir.path()).unwrap();
+    found.sort_unstable();
+    assert_eq!(found, [(A, 12), (B, 0)]);
+    assert_eq!((store.len(), store.total_bytes()), (2, 12));
+    assert_eq!(store.presence(A), Presence::Unverified);
+    assert_eq!(get(&store, A).unwrap(), b"some content");
+    assert_eq!(store.presence(A), Presence::Ready { size_bytes: 12, executable: false });
+    assert!(store.verify(B).unwrap());
+    assert_eq!(store.presence(B), Presence::Ready { size_bytes: 0, executable: true });
+
+    assert!(store.remove(A).unwrap());
+    assert!(!store.remove(A).unwrap());
+    assert_eq!((get(&store, A), store.len(), store.total_bytes()), (None, 1, 0));
+    assert_eq!(files(&dir.path().join("partial")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn an_object_is_one_read_only_inode() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    put(&store, A, b"data", false);
+    put(&store, B, b"#!/bin/sh", true);
+    let files = files(&dir.path().join("objects"));
+    assert_eq!(files.len(), 2);
+    for file in files {
+        let mode = if file.to_str().unwrap().contains("/aa/") { 0o444 } else { 0o555 };
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, mode);
+    }
+    store.make_executable(A).unwrap();
+    assert_eq!(store.presence(A), Presence::Ready { size_bytes: 4, executable: true });
+    assert!(store.verify_untouched(A));
+}
+
+#[test]
+fn what_was_under_way_at_a_crash_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    let mut incoming = store.begin(A, 100, false).unwrap();
+    incoming.write(b"half").unwrap();
+    // Neither dropped nor committed, as when the process is killed.
+    std::mem::forget(incoming);
+    assert_eq!(files(&dir.path().join("partial")).len(), 1);
+    drop(store);
+    // The forgotten object holds the store, and so its lock, in this process.
+    fs::remove_file(dir.path().join("lock")).unwrap();
+    let (store, found) = ObjectStore::open(dir.path()).unwrap();
+    assert_eq!((found, get(&store, A)), (vec![], None));
+    assert_eq!(files(&dir.path().join("partial")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn sizes_are_held_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    let mut incoming = store.begin(A, 4, false).unwrap();
+    assert_eq!(incoming.write(b"12345").unwrap_err().kind, StoreErrorKind::WrongSize);
+    incoming.write(b"123").unwrap();
+    assert_eq!(incoming.commit().unwrap_err().kind, StoreErrorKind::WrongSize);
+    assert!(!store.contains(A));
+
+    let mut incoming = store.begin(A, 4, false).unwrap();
+    incoming.write(b"123").unwrap();
+    incoming.restart().unwrap();
+    incoming.write(b"abcd").unwrap();
+    incoming.commit().unwrap();
+    assert_eq!(get(&store, A).unwrap(), b"abcd");
+    assert_eq!(files(&dir.path().join("partial")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn damage_is_found_at_the_first_use_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    for (id, content) in [(A, b"0123456789"), (B, b"abcdefghij")] {
+        put(&store, id, content, false);
+    }
+    drop(store);
+    // As after a power cut: name, size and times are there, the content is zeros.
+    let objects = files(&dir.path().join("objects"));
+    let damaged = objects.iter().find(|path| path.to_str().unwrap().contains("/aa/")).unwrap();
+    let modified = fs::metadata(damaged).unwrap().modified().unwrap();
+    fs::set_permissions(damaged, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(damaged, [0; 10]).unwrap();
+    fs::File::options().write(true).open(damaged).unwrap().set_modified(modified).unwrap();
+
+    let (store, found) = ObjectStore::open(dir.path()).unwrap();
+    assert_eq!(found.len(), 2);
+    assert!(!store.verify(A).unwrap());
+    assert_eq!((store.contains(A), damaged.exists()), (false, false));
+    assert_eq!(store.stage(A, &dir.path().join("x")).unwrap_err().kind, StoreErrorKind::NotHere);
+    assert_eq!(get(&store, B).unwrap(), b"abcdefghij");
+}
+
+#[test]
+fn files_that_are_not_what_their_name_says_are_dropped_at_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    put(&store, A, b"0123456789", false);
+    put(&store, B, b"abcdefghij", false);
+    drop(store);
+    for (path, length) in files(&dir.path().join("objects")).iter().zip([4, 10]) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+        // One is cut short, the other only touched: a task wrote to it while the executor was down.
+        fs::File::options().write(true).open(path).unwrap().set_len(length).unwrap();
+        fs::File::options().write(true).open(path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    }
+    let (store, found) = ObjectStore::open(dir.path()).unwrap();
+    assert_eq!((found, store.len()), (vec![], 0));
+    assert_eq!(files(&dir.path().join("objects")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_file_removed_behind_our_back_is_not_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    put(&store, A, b"0123456789", false);
+    put(&store, B, b"abcdefghij", false);
+    files(&dir.path().join("objects")).iter().for_each(|path| fs::remove_file(path).unwrap());
+    assert_eq!(get(&store, A), None);
+    assert_eq!(store.stage(B, &dir.path().join("b")).unwrap_err().kind, StoreErrorKind::NotHere);
+    assert_eq!((store.len(), store.total_bytes()), (0, 0));
+    put(&store, A, b"0123456789", false);
+    // The destination's folder is what is missing here, and the object stays.
+    assert_eq!(store.stage(A, &dir.path().join("no/such")).unwrap_err().kind, StoreErrorKind::Io);
+    assert!(store.contains(A));
+}
+
+#[test]
+fn two_puts_of_one_object_leave_one_good_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    put(&store, A, b"the same content", false);
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..50 {
+                store.remove(A).unwrap();
+            }
+        });
+    });
+    put(&store, A, b"the same content", false);
+    assert_eq!(get(&store, A).unwrap(), b"the same content");
+    // Other content under one id should not be; if it is, the last word counts.
+    put(&store, A, b"corrected", false);
+    assert_eq!(get(&store, A).unwrap(), b"corrected");
+    assert_eq!((store.len(), store.total_bytes()), (1, 9));
+    assert_eq!(files(&dir.path().join("objects")).len(), 1);
+    assert_eq!(files(&dir.path().join("partial")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn one_folder_serves_one_executor() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    let error = ObjectStore::open(dir.path()).err().unwrap();
+    assert_eq!(error.kind, StoreErrorKind::Locked);
+    assert!(error.message.contains(&std::process::id().to_string()), "{error}");
+    let clone = store.clone();
+    drop(store);
+    assert!(ObjectStore::open(dir.path()).is_err());
+    drop(clone);
+    assert!(ObjectStore::open(dir.path()).is_ok());
+}
+
+#[test]
+fn staging_links_the_inode_and_a_write_through_it_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    put(&store, A, b"input data", false);
+    let staged = dir.path().join("a name with spaces\nand a line");
+    assert_eq!(store.stage(A, &staged).unwrap(), StagedBy::HardLink);
+    assert_eq!(store.stage(A, &staged).unwrap_err().kind, StoreErrorKind::Io, "it is there already");
+    let object = files(&dir.path().join("store/objects")).remove(0);
+    assert_eq!(fs::metadata(&object).unwrap().ino(), fs::metadata(&staged).unwrap().ino());
+    // Links and reads come and go without harm.
+    fs::read(&staged).unwrap();
+    fs::hard_link(&staged, dir.path().join("another")).unwrap();
+    assert!(store.verify_untouched(A));
+
+    // A program that insists on writing to its input.
+    fs::set_permissions(&staged, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&staged, b"INPUT DATA").unwrap();
+    fs::set_permissions(&staged, fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(!store.verify_untouched(A));
+    assert_eq!((store.contains(A), get(&store, A)), (false, None));
+    assert!(!store.verify_untouched(A), "not here any more");
+    assert_eq!(fs::read(&staged).unwrap(), b"INPUT DATA", "the task's own link stays");
+}
+
+#[test]
+fn where_hard_links_do_not_reach_staging_still_works() {
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("SKIPPED: no /dev/shm to stage to another file system");
+    };
+    let dir = tempfile::tempdir().unwrap();
+    if fs::metadata(dir.path()).unwrap().dev() == fs::metadata(elsewhere.path()).unwrap().dev() {
+        return eprintln!("SKIPPED: temporary folders and /dev/shm are one file system");
+    }
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    put(&store, A, b"input data", false);
+    let staged = elsewhere.path().join("x");
+    assert_eq!(store.stage(A, &staged).unwrap(), StagedBy::Symlink);
+    assert_eq!(fs::read(&staged).unwrap(), b"input data");
+}
+
+#[test]
+fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount =
+        |args: &[&str]| std::process::Command::new(args[0]).args(&args[1..]).status().is_ok_and(|s| s.success());
+    let path = dir.path().to_str().unwrap();
+    if !mount(&["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=600", "tmpfs", path]) {
+        return eprintln!("SKIPPED: cannot mount a small tmpfs (not root)");
+    }
+    let outcome = std::panic::catch_unwind(|| {
+        let (store, _) = ObjectStore::open(path).unwrap();
+        let before = store.free_space().unwrap();
+        assert!(before.bytes > 3 << 20 && before.bytes <= 4 << 20, "{before:?}");
+        assert!(before.inodes < 600);
+        let error = store.begin(A, 5 << 20, false).err().unwrap();
+        assert_eq!(error.kind, StoreErrorKind::Full);
+        assert!(error.message.contains(&A.to_string()), "{error}");
+        put(&store, A, &vec![1; 3 << 20], false);
+        assert_eq!(store.begin(B, 2 << 20, false).err().unwrap().kind, StoreErrorKind::Full);
+        assert_eq!(store.free_space().unwrap().inodes, before.inodes - 1);
+        // No room to move a file aside must not keep it from being removed.
+        assert!(store.remove(A).unwrap());
+        assert_eq!(store.free_space().unwrap(), before);
+        // Nor are inodes without end.
+        let mut tiny = Vec::new();
+        let error = (0..600).find_map(|_| store.begin(B, 0, false).map(|incoming| tiny.push(incoming)).err()).unwrap();
+        assert_eq!(error.kind, StoreErrorKind::Full);
+        drop(tiny);
+        put(&store, B, b"fits again", false);
+    });
+    assert!(mount(&["umount", path]));
+    outcome.unwrap();
+}

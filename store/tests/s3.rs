@@ -1,0 +1,58 @@
+//! Persistent storage on S3, set up through the environment as its users do. One test, because the environment is one.
+
+mod web;
+
+use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageErrorKind};
+use web::{Page, Web};
+
+#[test]
+fn objects_of_a_bucket_are_written_and_read() {
+    let web = Web::start();
+    for (name, value) in [
+        ("AWS_ENDPOINT_URL", format!("http://{}", web.addr)),
+        ("AWS_ACCESS_KEY_ID", "test".into()),
+        ("AWS_SECRET_ACCESS_KEY", "test".into()),
+        ("AWS_EC2_METADATA_DISABLED", "true".into()),
+    ] {
+        // SAFETY: the only test of this program, before it has started a thread that reads the environment.
+        unsafe { std::env::set_var(name, value) };
+    }
+    tokio::runtime::Runtime::new().unwrap().block_on(write_and_read(web));
+}
+
+async fn write_and_read(web: Web) {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    let storage = Storage::new(Limits::default());
+    let from = dir.path().join("from");
+    // One put; several parts, read back in several ranges; nothing at all.
+    for (size, key) in [(100_000, "small"), (30_000_000, "a folder/big é+%?#"), (0, "empty")] {
+        let content: Vec<u8> = (0..size).map(|at: u32| (at / 11) as u8).collect();
+        std::fs::write(&from, &content).unwrap();
+        let url = format!("s3://bucket/{key}");
+        let spec = storage.put(&from, &url).await.unwrap();
+        assert_eq!((spec.source.as_str(), spec.size_bytes()), (url.as_str(), u64::from(size)));
+        assert_eq!(storage.stat(&url, None).await.unwrap(), spec);
+        let into = store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+        assert_eq!(storage.fetch(&spec, into).await.unwrap(), Checksum::of(&content));
+    }
+    assert_eq!(web.count("PUT /bucket/small"), 1);
+    assert_eq!(web.count("PUT /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
+    assert_eq!(web.count("GET /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
+
+    let spec = storage.stat("s3://bucket/small", None).await.unwrap();
+    let page = |etag: &str, cut_first| Page {
+        content: vec![9; 100_000],
+        etag: Some(etag.into()),
+        cut_first,
+        ..Page::default()
+    };
+    web.put("/bucket/small", page("\"other\"", 0));
+    let into = || store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+    assert_eq!(storage.fetch(&spec, into()).await.unwrap_err().kind, StorageErrorKind::Changed);
+    // A broken answer is taken up where it broke off.
+    let eyas_types::Version::Etag { etag, .. } = &spec.version else { panic!("{spec:?}") };
+    web.put("/bucket/small", page(etag, 2));
+    assert_eq!(storage.fetch(&spec, into()).await.unwrap(), Checksum::of(&[9; 100_000]));
+    assert_eq!(storage.stat("s3://bucket/none", None).await.unwrap_err().kind, StorageErrorKind::NotFound);
+}

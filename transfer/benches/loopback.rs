@@ -1,0 +1,154 @@
+//! How fast a peer's object gets from its page cache into this node's store, next to one stream of `iperf3`, which
+//! throws away what it receives. Both run in turns, so that a noisy machine is noisy for both.
+//!
+//! ```text
+//! cargo bench -p eyas-transfer --bench loopback
+//! EYAS_BENCH_DIR=/scratch cargo bench -p eyas-transfer --bench loopback     # stores on that disk
+//! ```
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use eyas_store::{Limiter, ObjectStore, StagedBy};
+use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_types::ObjectId;
+
+struct Plan {
+    object_bytes: usize,
+    objects_per_round: usize,
+    rounds: usize,
+    small_objects: usize,
+    iperf_seconds: Option<u32>,
+}
+
+fn main() {
+    // `cargo bench` passes --bench; `cargo test --benches` does not, and gets a run that only proves that it works.
+    let plan = match std::env::args().any(|arg| arg == "--bench") {
+        true => Plan {
+            object_bytes: 10_000_000,
+            objects_per_round: 60,
+            rounds: 15,
+            small_objects: 2_000,
+            iperf_seconds: Some(1),
+        },
+        false => {
+            Plan { object_bytes: 1_000_000, objects_per_round: 2, rounds: 2, small_objects: 10, iperf_seconds: None }
+        }
+    };
+    let parent = std::env::var_os("EYAS_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let dir = tempfile::tempdir_in(parent).expect("a folder to work in");
+    let (there, _) = ObjectStore::open(dir.path().join("there")).expect("the peer's store");
+    let (here, _) = ObjectStore::open(dir.path().join("here")).expect("this node's store");
+    let (big, small) = (ObjectId([1; 16]), ObjectId([2; 16]));
+    put(&there, big, plan.object_bytes);
+    put(&there, small, 100);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let key = PeerKey([5; 32]);
+    let server = PeerServer::start(listener, there, key.clone(), PeerLimits::default(), Limiter::unlimited());
+    let server = server.expect("the peer's server");
+    let peers = Peers::new(key, PeerLimits::default(), Limiter::unlimited());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    // The removal in between is not counted: a node evicts when it must, not with every object that comes in.
+    let fetch_s = |id, size_bytes: usize| {
+        let started = Instant::now();
+        runtime.block_on(peers.fetch(server.addr(), id, size_bytes as u64, false, &here)).expect("the object");
+        let took_s = started.elapsed().as_secs_f64();
+        here.remove(id).expect("removal");
+        took_s
+    };
+
+    let iperf = plan.iperf_seconds.and_then(|_| Iperf::start());
+    let (mut ours, mut theirs, mut each_ms) = (Vec::new(), Vec::new(), Vec::new());
+    fetch_s(big, plan.object_bytes);
+    for _ in 0..plan.rounds {
+        let round: Vec<f64> = (0..plan.objects_per_round).map(|_| fetch_s(big, plan.object_bytes)).collect();
+        ours.push((plan.object_bytes * round.len()) as f64 / round.iter().sum::<f64>() / 1e6);
+        each_ms.extend(round.iter().map(|took_s| took_s * 1e3));
+        theirs.extend(iperf.as_ref().and_then(|iperf| iperf.measure(plan.iperf_seconds.unwrap_or(1))));
+    }
+    let (ours_mb_s, each_ms) = (median(&mut ours), median(&mut each_ms));
+    println!(
+        "peer to store, {} MB objects   median {ours_mb_s:.0} MB/s, {each_ms:.2} ms each",
+        plan.object_bytes / 1_000_000
+    );
+    if theirs.is_empty() {
+        println!("iperf3, one stream            not measured: install iperf3 and run `cargo bench`");
+    } else {
+        let theirs_mb_s = median(&mut theirs);
+        println!("iperf3, one stream            median {theirs_mb_s:.0} MB/s");
+        println!("ratio                         {:.0} %", ours_mb_s / theirs_mb_s * 100.0);
+    }
+
+    let mut small_us: Vec<f64> = (0..plan.small_objects).map(|_| fetch_s(small, 100) * 1e6).collect();
+    let each_us = median(&mut small_us);
+    println!("peer to store, 100 B objects  {each_us:.0} us each (median)");
+    println!("stage by hard link            {:.1} us each", stage_us(&here, dir.path(), plan.small_objects));
+}
+
+fn put(store: &ObjectStore, id: ObjectId, size_bytes: usize) {
+    let content: Vec<u8> = (0..size_bytes).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let mut incoming = store.begin(id, size_bytes as u64, false).expect("room");
+    incoming.write(&content).expect("room");
+    incoming.commit().expect("an object");
+}
+
+fn stage_us(store: &ObjectStore, dir: &Path, count: usize) -> f64 {
+    let id = ObjectId([3; 16]);
+    put(store, id, 100);
+    let paths: Vec<_> = (0..count).map(|number| dir.join(number.to_string())).collect();
+    let started = Instant::now();
+    for path in &paths {
+        assert_eq!(store.stage(id, path).expect("a link"), StagedBy::HardLink);
+    }
+    started.elapsed().as_secs_f64() * 1e6 / count as f64
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// An `iperf3` server of our own.
+struct Iperf {
+    server: Child,
+    port: String,
+}
+
+impl Iperf {
+    fn start() -> Option<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port().to_string();
+        let server =
+            Command::new("iperf3").args(["-s", "-B", "127.0.0.1", "-p", &free]).stdout(Stdio::null()).spawn().ok()?;
+        Some(Iperf { server, port: free })
+    }
+
+    /// MB/s received in a test of one stream.
+    fn measure(&self, seconds: u32) -> Option<f64> {
+        // The server takes a moment to listen, and another between two tests.
+        for _ in 0..50 {
+            let seconds = seconds.to_string();
+            let run = Command::new("iperf3")
+                .args(["-c", "127.0.0.1", "-p", &self.port, "-t", &seconds, "-J"])
+                .output()
+                .ok()?;
+            let report = String::from_utf8_lossy(&run.stdout).into_owned();
+            let received =
+                report.split("\"sum_received\"").nth(1).and_then(|rest| rest.split("\"bits_per_second\":").nth(1));
+            if let Some(bits) = received.and_then(|rest| rest.split([',', '\n']).next()?.trim().parse::<f64>().ok()) {
+                return Some(bits / 8e6);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        None
+    }
+}
+
+impl Drop for Iperf {
+    fn drop(&mut self) {
+        // Nothing is left to clean up if it has ended by itself.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}

@@ -1,0 +1,46 @@
+//! Reading and writing whole messages on a blocking socket, with deadlines, for both sides.
+
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::protocol::{MESSAGE_BYTES, Message, Nonce};
+
+/// Reads one message within `timeout`; nothing if the other side closed instead of beginning one.
+pub(crate) fn read_message(stream: &TcpStream, timeout: Duration) -> io::Result<Option<Message>> {
+    let deadline = Instant::now() + timeout;
+    let mut message = [0; MESSAGE_BYTES];
+    let mut filled = 0;
+    while filled < MESSAGE_BYTES {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match (&*stream).read(&mut message[filled..]) {
+            Ok(0) if filled == 0 => return Ok(None),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(message))
+}
+
+/// Whether a read may simply be made again, its deadline permitting.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+/// A nonce that no one has seen before.
+pub(crate) fn nonce() -> io::Result<Nonce> {
+    let mut nonce = Nonce::default();
+    let mut filled = 0;
+    while filled < nonce.len() {
+        filled += rustix::io::retry_on_intr(|| {
+            rustix::rand::getrandom(&mut nonce[filled..], rustix::rand::GetRandomFlags::empty())
+        })?;
+    }
+    Ok(nonce)
+}

@@ -1,0 +1,221 @@
+//! Gets an object from wherever it is: this node's store, a peer, persistent storage (data-diffusion §2.1).
+//!
+//! Hints about holders may be wrong, so each failure leads on to the next source, and only when all are used up is
+//! there an error, which lists what was tried. Callers that want the same object at the same time share one fetch.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eyas_store::{ObjectStore, Presence, Storage, StorageError, StoreError, StoreErrorKind};
+use eyas_types::{ObjectId, ObjectSpec};
+use tokio::sync::watch;
+
+use crate::error::{FetchError, FetchErrorKind, PeerErrorKind};
+use crate::peers::Peers;
+
+/// Holders that are tried before persistent storage.
+const MAX_HOLDERS_TRIED: usize = 4;
+
+/// In which order holders are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderOrder {
+    /// As the caller gives them.
+    AsGiven,
+    /// From a place that depends on the object and on this fetcher, so that many nodes do not all ask the first.
+    Spread,
+}
+
+/// Where an object came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It was here, or another caller's fetch brought it meanwhile.
+    Local,
+    /// A peer's store.
+    Peer(SocketAddr),
+    /// Persistent storage.
+    Persistent,
+}
+
+/// An object that is now in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Where it came from.
+    pub from: Source,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Brings objects to this node. Clones share the fetches under way.
+#[derive(Clone)]
+pub struct Fetcher(Arc<Inner>);
+
+struct Inner {
+    store: ObjectStore,
+    storage: Storage,
+    peers: Peers,
+    order: HolderOrder,
+    salt: RandomState,
+    /// One entry for each object being fetched: as many as callers want at once, which is theirs to bound.
+    under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<Ended>>>>,
+}
+
+type Ended = Result<Fetched, FetchError>;
+
+impl Fetcher {
+    /// Fetches into `store`.
+    pub fn new(store: ObjectStore, storage: Storage, peers: Peers, order: HolderOrder) -> Self {
+        let under_way = Mutex::default();
+        Fetcher(Arc::new(Inner { store, storage, peers, order, salt: RandomState::new(), under_way }))
+    }
+
+    /// Makes sure that the object is in the store. `holders` are hints. A fetch that has begun runs to its end even if
+    /// its caller goes away; who asks for the same object meanwhile waits for it, and counts as [`Source::Local`].
+    ///
+    /// # Errors
+    /// `Full` and `Local` if this node cannot take it; otherwise what persistent storage said, with everything tried.
+    pub async fn fetch(&self, spec: &ObjectSpec, holders: &[SocketAddr]) -> Result<Fetched, FetchError> {
+        let id = spec.id();
+        if let Some(here) = self.0.here(id, spec.executable) {
+            return here;
+        }
+        let (mut ended, is_ours) = match self.0.under_way().entry(id) {
+            Entry::Occupied(other) => (other.get().clone(), false),
+            Entry::Vacant(vacant) => {
+                let (tell, ended) = watch::channel(None);
+                vacant.insert(ended.clone());
+                let (inner, spec, holders) = (self.0.clone(), spec.clone(), holders.to_vec());
+                tokio::spawn(async move {
+                    let _under_way = UnderWay { inner: &inner, id };
+                    let result = inner.fetch(id, &spec, &holders).await;
+                    drop(_under_way);
+                    tell.send_replace(Some(result));
+                });
+                (ended, true)
+            }
+        };
+        let result = match ended.wait_for(Option::is_some).await {
+            Ok(result) => result.clone(),
+            Err(_) => None,
+        };
+        let result = result.unwrap_or_else(|| {
+            let message = format!("the fetch of `{}` broke off; see this executor's log", spec.source);
+            Err(FetchError { kind: FetchErrorKind::Local, message })
+        });
+        match result {
+            Ok(fetched) if !is_ours => Ok(Fetched { from: Source::Local, ..fetched }),
+            result => result,
+        }
+    }
+
+    /// Brings the object into a file of one task, past the store: policy FA caches nothing.
+    ///
+    /// # Errors
+    /// As [`Fetcher::fetch`].
+    pub async fn fetch_private(&self, spec: &ObjectSpec, dest: &Path) -> Result<Fetched, FetchError> {
+        match self.0.storage.fetch_private(spec, dest).await {
+            Ok(_) => Ok(Fetched { from: Source::Persistent, bytes: spec.size_bytes() }),
+            Err(error) => Err(FetchError { kind: error.kind.into(), message: error.message }),
+        }
+    }
+}
+
+impl Inner {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<ObjectId, watch::Receiver<Option<Ended>>>> {
+        // No update of the map can panic half-way.
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object, if it is here and ready for use.
+    fn here(&self, id: ObjectId, executable: bool) -> Option<Ended> {
+        let Presence::Ready { size_bytes, executable: is_executable } = self.store.presence(id) else { return None };
+        if executable && !is_executable {
+            match self.store.make_executable(id) {
+                Ok(()) => {}
+                Err(error) if error.kind == StoreErrorKind::NotHere => return None,
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+        Some(Ok(Fetched { from: Source::Local, bytes: size_bytes }))
+    }
+
+    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[SocketAddr]) -> Ended {
+        if self.store.presence(id) == Presence::Unverified {
+            let store = self.store.clone();
+            blocking(move || store.verify(id)).await?;
+        }
+        // Another fetch may have ended between the look at the store and this one's beginning.
+        if let Some(here) = self.here(id, spec.executable) {
+            return here;
+        }
+        let bytes = spec.size_bytes();
+        let mut tried = Vec::new();
+        for holder in self.in_order(id, holders) {
+            match self.peers.fetch(holder, id, bytes, spec.executable, &self.store).await {
+                Ok(_) => return Ok(Fetched { from: Source::Peer(holder), bytes }),
+                Err(error) if matches!(error.kind, PeerErrorKind::Full | PeerErrorKind::Local) => {
+                    let kind = match error.kind {
+                        PeerErrorKind::Full => FetchErrorKind::Full,
+                        _ => FetchErrorKind::Local,
+                    };
+                    return Err(FetchError { kind, message: format!("cannot take `{}`: {error}", spec.source) });
+                }
+                Err(error) => {
+                    tracing::debug!(object = %id, %error, "a holder did not give an object; trying the next source");
+                    tried.push(error.message);
+                }
+            }
+        }
+        match self.fetch_persistent(id, spec).await {
+            Ok(()) => Ok(Fetched { from: Source::Persistent, bytes }),
+            Err(error) if tried.is_empty() => Err(FetchError { kind: error.kind.into(), message: error.message }),
+            Err(error) => {
+                let message = format!("{}. Before that: {}", error.message, tried.join("; "));
+                Err(FetchError { kind: error.kind.into(), message })
+            }
+        }
+    }
+
+    async fn fetch_persistent(&self, id: ObjectId, spec: &ObjectSpec) -> Result<(), StorageError> {
+        let (store, bytes, executable) = (self.store.clone(), spec.size_bytes(), spec.executable);
+        let into = match tokio::task::spawn_blocking(move || store.begin(id, bytes, executable)).await {
+            Ok(begun) => begun?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        self.storage.fetch(spec, into).await.map(drop)
+    }
+
+    fn in_order(&self, id: ObjectId, holders: &[SocketAddr]) -> Vec<SocketAddr> {
+        let mut order = holders.to_vec();
+        if self.order == HolderOrder::Spread && !order.is_empty() {
+            let first = self.salt.hash_one(id) % order.len() as u64;
+            order.rotate_left(first as usize);
+        }
+        order.truncate(MAX_HOLDERS_TRIED);
+        order
+    }
+}
+
+/// Takes the fetch off the list when it ends, also if it panics.
+struct UnderWay<'a> {
+    inner: &'a Inner,
+    id: ObjectId,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.inner.under_way().remove(&self.id);
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

@@ -1,0 +1,269 @@
+//! What two peers say to each other, as bytes. Every message is 64 bytes: 32 of content, 32 of a BLAKE3 keyed hash over
+//! it and over everything that it must not be replayed without.
+//!
+//! ```text
+//! hello    client → server   "eyas" | version u16 | 0 u16 | nonce 24        MAC under the cluster's key
+//! welcome  server → client   "eyas" | version u16 | status u16 | nonce 24   MAC also over the client's nonce
+//! request  client → server   id 16 | offset u64 | length u64                MAC under the session's key, over its number
+//! reply    server → client   status u64 | size u64 | checksum u64 | length u64   MAC likewise, and over its number
+//!          then `length` bytes; then, if that is not the whole object, the range's own checksum u64
+//! ```
+//!
+//! The client speaks first, and a server that does not like a hello or a request closes without a word, so that a port
+//! scan learns nothing. The session's key is a hash of both nonces under the cluster's key: neither side can be
+//! played an old recording. Numbers are little-endian. No socket, no clock, no randomness in here.
+
+use std::fmt;
+
+use eyas_store::Checksum;
+use eyas_types::ObjectId;
+
+/// Size of every message.
+pub(crate) const MESSAGE_BYTES: usize = 64;
+
+/// A `length` in a request that stands for all that follows `offset`.
+pub(crate) const TO_THE_END: u64 = u64::MAX;
+
+const CONTENT_BYTES: usize = 32;
+const MAGIC: &[u8; 4] = b"eyas";
+const VERSION: u16 = 1;
+
+pub(crate) type Message = [u8; MESSAGE_BYTES];
+pub(crate) type Nonce = [u8; 24];
+
+/// The secret that the nodes of a cluster share. Never sent.
+#[derive(Clone)]
+pub struct PeerKey(pub [u8; 32]);
+
+impl fmt::Debug for PeerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PeerKey(..)")
+    }
+}
+
+/// What a server says to a client that knows the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Welcome {
+    Ready = 0,
+    /// Too many connections; try another holder.
+    Busy = 1,
+}
+
+/// Asks for a range of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub id: ObjectId,
+    pub offset: u64,
+    pub length: u64,
+}
+
+/// What follows a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// `length` bytes of an object of `size_bytes` with `checksum`, and the range's own checksum if it is not all of it.
+    Here { size_bytes: u64, checksum: Checksum, length: u64 },
+    /// Not in the store, or found to be damaged just now.
+    NotHere,
+    /// The range is not within the object.
+    NoSuchRange,
+    /// The server's disk failed.
+    Failed,
+}
+
+/// What a MAC is for, so that none passes for another.
+#[derive(Clone, Copy)]
+enum Purpose {
+    Hello,
+    Welcome,
+    Session,
+    Request,
+    Reply,
+}
+
+/// A client's first message.
+pub(crate) fn hello(key: &PeerKey, nonce: &Nonce) -> Message {
+    let content = greeting(0, nonce);
+    sealed(&key.0, Purpose::Hello, &[], content)
+}
+
+/// The nonce in a client's first message, if the client knows the key.
+pub(crate) fn read_hello(key: &PeerKey, message: &Message) -> Option<Nonce> {
+    let content = opened(&key.0, Purpose::Hello, &[], message)?;
+    read_greeting(content).map(|(_, nonce)| nonce)
+}
+
+/// A server's answer.
+pub(crate) fn welcome(key: &PeerKey, client: &Nonce, server: &Nonce, welcome: Welcome) -> Message {
+    sealed(&key.0, Purpose::Welcome, client, greeting(welcome as u16, server))
+}
+
+/// What a server answered, if the server knows the key.
+pub(crate) fn read_welcome(key: &PeerKey, client: &Nonce, message: &Message) -> Option<(Welcome, Nonce)> {
+    let content = opened(&key.0, Purpose::Welcome, client, message)?;
+    let (status, nonce) = read_greeting(content)?;
+    let welcome = [Welcome::Ready, Welcome::Busy].into_iter().find(|welcome| *welcome as u16 == status)?;
+    Some((welcome, nonce))
+}
+
+/// One side of a connection after the greeting.
+pub(crate) struct Session {
+    key: [u8; 32],
+    /// Of the next request.
+    number: u64,
+}
+
+impl Session {
+    pub fn new(key: &PeerKey, client: &Nonce, server: &Nonce) -> Self {
+        Session { key: *mac(&key.0, Purpose::Session, client, server).as_bytes(), number: 0 }
+    }
+
+    /// The next request, as the client sends it.
+    pub fn request(&mut self, request: Request) -> Message {
+        self.number += 1;
+        let mut content = [0; CONTENT_BYTES];
+        content[..16].copy_from_slice(&request.id.0);
+        content[16..24].copy_from_slice(&request.offset.to_le_bytes());
+        content[24..].copy_from_slice(&request.length.to_le_bytes());
+        sealed(&self.key, Purpose::Request, &self.number.to_le_bytes(), content)
+    }
+
+    /// The next request, as the server reads it.
+    pub fn read_request(&mut self, message: &Message) -> Option<Request> {
+        self.number += 1;
+        let content = opened(&self.key, Purpose::Request, &self.number.to_le_bytes(), message)?;
+        let mut id = [0; 16];
+        id.copy_from_slice(&content[..16]);
+        Some(Request { id: ObjectId(id), offset: u64_at(content, 16), length: u64_at(content, 24) })
+    }
+
+    /// The reply to the last request.
+    pub fn reply(&self, reply: Reply) -> Message {
+        let (status, size_bytes, checksum, length) = match reply {
+            Reply::Here { size_bytes, checksum, length } => (0, size_bytes, checksum.0, length),
+            Reply::NotHere => (1, 0, 0, 0),
+            Reply::NoSuchRange => (2, 0, 0, 0),
+            Reply::Failed => (3, 0, 0, 0),
+        };
+        let mut content = [0; CONTENT_BYTES];
+        for (field, value) in content.chunks_exact_mut(8).zip([status, size_bytes, checksum, length]) {
+            field.copy_from_slice(&u64::to_le_bytes(value));
+        }
+        sealed(&self.key, Purpose::Reply, &self.number.to_le_bytes(), content)
+    }
+
+    /// What the server replied to the last request.
+    pub fn read_reply(&self, message: &Message) -> Option<Reply> {
+        let content = opened(&self.key, Purpose::Reply, &self.number.to_le_bytes(), message)?;
+        let (size_bytes, checksum, length) = (u64_at(content, 8), Checksum(u64_at(content, 16)), u64_at(content, 24));
+        match u64_at(content, 0) {
+            0 => Some(Reply::Here { size_bytes, checksum, length }),
+            1 => Some(Reply::NotHere),
+            2 => Some(Reply::NoSuchRange),
+            3 => Some(Reply::Failed),
+            _ => None,
+        }
+    }
+}
+
+fn greeting(status: u16, nonce: &Nonce) -> [u8; CONTENT_BYTES] {
+    let mut content = [0; CONTENT_BYTES];
+    content[..4].copy_from_slice(MAGIC);
+    content[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    content[6..8].copy_from_slice(&status.to_le_bytes());
+    content[8..].copy_from_slice(nonce);
+    content
+}
+
+fn read_greeting(content: &[u8]) -> Option<(u16, Nonce)> {
+    let (status, nonce) = (u16::from_le_bytes([content[6], content[7]]), content[8..].try_into().ok()?);
+    (content[..4] == *MAGIC && content[4..6] == VERSION.to_le_bytes()).then_some((status, nonce))
+}
+
+fn sealed(key: &[u8; 32], purpose: Purpose, context: &[u8], content: [u8; CONTENT_BYTES]) -> Message {
+    let mut message = [0; MESSAGE_BYTES];
+    message[..CONTENT_BYTES].copy_from_slice(&content);
+    message[CONTENT_BYTES..].copy_from_slice(mac(key, purpose, context, &content).as_bytes());
+    message
+}
+
+fn opened<'a>(key: &[u8; 32], purpose: Purpose, context: &[u8], message: &'a Message) -> Option<&'a [u8]> {
+    let (content, theirs) = message.split_at(CONTENT_BYTES);
+    // The comparison of `Hash` takes the same time wherever the first difference is.
+    (mac(key, purpose, context, content) == blake3::Hash::from_slice(theirs).ok()?).then_some(content)
+}
+
+/// All contexts of one purpose have one length, so no two inputs run together alike.
+fn mac(key: &[u8; 32], purpose: Purpose, context: &[u8], content: &[u8]) -> blake3::Hash {
+    blake3::Hasher::new_keyed(key).update(&[purpose as u8]).update(context).update(content).finalize()
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: PeerKey = PeerKey([7; 32]);
+    const OTHER: PeerKey = PeerKey([8; 32]);
+    const CLIENT: Nonce = [1; 24];
+    const SERVER: Nonce = [2; 24];
+    const REQUEST: Request = Request { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END };
+
+    #[test]
+    fn both_sides_prove_that_they_know_the_key() {
+        assert_eq!(read_hello(&KEY, &hello(&KEY, &CLIENT)), Some(CLIENT));
+        assert_eq!(read_hello(&OTHER, &hello(&KEY, &CLIENT)), None);
+        for status in [Welcome::Ready, Welcome::Busy] {
+            let answer = welcome(&KEY, &CLIENT, &SERVER, status);
+            assert_eq!(read_welcome(&KEY, &CLIENT, &answer), Some((status, SERVER)));
+            assert_eq!(read_welcome(&OTHER, &CLIENT, &answer), None);
+            assert_eq!(read_welcome(&KEY, &SERVER, &answer), None, "an answer to another hello");
+        }
+        // A server's own greeting does not pass for a client's.
+        assert_eq!(read_hello(&KEY, &welcome(&KEY, &CLIENT, &SERVER, Welcome::Ready)), None);
+    }
+
+    #[test]
+    fn any_bit_changed_is_noticed() {
+        let message = hello(&KEY, &CLIENT);
+        for bit in 0..MESSAGE_BYTES * 8 {
+            let mut changed = message;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read_hello(&KEY, &changed), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_request_counts_once_and_in_its_session() {
+        let mut client = Session::new(&KEY, &CLIENT, &SERVER);
+        let mut server = Session::new(&KEY, &CLIENT, &SERVER);
+        let first = client.request(REQUEST);
+        assert_eq!(server.read_request(&first), Some(REQUEST));
+        assert_eq!(server.read_request(&first), None, "played again");
+        assert_eq!(Session::new(&KEY, &CLIENT, &[3; 24]).read_request(&first), None, "in another session");
+    }
+
+    #[test]
+    fn replies_answer_their_request() {
+        let mut client = Session::new(&KEY, &CLIENT, &SERVER);
+        let mut server = Session::new(&KEY, &CLIENT, &SERVER);
+        for reply in [
+            Reply::Here { size_bytes: 10, checksum: Checksum(3), length: 4 },
+            Reply::NotHere,
+            Reply::NoSuchRange,
+            Reply::Failed,
+        ] {
+            let request = client.request(REQUEST);
+            assert_eq!(server.read_request(&request), Some(REQUEST));
+            let answer = server.reply(reply);
+            assert_eq!(client.read_reply(&answer), Some(reply));
+            client.request(REQUEST);
+            assert_eq!(client.read_reply(&answer), None, "an old answer");
+            client.number -= 1;
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Gives this node's objects to its peers: a thread for each connection, `sendfile` from the page cache.
+//!
+//! What comes in over the port is read in messages of a fixed size, and until one proves that its sender knows the
+//! cluster's key nothing goes out, not even an error. Connections are counted, in all and by address; the slow and the
+//! silent are dropped. Objects leave only as the store says they are: an object found damaged is gone, not sent.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use eyas_store::{Hasher, Limiter, ObjectStore, OpenObject, StoreErrorKind};
+use rustix::net::{SendFlags, Shutdown};
+
+use crate::connection::{nonce, read_message};
+use crate::limits::PeerLimits;
+use crate::protocol::{self, PeerKey, Reply, Request, Session, Welcome};
+
+/// Given to the kernel at a time: short enough that a stop is noticed.
+const SEND_BYTES: u64 = 4 << 20;
+
+/// As [`SEND_BYTES`], where a rate is emulated.
+const LIMITED_SEND_BYTES: u64 = 256 << 10;
+
+/// Read at a time for the checksum of a range.
+const RANGE_BUFFER_BYTES: usize = 256 << 10;
+
+/// Before accepting again after the process ran out of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Of a connection's thread: it holds small messages and one range buffer on the heap.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Serves a store to peers until it is dropped.
+pub struct PeerServer {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+/// What a server has given away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Objects and ranges sent to their last byte.
+    pub count: u64,
+    /// Bytes of content sent.
+    pub bytes: u64,
+}
+
+struct Shared {
+    listener: TcpListener,
+    store: ObjectStore,
+    key: PeerKey,
+    limits: PeerLimits,
+    link_out: Limiter,
+    stopping: AtomicBool,
+    handshakes: AtomicUsize,
+    connections: Mutex<Connections>,
+    served_count: AtomicU64,
+    served_bytes: AtomicU64,
+}
+
+/// Every connection that has a thread, so that a stop can cut it short; counted by address once it is admitted.
+#[derive(Default)]
+struct Connections {
+    next: u64,
+    open: HashMap<u64, Arc<TcpStream>>,
+    admitted: usize,
+    admitted_from: HashMap<IpAddr, usize>,
+}
+
+impl PeerServer {
+    /// Serves `store` on `listener`.
+    ///
+    /// # Errors
+    /// If the listener or a thread cannot be set up.
+    pub fn start(
+        listener: TcpListener,
+        store: ObjectStore,
+        key: PeerKey,
+        limits: PeerLimits,
+        link_out: Limiter,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(false)?;
+        let addr = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            listener,
+            store,
+            key,
+            limits,
+            link_out,
+            stopping: AtomicBool::new(false),
+            handshakes: AtomicUsize::new(0),
+            connections: Mutex::default(),
+            served_count: AtomicU64::new(0),
+            served_bytes: AtomicU64::new(0),
+        });
+        let accepting = std::thread::Builder::new().name("peer-accept".into()).spawn({
+            let shared = shared.clone();
+            move || accept(&shared)
+        })?;
+        Ok(PeerServer { addr, shared, accepting: Some(accepting) })
+    }
+
+    /// The address it listens on.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// What it has given away so far.
+    pub fn served(&self) -> Served {
+        Served {
+            count: self.shared.served_count.load(Ordering::Relaxed),
+            bytes: self.shared.served_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for PeerServer {
+    /// Stops accepting and cuts every connection; what was being received elsewhere falls back to another source.
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wakes the blocked accept, which then sees the flag.
+        let _ = rustix::net::shutdown(&self.shared.listener, Shutdown::Both);
+        for stream in self.shared.connections().open.values() {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+    }
+}
+
+impl Shared {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        // Counts and a map; no update of them can panic half-way.
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
+
+fn accept(shared: &Arc<Shared>) {
+    while !shared.is_stopping() {
+        let (stream, peer) = match shared.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(_) if shared.is_stopping() => return,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a peer; trying again");
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        let Some(handshake) = Handshake::begin(shared) else {
+            tracing::debug!(%peer, "too many peers at the door; closed");
+            continue;
+        };
+        let shared = shared.clone();
+        let thread = std::thread::Builder::new().name("peer-serve".into()).stack_size(STACK_BYTES);
+        let spawned = thread.spawn(move || {
+            let open = Open::register(&shared, Arc::new(stream));
+            match serve(&shared, &open.stream, peer, handshake) {
+                Ok(()) => {}
+                Err(error) => tracing::debug!(%peer, %error, "connection to a peer ended"),
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "cannot start a thread for a peer; closed");
+            std::thread::sleep(ACCEPT_PAUSE);
+        }
+    }
+}
+
+/// Speaks with one client until it closes, says something wrong, or times out.
+fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, handshake: Handshake) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(shared.limits.stall_timeout))?;
+    let Some(hello) = read_message(stream, shared.limits.handshake_timeout)? else { return Ok(()) };
+    let Some(client) = protocol::read_hello(&shared.key, &hello) else {
+        tracing::debug!(%peer, "a stranger at the door; closed without a word");
+        return Ok(());
+    };
+    drop(handshake);
+    let server = nonce()?;
+    let admitted = Admitted::from(shared, peer.ip());
+    let welcome = if admitted.is_some() { Welcome::Ready } else { Welcome::Busy };
+    (&*stream).write_all(&protocol::welcome(&shared.key, &client, &server, welcome))?;
+    if admitted.is_none() {
+        return Ok(());
+    }
+    let mut session = Session::new(&shared.key, &client, &server);
+    while let Some(message) = read_message(stream, shared.limits.idle_timeout)? {
+        let Some(request) = session.read_request(&message) else { return Ok(()) };
+        answer(shared, stream, &session, request)?;
+        if shared.is_stopping() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn answer(shared: &Shared, stream: &TcpStream, session: &Session, request: Request) -> io::Result<()> {
+    let refuse = |reply| (&*stream).write_all(&session.reply(reply));
+    // A task of this node may have written to the object through its link: such an object is dropped, not spread.
+    if !shared.store.verify_untouched(request.id) {
+        return refuse(Reply::NotHere);
+    }
+    let object = match shared.store.open_object(request.id) {
+        Ok(object) => object,
+        Err(error) if error.kind == StoreErrorKind::NotHere => return refuse(Reply::NotHere),
+        Err(error) => {
+            tracing::warn!(%error, "cannot serve an object");
+            return refuse(Reply::Failed);
+        }
+    };
+    let Some(left) = object.size_bytes.checked_sub(request.offset) else { return refuse(Reply::NoSuchRange) };
+    let length = if request.length == protocol::TO_THE_END { left } else { request.length };
+    if length > left {
+        return refuse(Reply::NoSuchRange);
+    }
+    let here = Reply::Here { size_bytes: object.size_bytes, checksum: object.checksum, length };
+    // Leaves in one packet with the first bytes of the content.
+    send_all(stream, &session.reply(here), if length > 0 { SendFlags::MORE } else { SendFlags::empty() })?;
+    send_content(shared, stream, &object, request.offset, length)?;
+    if length < object.size_bytes {
+        send_all(stream, &range_checksum(&object, request.offset, length)?.to_le_bytes(), SendFlags::empty())?;
+    }
+    shared.served_count.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+fn send_content(shared: &Shared, stream: &TcpStream, object: &OpenObject, offset: u64, length: u64) -> io::Result<()> {
+    let (mut at, end) = (offset, offset + length);
+    let most = if shared.link_out.is_limited() { LIMITED_SEND_BYTES } else { SEND_BYTES };
+    while at < end {
+        let count = most.min(end - at);
+        shared.link_out.take_blocking(count);
+        let sent =
+            rustix::io::retry_on_intr(|| rustix::fs::sendfile(stream, &object.file, Some(&mut at), count as usize))?;
+        shared.served_bytes.fetch_add(sent as u64, Ordering::Relaxed);
+        if sent == 0 {
+            // Cut off by a task that wrote to its input. The client notices that bytes are missing.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if shared.is_stopping() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+    }
+    Ok(())
+}
+
+fn range_checksum(object: &OpenObject, offset: u64, length: u64) -> io::Result<u64> {
+    let mut buffer = vec![0; RANGE_BUFFER_BYTES.min(length as usize)];
+    let (mut hasher, mut at, end) = (Hasher::new(), offset, offset + length);
+    while at < end {
+        let count = buffer.len().min((end - at) as usize);
+        std::os::unix::fs::FileExt::read_exact_at(&object.file, &mut buffer[..count], at)?;
+        hasher.update(&buffer[..count]);
+        at += count as u64;
+    }
+    Ok(hasher.finish().0)
+}
+
+fn send_all(stream: &TcpStream, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let sent = rustix::io::retry_on_intr(|| rustix::net::send(stream, bytes, flags | SendFlags::NOSIGNAL))?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
+}
+
+/// A place among those who have not proved anything yet.
+struct Handshake(Arc<Shared>);
+
+impl Handshake {
+    fn begin(shared: &Arc<Shared>) -> Option<Self> {
+        let before = shared.handshakes.fetch_add(1, Ordering::SeqCst);
+        let handshake = Handshake(shared.clone());
+        (before < shared.limits.max_handshakes).then_some(handshake)
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        self.0.handshakes.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A connection that a stop can cut.
+struct Open<'a> {
+    shared: &'a Shared,
+    number: u64,
+    stream: Arc<TcpStream>,
+}
+
+impl<'a> Open<'a> {
+    fn register(shared: &'a Shared, stream: Arc<TcpStream>) -> Self {
+        let mut connections = shared.connections();
+        let number = connections.next;
+        connections.next += 1;
+        connections.open.insert(number, stream.clone());
+        if shared.is_stopping() {
+            // Too late for the stop to have seen it.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        Open { shared, number, stream }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.shared.connections().open.remove(&self.number);
+    }
+}
+
+/// A place among those who are served.
+struct Admitted<'a> {
+    shared: &'a Shared,
+    ip: IpAddr,
+}
+
+impl<'a> Admitted<'a> {
+    fn from(shared: &'a Shared, ip: IpAddr) -> Option<Self> {
+        let mut connections = shared.connections();
+        let here = connections.admitted_from.get(&ip).copied().unwrap_or(0);
+        if connections.admitted >= shared.limits.max_connections || here >= shared.limits.max_connections_per_peer {
+            return None;
+        }
+        connections.admitted += 1;
+        connections.admitted_from.insert(ip, here + 1);
+        Some(Admitted { shared, ip })
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let mut connections = self.shared.connections();
+        connections.admitted -= 1;
+        if let Some(here) = connections.admitted_from.get_mut(&self.ip) {
+            *here -= 1;
+            if *here == 0 {
+                connections.admitted_from.remove(&self.ip);
+            }
+        }
+    }
+}

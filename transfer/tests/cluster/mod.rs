@@ -1,0 +1,97 @@
+//! Nodes on this machine, each with a store and a server, for tests.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use eyas_store::{Limiter, ObjectStore};
+use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_types::ObjectId;
+
+pub const ID: ObjectId = ObjectId([0xab; 16]);
+pub const KEY: PeerKey = PeerKey([1; 32]);
+
+pub struct Node {
+    pub dir: tempfile::TempDir,
+    pub store: ObjectStore,
+    pub server: PeerServer,
+    pub peers: Peers,
+}
+
+impl Node {
+    pub fn new() -> Self {
+        Node::with(KEY, limits())
+    }
+
+    pub fn with(key: PeerKey, limits: PeerLimits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = PeerServer::start(listener, store.clone(), key.clone(), limits, Limiter::unlimited()).unwrap();
+        Node { dir, store, server, peers: Peers::new(key, limits, Limiter::unlimited()) }
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.server.addr()
+    }
+
+    pub fn put(&self, id: ObjectId, content: &[u8]) {
+        let mut incoming = self.store.begin(id, content.len() as u64, false).unwrap();
+        incoming.write(content).unwrap();
+        incoming.commit().unwrap();
+    }
+
+    pub fn get(&self, id: ObjectId) -> Vec<u8> {
+        let mut content = Vec::new();
+        self.store.open_object(id).unwrap().file.read_to_end(&mut content).unwrap();
+        content
+    }
+
+    /// Changes a byte on disk in a way that only the checksum can tell.
+    pub fn damage(&self, id: ObjectId) {
+        let path = self.object_file(id);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        (&file).write_all(b"?").unwrap();
+        file.set_modified(modified).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    }
+
+    pub fn object_file(&self, id: ObjectId) -> PathBuf {
+        let folder = self.dir.path().join(format!("store/objects/{:02x}", id.0[0]));
+        fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()
+    }
+
+    pub fn partial_files(&self) -> usize {
+        fs::read_dir(self.dir.path().join("store/partial")).unwrap().count()
+    }
+}
+
+/// Short enough for tests that wait for one, long enough not to be met by accident.
+pub fn limits() -> PeerLimits {
+    PeerLimits { handshake_timeout: Duration::from_secs(2), avoid: Duration::from_secs(60), ..PeerLimits::default() }
+}
+
+pub fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at / 3) as u8).collect()
+}
+
+/// Everything that `addr` says to someone who sends `bytes`, until it closes.
+pub fn tell(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // The server may close before all of it is sent.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "it did not close"),
+    }
+    answer
+}

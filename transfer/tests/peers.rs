@@ -1,0 +1,273 @@
+//! Two nodes: what one has, the other gets, and no one else; what is damaged goes nowhere.
+
+mod cluster;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use cluster::{ID, KEY, Node, content, limits, tell};
+use eyas_store::{Checksum, Limiter, ObjectStore};
+use eyas_transfer::{PeerErrorKind, PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_types::ObjectId;
+
+#[tokio::test]
+async fn an_object_of_any_size_comes_whole() {
+    let (there, here) = (Node::new(), Node::new());
+    for (number, size) in [0, 1, 128 << 10, (128 << 10) + 1, 5_000_000].into_iter().enumerate() {
+        let (id, content) = (ObjectId([number as u8; 16]), content(size));
+        there.put(id, &content);
+        let fetched = here.peers.fetch(there.addr(), id, size as u64, number == 1, &here.store).await.unwrap();
+        assert_eq!((fetched, here.get(id)), (Checksum::of(&content), content));
+    }
+    assert_eq!(there.server.served().count, 5);
+    assert_eq!(there.server.served().bytes, here.store.total_bytes());
+}
+
+#[tokio::test]
+async fn ranges_have_checksums_of_their_own() {
+    let (there, here) = (Node::new(), Node::new());
+    let content = content(1_000_000);
+    there.put(ID, &content);
+    for (offset, length) in [(0, 1), (10, 700_000), (999_999, 1), (0, 1_000_000), (1_000_000, 0)] {
+        let range = here.peers.read_range(there.addr(), ID, offset, length).await.unwrap();
+        assert_eq!(range, content[offset as usize..(offset + length) as usize]);
+    }
+    for (offset, length) in [(0, 1_000_001), (1_000_001, 0), (999_999, 2), (u64::MAX - 5, 10)] {
+        let error = here.peers.read_range(there.addr(), ID, offset, length).await.unwrap_err();
+        assert_eq!(error.kind, PeerErrorKind::NotHere, "{offset} {length}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_hint_is_an_answer_and_the_connection_stays() {
+    let (there, here) = (Node::new(), Node::new());
+    for _ in 0..3 {
+        let error = here.peers.fetch(there.addr(), ID, 3, false, &here.store).await.unwrap_err();
+        assert_eq!(error.kind, PeerErrorKind::NotHere);
+        assert!(error.message.contains(&there.addr().to_string()), "{error}");
+    }
+    there.put(ID, b"now");
+    here.peers.fetch(there.addr(), ID, 3, false, &here.store).await.unwrap();
+}
+
+#[tokio::test]
+async fn damaged_objects_are_not_kept_and_not_spread() {
+    let (there, here) = (Node::new(), Node::new());
+    there.put(ID, &content(300_000));
+    there.damage(ID);
+    let error = here.peers.fetch(there.addr(), ID, 300_000, false, &here.store).await.unwrap_err();
+    assert_eq!(error.kind, PeerErrorKind::Corrupt);
+    assert_eq!((here.store.len(), here.partial_files()), (0, 0));
+    let again = here.peers.fetch(there.addr(), ID, 300_000, false, &here.store).await.unwrap_err();
+    assert_eq!(again.kind, PeerErrorKind::Avoided, "{again}");
+    assert!(again.message.contains("damaged"), "{again}");
+
+    // After a restart the server looks before it sends.
+    let Node { dir, store, server, .. } = there;
+    drop((store, server));
+    let store = reopen(&dir.path().join("store"));
+    let server = serve(store.clone(), limits());
+    let other = Node::new();
+    let error = other.peers.fetch(server.addr(), ID, 300_000, false, &other.store).await.unwrap_err();
+    assert_eq!((error.kind, store.contains(ID)), (PeerErrorKind::NotHere, false));
+}
+
+#[tokio::test]
+async fn an_input_that_a_task_wrote_to_is_not_served() {
+    let (there, here) = (Node::new(), Node::new());
+    there.put(ID, b"input");
+    let staged = there.dir.path().join("staged");
+    there.store.stage(ID, &staged).unwrap();
+    std::fs::File::options().write(true).open(there.object_file(ID)).map(|mut file| file.write_all(b"INPUT")).ok();
+    std::fs::File::open(&staged).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    let error = here.peers.fetch(there.addr(), ID, 5, false, &here.store).await.unwrap_err();
+    assert_eq!((error.kind, there.store.contains(ID)), (PeerErrorKind::NotHere, false));
+}
+
+#[tokio::test]
+async fn another_size_than_expected_is_not_the_object() {
+    let (there, here) = (Node::new(), Node::new());
+    there.put(ID, b"four");
+    let error = here.peers.fetch(there.addr(), ID, 5, false, &here.store).await.unwrap_err();
+    assert_eq!((error.kind, here.store.len()), (PeerErrorKind::Corrupt, 0));
+}
+
+#[tokio::test]
+async fn without_the_key_the_port_says_nothing() {
+    let there = Node::new();
+    there.put(ID, b"secret");
+    for garbage in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n and so on, more than a message"[..], &[0; 64], &[0xff; 1000]] {
+        assert_eq!(tell(there.addr(), garbage), b"");
+    }
+    let stranger = Node::with(PeerKey([2; 32]), limits());
+    let error = stranger.peers.fetch(there.addr(), ID, 6, false, &stranger.store).await.unwrap_err();
+    assert_eq!(error.kind, PeerErrorKind::Unreachable);
+    assert!(error.message.contains("cluster key"), "{error}");
+    assert_eq!(there.server.served().count, 0);
+}
+
+#[tokio::test]
+async fn a_recorded_conversation_cannot_be_played_again() {
+    let (there, here) = (Node::new(), Node::new());
+    there.put(ID, b"secret");
+    // A node in the middle that writes down what the client says.
+    let middle = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (addr, target) = (middle.local_addr().unwrap(), there.addr());
+    let recording = std::thread::spawn(move || {
+        let (mut client, _) = middle.accept().unwrap();
+        let mut server = TcpStream::connect(target).unwrap();
+        let mut said = vec![0; 128];
+        let mut answer = [0; 64];
+        client.read_exact(&mut said[..64]).unwrap();
+        server.write_all(&said[..64]).unwrap();
+        server.read_exact(&mut answer).unwrap();
+        client.write_all(&answer).unwrap();
+        client.read_exact(&mut said[64..]).unwrap();
+        server.write_all(&said[64..]).unwrap();
+        std::io::copy(&mut (&server).take(64 + 6), &mut client).unwrap();
+        said
+    });
+    here.peers.fetch(addr, ID, 6, false, &here.store).await.unwrap();
+    let said = recording.join().unwrap();
+    // The hello alone gets a greeting, which has a nonce of its own; the request then fits nothing.
+    assert_eq!(tell(there.addr(), &said).len(), 64);
+    assert_eq!(there.server.served().count, 1);
+}
+
+#[tokio::test]
+async fn the_silent_and_the_slow_are_dropped() {
+    let short = PeerLimits {
+        handshake_timeout: Duration::from_millis(100),
+        idle_timeout: Duration::from_millis(200),
+        stall_timeout: Duration::from_millis(300),
+        ..limits()
+    };
+    let (there, here) = (Node::with(KEY, short), Node::with(KEY, short));
+    assert_eq!(tell(there.addr(), b""), b"");
+    assert_eq!(tell(there.addr(), b"half a hello"), b"");
+    // A kept connection that the server has closed is replaced without a word.
+    there.put(ID, b"x");
+    here.peers.fetch(there.addr(), ID, 1, false, &here.store).await.unwrap();
+
+    // A client waits only so long for a peer that accepts and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let started = Instant::now();
+    let error = here.peers.fetch(silent.local_addr().unwrap(), ID, 1, false, &here.store).await.unwrap_err();
+    assert_eq!(error.kind, PeerErrorKind::Unreachable);
+    assert!(started.elapsed() < Duration::from_secs(10));
+    let again = here.peers.fetch(silent.local_addr().unwrap(), ID, 1, false, &here.store).await.unwrap_err();
+    assert_eq!(again.kind, PeerErrorKind::Avoided);
+}
+
+#[tokio::test]
+async fn strangers_cannot_take_all_places_at_the_door() {
+    let there = Node::with(KEY, PeerLimits { max_handshakes: 1, ..limits() });
+    let waiting = TcpStream::connect(there.addr()).unwrap();
+    let started = Instant::now();
+    assert_eq!(tell(there.addr(), b""), b"");
+    assert!(started.elapsed() < Duration::from_secs(1), "it was let in, and timed out like the first");
+    drop(waiting);
+}
+
+#[tokio::test]
+async fn a_server_with_too_many_connections_says_so() {
+    let few = PeerLimits { max_connections: 1, ..limits() };
+    let (there, first, second) = (Node::with(KEY, few), Node::new(), Node::new());
+    there.put(ID, b"x");
+    first.peers.fetch(there.addr(), ID, 1, false, &first.store).await.unwrap();
+    // The first keeps its connection for its next request.
+    let error = second.peers.fetch(there.addr(), ID, 1, false, &second.store).await.unwrap_err();
+    assert_eq!(error.kind, PeerErrorKind::Busy);
+    // Once it is gone there is room again; being busy is no reason to be avoided.
+    drop(first);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while let Err(error) = second.peers.fetch(there.addr(), ID, 1, false, &second.store).await {
+        assert_eq!(error.kind, PeerErrorKind::Busy);
+        assert!(Instant::now() < deadline, "the connection was never given back");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_in_the_middle_leaves_nothing() {
+    let here = Node::new();
+    let there = Node::new();
+    there.put(ID, &content(1_000_000));
+    let middle = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (addr, target) = (middle.local_addr().unwrap(), there.addr());
+    std::thread::spawn(move || {
+        let (mut client, _) = middle.accept().unwrap();
+        let server = TcpStream::connect(target).unwrap();
+        let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        std::io::copy(&mut server.take(500_000), &mut client).unwrap();
+        client.shutdown(std::net::Shutdown::Both).unwrap();
+    });
+    let error = here.peers.fetch(addr, ID, 1_000_000, false, &here.store).await.unwrap_err();
+    assert_eq!(error.kind, PeerErrorKind::Unreachable, "{error}");
+    assert_eq!((here.store.len(), here.partial_files()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_transfers_share_few_connections() {
+    let two = PeerLimits { max_connections: 2, max_transfers_per_peer: 2, ..limits() };
+    let (there, here) = (Node::with(KEY, two), Node::with(KEY, two));
+    let mut fetches = tokio::task::JoinSet::new();
+    for number in 0..40u8 {
+        let id = ObjectId([number; 16]);
+        there.put(id, &content(100_000));
+        let (peers, addr, store) = (here.peers.clone(), there.addr(), here.store.clone());
+        fetches.spawn(async move { peers.fetch(addr, id, 100_000, false, &store).await });
+    }
+    // A third connection would have been told that the server is busy.
+    fetches.join_all().await.into_iter().for_each(|fetched| assert!(fetched.is_ok(), "{fetched:?}"));
+    assert_eq!(here.store.len(), 40);
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_gone() {
+    let (there, here) = (Node::new(), Node::new());
+    there.put(ID, b"x");
+    here.peers.fetch(there.addr(), ID, 1, false, &here.store).await.unwrap();
+    let Node { server, .. } = there;
+    let addr = server.addr();
+    drop(server);
+    assert_eq!(here.peers.fetch(addr, ID, 1, false, &here.store).await.unwrap_err().kind, PeerErrorKind::Unreachable);
+    assert!(TcpStream::connect(addr).is_err());
+}
+
+#[tokio::test]
+async fn links_go_at_their_rate_both_ways() {
+    let there = Node::new();
+    there.put(ID, &content(2_000_000));
+    let slow = || Limiter::own(20_000_000);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = PeerServer::start(listener, there.store.clone(), KEY, limits(), slow()).unwrap();
+    let here = Node::new();
+    for (addr, link_in) in [(server.addr(), Limiter::unlimited()), (there.addr(), slow())] {
+        let peers = Peers::new(KEY, limits(), link_in);
+        let started = Instant::now();
+        peers.fetch(addr, ID, 2_000_000, false, &here.store).await.unwrap();
+        // 100 ms less the slack of an idle link; how much longer it takes is the machine's business.
+        assert!(started.elapsed() >= Duration::from_millis(85), "{:?}", started.elapsed());
+        here.store.remove(ID).unwrap();
+    }
+}
+
+/// The old server's threads let go of the store when they see that their connections are cut.
+fn reopen(dir: &std::path::Path) -> ObjectStore {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match ObjectStore::open(dir) {
+            Ok((store, _)) => return store,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn serve(store: ObjectStore, limits: PeerLimits) -> PeerServer {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    PeerServer::start(listener, store, KEY, limits, Limiter::unlimited()).unwrap()
+}
