@@ -74,6 +74,11 @@ impl Access {
         }
     }
 
+    /// The same secret for a dispatcher that listens elsewhere now, or has another name.
+    pub fn moved_to(self, cluster: &str, dispatcher: &str) -> Self {
+        Access { cluster: cluster.to_owned(), dispatcher: dispatcher.to_owned(), ..self }
+    }
+
     /// Reads an access file.
     ///
     /// # Errors

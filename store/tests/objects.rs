@@ -2,7 +2,7 @@
 //! task leaves behind is ever given out.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,11 @@ fn get(store: &ObjectStore, id: ObjectId) -> Option<Vec<u8>> {
     object.file.read_to_end(&mut content).unwrap();
     assert_eq!((content.len() as u64, Checksum::of(&content)), (object.size_bytes, object.checksum));
     Some(content)
+}
+
+/// Past the test harness, which would keep it to itself.
+fn skipped(why: &str) {
+    std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -250,11 +255,11 @@ fn staging_links_the_inode_and_a_write_through_it_is_noticed() {
 #[test]
 fn where_hard_links_do_not_reach_staging_still_works() {
     let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
-        return eprintln!("SKIPPED: no /dev/shm to stage to another file system");
+        return skipped("no /dev/shm to stage to another file system");
     };
     let dir = tempfile::tempdir().unwrap();
     if fs::metadata(dir.path()).unwrap().dev() == fs::metadata(elsewhere.path()).unwrap().dev() {
-        return eprintln!("SKIPPED: temporary folders and /dev/shm are one file system");
+        return skipped("temporary folders and /dev/shm are one file system");
     }
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
     put(&store, A, b"input data", false);
@@ -270,7 +275,7 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
         |args: &[&str]| std::process::Command::new(args[0]).args(&args[1..]).status().is_ok_and(|s| s.success());
     let path = dir.path().to_str().unwrap();
     if !mount(&["mount", "-t", "tmpfs", "-o", "size=4m,nr_inodes=600", "tmpfs", path]) {
-        return eprintln!("SKIPPED: cannot mount a small tmpfs (not root)");
+        return skipped("cannot mount a small tmpfs (not root)");
     }
     let outcome = std::panic::catch_unwind(|| {
         let (store, _) = ObjectStore::open(path).unwrap();

@@ -25,7 +25,8 @@ pub fn persistent_only() -> JobReport {
 pub fn long() -> JobReport {
     let mut report = diffusion();
     let pattern = report.samples.clone();
-    report.samples = (0..1000).map(|i| Sample { at_us: (i as u64 + 1) * 6_000_000, ..pattern[i * pattern.len() / 1000] }).collect();
+    report.samples =
+        (0..1000).map(|i| Sample { at_us: (i as u64 + 1) * 6_000_000, ..pattern[i * pattern.len() / 1000] }).collect();
     report
 }
 
@@ -50,7 +51,8 @@ pub fn hostile() -> JobReport {
     report.job.warnings = vec![act.into()];
     report.policy = act.into();
     let task = |index| TaskId { job: JobId(7), index };
-    let long = "stack: cannot open /data/sdss/".to_string() + &"very-long-name-".repeat(30) + "\nline two\n    line three";
+    let long =
+        "stack: cannot open /data/sdss/".to_string() + &"very-long-name-".repeat(30) + "\nline two\n    line three";
     report.failures = vec![(task(3), act.into()), (task(17), long), (task(40), "exit status 1".into())];
     report
 }
@@ -110,7 +112,8 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
         let missed = (ended * (1.0 - hit)).round();
         let by_peers = ((ended - missed) * (0.05 + 0.25 * (1.0 - hit)) * (1.0 + 0.3 * noise.next())).round();
         let amount = |count: f64| Amount { count: count as u64, bytes: count as u64 * INPUT_BYTES };
-        let from = Reads { local: amount(ended - missed - by_peers), peer: amount(by_peers), persistent: amount(missed) };
+        let from =
+            Reads { local: amount(ended - missed - by_peers), peer: amount(by_peers), persistent: amount(missed) };
         // A miss makes a replica of a file that had none, as often as not yet cached files are drawn.
         replicas += FILES * (1.0 - replicas / FILES) * (1.0 - (-missed / FILES).exp());
         let load = (ended / by_processors).max(if ended >= by_storage.floor() { 0.97 } else { 0.0 }).min(1.0);

@@ -139,11 +139,7 @@ fn all_splits(report: &JobReport) -> [Split; 3] {
     let part = |name, size, value, class| Part { name, size, value, class };
     let time = |name, us: f64, class| part(name, us, duration(us), class);
     let read = |name, amount: &Amount, class| {
-        let value = format!(
-            "{}, {}",
-            format_bytes(amount.bytes),
-            counted(amount.count, "input")
-        );
+        let value = format!("{}, {}", format_bytes(amount.bytes), counted(amount.count, "input"));
         part(name, amount.bytes as f64, value, class)
     };
     let unused_us = metrics.held_cpu_us.saturating_sub(metrics.used_cpu_us);
@@ -254,7 +250,13 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
         ),
         row("Response time", [this.response_us, that.response_us], &duration, Some(false), "AR, on average (§5.1.7)"),
         row("Slowdown", [this.slowdown, that.slowdown], &times, Some(false), "SL, against the ideal (§5.1.6)"),
-        row("Efficiency", [this.efficiency, that.efficiency], &share, Some(true), "EF, speedup a processor (§3.1, eq. 7)"),
+        row(
+            "Efficiency",
+            [this.efficiency, that.efficiency],
+            &share,
+            Some(true),
+            "EF, speedup a processor (§3.1, eq. 7)",
+        ),
         row("From local stores", [this.local_share, that.local_share], &share, Some(true), "Of input bytes (§5.1.3)"),
         row("From peers", [this.peer_share, that.peer_share], &share, None, "Of input bytes (§5.1.3)"),
         row(

@@ -25,7 +25,9 @@ const TABLE_ROWS: usize = 60;
 pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     let blank = |section: String, show: bool| if show { section } else { String::new() };
     let charts = match report.samples.is_empty() {
-        true => r#"<p class="note">No sample has been taken of this job yet, so there is no course to draw.</p>"#.into(),
+        true => {
+            r#"<p class="note">No sample has been taken of this job yet, so there is no course to draw.</p>"#.into()
+        }
         false => CHARTS.to_string(),
     };
     fill(
@@ -166,8 +168,11 @@ fn tasks(report: &JobReport) -> String {
         (tasks.blocked, "blocked"),
         (report.job.retried, "tried again"),
     ];
-    let places: Vec<String> =
-        places.iter().filter(|(tasks, _)| *tasks > 0).map(|(tasks, place)| format!("{} {place}", count(*tasks))).collect();
+    let places: Vec<String> = places
+        .iter()
+        .filter(|(tasks, _)| *tasks > 0)
+        .map(|(tasks, place)| format!("{} {place}", count(*tasks)))
+        .collect();
     format!("{} <small>{}</small>", count(tasks.total()), places.join(", "))
 }
 
@@ -225,10 +230,12 @@ fn comparison(report: &JobReport, baseline: &JobReport) -> String {
         let ratio = times(row.ratio);
         // What rounds to the same is neither better nor worse.
         let verdict = match row.more_is_better {
-            Some(more) if row.ratio.is_finite() && (row.ratio - 1.0).abs() >= 0.005 => match (row.ratio > 1.0) == more {
-                true => r#" <span class="better">better</span>"#,
-                false => r#" <span class="worse">worse</span>"#,
-            },
+            Some(more) if row.ratio.is_finite() && (row.ratio - 1.0).abs() >= 0.005 => {
+                match (row.ratio > 1.0) == more {
+                    true => r#" <span class="better">better</span>"#,
+                    false => r#" <span class="worse">worse</span>"#,
+                }
+            }
             _ => "",
         };
         let _ = write!(
@@ -354,7 +361,9 @@ mod tests {
         // uPlot names its home in a comment: the one address in the page.
         let home = "/*! https://github.com/leeoniya/uPlot (v1.6.32) */";
         let page = page.replacen(home, "", 1);
-        for load in ["http:", "https:", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import(", "sourceMappingURL"] {
+        for load in
+            ["http:", "https:", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "import(", "sourceMappingURL"]
+        {
             assert!(!page.contains(load), "{load}");
         }
         assert_eq!(page.matches("href=").count(), page.matches("href=\"data:,\"").count());

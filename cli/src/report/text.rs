@@ -43,7 +43,9 @@ pub fn table(report: &JobReport) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (names, values) = (width(0), width(1));
     rows.iter()
-        .map(|[name, value, beside]| format!("{name:<names$}  {value:>values$}  {beside}").trim_end().to_string() + "\n")
+        .map(|[name, value, beside]| {
+            format!("{name:<names$}  {value:>values$}  {beside}").trim_end().to_string() + "\n"
+        })
         .collect()
 }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
 
-use crate::executors::ExecutorKey;
+use crate::executors::{ExecutorKey, Held};
 use crate::hash::Map;
 use crate::queue::Ticket;
 
@@ -37,8 +37,9 @@ pub(crate) struct Object {
     pub wanted: u32,
     /// Tasks that are known to the scheduler and name it.
     references: u32,
-    /// Every holder has it on its list of objects to search.
-    pub all_alerted: bool,
+    /// Holders that must be told when a task comes to wait for it: they have searched its list to the end, or are
+    /// parked. Each was put here by one search, so that telling costs a decision no more than a search does.
+    pub to_tell: Vec<ExecutorKey>,
 }
 
 impl Catalog {
@@ -62,7 +63,7 @@ impl Catalog {
             waiting: VecDeque::new(),
             wanted: 0,
             references: 0,
-            all_alerted: false,
+            to_tell: Vec::new(),
         };
         let key = match self.free.pop() {
             Some(key) => {
@@ -105,6 +106,7 @@ impl Catalog {
             let id = object.id;
             self.keys.remove(&id);
             self[key].waiting = VecDeque::new();
+            self[key].to_tell = Vec::new();
             self.free.push(key);
         }
     }
@@ -126,6 +128,13 @@ impl Catalog {
 }
 
 impl Object {
+    /// From now on this holder is told of tasks that come to wait.
+    pub fn tell(&mut self, holder: ExecutorKey, held: &mut Held) {
+        if !core::mem::replace(&mut held.listed, true) {
+            self.to_tell.push(holder);
+        }
+    }
+
     /// What it counts in a task's share. An empty file counts as a byte, so that a share of nothing is still a share.
     pub fn weight(&self) -> u64 {
         self.size_bytes.max(1)

@@ -62,6 +62,8 @@ pub(crate) struct Held {
     pub searched: bool,
     /// It is on `to_search`.
     pub alerted: bool,
+    /// The executor is on the object's `to_tell`.
+    pub listed: bool,
 }
 
 /// What assigned tasks hold; more than the capacity where tasks are lined up.
@@ -238,6 +240,11 @@ impl Executors {
 
     pub fn is_parked_with_slot(&self, key: ExecutorKey) -> bool {
         self.idle[key.0 as usize]
+    }
+
+    #[cfg(test)]
+    pub fn is_parked(&self, key: ExecutorKey) -> bool {
+        matches!(self[key].line, Line::Parked(..))
     }
 
     fn set_line(&mut self, key: ExecutorKey, line: Line) {

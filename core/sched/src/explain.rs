@@ -91,6 +91,14 @@ impl Scheduler {
         self.catalog.find(id).map(|key| self.object_view(key))
     }
 
+    /// Tasks an executor was given and has not ended, in the order of their ids.
+    pub fn tasks_of(&self, executor: ExecutorId) -> Vec<TaskId> {
+        let Some(key) = self.executors.find(executor) else { return Vec::new() };
+        let mut tasks: Vec<_> = self.executors[key].in_flight.iter().map(|task| self.queue[*task].id).collect();
+        tasks.sort_unstable();
+        tasks
+    }
+
     /// All executors, in the order of their ids.
     pub fn explain_executors(&self) -> Vec<ExecutorView> {
         let mut views: Vec<_> = self.executors.all().map(|(_, executor)| executor.view()).collect();

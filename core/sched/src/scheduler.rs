@@ -66,6 +66,11 @@ pub enum Event {
         /// Which.
         task: TaskId,
     },
+    /// A task is over, wherever it is; if it was assigned, its executor is about to leave.
+    TaskDropped {
+        /// Which.
+        task: TaskId,
+    },
     /// An executor has done with a task.
     TaskEnded {
         /// The executor it was assigned to.
@@ -192,6 +197,7 @@ impl Scheduler {
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
             Event::TaskReady { task, inputs, need } => self.task_ready(task, &inputs, &need, effects),
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
+            Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
                 self.task_ended(executor, task, ended, ran_us, effects);
             }
@@ -271,6 +277,16 @@ impl Scheduler {
         }
     }
 
+    fn task_dropped(&mut self, id: TaskId) {
+        let Some(task) = self.queue.find(id) else { return };
+        match self.queue[task].state {
+            State::Waiting => self.dequeue(task),
+            State::Assigned { executor, .. } => self.unassign(task, executor),
+            State::Held | State::Forgotten => unreachable!("task {id} is between two states"),
+        }
+        self.forget(task);
+    }
+
     fn task_ended(&mut self, executor: ExecutorId, id: TaskId, ended: Ended, ran_us: u64, effects: &mut Vec<Effect>) {
         let by = self.executors.find(executor).unwrap_or_else(|| panic!("{executor} ended {id} but never joined"));
         let task = self.queue.find(id).unwrap_or_else(|| panic!("{executor} ended {id}, which is not known"));
@@ -338,8 +354,8 @@ impl Scheduler {
         let object = &mut self.catalog[key];
         let wanted = object.wanted > 0;
         let place = object.holders.len() as u32;
-        let held = Held { place, cursor: 0, searched: false, alerted: wanted };
-        match self.executors[by].held.entry(key) {
+        let held = Held { place, cursor: 0, searched: false, alerted: wanted, listed: false };
+        let held = match self.executors[by].held.entry(key) {
             hashbrown::hash_map::Entry::Occupied(_) => return,
             hashbrown::hash_map::Entry::Vacant(entry) => entry.insert(held),
         };
@@ -348,7 +364,7 @@ impl Scheduler {
             self.executors[by].to_search.push_back(key);
             self.executors.unpark(by);
         } else {
-            object.all_alerted = false;
+            object.tell(by, held);
         }
     }
 
@@ -365,6 +381,10 @@ impl Scheduler {
         let held = self.executors[by].held.remove(&key).expect("the caller has looked");
         let object = &mut self.catalog[key];
         object.holders.swap_remove(held.place as usize);
+        if held.listed {
+            let place = object.to_tell.iter().position(|listed| *listed == by);
+            object.to_tell.swap_remove(place.expect("it is listed"));
+        }
         if let Some(moved) = object.holders.get(held.place as usize).copied() {
             let moved = self.executors[moved].held.get_mut(&key);
             moved.expect("a holder holds").place = held.place;
@@ -395,16 +415,14 @@ impl Scheduler {
             object.waiting.push_back(ticket);
             object.wanted += 1;
             cold &= object.holders.is_empty();
-            if !object.all_alerted {
-                object.all_alerted = true;
-                for holder in &self.catalog[key].holders {
-                    let held = self.executors[*holder].held.get_mut(&key).expect("a holder holds");
-                    if !held.alerted {
-                        held.alerted = true;
-                        self.executors[*holder].to_search.push_back(key);
-                    }
-                    self.executors.unpark(*holder);
+            for holder in core::mem::take(&mut object.to_tell) {
+                let executor = &mut self.executors[holder];
+                let held = executor.held.get_mut(&key).expect("a holder holds");
+                held.listed = false;
+                if !core::mem::replace(&mut held.alerted, true) {
+                    executor.to_search.push_back(key);
                 }
+                self.executors.unpark(holder);
             }
         }
         if cold || self.queue[task].was_refused {
@@ -513,7 +531,7 @@ impl Scheduler {
     fn serve_ready(&mut self, level: Level, effects: &mut Vec<Effect>) {
         while let Some(by) = self.executors.next_ready(level) {
             if self.queue.waiting() == 0 {
-                self.executors.park(by);
+                self.park(by);
             } else {
                 self.serve(by, level, effects);
             }
@@ -530,7 +548,7 @@ impl Scheduler {
             match (has_room, level) {
                 (false, Level::Slot) => return self.executors.make_ready(by, Level::Ahead),
                 // Too little is free for what waits now; smaller tasks may come.
-                (false, Level::Ahead) if self.executors[by].has_free_slot() => return self.executors.park(by),
+                (false, Level::Ahead) if self.executors[by].has_free_slot() => return self.park(by),
                 (false, Level::Ahead) => return,
                 (true, _) => {}
             }
@@ -538,9 +556,26 @@ impl Scheduler {
                 Some(task) => self.assign(by, task, effects),
                 // The window ended the search: it goes on where it stopped.
                 None if !self.executors[by].to_search.is_empty() => {}
-                None => return self.executors.park(by),
+                None => return self.park(by),
             }
         }
+    }
+
+    /// The executor waits for a cause to look again; a task that comes to wait for what it holds is one.
+    fn park(&mut self, by: ExecutorKey) {
+        let Scheduler { queue, catalog, executors, .. } = self;
+        let nothing_waits = queue.waiting() == 0;
+        let executor = &mut executors[by];
+        for object in &executor.to_search {
+            if let Some(held) = executor.held.get_mut(object) {
+                held.alerted &= !nothing_waits;
+                catalog[*object].tell(by, held);
+            }
+        }
+        if nothing_waits {
+            executor.to_search.clear();
+        }
+        executors.park(by);
     }
 
     pub(crate) fn otherwise(&self) -> Otherwise {

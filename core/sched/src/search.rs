@@ -98,10 +98,9 @@ pub(crate) fn next_full_hit(
             return None;
         }
         executors[by].to_search.pop_front();
-        if let Some(held) = executors[by].held.get_mut(&object) {
-            held.alerted = false;
-        }
-        catalog[object].all_alerted = false;
+        let held = executors[by].held.get_mut(&object).expect("held: it was looked up above");
+        held.alerted = false;
+        catalog[object].tell(by, held);
     }
     None
 }
@@ -156,7 +155,7 @@ pub(crate) fn best_partial_hit(
             continue;
         }
         let fits = may_take(queue, executors, by, task, level);
-        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by)) {
+        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by, now)) {
             found = Some(task);
             break;
         }
@@ -187,24 +186,28 @@ fn search_again(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey) {
     executor.to_search.extend(again);
 }
 
-/// Whether anybody holds a larger share of the task than the executor `by`.
-fn someone_holds_more(queue: &Queue, catalog: &Catalog, executors: &Executors, task: TaskKey, by: ExecutorKey) -> bool {
-    let mut inputs: Vec<_> = queue[task].inputs.as_slice().iter().map(|input| &catalog[*input]).collect();
-    let held_bytes = |by: ExecutorKey| {
-        let held = queue[task].inputs.as_slice().iter().filter(|input| executors[by].held.contains_key(*input));
-        held.map(|input| catalog[*input].weight()).sum::<u64>()
-    };
-    let most = held_bytes(by);
+/// Whether anybody holds a larger share of the task than `by`, who holds `share`.
+fn someone_holds_more(
+    queue: &Queue,
+    catalog: &Catalog,
+    executors: &Executors,
+    task: TaskKey,
+    by: ExecutorKey,
+    share: u16,
+) -> bool {
+    let held = &executors[by].held;
+    let mut inputs: Vec<_> = queue[task].inputs.as_slice().iter().map(|input| (*input, &catalog[*input])).collect();
+    let local = inputs.iter().filter(|(input, _)| held.contains_key(input)).map(|(_, object)| object.weight());
     // Who holds of some inputs only does not hold more than those weigh. So the holders of inputs that together weigh
     // no more than what `by` holds need no look; those that the most executors hold are left out first.
-    inputs.sort_unstable_by_key(|input| Reverse(input.holders.len()));
-    let mut left_out = 0;
-    inputs.iter().any(|input| {
-        if left_out + input.weight() <= most {
-            left_out += input.weight();
+    let mut may_leave_out = local.sum::<u64>();
+    inputs.sort_unstable_by_key(|(_, object)| Reverse(object.holders.len()));
+    inputs.iter().any(|(_, object)| {
+        if object.weight() <= may_leave_out {
+            may_leave_out -= object.weight();
             return false;
         }
-        input.holders.iter().any(|holder| held_bytes(*holder) > most)
+        object.holders.iter().any(|holder| share_held(queue, catalog, executors, task, *holder) > share)
     })
 }
 

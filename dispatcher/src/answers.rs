@@ -1,0 +1,356 @@
+//! What clients ask: views of jobs, tasks, executors and objects, and why things are as they are.
+
+use std::collections::HashMap;
+
+use eyas_sched::{ObjectView as ScheduledObject, WaitReason};
+use eyas_types::{InputFrom, JobId, ObjectId, TaskId, TaskItem, units};
+use eyas_wire::client::{FromClient, TaskResult, ToClient};
+use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
+
+use crate::brain::Brain;
+use crate::job::{Job, Phase};
+use crate::journal::Entry;
+
+/// Tasks in one answer.
+const MAX_TASKS_SHOWN: u32 = 10_000;
+/// Executors in one sentence.
+const MAX_NAMES: usize = 5;
+
+impl Brain {
+    /// Answers anything but submissions and watches.
+    pub(crate) fn answer(&mut self, request: FromClient) -> ToClient {
+        match self.try_answer(request) {
+            Ok(answer) => answer,
+            Err(why) => ToClient::Refused(why),
+        }
+    }
+
+    fn try_answer(&mut self, request: FromClient) -> Result<ToClient, String> {
+        Ok(match request {
+            FromClient::Jobs { job: None } => ToClient::Jobs(self.jobs.values().map(|job| self.view(job)).collect()),
+            FromClient::Jobs { job: Some(job) } => ToClient::Jobs(vec![self.view(self.job(job)?)]),
+            FromClient::Tasks { job, from, limit, failed } => {
+                ToClient::Tasks(self.tasks(self.job(job)?, from, limit, failed))
+            }
+            FromClient::Log { task } => {
+                self.check_task(task)?;
+                let result = Results::default().last(self, self.job(task.job)?, task.index)?;
+                ToClient::Log(result.map(Box::new))
+            }
+            FromClient::Explain { task } => ToClient::Explained(self.explain(task)?),
+            FromClient::Executors => ToClient::Executors(self.executor_views()),
+            FromClient::Catalog { object, source } => ToClient::Objects(self.objects(object, &source)),
+            FromClient::Report { job } => ToClient::Report(Box::new(self.report(self.job(job)?))),
+            FromClient::Cancel { job, task } => {
+                let tasks = match task {
+                    Some(index) => {
+                        self.check_task(TaskId { job, index })?;
+                        index..index + 1
+                    }
+                    None => 0..self.job(job)?.tasks.len() as u32,
+                };
+                ToClient::Done(tasks.filter(|index| self.cancel(TaskId { job, index: *index })).count() as u64)
+            }
+            FromClient::Retry { job } => {
+                if !self.job(job)?.has_ended() {
+                    return Err(format!("job {job} is still running: wait for its end, or cancel it first"));
+                }
+                ToClient::Done(self.retry(job))
+            }
+            FromClient::Stop => {
+                let count = self.executors.len() as u64;
+                self.begin_to_stop();
+                ToClient::Done(count)
+            }
+            FromClient::StopExecutor { executor } => ToClient::Done(self.stop_executor(&executor)?),
+            FromClient::Submit { .. } | FromClient::Objects(_) | FromClient::Items(_) | FromClient::Commit => {
+                return Err("a submission begins with `Submit` and ends with `Commit`".into());
+            }
+            FromClient::Watch { .. } => return Err("a watch is for a connection of its own".into()),
+        })
+    }
+
+    fn job(&self, id: JobId) -> Result<&Job, String> {
+        self.jobs.get(&id).ok_or_else(|| format!("there is no job {id}: `eyas job list` shows those there are"))
+    }
+
+    fn check_task(&self, task: TaskId) -> Result<(), String> {
+        match self.job(task.job)?.tasks.len() {
+            0 => Err(format!("job {} has no tasks", task.job)),
+            count if task.index as usize >= count => Err(format!(
+                "there is no task {task}: job {} has tasks {} to {}",
+                task.job,
+                TaskId { index: 0, ..task },
+                TaskId { index: count as u32 - 1, ..task }
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The job with what it does not know itself.
+    pub(crate) fn view(&self, job: &Job) -> JobView {
+        let mut view = job.view();
+        view.executors = self.executors.len() as u64;
+        view.capacity_milli = self.scheduler.utilisation().total_milli;
+        if job.has_ended() || job.counts.waiting == 0 {
+            return view;
+        }
+        if view.executors == 0 {
+            view.warnings.push("no executor has joined: start some with `eyas start executor`".into());
+        } else {
+            for template in &job.spec.templates {
+                let fits = self.scheduler.explain_executors().iter().any(|e| e.capacity.covers(&template.resources));
+                if !fits {
+                    let need = &template.resources;
+                    view.warnings.push(format!(
+                        "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of disk{}",
+                        f64::from(need.cpus_milli) / 1000.0,
+                        units::format_bytes(need.memory_bytes),
+                        units::format_bytes(need.disk_bytes),
+                        need.named.iter().map(|(name, amount)| format!(", {amount} {name}")).collect::<String>()
+                    ));
+                    break;
+                }
+            }
+        }
+        view
+    }
+
+    fn tasks(&self, job: &Job, from: u32, limit: u32, failed: bool) -> Vec<TaskView> {
+        let indices = from..job.tasks.len() as u32;
+        let wanted = indices.filter(|index| !failed || job.tasks[*index as usize].phase == Phase::Failed);
+        let mut results = Results::default();
+        let views =
+            wanted.take(limit.min(MAX_TASKS_SHOWN) as usize).map(|index| self.task_view(job, index, &mut results));
+        views.collect()
+    }
+
+    fn task_view(&self, job: &Job, index: u32, results: &mut Results) -> TaskView {
+        let state = job.tasks[index as usize];
+        let task = job.task_id(index);
+        let result = results.last(self, job, index).ok().flatten();
+        let tries = match &result {
+            Some(result) => result.attempt + 1,
+            None => self.scheduler.explain_task(task).map_or(0, |view| view.assigned),
+        };
+        let outcome = result.as_ref().map(|result| &result.outcome);
+        TaskView {
+            task,
+            state: state.phase.name().into(),
+            item: item_text(&job.spec.items.get(index)),
+            tries,
+            executor: match &result {
+                Some(result) => Some(result.executor.clone()).filter(|name| !name.is_empty()),
+                None => state.executor.map(|id| self.executors.name(id)),
+            },
+            status: outcome.map(|outcome| outcome.status.to_string()),
+            queued_us: result.as_ref().map_or(0, |result| result.queued_us),
+            waited_us: outcome.map_or(0, |outcome| outcome.waited_us),
+            ran_us: outcome.map_or(0, |outcome| outcome.ran_us),
+            cpu_us: outcome.map_or(0, |outcome| outcome.cpu_us),
+            reads: outcome.map_or_else(Default::default, |outcome| outcome.reads),
+        }
+    }
+
+    fn executor_views(&self) -> Vec<ExecutorView> {
+        let views = self.scheduler.explain_executors().into_iter();
+        let views = views.filter_map(|view| {
+            let executor = self.executors.get(view.executor)?;
+            Some(ExecutorView {
+                executor: view.executor,
+                name: executor.name.clone(),
+                process: executor.process,
+                capacity: view.capacity,
+                assigned_milli: view.assigned_milli,
+                assigned: view.in_flight as u64,
+                ended: executor.ended,
+                objects: executor.held.len() as u64,
+                held_bytes: executor.held_bytes,
+                store_bytes: executor.store_bytes,
+                reads: executor.reads,
+                silent_us: executor.last_heard.elapsed().as_micros() as u64,
+            })
+        });
+        views.collect()
+    }
+
+    fn object_view(&self, view: &ScheduledObject, source: Option<String>) -> ObjectView {
+        ObjectView {
+            object: view.object,
+            source,
+            size_bytes: view.size_bytes,
+            holders: view.holders.iter().map(|holder| self.executors.name(*holder)).collect(),
+            wanted: u64::from(view.wanted),
+        }
+    }
+
+    /// Objects by id, or of a source: all versions that known jobs name.
+    fn objects(&self, object: Option<ObjectId>, source: &str) -> Vec<ObjectView> {
+        let mut found: Vec<(ObjectId, Option<String>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
+        for job in self.jobs.values() {
+            for (spec, id) in job.spec.objects.iter().zip(&job.object_ids) {
+                let by_id = object == Some(*id);
+                if (by_id || (object.is_none() && spec.source == source))
+                    && !found.iter().any(|(other, s, _)| other == id && s.is_some())
+                {
+                    found.retain(|(other, ..)| other != id);
+                    found.push((*id, Some(spec.source.clone()), spec.size_bytes()));
+                }
+            }
+        }
+        let views = found.into_iter().filter_map(|(id, source, size_bytes)| match self.scheduler.explain_object(id) {
+            Some(view) => Some(self.object_view(&view, source)),
+            None if source.is_some() => {
+                Some(ObjectView { object: id, source, size_bytes, holders: Vec::new(), wanted: 0 })
+            }
+            None => None,
+        });
+        views.collect()
+    }
+
+    fn explain(&self, task: TaskId) -> Result<Explanation, String> {
+        self.check_task(task)?;
+        let job = self.job(task.job)?;
+        let view = self.task_view(job, task.index, &mut Results::default());
+        let mut because = Vec::new();
+        let mut inputs = Vec::new();
+        if let Some(scheduled) = self.scheduler.explain_task(task) {
+            because.push(match (scheduled.executor, &scheduled.waits) {
+                (Some(executor), _) => format!("It was given to {}.", self.executors.name(executor)),
+                (None, Some(reason)) => self.why_waiting(reason),
+                (None, None) => "It waits.".into(),
+            });
+            let item = job.spec.items.get(task.index);
+            let sources: Vec<_> = job.inputs(&item).filter_map(|(_, object)| object).collect();
+            for input in &scheduled.inputs {
+                let source = sources.iter().find(|object| object.id() == input.object);
+                inputs.push(self.object_view(input, source.map(|object| object.source.clone())));
+            }
+            if let Some(executor) = scheduled.executor {
+                because.extend(self.where_inputs_were(executor, &scheduled.inputs));
+            }
+        } else {
+            because.extend(self.why_not_scheduled(job, task, &view));
+        }
+        Ok(Explanation { task: view, because, inputs })
+    }
+
+    fn why_waiting(&self, reason: &WaitReason) -> String {
+        let names = |ids: &[eyas_types::ExecutorId]| {
+            let mut names: Vec<_> = ids.iter().take(MAX_NAMES).map(|id| self.executors.name(*id)).collect();
+            if ids.len() > MAX_NAMES {
+                names.push(format!("{} more", ids.len() - MAX_NAMES));
+            }
+            names.join(", ")
+        };
+        match reason {
+            WaitReason::NoExecutors => {
+                "It waits because no executor has joined: start some with `eyas start executor`.".into()
+            }
+            WaitReason::TooLarge => {
+                "It waits because no executor has as much as it needs (see `eyas executor list`).".into()
+            }
+            WaitReason::Refused(by) => {
+                format!("It waits because {} could not take it and the others are busy.", names(by))
+            }
+            WaitReason::SlotsTaken => "It waits because every executor that could take it is busy.".into(),
+            WaitReason::ForHolders(holders) => format!(
+                "It waits because policy {} keeps it for those that hold the most of its inputs, which are busy: {}.",
+                self.policy,
+                names(holders)
+            ),
+        }
+    }
+
+    fn where_inputs_were(&self, executor: eyas_types::ExecutorId, inputs: &[ScheduledObject]) -> Option<String> {
+        let all: u64 = inputs.iter().map(|input| input.size_bytes).sum();
+        let held = inputs.iter().filter(|input| input.holders.contains(&executor));
+        let held: u64 = held.map(|input| input.size_bytes).sum();
+        (!inputs.is_empty()).then(|| {
+            format!("That executor holds {} of the {} it reads.", units::format_bytes(held), units::format_bytes(all))
+        })
+    }
+
+    fn why_not_scheduled(&self, job: &Job, task: TaskId, view: &TaskView) -> Vec<String> {
+        match (job.tasks[task.index as usize].phase, &view.status) {
+            (Phase::Blocked, _) => {
+                let waits_for = job.waits_for(task.index);
+                let names: Vec<_> =
+                    waits_for.iter().take(MAX_NAMES).map(|index| job.task_id(*index).to_string()).collect();
+                vec![format!(
+                    "It waits for the outputs of {} tasks that have not ended: {} …",
+                    waits_for.len(),
+                    names.join(", ")
+                )]
+            }
+            (Phase::Waiting, _) => vec!["Its job is still being put into the queue.".into()],
+            (_, Some(status)) => {
+                let reads = &view.reads;
+                let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
+                let mut because = vec![format!("It has ended{place}: {status}.")];
+                if reads.count() > 0 {
+                    because.push(format!(
+                        "Its inputs came from the local store ({}), peers ({}) and persistent storage ({}).",
+                        units::format_bytes(reads.local.bytes),
+                        units::format_bytes(reads.peer.bytes),
+                        units::format_bytes(reads.persistent.bytes)
+                    ));
+                }
+                because
+            }
+            (phase, None) => vec![format!("It is {}.", phase.name())],
+        }
+    }
+
+    fn report(&self, job: &Job) -> JobReport {
+        JobReport {
+            job: self.view(job),
+            policy: self.policy.clone(),
+            samples: job.course.samples().to_vec(),
+            metrics: job.course.metrics(job.elapsed_us()),
+            failures: job.failures.clone(),
+        }
+    }
+
+    fn stop_executor(&mut self, executor: &str) -> Result<u64, String> {
+        let found = self.executors.iter().find(|(id, e)| id.to_string() == executor || e.name == executor);
+        let (id, _) = found.ok_or_else(|| format!("there is no executor `{executor}`: see `eyas executor list`"))?;
+        self.stop_one(id);
+        Ok(1)
+    }
+}
+
+/// Results as they are looked up: neighbours are in one journal entry, which is read once.
+#[derive(Default)]
+struct Results {
+    entry: Option<u64>,
+    results: HashMap<u32, TaskResult>,
+}
+
+impl Results {
+    /// A task's last result, if it has ended; it may not be on disk yet.
+    fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
+        let Some(entry) = job.entry_of(index) else { return Ok(None) };
+        if entry >= job.entries {
+            return Ok(job.pending.iter().rev().find(|result| result.index == index).cloned());
+        }
+        if self.entry != Some(entry) {
+            self.entry = Some(entry);
+            let read = brain.journal.read(job.id, entry, entry + 1)?;
+            self.results =
+                read.into_iter().flat_map(Entry::into_results).map(|result| (result.index, result)).collect();
+        }
+        Ok(self.results.get(&index).cloned())
+    }
+}
+
+fn item_text(item: &TaskItem) -> String {
+    let values: Vec<_> = item.values.iter().map(|value| value.text.as_str()).collect();
+    match (values.is_empty(), item.inputs.first()) {
+        (true, Some(input)) => match input.from {
+            InputFrom::Output { task, .. } => format!("output of task {task}"),
+            InputFrom::Object(_) => String::new(),
+        },
+        _ => values.join(" "),
+    }
+}

@@ -1,0 +1,569 @@
+//! The one owner of the dispatcher's state. Messages come in from sessions and the journal; it never waits for any.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use eyas_sched::{Effect, Ended, Event, Hint, Scheduler};
+use eyas_session::Outbox;
+use eyas_types::outcome::{Failure, FailureKind};
+use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Status, TaskId};
+use eyas_wire::client::{FromClient, ToClient};
+use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, Registration, ToExecutor};
+use eyas_wire::view::JobView;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::executors::Executors;
+use crate::job::{Job, JobSpec, Phase, Released, SAMPLE_EVERY, unix_ms};
+use crate::journal::{ENTRY_RESULTS, Entry, Journal, Write, Written};
+
+/// Tasks of a new job that are queued before other messages are looked at again.
+const QUEUED_AT_ONCE: u32 = 10_000;
+/// Messages handled before results are written and other things are looked at.
+const HANDLED_AT_ONCE: usize = 256;
+/// A task that was on so many executors when they were lost is not given to another.
+const MAX_LOSSES: u16 = 5;
+/// Ended jobs that are remembered; the oldest is forgotten, with its results.
+const MAX_ENDED_JOBS: usize = 200;
+/// An executor that was not heard of for so many heartbeats is lost.
+const MISSED_HEARTBEATS: u32 = 4;
+/// Once told to stop, executors have so long to leave.
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// What the brain is told.
+pub(crate) enum Message {
+    Joined { registration: Registration, outbox: Outbox<ToExecutor>, reply: oneshot::Sender<ExecutorId> },
+    Said { executor: ExecutorId, messages: Vec<FromExecutor> },
+    Gone { executor: ExecutorId },
+    Submitted { spec: Box<JobSpec>, reply: oneshot::Sender<ToClient> },
+    Asked { request: FromClient, reply: oneshot::Sender<ToClient> },
+    Watched { job: JobId, reply: oneshot::Sender<Option<watch::Receiver<Standing>>> },
+}
+
+/// How a watched job stands: its view, and how many of its entries are on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub view: JobView,
+    pub entries: u64,
+    /// Nothing more will come.
+    pub is_over: bool,
+}
+
+struct Watched {
+    standing: watch::Sender<Standing>,
+    entries_on_disk: u64,
+}
+
+pub(crate) struct Brain {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) policy: String,
+    caching: bool,
+    heartbeat: Duration,
+    pub(crate) executors: Executors,
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    next_job: u32,
+    pub(crate) journal: Journal,
+    /// Who submitted a job that is not on disk yet.
+    accepting: HashMap<JobId, oneshot::Sender<ToClient>>,
+    watched: HashMap<JobId, Watched>,
+    /// Jobs with tasks that are not queued yet.
+    queueing: Vec<JobId>,
+    /// What the last executor that refused a task said.
+    refusals: HashMap<TaskId, String>,
+    effects: Vec<Effect>,
+    stopping: Option<Instant>,
+}
+
+impl Brain {
+    pub fn new(scheduler: Scheduler, policy: String, caching: bool, heartbeat: Duration, journal: Journal) -> Self {
+        Brain {
+            scheduler,
+            policy,
+            caching,
+            heartbeat,
+            executors: Executors::default(),
+            jobs: BTreeMap::new(),
+            next_job: 1,
+            journal,
+            accepting: HashMap::new(),
+            watched: HashMap::new(),
+            queueing: Vec::new(),
+            refusals: HashMap::new(),
+            effects: Vec::new(),
+            stopping: None,
+        }
+    }
+
+    /// Takes up what the journal has: jobs that had not ended go on.
+    pub fn recover(&mut self) -> Result<(), String> {
+        for recorded in self.journal.read_all()? {
+            if !recorded.spec.is_sound() {
+                return Err(format!("job {} is damaged", recorded.job));
+            }
+            let mut job = Job::new(recorded.job, recorded.spec);
+            for entry in &recorded.entries {
+                match entry {
+                    Entry::Results { at_us, results } => {
+                        results.iter().for_each(|result| drop(job.book(result, *at_us)))
+                    }
+                    Entry::Retried(tasks) => drop(job.retry_these(tasks)),
+                }
+                job.entries += 1;
+            }
+            self.next_job = self.next_job.max(recorded.job.0 + 1);
+            let entries_on_disk = job.entries;
+            self.watch(&job, entries_on_disk);
+            if !job.has_ended() {
+                tracing::info!(job = %job.id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
+                self.queueing.push(job.id);
+            }
+            self.jobs.insert(job.id, job);
+        }
+        Ok(())
+    }
+
+    /// Works until the cluster is stopped.
+    pub async fn run(
+        mut self,
+        mut inbox: mpsc::Receiver<Message>,
+        mut on_disk: mpsc::UnboundedReceiver<Vec<Written>>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let mut ticks = tokio::time::interval(SAMPLE_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let has_more_to_queue = !self.queueing.is_empty();
+            tokio::select! {
+                biased;
+                _ = ticks.tick() => self.tick(),
+                Ok(()) = stop.changed(), if self.stopping.is_none() => self.begin_to_stop(),
+                Some(written) = on_disk.recv() => self.written(&written),
+                message = inbox.recv() => match message {
+                    Some(message) => self.handle(message),
+                    None => break,
+                },
+                () = std::future::ready(()), if has_more_to_queue => self.queue_more(),
+            }
+            // Everything that has gathered is looked at before results are written, so that entries are large when
+            // there is much to write.
+            for _ in 0..HANDLED_AT_ONCE {
+                let Ok(message) = inbox.try_recv() else { break };
+                self.handle(message);
+            }
+            self.write_results();
+            if self.stopping.is_some_and(|since| self.executors.len() == 0 || since.elapsed() > STOP_DEADLINE) {
+                break;
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Joined { registration, outbox, reply } => self.joined(&registration, outbox, reply),
+            Message::Said { executor, messages } => {
+                for message in messages {
+                    self.said(executor, message);
+                }
+            }
+            Message::Gone { executor } => self.lost(executor),
+            Message::Submitted { spec, reply } => self.submitted(*spec, reply),
+            Message::Asked { request, reply } => {
+                let answer = self.answer(request);
+                // Who asked may have gone away.
+                let _ = reply.send(answer);
+            }
+            Message::Watched { job, reply } => {
+                let _ = reply.send(self.watched.get(&job).map(|watched| watched.standing.subscribe()));
+            }
+        }
+    }
+
+    /// Tells the scheduler what happened and does what it decides.
+    fn tell(&mut self, event: Event) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.scheduler.handle(event, &mut effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Assign { executor, task, attempt, hints } => self.assign(executor, task, attempt, &hints),
+                Effect::Recall { executor, task } => self.send(executor, ToExecutor::Recall { task }),
+                Effect::Cancel { executor, task } => self.send(executor, ToExecutor::Cancel { task }),
+                Effect::Unplaceable { task } => {
+                    let why = self.refusals.remove(&task).unwrap_or_else(|| "every executor has refused it".into());
+                    self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why));
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn send(&mut self, executor: ExecutorId, message: ToExecutor) {
+        if let Some(Err(_)) = self.executors.get(executor).map(|executor| executor.send(message)) {
+            tracing::warn!(%executor, "does not read what it is sent; its connection will end");
+        }
+    }
+
+    // ---- executors
+
+    fn joined(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, reply: oneshot::Sender<ExecutorId>) {
+        let id = self.executors.join(registration, outbox);
+        tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
+        let heartbeat_us = self.heartbeat.as_micros() as u64;
+        self.send(id, ToExecutor::Welcome { executor: id, caching: self.caching, heartbeat_us });
+        let _ = reply.send(id);
+        if self.stopping.is_some() {
+            self.send(id, ToExecutor::Stop);
+            return;
+        }
+        self.tell(Event::ExecutorJoined { executor: id, capacity: registration.capacity.clone() });
+        if self.caching {
+            for (object, size_bytes) in &registration.held {
+                self.stored(id, *object, *size_bytes);
+            }
+        }
+    }
+
+    fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
+        let Some(entry) = self.executors.get_mut(executor) else { return };
+        entry.last_heard = Instant::now();
+        match message {
+            FromExecutor::Register(_) => tracing::warn!(%executor, "registered twice"),
+            FromExecutor::Heartbeat => {}
+            FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
+            FromExecutor::Evicted { object } => {
+                entry.evicted(object);
+                self.tell(Event::Evicted { executor, object });
+            }
+            FromExecutor::Ended { task, attempt, outcome } => self.task_ended(executor, task, attempt, *outcome),
+            FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
+            FromExecutor::Leaving => {
+                tracing::info!(%executor, "leaves");
+                self.lost(executor);
+            }
+        }
+    }
+
+    fn stored(&mut self, executor: ExecutorId, object: ObjectId, size_bytes: u64) {
+        if let Some(entry) = self.executors.get_mut(executor) {
+            entry.stored(object, size_bytes);
+        }
+        self.tell(Event::Stored { executor, object, size_bytes });
+    }
+
+    fn lost(&mut self, executor: ExecutorId) {
+        let Some(gone) = self.executors.leave(executor) else { return };
+        for task in self.scheduler.tasks_of(executor) {
+            let Some(job) = self.jobs.get_mut(&task.job) else { continue };
+            let state = &mut job.tasks[task.index as usize];
+            state.losses += 1;
+            let outcome = if job.cancelling.contains(&task.index) {
+                Outcome::of(Status::Cancelled)
+            } else if state.losses >= MAX_LOSSES {
+                let reason = format!("{MAX_LOSSES} executors were lost while they had it, the last was {}", gone.name);
+                Outcome::failed(FailureKind::Node, reason)
+            } else {
+                continue;
+            };
+            self.tell(Event::TaskDropped { task });
+            self.end(task, 0, gone.name.clone(), outcome);
+        }
+        for task in self.scheduler.tasks_of(executor) {
+            if let Some(job) = self.jobs.get_mut(&task.job) {
+                job.unassigned(task.index);
+            }
+        }
+        self.tell(Event::ExecutorLeft { executor });
+        tracing::info!(%executor, name = gone.name, "has left");
+    }
+
+    // ---- tasks
+
+    /// Queues more of the jobs that are not queued entirely, a part at a time.
+    fn queue_more(&mut self) {
+        let Some(id) = self.queueing.first().copied() else { return };
+        let Some(job) = self.jobs.get_mut(&id) else {
+            self.queueing.remove(0);
+            return;
+        };
+        let first = job.next_to_queue;
+        let last = (job.tasks.len() as u32).min(first + QUEUED_AT_ONCE);
+        job.next_to_queue = last;
+        if last == job.tasks.len() as u32 {
+            self.queueing.remove(0);
+        }
+        for index in first..last {
+            if self.jobs[&id].tasks[index as usize].phase == Phase::Waiting {
+                self.queue(id, index);
+            }
+        }
+    }
+
+    /// Puts a waiting task into the queue.
+    fn queue(&mut self, id: JobId, index: u32) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let item = job.spec.items.get(index);
+        let inputs = job.input_ids(&item);
+        job.queued(index, inputs.iter().map(|(_, size)| size).sum());
+        let need = job.template_of(&item).resources.clone();
+        self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs: inputs.into(), need });
+    }
+
+    /// Queues tasks that were set free, unless their turn in the job's first queueing is still to come.
+    fn queue_released(&mut self, id: JobId, ready: &[u32]) {
+        for index in ready {
+            if *index < self.jobs[&id].next_to_queue {
+                self.queue(id, *index);
+            }
+        }
+    }
+
+    fn assign(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, hints: &[Hint]) {
+        let job = self.jobs.get_mut(&task.job).expect("the scheduler knows tasks of known jobs only");
+        job.assigned(task.index, executor);
+        let item = job.spec.items.get(task.index);
+        // Hints name places in the list of ids, which is sorted and has each object once.
+        let ids = if hints.is_empty() { Vec::new() } else { job.input_ids(&item) };
+        let holders_of = |object: ObjectId| {
+            let hint = hints.iter().find(|hint| ids[usize::from(hint.input)].0 == object);
+            let holders = hint.map_or(&[][..], |hint| &hint.holders);
+            holders.iter().filter_map(|holder| Some(self.executors.get(*holder)?.transfer)).collect()
+        };
+        let inputs = job.inputs(&item).map(|(input, object)| {
+            let object = object.expect("a task is queued once its inputs are there").clone();
+            let holders = if hints.is_empty() { Vec::new() } else { holders_of(object.id()) };
+            AssignedInput { object, name: input.name.clone(), holders }
+        });
+        let inputs = inputs.collect();
+        let template = item.template;
+        let assignment = Assignment { task, attempt, template, values: item.values, inputs };
+        let spec = &job.spec.templates[usize::from(template)];
+        let Some(entry) = self.executors.get_mut(executor) else { return };
+        if entry.lacks_template(task.job, template) {
+            let spec = Box::new(spec.clone());
+            let _ = entry.send(ToExecutor::Template { job: task.job, template, spec });
+        }
+        self.send(executor, ToExecutor::Assign(assignment));
+    }
+
+    /// Whether this executor has the task, by our books.
+    fn has(&self, executor: ExecutorId, task: TaskId) -> bool {
+        let state = self.jobs.get(&task.job).and_then(|job| job.tasks.get(task.index as usize));
+        state.is_some_and(|state| state.phase == Phase::Assigned && state.executor == Some(executor))
+    }
+
+    fn task_returned(&mut self, executor: ExecutorId, task: TaskId, attempt: u32) {
+        if !self.has(executor, task) {
+            return;
+        }
+        let job = self.jobs.get_mut(&task.job).expect("has a task");
+        if job.cancelling.contains(&task.index) {
+            self.tell(Event::TaskEnded { executor, task, ended: Ended::Finished, ran_us: 0 });
+            self.end(task, attempt, String::new(), Outcome::of(Status::Cancelled));
+        } else {
+            job.unassigned(task.index);
+            self.tell(Event::TaskEnded { executor, task, ended: Ended::Returned, ran_us: 0 });
+        }
+    }
+
+    fn task_ended(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, outcome: Outcome) {
+        if !self.has(executor, task) {
+            return;
+        }
+        if let Some(entry) = self.executors.get_mut(executor) {
+            entry.ended += 1;
+            entry.reads += outcome.reads;
+        }
+        let job = self.jobs.get_mut(&task.job).expect("has a task");
+        let cancelled = job.cancelling.contains(&task.index);
+        let retries = job.spec.templates[usize::from(job.spec.items.get(task.index).template)].retries;
+        let state = &mut job.tasks[task.index as usize];
+        let ended = match &outcome.status {
+            _ if cancelled => Ended::Finished,
+            Status::Failed(Failure { kind: FailureKind::Node, reason }) => {
+                self.refusals.insert(task, reason.clone());
+                Ended::Refused
+            }
+            status if status.is_retryable() && u32::from(state.failures) < retries => {
+                state.failures += 1;
+                Ended::Again
+            }
+            _ => Ended::Finished,
+        };
+        let ran_us = outcome.ran_us;
+        if ended == Ended::Finished {
+            self.refusals.remove(&task);
+            let name = self.executors.name(executor);
+            // The scheduler first, so that a dependent finds the slot free.
+            self.tell(Event::TaskEnded { executor, task, ended, ran_us });
+            self.end(task, attempt, name, outcome);
+        } else {
+            job.unassigned(task.index);
+            self.tell(Event::TaskEnded { executor, task, ended, ran_us });
+        }
+    }
+
+    /// A task has ended for good, which may set others free, or leave them without what they wait for.
+    fn end(&mut self, task: TaskId, attempt: u32, executor: String, outcome: Outcome) {
+        let mut ends = vec![(task.index, attempt, executor, outcome)];
+        while let Some((index, attempt, executor, outcome)) = ends.pop() {
+            let Some(job) = self.jobs.get_mut(&task.job) else { return };
+            if job.tasks[index as usize].phase.has_ended() {
+                continue;
+            }
+            let Released { ready, hopeless } = job.ended(index, attempt, executor, outcome);
+            for dependent in hopeless {
+                let reason = format!("it needs the output of task {}, which did not succeed", job.task_id(index));
+                ends.push((dependent, 0, String::new(), Outcome::failed(FailureKind::Dependency, reason)));
+            }
+            self.queue_released(task.job, &ready);
+        }
+    }
+
+    // ---- jobs
+
+    fn submitted(&mut self, mut spec: JobSpec, reply: oneshot::Sender<ToClient>) {
+        if self.stopping.is_some() {
+            let _ = reply.send(ToClient::Refused("the cluster is stopping".into()));
+            return;
+        }
+        spec.submitted_unix_ms = unix_ms();
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        let job = Job::new(id, spec);
+        self.journal.write(Write::Job { job: id, spec: job.spec.clone() });
+        self.watch(&job, 0);
+        self.jobs.insert(id, job);
+        self.accepting.insert(id, reply);
+    }
+
+    fn watch(&mut self, job: &Job, entries_on_disk: u64) {
+        let standing = Standing { view: job.view(), entries: entries_on_disk, is_over: job.has_ended() };
+        self.watched.insert(job.id, Watched { standing: watch::Sender::new(standing), entries_on_disk });
+    }
+
+    fn written(&mut self, written: &[Written]) {
+        for what in written {
+            match what {
+                Written::Job(id) => {
+                    if let Some(reply) = self.accepting.remove(id) {
+                        let _ = reply.send(ToClient::Accepted { job: *id });
+                        self.queueing.push(*id);
+                        self.show(*id);
+                    }
+                }
+                Written::Entries(id, entries) => {
+                    if let Some(watched) = self.watched.get_mut(id) {
+                        watched.entries_on_disk = *entries;
+                        self.show(*id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes down results that have gathered.
+    fn write_results(&mut self) {
+        for job in self.jobs.values_mut().filter(|job| !job.pending.is_empty()) {
+            let at_us = job.now_us();
+            let mut results = std::mem::take(&mut job.pending).into_iter();
+            loop {
+                let results: Vec<_> = results.by_ref().take(ENTRY_RESULTS).collect();
+                if results.is_empty() {
+                    break;
+                }
+                let entry = Entry::Results { at_us, results };
+                self.journal.write(Write::Entry { job: job.id, number: job.entries, entry });
+                job.entries += 1;
+            }
+            if job.has_ended() {
+                self.scheduler.forget_job(job.id);
+                self.executors.forget_job(job.id);
+            }
+        }
+    }
+
+    /// Shows watchers how a job stands.
+    fn show(&mut self, id: JobId) {
+        let (Some(job), Some(watched)) = (self.jobs.get(&id), self.watched.get(&id)) else { return };
+        let entries = watched.entries_on_disk;
+        let is_over = job.has_ended() && entries == job.entries && job.pending.is_empty();
+        let view = self.view(job);
+        watched.standing.send_replace(Standing { view, entries, is_over });
+    }
+
+    fn tick(&mut self) {
+        let now = self.scheduler.utilisation();
+        let executors = self.executors.len() as u64;
+        let running: Vec<_> = self.jobs.values().filter(|job| !job.has_ended()).map(|job| job.id).collect();
+        for id in running {
+            if let Some(job) = self.jobs.get_mut(&id) {
+                let (now_us, counts) = (job.now_us(), job.counts);
+                job.course.tick(now_us, false, counts.waiting, counts.assigned, executors, now);
+            }
+            self.show(id);
+        }
+        let deadline = self.heartbeat * MISSED_HEARTBEATS;
+        let silent: Vec<_> =
+            self.executors.iter().filter(|(_, e)| e.last_heard.elapsed() > deadline).map(|(id, _)| id).collect();
+        for executor in silent {
+            tracing::warn!(%executor, "was not heard of for {deadline:?}");
+            self.lost(executor);
+        }
+        self.forget_old_jobs();
+    }
+
+    fn forget_old_jobs(&mut self) {
+        let ended: Vec<_> = self.jobs.values().filter(|job| job.has_ended()).map(|job| job.id).collect();
+        for id in ended.iter().take(ended.len().saturating_sub(MAX_ENDED_JOBS)) {
+            self.jobs.remove(id);
+            self.watched.remove(id);
+            self.journal.write(Write::Forget { job: *id });
+        }
+    }
+
+    pub(crate) fn stop_one(&mut self, executor: ExecutorId) {
+        self.send(executor, ToExecutor::Stop);
+    }
+
+    pub(crate) fn begin_to_stop(&mut self) {
+        self.stopping = Some(Instant::now());
+        let executors: Vec<_> = self.executors.iter().map(|(id, _)| id).collect();
+        for executor in executors {
+            self.send(executor, ToExecutor::Stop);
+        }
+    }
+
+    // ---- what clients ask for
+
+    /// Cancels one task, if it has not ended.
+    pub(crate) fn cancel(&mut self, task: TaskId) -> bool {
+        let Some(job) = self.jobs.get_mut(&task.job) else { return false };
+        match job.tasks[task.index as usize].phase {
+            Phase::Assigned => {
+                if job.cancelling.insert(task.index) {
+                    self.tell(Event::TaskCancelled { task });
+                }
+                true
+            }
+            Phase::Waiting | Phase::Blocked => {
+                self.tell(Event::TaskCancelled { task });
+                self.end(task, 0, String::new(), Outcome::of(Status::Cancelled));
+                true
+            }
+            Phase::Succeeded | Phase::Failed | Phase::Cancelled => false,
+        }
+    }
+
+    /// Runs failed and cancelled tasks of a job again; how many.
+    pub(crate) fn retry(&mut self, id: JobId) -> u64 {
+        let Some(job) = self.jobs.get_mut(&id) else { return 0 };
+        let again = job.failed_tasks();
+        let ready = job.retry_these(&again);
+        // Results before this entry are of earlier tries.
+        self.write_results();
+        let Some(job) = self.jobs.get_mut(&id) else { return 0 };
+        self.journal.write(Write::Entry { job: id, number: job.entries, entry: Entry::Retried(again.clone()) });
+        job.entries += 1;
+        self.queue_released(id, &ready);
+        self.show(id);
+        again.len() as u64
+    }
+}

@@ -1,0 +1,39 @@
+//! A job's items, encoded one after the other: a million of them take little more than their own text.
+
+use eyas_types::TaskItem;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Items {
+    bytes: Vec<u8>,
+    /// Where each item ends.
+    ends: Vec<u64>,
+}
+
+impl Items {
+    pub fn push(&mut self, item: &TaskItem) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.bytes = postcard::to_extend(item, bytes).expect("an item can be encoded");
+        self.ends.push(self.bytes.len() as u64);
+    }
+
+    pub fn get(&self, index: u32) -> TaskItem {
+        let index = index as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        postcard::from_bytes(&self.bytes[start as usize..self.ends[index] as usize]).expect("encoded by push")
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether the encoded items can be decoded, asked of items that come from disk.
+    pub fn is_sound(&self) -> bool {
+        let mut start = 0;
+        self.ends.iter().all(|end| {
+            let item = self.bytes.get(start as usize..*end as usize);
+            start = *end;
+            item.is_some_and(|item| postcard::from_bytes::<TaskItem>(item).is_ok())
+        })
+    }
+}

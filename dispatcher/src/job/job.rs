@@ -1,0 +1,400 @@
+//! One job: its tasks' phases, who waits for whose outputs, and its counts.
+//!
+//! A task's moves: `Blocked → Waiting → Assigned → Ended`, back from `Assigned` to `Waiting`, and from `Ended` to
+//! `Waiting` or `Blocked` when it is retried.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use eyas_types::{
+    ExecutorId, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome, Status, TaskId, TaskItem, TaskTemplate,
+};
+use eyas_wire::client::TaskResult;
+use eyas_wire::view::{JobState, JobView, TaskCounts};
+
+use super::course::{Course, Ended};
+use super::spec::JobSpec;
+use crate::journal::ENTRY_RESULTS;
+
+/// Failures of which a report tells the words.
+const MAX_FAILURES: usize = 100;
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Blocked,
+    Waiting,
+    Assigned,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl Phase {
+    pub fn has_ended(self) -> bool {
+        matches!(self, Phase::Succeeded | Phase::Failed | Phase::Cancelled)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Blocked => "blocked",
+            Phase::Waiting => "waiting",
+            Phase::Assigned => "assigned",
+            Phase::Succeeded => "succeeded",
+            Phase::Failed => "failed",
+            Phase::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What is known of a task in memory; the rest is in the journal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskState {
+    pub phase: Phase,
+    /// Tries that failed.
+    pub failures: u16,
+    /// Executors that were lost with it.
+    pub losses: u16,
+    /// Where it is, or was last.
+    pub executor: Option<ExecutorId>,
+    /// When it could run, microseconds from the job's submission.
+    pub ready_us: u64,
+    /// When it was assigned; of an ended task, the journal entry with its result.
+    pub assigned_us: u64,
+}
+
+pub(crate) struct Job {
+    pub id: JobId,
+    pub spec: Arc<JobSpec>,
+    pub object_ids: Vec<ObjectId>,
+    pub tasks: Vec<TaskState>,
+    pub counts: TaskCounts,
+    pub retried: u64,
+    pub course: Course,
+    pub failures: Vec<(TaskId, String)>,
+    /// The first task that was not yet put into the queue; jobs are put there in parts.
+    pub next_to_queue: u32,
+    /// Journal entries written or on their way.
+    pub entries: u64,
+    /// Results that are not in the journal yet.
+    pub pending: Vec<TaskResult>,
+    /// Assigned tasks that were told to end.
+    pub cancelling: BTreeSet<u32>,
+    began: Instant,
+    ended_us: Option<u64>,
+    /// For each task that others wait for: who.
+    dependents: BTreeMap<u32, Vec<u32>>,
+    /// For each blocked task: how many it waits for.
+    unmet: BTreeMap<u32, BTreeSet<u32>>,
+    /// What tasks whose outputs are read have delivered.
+    produced: BTreeMap<(u32, u16), ObjectSpec>,
+}
+
+/// Tasks that an end has set free, or made pointless.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Released {
+    pub ready: Vec<u32>,
+    pub hopeless: Vec<u32>,
+}
+
+impl Job {
+    pub fn new(id: JobId, spec: JobSpec) -> Self {
+        let elapsed = unix_ms().saturating_sub(spec.submitted_unix_ms);
+        let began = Instant::now();
+        let began = began.checked_sub(std::time::Duration::from_millis(elapsed)).unwrap_or(began);
+        let state =
+            TaskState { phase: Phase::Waiting, failures: 0, losses: 0, executor: None, ready_us: 0, assigned_us: 0 };
+        let count = spec.items.len();
+        let spec = Arc::new(spec);
+        let mut job = Job {
+            id,
+            object_ids: spec.objects.iter().map(ObjectSpec::id).collect(),
+            tasks: vec![state; count],
+            counts: TaskCounts { waiting: count as u64, ..TaskCounts::default() },
+            spec,
+            retried: 0,
+            course: Course::default(),
+            failures: Vec::new(),
+            next_to_queue: 0,
+            entries: 0,
+            pending: Vec::new(),
+            cancelling: BTreeSet::new(),
+            began,
+            ended_us: None,
+            dependents: BTreeMap::new(),
+            unmet: BTreeMap::new(),
+            produced: BTreeMap::new(),
+        };
+        job.find_dependencies();
+        if count == 0 {
+            job.ended_us = Some(0);
+        }
+        job
+    }
+
+    fn find_dependencies(&mut self) {
+        for index in 0..self.tasks.len() as u32 {
+            let item = self.spec.items.get(index);
+            let template = &self.spec.templates[usize::from(item.template)];
+            let producers: BTreeSet<u32> = template.inputs.iter().chain(&item.inputs).filter_map(producer).collect();
+            for producer in &producers {
+                self.dependents.entry(*producer).or_default().push(index);
+            }
+            if !producers.is_empty() {
+                self.unmet.insert(index, producers);
+                self.enter(index, Phase::Blocked);
+            }
+        }
+    }
+
+    /// Microseconds since the job was submitted.
+    pub fn now_us(&self) -> u64 {
+        self.began.elapsed().as_micros() as u64
+    }
+
+    pub fn task_id(&self, index: u32) -> TaskId {
+        TaskId { job: self.id, index }
+    }
+
+    pub fn template_of(&self, item: &TaskItem) -> &TaskTemplate {
+        &self.spec.templates[usize::from(item.template)]
+    }
+
+    /// All inputs of a task, its template's first, with the objects they stand for. Every producer has delivered.
+    pub fn inputs<'a>(&'a self, item: &'a TaskItem) -> impl Iterator<Item = (&'a Input, Option<&'a ObjectSpec>)> {
+        self.template_of(item).inputs.iter().chain(&item.inputs).map(|input| {
+            let object = match input.from {
+                InputFrom::Object(object) => Some(&self.spec.objects[object as usize]),
+                InputFrom::Output { task, output } => self.produced.get(&(task, output)),
+            };
+            (input, object)
+        })
+    }
+
+    /// The ids and sizes of a task's inputs, each once.
+    pub fn input_ids(&self, item: &TaskItem) -> Vec<(ObjectId, u64)> {
+        let mut ids: Vec<_> = self
+            .template_of(item)
+            .inputs
+            .iter()
+            .chain(&item.inputs)
+            .filter_map(|input| match input.from {
+                InputFrom::Object(object) => {
+                    let object = object as usize;
+                    Some((self.object_ids[object], self.spec.objects[object].size_bytes()))
+                }
+                InputFrom::Output { task, output } => {
+                    self.produced.get(&(task, output)).map(|object| (object.id(), object.size_bytes()))
+                }
+            })
+            .collect();
+        if ids.len() > 1 {
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        ids
+    }
+
+    // ---- moves
+
+    fn enter(&mut self, index: u32, phase: Phase) {
+        let state = &mut self.tasks[index as usize];
+        let before = std::mem::replace(&mut state.phase, phase);
+        *count(&mut self.counts, before) -= 1;
+        *count(&mut self.counts, phase) += 1;
+    }
+
+    /// The task is in the queue now.
+    pub fn queued(&mut self, index: u32, input_bytes: u64) {
+        let now_us = self.now_us();
+        self.tasks[index as usize].ready_us = now_us;
+        self.course.arrived(input_bytes);
+    }
+
+    pub fn assigned(&mut self, index: u32, executor: ExecutorId) {
+        let now_us = self.now_us();
+        let state = &mut self.tasks[index as usize];
+        state.assigned_us = now_us;
+        state.executor = Some(executor);
+        self.enter(index, Phase::Assigned);
+    }
+
+    /// The task is in the queue again.
+    pub fn unassigned(&mut self, index: u32) {
+        self.enter(index, Phase::Waiting);
+    }
+
+    /// The task has ended for good. Books it, puts its result among the pending, and tells who may run now.
+    pub fn ended(&mut self, index: u32, attempt: u32, executor: String, outcome: Outcome) -> Released {
+        let now_us = self.now_us();
+        let state = self.tasks[index as usize];
+        let was_assigned = state.phase == Phase::Assigned;
+        let queued_us = if was_assigned { state.assigned_us - state.ready_us } else { 0 };
+        let away_us = if was_assigned { now_us - state.assigned_us } else { 0 };
+        let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us);
+        let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
+        let released = self.book(&result, now_us);
+        self.tasks[index as usize].assigned_us += (self.pending.len() / ENTRY_RESULTS) as u64;
+        self.pending.push(result);
+        released
+    }
+
+    /// Books a result that came `at_us` after submission: live, or again when it is read from the journal.
+    pub fn book(&mut self, result: &TaskResult, at_us: u64) -> Released {
+        let index = result.index;
+        let phase = match &result.outcome.status {
+            Status::Succeeded => Phase::Succeeded,
+            Status::Cancelled => Phase::Cancelled,
+            _ => Phase::Failed,
+        };
+        if phase == Phase::Failed && self.failures.len() < MAX_FAILURES {
+            self.failures.push((self.task_id(index), result.outcome.status.to_string()));
+        }
+        self.retried += u64::from(result.attempt);
+        let outcome = &result.outcome;
+        self.course.ended(&Ended {
+            at_us,
+            ready_us: self.tasks[index as usize].ready_us,
+            queued_us: result.queued_us,
+            waited_us: outcome.waited_us,
+            ran_us: outcome.ran_us,
+            delivery_us: result.delivery_us,
+            cpu_us: outcome.cpu_us,
+            reads: outcome.reads,
+        });
+        self.cancelling.remove(&index);
+        self.enter(index, phase);
+        self.tasks[index as usize].assigned_us = self.entries;
+        // It may have been given up while it waited for others.
+        self.unmet.remove(&index);
+        let mut released = Released::default();
+        if let Some(dependents) = self.dependents.get(&index) {
+            for delivered in &result.outcome.outputs {
+                self.produced.entry((index, delivered.output)).or_insert_with(|| delivered.object.clone());
+            }
+            for dependent in dependents.clone() {
+                let Some(unmet) = self.unmet.get_mut(&dependent) else { continue };
+                if phase == Phase::Succeeded {
+                    unmet.remove(&index);
+                    if unmet.is_empty() {
+                        self.unmet.remove(&dependent);
+                        released.ready.push(dependent);
+                    }
+                } else {
+                    released.hopeless.push(dependent);
+                }
+            }
+        }
+        for ready in &released.ready {
+            self.enter(*ready, Phase::Waiting);
+        }
+        if self.counts.ended() == self.counts.total() {
+            self.ended_us = Some(at_us);
+        }
+        released
+    }
+
+    /// Tasks that have ended without success.
+    pub fn failed_tasks(&self) -> Vec<u32> {
+        let indices = 0..self.tasks.len() as u32;
+        indices.filter(|index| matches!(self.tasks[*index as usize].phase, Phase::Failed | Phase::Cancelled)).collect()
+    }
+
+    /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may be
+    /// queued at once.
+    pub fn retry_these(&mut self, again: &[u32]) -> Vec<u32> {
+        let mut ready = Vec::new();
+        for index in again {
+            let item = self.spec.items.get(*index);
+            let producers = self.template_of(&item).inputs.iter().chain(&item.inputs).filter_map(producer);
+            let unmet: BTreeSet<u32> =
+                producers.filter(|task| self.tasks[*task as usize].phase != Phase::Succeeded).collect();
+            let state = &mut self.tasks[*index as usize];
+            (state.failures, state.losses) = (0, 0);
+            if unmet.is_empty() {
+                self.enter(*index, Phase::Waiting);
+                ready.push(*index);
+            } else {
+                self.unmet.insert(*index, unmet);
+                self.enter(*index, Phase::Blocked);
+            }
+        }
+        self.retried += again.len() as u64;
+        self.failures.clear();
+        if !again.is_empty() {
+            self.ended_us = None;
+        }
+        ready
+    }
+
+    // ---- how it stands
+
+    pub fn has_ended(&self) -> bool {
+        self.ended_us.is_some()
+    }
+
+    pub fn elapsed_us(&self) -> u64 {
+        self.ended_us.unwrap_or_else(|| self.now_us())
+    }
+
+    pub fn state(&self) -> JobState {
+        match (self.has_ended(), self.counts.failed, self.counts.cancelled) {
+            (false, _, _) => JobState::Running,
+            (true, 0, 0) => JobState::Succeeded,
+            (true, 0, _) => JobState::Cancelled,
+            (true, _, _) => JobState::Failed,
+        }
+    }
+
+    /// The journal entry with an ended task's result; it may not be written yet.
+    pub fn entry_of(&self, index: u32) -> Option<u64> {
+        let state = &self.tasks[index as usize];
+        state.phase.has_ended().then_some(state.assigned_us)
+    }
+
+    /// Tasks whose outputs a blocked task waits for.
+    pub fn waits_for(&self, index: u32) -> Vec<u32> {
+        self.unmet.get(&index).map(|unmet| unmet.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// The view without what the job does not know: executors and warnings.
+    pub fn view(&self) -> JobView {
+        JobView {
+            job: self.id,
+            name: self.spec.name.clone(),
+            state: self.state(),
+            tasks: self.counts,
+            retried: self.retried,
+            reads: self.course.reads(),
+            submitted_unix_ms: self.spec.submitted_unix_ms,
+            elapsed_us: self.elapsed_us(),
+            executors: 0,
+            capacity_milli: 0,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+fn producer(input: &Input) -> Option<u32> {
+    match input.from {
+        InputFrom::Output { task, .. } => Some(task),
+        InputFrom::Object(_) => None,
+    }
+}
+
+fn count(counts: &mut TaskCounts, phase: Phase) -> &mut u64 {
+    match phase {
+        Phase::Blocked => &mut counts.blocked,
+        Phase::Waiting => &mut counts.waiting,
+        Phase::Assigned => &mut counts.assigned,
+        Phase::Succeeded => &mut counts.succeeded,
+        Phase::Failed => &mut counts.failed,
+        Phase::Cancelled => &mut counts.cancelled,
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

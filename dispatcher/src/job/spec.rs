@@ -1,0 +1,166 @@
+//! What a client submits, checked before anything of it exists.
+
+use std::collections::BTreeMap;
+
+use eyas_types::task::{MAX_INPUTS, MAX_TEMPLATES};
+use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::items::Items;
+
+/// Most tasks in one job.
+pub(crate) const MAX_TASKS: usize = 50_000_000;
+
+/// A job as it was submitted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct JobSpec {
+    pub name: String,
+    pub templates: Vec<TaskTemplate>,
+    pub objects: Vec<ObjectSpec>,
+    pub items: Items,
+    pub submitted_unix_ms: u64,
+}
+
+/// What is wrong with a submission.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum SpecError {
+    #[error("the job has more than {MAX_TASKS} tasks: submit it in parts")]
+    TooManyTasks,
+    #[error("the job has no template or more than {MAX_TEMPLATES}")]
+    Templates,
+    #[error("a command has no words")]
+    EmptyCommand,
+    #[error("task {task}: {what}")]
+    Task { task: u32, what: String },
+    #[error("tasks {0:?} need each other's outputs in a circle")]
+    Circle(Vec<u32>),
+}
+
+impl JobSpec {
+    /// Adds tasks, in the order of their indices.
+    pub fn push(&mut self, items: &[TaskItem]) -> Result<(), SpecError> {
+        if self.items.len() + items.len() > MAX_TASKS {
+            return Err(SpecError::TooManyTasks);
+        }
+        items.iter().for_each(|item| self.items.push(item));
+        Ok(())
+    }
+
+    /// Whether what came from disk can be used.
+    pub fn is_sound(&self) -> bool {
+        self.items.is_sound() && self.validate().is_ok()
+    }
+
+    /// Whether everything that is named is there, and no task waits for itself.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        if self.templates.is_empty() || self.templates.len() > MAX_TEMPLATES {
+            return Err(SpecError::Templates);
+        }
+        if self.templates.iter().any(|template| template.program == Program::Command(Vec::new())) {
+            return Err(SpecError::EmptyCommand);
+        }
+        let mut needs = BTreeMap::new();
+        for task in 0..self.items.len() as u32 {
+            let item = self.items.get(task);
+            let wrong = |what: String| SpecError::Task { task, what };
+            let template = self.templates.get(usize::from(item.template));
+            let template = template.ok_or_else(|| wrong(format!("there is no template {}", item.template)))?;
+            let inputs = template.inputs.len() + item.inputs.len();
+            if inputs > MAX_INPUTS {
+                return Err(wrong(format!("it has {inputs} inputs, at most {MAX_INPUTS} are allowed")));
+            }
+            if let Some(value) =
+                item.values.iter().find(|v| v.input.is_some_and(|i| usize::from(i) >= item.inputs.len()))
+            {
+                return Err(wrong(format!("its value `{}` names an input that it does not have", value.text)));
+            }
+            let mut producers = Vec::new();
+            for input in template.inputs.iter().chain(&item.inputs) {
+                producers.extend(self.check_input(input).map_err(wrong)?);
+            }
+            if !producers.is_empty() {
+                producers.sort_unstable();
+                producers.dedup();
+                needs.insert(task, producers);
+            }
+        }
+        match circle(needs) {
+            circle if circle.is_empty() => Ok(()),
+            circle => Err(SpecError::Circle(circle)),
+        }
+    }
+
+    /// The task that an input waits for, if any.
+    fn check_input(&self, input: &Input) -> Result<Option<u32>, String> {
+        match input.from {
+            InputFrom::Object(object) if (object as usize) < self.objects.len() => Ok(None),
+            InputFrom::Object(object) => Err(format!("there is no object {object}")),
+            InputFrom::Output { task, output } => {
+                if task as usize >= self.items.len() {
+                    return Err(format!("there is no task {task} whose output it could read"));
+                }
+                let template = &self.templates[usize::from(self.items.get(task).template)];
+                match template.outputs.get(usize::from(output)) {
+                    Some(_) => Ok(Some(task)),
+                    None => Err(format!("task {task} has no output {output}")),
+                }
+            }
+        }
+    }
+}
+
+/// Tasks that are left when those that need nothing are taken away again and again.
+fn circle(mut needs: BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
+    let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (task, producers) in &needs {
+        producers.iter().for_each(|producer| dependents.entry(*producer).or_default().push(*task));
+    }
+    let mut free: Vec<u32> = dependents.keys().copied().filter(|task| !needs.contains_key(task)).collect();
+    while let Some(done) = free.pop() {
+        for dependent in dependents.remove(&done).unwrap_or_default() {
+            let left = needs.get_mut(&dependent).expect("a dependent needs something");
+            left.retain(|producer| *producer != done);
+            if left.is_empty() {
+                needs.remove(&dependent);
+                free.push(dependent);
+            }
+        }
+    }
+    needs.into_keys().take(10).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::{OutputSpec, Template};
+
+    fn chain(links: &[&[u32]]) -> JobSpec {
+        let mut template = TaskTemplate::new(Program::Noop);
+        let (pattern, destination) = (Template::literal("out"), Template::literal("/tmp/out"));
+        template.outputs.push(OutputSpec { pattern, destination, optional: false });
+        let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
+        for needs in links {
+            let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
+            let item = TaskItem { template: 0, values: Vec::new(), inputs: needs.iter().map(input).collect() };
+            spec.push(&[item]).unwrap();
+        }
+        spec
+    }
+
+    #[test]
+    fn workflows_without_circles_are_accepted() {
+        assert_eq!(chain(&[&[], &[0], &[0, 1, 1], &[2]]).validate(), Ok(()));
+        assert_eq!(chain(&[&[1], &[]]).validate(), Ok(()), "a task may need a later one");
+    }
+
+    #[test]
+    fn circles_and_dangling_references_are_named() {
+        assert_eq!(chain(&[&[0]]).validate(), Err(SpecError::Circle(vec![0])));
+        assert_eq!(chain(&[&[], &[3], &[1], &[2]]).validate(), Err(SpecError::Circle(vec![1, 2, 3])));
+        assert!(chain(&[&[7]]).validate().unwrap_err().to_string().contains("no task 7"));
+        let mut spec = chain(&[&[]]);
+        spec.push(&[TaskItem { template: 4, values: Vec::new(), inputs: Vec::new() }]).unwrap();
+        assert!(spec.validate().unwrap_err().to_string().starts_with("task 1"));
+    }
+}

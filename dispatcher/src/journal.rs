@@ -1,0 +1,253 @@
+//! The journal: what must survive the dispatcher. One thread writes it, all that has gathered in one transaction, and
+//! tells what is on disk; anyone may read what is.
+
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+use eyas_types::JobId;
+use eyas_wire::client::TaskResult;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::job::JobSpec;
+
+/// Jobs as they were submitted.
+const JOBS: TableDefinition<u32, &[u8]> = TableDefinition::new("jobs");
+/// What happened to each, in order.
+const ENTRIES: TableDefinition<(u32, u64), &[u8]> = TableDefinition::new("entries");
+/// The journal's own version.
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const VERSION: u64 = 1;
+/// Writes that may wait for the thread; who writes more waits, which holds the whole dispatcher back.
+const MAX_WAITING_WRITES: usize = 1024;
+
+/// What happened to a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Entry {
+    /// Tasks ended, so long after submission.
+    Results { at_us: u64, results: Vec<TaskResult> },
+    /// Failed or cancelled tasks were queued again.
+    Retried(Vec<u32>),
+}
+
+impl Entry {
+    /// The results it has.
+    pub fn into_results(self) -> Vec<TaskResult> {
+        match self {
+            Entry::Results { results, .. } => results,
+            Entry::Retried(_) => Vec::new(),
+        }
+    }
+}
+
+/// Results of one job that are written as one entry.
+pub(crate) const ENTRY_RESULTS: usize = 4096;
+
+/// Why the journal cannot be used.
+#[derive(Debug, Error)]
+#[error("the journal {path}: {why}")]
+pub struct JournalError {
+    path: String,
+    why: String,
+}
+
+/// What is to be written.
+pub(crate) enum Write {
+    Job { job: JobId, spec: Arc<JobSpec> },
+    Entry { job: JobId, number: u64, entry: Entry },
+    Forget { job: JobId },
+}
+
+/// What is on disk now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    Job(JobId),
+    /// All entries of the job before this number.
+    Entries(JobId, u64),
+}
+
+/// Where entries are read, and put to be written.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    database: Arc<Database>,
+    writes: mpsc::SyncSender<Write>,
+}
+
+/// A job as the journal has it.
+pub(crate) struct Recorded {
+    pub job: JobId,
+    pub spec: JobSpec,
+    pub entries: Vec<Entry>,
+}
+
+impl Journal {
+    /// Opens the journal, or makes a new one. `written` is called from its thread for all that gets on disk; when writing
+    /// fails, `failed` is, and nothing is written any more.
+    pub fn open(
+        path: &Path,
+        written: impl Fn(Vec<Written>) + Send + 'static,
+        failed: impl FnOnce(JournalError) + Send + 'static,
+    ) -> Result<Self, JournalError> {
+        let error = |why: String| JournalError { path: path.display().to_string(), why };
+        let database = Database::create(path).map_err(|e| error(e.to_string()))?;
+        check_version(&database).map_err(error)?;
+        let database = Arc::new(database);
+        let (writes, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
+        let (database_of_thread, path) = (database.clone(), path.display().to_string());
+        let write = move || {
+            while let Ok(first) = waiting.recv() {
+                let batch: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
+                match write_all(&database_of_thread, &batch) {
+                    Ok(done) => written(done),
+                    Err(e) => {
+                        return failed(JournalError {
+                            path,
+                            why: format!("cannot be written: {e}; is the disk full?"),
+                        });
+                    }
+                }
+            }
+        };
+        std::thread::Builder::new().name("journal".into()).spawn(write).map_err(|e| error(e.to_string()))?;
+        Ok(Journal { database, writes })
+    }
+
+    /// Puts something to be written. Writing that has failed was told of before.
+    pub fn write(&self, write: Write) {
+        let _ = self.writes.send(write);
+    }
+
+    /// All jobs with what happened to them, oldest first.
+    pub fn read_all(&self) -> Result<Vec<Recorded>, String> {
+        let read = self.database.begin_read().map_err(|e| e.to_string())?;
+        let jobs = read.open_table(JOBS).map_err(|e| e.to_string())?;
+        let mut recorded = Vec::new();
+        for row in jobs.iter().map_err(|e| e.to_string())? {
+            let (job, spec) = row.map_err(|e| e.to_string())?;
+            let job = JobId(job.value());
+            let spec = postcard::from_bytes(spec.value()).map_err(|e| format!("job {job} cannot be decoded: {e}"))?;
+            recorded.push(Recorded { job, spec, entries: Vec::new() });
+        }
+        for job in &mut recorded {
+            job.entries = self.read(job.job, 0, u64::MAX)?;
+        }
+        Ok(recorded)
+    }
+
+    /// Entries of a job from `from` on and before `to`.
+    pub fn read(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, String> {
+        let read = self.database.begin_read().map_err(|e| e.to_string())?;
+        let entries = read.open_table(ENTRIES).map_err(|e| e.to_string())?;
+        let rows = entries.range((job.0, from)..(job.0, to)).map_err(|e| e.to_string())?;
+        rows.map(|row| {
+            let (_, entry) = row.map_err(|e| e.to_string())?;
+            postcard::from_bytes(entry.value()).map_err(|e| format!("an entry of job {job} cannot be decoded: {e}"))
+        })
+        .collect()
+    }
+}
+
+fn check_version(database: &Database) -> Result<(), String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let write = database.begin_write().map_err(|e| text(&e))?;
+    {
+        let mut meta = write.open_table(META).map_err(|e| text(&e))?;
+        let version = meta.get("version").map_err(|e| text(&e))?.map(|version| version.value());
+        match version {
+            None => drop(meta.insert("version", VERSION).map_err(|e| text(&e))?),
+            Some(VERSION) => {}
+            Some(other) => return Err(format!("has version {other}, this eyas reads {VERSION}")),
+        }
+        write.open_table(JOBS).map_err(|e| text(&e))?;
+        write.open_table(ENTRIES).map_err(|e| text(&e))?;
+    }
+    write.commit().map_err(|e| text(&e))
+}
+
+fn write_all(database: &Database, batch: &[Write]) -> Result<Vec<Written>, redb::Error> {
+    let mut done = Vec::new();
+    let write = database.begin_write()?;
+    {
+        let mut jobs = write.open_table(JOBS)?;
+        let mut entries = write.open_table(ENTRIES)?;
+        for what in batch {
+            match what {
+                Write::Job { job, spec } => {
+                    jobs.insert(job.0, &encode(&**spec)[..])?;
+                    done.push(Written::Job(*job));
+                }
+                Write::Entry { job, number, entry } => {
+                    entries.insert((job.0, *number), &encode(entry)[..])?;
+                    done.push(Written::Entries(*job, number + 1));
+                }
+                Write::Forget { job } => {
+                    jobs.remove(job.0)?;
+                    entries.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
+                }
+            }
+        }
+    }
+    write.commit()?;
+    Ok(done)
+}
+
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("jobs and entries can be encoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::{Outcome, Status};
+
+    fn result(index: u32) -> TaskResult {
+        let outcome = Outcome::of(Status::Exited(index as i32));
+        TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 1, delivery_us: 2, outcome }
+    }
+
+    #[test]
+    fn what_was_written_is_there_after_opening_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.redb");
+        let (sender, done) = mpsc::channel();
+        let open = |sender: mpsc::Sender<Vec<Written>>| {
+            Journal::open(&path, move |written| drop(sender.send(written)), |e| panic!("{e}")).unwrap()
+        };
+        let journal = open(sender.clone());
+        let spec = JobSpec { name: "survey".into(), ..JobSpec::default() };
+        journal.write(Write::Job { job: JobId(7), spec: Arc::new(spec.clone()) });
+        let entries = [
+            Entry::Results { at_us: 5, results: vec![result(0), result(1)] },
+            Entry::Retried(vec![1]),
+            Entry::Results { at_us: 9, results: vec![result(1)] },
+        ];
+        for (number, entry) in entries.iter().enumerate() {
+            journal.write(Write::Entry { job: JobId(7), number: number as u64, entry: entry.clone() });
+        }
+        let mut written = Vec::new();
+        while !written.contains(&Written::Entries(JobId(7), 3)) {
+            written.extend(done.recv_timeout(std::time::Duration::from_secs(30)).unwrap());
+        }
+        assert_eq!(written[0], Written::Job(JobId(7)));
+        assert_eq!(journal.read(JobId(7), 1, 2).unwrap(), entries[1..2]);
+        let Journal { database, writes } = journal;
+        drop(writes);
+        while Arc::strong_count(&database) > 1 {
+            std::thread::yield_now();
+        }
+        drop(database);
+        let again = open(sender);
+        let recorded = again.read_all().unwrap();
+        assert_eq!((recorded[0].job, &recorded[0].spec, &recorded[0].entries[..]), (JobId(7), &spec, &entries[..]));
+    }
+
+    #[test]
+    fn a_file_that_is_no_journal_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.redb");
+        std::fs::write(&path, [7; 5000]).unwrap();
+        let opened = Journal::open(&path, |_| {}, |_| {});
+        assert!(opened.err().unwrap().to_string().contains("journal.redb"));
+    }
+}

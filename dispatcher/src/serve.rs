@@ -1,0 +1,200 @@
+//! A dispatcher's life: opens its folder, listens, and works until it is stopped.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eyas_sched::Scheduler;
+use eyas_session::{Acceptor, Access, AccessError};
+use eyas_types::PlacementPolicy;
+use eyas_wire::Role;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::brain::{Brain, Message};
+use crate::journal::{Journal, JournalError};
+use crate::{client_session, executor_session};
+
+/// Messages to the brain that wait; sessions with more wait, and with them their executors.
+const MAX_WAITING_MESSAGES: usize = 4096;
+/// Connections that have not yet shown that they know the secret. More wait to be accepted.
+const MAX_GREETINGS: usize = 256;
+
+/// Settings of a dispatcher.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The cluster's name.
+    pub cluster: String,
+    /// Its own folder: journal and access file are in it. One dispatcher at a time has it.
+    pub folder: PathBuf,
+    /// Where to listen; port 0 for any, or for the one it had before in the same folder.
+    pub listen: SocketAddr,
+    /// Host by which others reach it, if not the address it listens on.
+    pub advertise: Option<String>,
+    /// How tasks are placed.
+    pub scheduler: eyas_sched::Config,
+    /// How often each executor must be heard of.
+    pub heartbeat: Duration,
+}
+
+/// Why a dispatcher has ended, or could not begin.
+#[derive(Debug, Error)]
+pub enum DispatcherError {
+    /// It cannot listen.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Its folder cannot be used.
+    #[error("cannot use the folder {folder}: {source}")]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The access file cannot be read or written.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The journal cannot be used, or not any longer.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// What the journal holds cannot be taken up.
+    #[error("cannot go on with the jobs in {folder}: {why}; move the folder away to begin anew")]
+    Recovery {
+        /// Which folder.
+        folder: PathBuf,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// A dispatcher at work.
+pub struct Running {
+    /// What others need to join it; also in the file at `access_path`.
+    pub access: Access,
+    /// Where the access file is.
+    pub access_path: PathBuf,
+    work: JoinHandle<()>,
+    failed: mpsc::Receiver<JournalError>,
+}
+
+impl Running {
+    /// Waits until it has been stopped.
+    ///
+    /// # Errors
+    /// If it cannot go on: its journal cannot be written.
+    pub async fn wait(mut self) -> Result<(), DispatcherError> {
+        tokio::select! {
+            _ = &mut self.work => Ok(()),
+            Some(error) = self.failed.recv() => Err(error.into()),
+        }
+    }
+}
+
+/// Starts a dispatcher. It stops when a client asks for that, or when `stop` changes.
+///
+/// # Errors
+/// If it cannot listen, or its folder cannot be used.
+pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Running, DispatcherError> {
+    let folder = &config.folder;
+    std::fs::create_dir_all(folder).map_err(|source| DispatcherError::Folder { folder: folder.clone(), source })?;
+    let access_path = folder.join("access.toml");
+    let (listener, access) = listen(&config, &access_path).await?;
+    let (brain_sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
+    let (failed_sender, failed) = mpsc::channel(1);
+    // Bounded by what may wait to be written; bounded by itself, brain and journal could wait for each other.
+    let (written_sender, written) = mpsc::unbounded_channel();
+    let journal = Journal::open(
+        &folder.join("journal.redb"),
+        move |written| drop(written_sender.send(written)),
+        move |error| drop(failed_sender.blocking_send(error)),
+    )?;
+    let policy = config.scheduler.policy;
+    let caching = policy != PlacementPolicy::FirstAvailable;
+    let scheduler = Scheduler::new(config.scheduler.clone());
+    let mut brain = Brain::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
+    brain.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
+    // Whoever finds the access file finds a dispatcher that listens.
+    access.save(&access_path)?;
+    tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
+    let acceptor = Acceptor::new(&access);
+    let accepting = tokio::spawn(accept(listener, acceptor, brain_sender, journal));
+    let work = tokio::spawn(async move {
+        brain.run(inbox, written, stop).await;
+        accepting.abort();
+    });
+    Ok(Running { access, access_path, work, failed })
+}
+
+/// Listens where the cluster was before, if it was, so that those who have its access file find it again.
+async fn listen(config: &Config, access_path: &Path) -> Result<(TcpListener, Access), DispatcherError> {
+    let before = match Access::load(access_path) {
+        Ok(access) => Some(access),
+        Err(AccessError::Missing { .. }) => None,
+        Err(e) => return Err(e.into()),
+    };
+    let mut address = config.listen;
+    let port_before = before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());
+    if let (0, Some(port)) = (address.port(), port_before) {
+        address.set_port(port);
+    }
+    let listener = TcpListener::bind(address).await.map_err(|source| DispatcherError::Listen { address, source })?;
+    let bound = listener.local_addr().map_err(|source| DispatcherError::Listen { address, source })?;
+    let host = match &config.advertise {
+        Some(host) if host.contains(':') => format!("[{host}]"),
+        Some(host) => host.clone(),
+        None if bound.is_ipv6() => format!("[{}]", bound.ip()),
+        None => bound.ip().to_string(),
+    };
+    let dispatcher = format!("{host}:{}", bound.port());
+    let access = match before {
+        Some(before) => before.moved_to(&config.cluster, &dispatcher),
+        None => Access::create(&config.cluster, &dispatcher),
+    };
+    Ok((listener, access))
+}
+
+async fn accept(listener: TcpListener, acceptor: Acceptor, brain: mpsc::Sender<Message>, journal: Journal) {
+    let greetings = Arc::new(Semaphore::new(MAX_GREETINGS));
+    loop {
+        let Ok(greeting) = greetings.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (acceptor, brain, journal) = (acceptor.clone(), brain.clone(), journal.clone());
+                tokio::spawn(async move {
+                    if let Err(e) = greet(stream, &acceptor, greeting, brain, journal).await {
+                        tracing::debug!("{e}");
+                    }
+                });
+            }
+            Err(e) => {
+                // Out of descriptors, most likely: those of others must be closed first.
+                tracing::warn!("cannot accept a connection: {e}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn greet(
+    stream: TcpStream,
+    acceptor: &Acceptor,
+    greeting: tokio::sync::OwnedSemaphorePermit,
+    brain: mpsc::Sender<Message>,
+    journal: Journal,
+) -> Result<(), eyas_session::SessionError> {
+    let (session, role) = acceptor.accept(stream).await?;
+    drop(greeting);
+    match role {
+        Role::Executor => executor_session::serve(session, brain).await,
+        Role::Client => client_session::serve(session, brain, journal).await,
+        Role::Dispatcher => Ok(()),
+    }
+}
