@@ -1,5 +1,80 @@
-//! The `eyas` command.
+//! The `eyas` command: one binary for users and for every process of a cluster.
+//!
+//! It converts words to requests and answers to words, and decides nothing. Results go to standard output, eyas's own
+//! words to standard error. Exit codes: 0 if everything asked for succeeded, 1 if a task or request failed, 2 if the
+//! command line is wrong, 130 after an interrupt.
 
+#![forbid(unsafe_code)]
+
+mod ask;
+mod command;
+mod local;
 mod report;
+mod run;
+mod show;
+mod start;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use command::{Command, Eyas};
+
+/// What went wrong, for a person. The command ends with exit code 1.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let eyas = Eyas::parse();
+    // A guardian must outlive everything else and needs nothing.
+    if let Command::Guard { marker, sandboxes } = &eyas.command {
+        eyas_executor::guardian::guard(std::io::stdin(), marker, sandboxes);
+        return ExitCode::SUCCESS;
+    }
+    start_logging();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(e) => return fail(&e.into()),
+    };
+    let done = runtime.block_on(act(eyas));
+    // What still waits in the background, such as standard input, does not hold the command back.
+    runtime.shutdown_background();
+    done.unwrap_or_else(|e| fail(&e))
+}
+
+async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
+    let Eyas { command, reach } = eyas;
+    match command {
+        Command::Run(args) => run::run(args, &reach).await,
+        Command::Submit(args) => ask::submit(args, &reach).await,
+        Command::Job(which) => ask::job(which, &reach).await,
+        Command::Task(which) => ask::task(which, &reach).await,
+        Command::Explain { task } => ask::explain(task, &reach).await,
+        Command::Executor(which) => ask::executor(which, &reach).await,
+        Command::Catalog(which) => ask::catalog(which, &reach).await,
+        Command::Report(args) => ask::report(args, &reach).await,
+        Command::Start(which) => start::start(which, &reach).await,
+        Command::Stop => ask::stop(&reach).await,
+        Command::Completion { shell } => {
+            command::print_completion(shell);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { folder } => {
+            command::write_man_pages(&folder)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Guard { .. } => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn fail(error: &Failure) -> ExitCode {
+    eprintln!("eyas: {error}");
+    ExitCode::FAILURE
+}
+
+/// Logs go to standard error; `EYAS_LOG` says how much, as `tracing` filters are written.
+fn start_logging() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("EYAS_LOG");
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}

@@ -1,1 +1,36 @@
-//! Rust client library.
+//! Eyas for programs: find a cluster, draft a job, submit it, watch it.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use eyas_client::{Client, Cluster, Draft};
+//! use eyas_client::types::{Program, TaskTemplate, Template, Value};
+//!
+//! let mut client = Client::connect(&Cluster::named("survey")?.access()?).await?;
+//! let words = ["wc", "-c", "{}"].map(Template::parse);
+//! let mut draft = Draft::new("count");
+//! let template = draft.template(TaskTemplate::new(Program::Command(words.to_vec())))?;
+//! for file in ["a.fits", "b.fits"] {
+//!     draft.task_on_file(template, file).await?;
+//! }
+//! let job = client.submit(draft).await?;
+//! client.watch(job, true, |_| {}).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod clusters;
+mod draft;
+mod jobfile;
+mod sources;
+
+pub use client::{Client, ClientError, Seen};
+pub use clusters::{Cluster, ClusterError, home};
+pub use draft::{Draft, DraftError};
+pub use jobfile::{Bytes, Duration, InputFields, JobFileError, OneOrMore, OutputFields, TaskFields, read_job_file};
+pub use sources::{Line, SourceError, array, files_of, lines_of};
+
+pub use eyas_types as types;
+pub use eyas_wire::{client as messages, view};

@@ -37,7 +37,7 @@ impl Brain {
                 let result = Results::default().last(self, self.job(task.job)?, task.index)?;
                 ToClient::Log(result.map(Box::new))
             }
-            FromClient::Explain { task } => ToClient::Explained(self.explain(task)?),
+            FromClient::Explain { task } => ToClient::Explained(Box::new(self.explain(task)?)),
             FromClient::Executors => ToClient::Executors(self.executor_views()),
             FromClient::Catalog { object, source } => ToClient::Objects(self.objects(object, &source)),
             FromClient::Report { job } => ToClient::Report(Box::new(self.report(self.job(job)?))),

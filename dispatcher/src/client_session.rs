@@ -106,10 +106,11 @@ impl Client {
                 self.send_entries(job, entry, to, &mut skip).await?;
                 entry = to;
             }
-            self.writer.send(&[ToClient::Progress(Box::new(now.view))]).await?;
+            let view = Box::new(now.view);
             if now.is_over {
-                return Ok(());
+                return self.writer.send(&[ToClient::Over(view)]).await;
             }
+            self.writer.send(&[ToClient::Progress(view)]).await?;
             // A client that goes away ends the watch, and with it the session.
             tokio::select! {
                 changed = standing.changed() => if changed.is_err() {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Storage};
+use eyas_store::{ObjectStore, Storage, url_of};
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
@@ -46,6 +46,21 @@ pub(crate) struct Done {
     pub damaged: Vec<ObjectId>,
 }
 
+/// A program that was just stored can be held open for writing by another thread's child between fork and exec; so
+/// often is starting it tried again, each time after a moment.
+const BUSY_TRIES: u32 = 50;
+const BUSY_WAIT: Duration = Duration::from_millis(2);
+
+fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    for _ in 1..BUSY_TRIES {
+        match start() {
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_WAIT),
+            other => return other,
+        }
+    }
+    start()
+}
+
 impl Workshop {
     pub fn run(&self, work: &Work) -> Done {
         let started = Instant::now();
@@ -69,7 +84,7 @@ impl Workshop {
         };
         let mut command = self.command(work, &with, sandbox.as_ref())?;
         let timeout = work.template.timeout_us.map(Duration::from_micros);
-        let ran = process::run(&mut command, work.template.capture_bytes, timeout, &work.control);
+        let ran = retry_busy(|| process::run(&mut command, work.template.capture_bytes, timeout, &work.control));
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
         damaged.extend(work.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
         let status = match ran.end {
@@ -139,8 +154,10 @@ impl Workshop {
             (WorkingFolder::Sandbox, None) => unreachable!("a task that works in a sandbox has one"),
         };
         let program = words.next().unwrap_or_default();
-        let is_relative_path = program.contains('/') && !program.starts_with('/');
-        let program = if is_relative_path { folder.join(&program).into_os_string() } else { program.into() };
+        // A program that was brought along is in the sandbox, not on the PATH.
+        let is_here = program.contains('/') || with.staged.contains(&program);
+        let program =
+            if is_here && !program.starts_with('/') { folder.join(&program).into_os_string() } else { program.into() };
         let mut command = Command::new(program);
         command.args(words).current_dir(folder);
         for (name, value) in &work.template.env {
@@ -180,11 +197,17 @@ impl Workshop {
                 return Err(Outcome::failed(FailureKind::Output, reason));
             }
             for (file, name) in files {
-                let url = if is_glob(&pattern) || destination.ends_with('/') {
+                let place = if is_glob(&pattern) || destination.ends_with('/') {
                     format!("{}/{name}", destination.trim_end_matches('/'))
                 } else {
                     destination.clone()
                 };
+                let place = if place.contains("://") || place.starts_with('/') {
+                    place
+                } else {
+                    format!("{}/{place}", work.template.base.trim_end_matches('/'))
+                };
+                let url = url_of(&place).map_err(|e| Outcome::failed(FailureKind::Output, e.message))?;
                 let put = self.runtime.block_on(self.storage.put(&file, &url));
                 let object = put.map_err(|e| Outcome::failed(FailureKind::Output, e.message))?;
                 delivered.push(Delivered { output: output as u16, object });

@@ -27,6 +27,8 @@ pub struct TaskTemplate {
     pub env: Vec<(String, Template)>,
     /// Where it runs.
     pub folder: WorkingFolder,
+    /// The absolute folder from which relative destinations of outputs are meant.
+    pub base: String,
     /// Inputs that every task has, before its item's own.
     pub inputs: Vec<Input>,
     /// What is taken from the sandbox afterwards.
@@ -48,6 +50,7 @@ impl TaskTemplate {
             program,
             env: Vec::new(),
             folder: WorkingFolder::Sandbox,
+            base: String::from("/"),
             inputs: Vec::new(),
             outputs: Vec::new(),
             resources: Resources::default(),
@@ -104,7 +107,8 @@ pub enum InputFrom {
 pub struct OutputSpec {
     /// A file in the sandbox, or a glob.
     pub pattern: Template,
-    /// Where it goes in persistent storage: a URL or absolute path. A glob's, and one that ends in `/`, is a folder.
+    /// Where it goes in persistent storage: a URL, or a path from the template's `base`. A glob's, and one that ends in
+    /// `/`, is a folder.
     pub destination: Template,
     /// Whether the task may leave it out.
     pub optional: bool,

@@ -109,8 +109,10 @@ pub enum ToClient {
     Done(u64),
     /// Results, in the order in which they came.
     Results(Vec<TaskResult>),
-    /// How the watched job stands. The last one of a stream says that it has ended.
+    /// How the watched job stands.
     Progress(Box<JobView>),
+    /// How the watched job ended; the last message of a watch.
+    Over(Box<JobView>),
     /// Jobs.
     Jobs(Vec<JobView>),
     /// Tasks.
@@ -118,7 +120,7 @@ pub enum ToClient {
     /// A task's last try, with all that was captured.
     Log(Option<Box<TaskResult>>),
     /// An explanation.
-    Explained(Explanation),
+    Explained(Box<Explanation>),
     /// Executors.
     Executors(Vec<ExecutorView>),
     /// Objects.

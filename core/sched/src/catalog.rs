@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
 
-use crate::executors::{ExecutorKey, Held};
+use crate::executors::ExecutorKey;
 use crate::hash::Map;
 use crate::queue::Ticket;
 
@@ -23,12 +23,14 @@ const STALE_ENTRIES: usize = 16;
 pub(crate) struct Catalog {
     keys: Map<ObjectId, ObjectKey>,
     objects: Vec<Object>,
+    /// Sizes of objects; apart from them, so that those of all fit a processor's cache: shares are computed of tasks
+    /// that are met once, and whose objects are not looked at otherwise.
+    sizes_bytes: Vec<u64>,
     free: Vec<ObjectKey>,
 }
 
 pub(crate) struct Object {
     pub id: ObjectId,
-    pub size_bytes: u64,
     /// Executors with a replica, in no particular order.
     pub holders: Vec<ExecutorKey>,
     /// Tasks that wait for it, oldest first; may name tasks that have left the queue.
@@ -37,8 +39,8 @@ pub(crate) struct Object {
     pub wanted: u32,
     /// Tasks that are known to the scheduler and name it.
     references: u32,
-    /// Holders that must be told when a task comes to wait for it: they have searched its list to the end, or are
-    /// parked. Each was put here by one search, so that telling costs a decision no more than a search does.
+    /// Holders that have it not on their list of objects to search, and are to be told when a task comes to wait for
+    /// it. Each is put here by a search, so that all telling together costs no more than searching.
     pub to_tell: Vec<ExecutorKey>,
 }
 
@@ -49,16 +51,14 @@ impl Catalog {
             Some(key) => *key,
             None => self.insert(id),
         };
-        let object = &mut self[key];
-        object.references += 1;
-        object.size_bytes = size_bytes;
+        self[key].references += 1;
+        self.sizes_bytes[key.0 as usize] = size_bytes;
         key
     }
 
     fn insert(&mut self, id: ObjectId) -> ObjectKey {
         let object = Object {
             id,
-            size_bytes: 0,
             holders: Vec::new(),
             waiting: VecDeque::new(),
             wanted: 0,
@@ -72,6 +72,7 @@ impl Catalog {
             }
             None => {
                 self.objects.push(object);
+                self.sizes_bytes.push(0);
                 ObjectKey(u32::try_from(self.objects.len() - 1).expect("fewer than 2^32 objects"))
             }
         };
@@ -91,7 +92,7 @@ impl Catalog {
             Some(key) => *key,
             None => self.insert(id),
         };
-        self[key].size_bytes = size_bytes;
+        self.sizes_bytes[key.0 as usize] = size_bytes;
         key
     }
 
@@ -111,6 +112,18 @@ impl Catalog {
         }
     }
 
+    /// A task that wanted the object left the queue.
+    pub fn leave(&mut self, key: ObjectKey, ticket: Ticket, is_waiting: impl Fn(Ticket) -> bool) {
+        let object = &mut self[key];
+        object.wanted -= 1;
+        if object.waiting.front() == Some(&ticket) {
+            object.waiting.pop_front();
+        }
+        if object.waiting.len() > 2 * object.wanted as usize + STALE_ENTRIES {
+            self.tidy(key, is_waiting);
+        }
+    }
+
     /// Drops entries of tasks that left the queue once they are the most of the list.
     pub fn tidy(&mut self, key: ObjectKey, is_waiting: impl Fn(Ticket) -> bool) {
         let object = &mut self[key];
@@ -122,22 +135,18 @@ impl Catalog {
         }
     }
 
+    pub fn size_bytes(&self, key: ObjectKey) -> u64 {
+        self.sizes_bytes[key.0 as usize]
+    }
+
+    /// What an object counts in a task's share. An empty file counts as a byte, so that a share of nothing is still a
+    /// share.
+    pub fn weight(&self, key: ObjectKey) -> u64 {
+        self.size_bytes(key).max(1)
+    }
+
     pub fn len(&self) -> usize {
         self.keys.len()
-    }
-}
-
-impl Object {
-    /// From now on this holder is told of tasks that come to wait.
-    pub fn tell(&mut self, holder: ExecutorKey, held: &mut Held) {
-        if !core::mem::replace(&mut held.listed, true) {
-            self.to_tell.push(holder);
-        }
-    }
-
-    /// What it counts in a task's share. An empty file counts as a byte, so that a share of nothing is still a share.
-    pub fn weight(&self) -> u64 {
-        self.size_bytes.max(1)
     }
 }
 

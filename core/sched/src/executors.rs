@@ -4,6 +4,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::ops::Bound;
 
 use eyas_types::{ExecutorId, Resources};
 
@@ -16,6 +17,10 @@ use crate::queue::TaskKey;
 /// An executor's place in the table; reused when it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ExecutorKey(u32);
+
+impl ExecutorKey {
+    pub const FIRST: ExecutorKey = ExecutorKey(0);
+}
 
 /// Most tasks one executor is given at once, however short they are.
 pub(crate) const MAX_IN_FLIGHT: usize = 4096;
@@ -60,10 +65,8 @@ pub(crate) struct Held {
     pub cursor: u32,
     /// Whether `cursor` means anything yet.
     pub searched: bool,
-    /// It is on `to_search`.
+    /// It is on `to_search`; if not, the executor is on the object's `to_tell`.
     pub alerted: bool,
-    /// The executor is on the object's `to_tell`.
-    pub listed: bool,
 }
 
 /// What assigned tasks hold; more than the capacity where tasks are lined up.
@@ -95,10 +98,11 @@ pub(crate) struct Executors {
     keys: Map<ExecutorId, ExecutorKey>,
     /// Those that ask for work, first come first served. Entries whose line says otherwise are skipped.
     ready: [VecDeque<ExecutorKey>; 2],
-    parked: BTreeSet<(Level, u64, ExecutorKey)>,
+    /// With the number of their parking, which counts up.
+    parked: [BTreeSet<(u64, ExecutorKey)>; 2],
     parkings: u64,
-    /// Whether each is parked with a free slot; apart from the table, because a newcomer asks it of many.
-    idle: Vec<bool>,
+    /// Where each is parked, if it is; apart from the table, because a newcomer asks it of many.
+    parked_at: Vec<Option<Level>>,
     busy_milli: u64,
     total_milli: u64,
     /// Those that have tasks lined up behind their slots.
@@ -127,7 +131,7 @@ impl Executors {
             }
             None => {
                 self.table.push(executor);
-                self.idle.push(false);
+                self.parked_at.push(None);
                 ExecutorKey(self.table.len() as u32 - 1)
             }
         };
@@ -168,9 +172,11 @@ impl Executors {
         Utilisation { busy_milli: self.busy_milli, total_milli: self.total_milli }
     }
 
-    /// Executors with tasks lined up behind their slots.
-    pub fn overbooked(&self) -> impl Iterator<Item = &Executor> {
-        self.overbooked.iter().map(|key| &self[*key])
+    /// Executors with tasks lined up behind their slots,
+    /// all round, the one after `last` first.
+    pub fn overbooked_after(&self, last: ExecutorKey) -> impl Iterator<Item = ExecutorKey> {
+        let after = self.overbooked.range((Bound::Excluded(last), Bound::Unbounded));
+        after.chain(self.overbooked.range(..=last)).copied()
     }
 
     /// Books a task's needs on an executor; returns its place in the executor's list.
@@ -233,30 +239,25 @@ impl Executors {
     }
 
     /// Executors parked at `level`, longest parked first.
-    pub fn parked(&self, level: Level) -> impl Iterator<Item = ExecutorKey> {
-        let first = (level, 0, ExecutorKey(0));
-        self.parked.range(first..).take_while(move |(at, _, _)| *at == level).map(|(_, _, key)| *key)
+    pub fn parked(&self, level: Level) -> impl ExactSizeIterator<Item = ExecutorKey> {
+        self.parked[level as usize].iter().map(|(_, key)| *key)
     }
 
-    pub fn is_parked_with_slot(&self, key: ExecutorKey) -> bool {
-        self.idle[key.0 as usize]
-    }
-
-    #[cfg(test)]
-    pub fn is_parked(&self, key: ExecutorKey) -> bool {
-        matches!(self[key].line, Line::Parked(..))
+    pub fn is_parked(&self, key: ExecutorKey, level: Level) -> bool {
+        self.parked_at[key.0 as usize] == Some(level)
     }
 
     fn set_line(&mut self, key: ExecutorKey, line: Line) {
         let executor = &mut self.table[key.0 as usize];
         if let Line::Parked(level, since) = executor.line {
-            self.parked.remove(&(level, since, key));
+            self.parked[level as usize].remove(&(since, key));
+            self.parked_at[key.0 as usize] = None;
         }
         executor.line = line;
         if let Line::Parked(level, since) = line {
-            self.parked.insert((level, since, key));
+            self.parked[level as usize].insert((since, key));
+            self.parked_at[key.0 as usize] = Some(level);
         }
-        self.idle[key.0 as usize] = matches!(line, Line::Parked(Level::Slot, _));
     }
 }
 
@@ -270,6 +271,12 @@ impl Executor {
         self.capacity.covers(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
             && self.assigned.fits_with(need, &self.capacity, stretch)
+    }
+
+    /// Whether it can line up any task. If not, only the end of one can change that.
+    pub fn has_any_room(&self) -> bool {
+        let limit_milli = u64::from(self.capacity.cpus_milli) * (1 + self.lookahead());
+        self.in_flight.len() < MAX_IN_FLIGHT && self.assigned.cpus_milli < limit_milli
     }
 
     /// How many tasks it is given beyond each slot: enough for [`LOOKAHEAD_US`] of work, and at least one, so that its

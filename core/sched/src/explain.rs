@@ -110,7 +110,7 @@ impl Scheduler {
         let object = &self.catalog[key];
         let mut holders: Vec<_> = object.holders.iter().map(|holder| self.executors[*holder].id).collect();
         holders.sort_unstable();
-        ObjectView { object: object.id, size_bytes: object.size_bytes, holders, wanted: object.wanted }
+        ObjectView { object: object.id, size_bytes: self.catalog.size_bytes(key), holders, wanted: object.wanted }
     }
 
     fn why_waiting(&self, task: TaskKey) -> WaitReason {

@@ -16,6 +16,8 @@ use crate::search::{self, FULL};
 pub const MAX_HINTS: usize = 4;
 /// Tasks looked at, of one class and from the oldest on, for one that the executor may take without holding any of it.
 const HEAD_LOOKS: usize = 64;
+/// Lined-up tasks that are looked at after one event, for some to ask back.
+const RECALL_LOOKS: usize = 16;
 /// Parked executors that are offered the oldest task after one event.
 const PARKED_LOOKS: usize = 64;
 
@@ -167,6 +169,12 @@ pub struct Scheduler {
     /// Waiting tasks of whose inputs nobody holds any; kept only where the policy may hold others back. Entries
     /// that are no longer cold are skipped.
     cold: VecDeque<Ticket>,
+    /// Tasks that came to wait in this event.
+    newcomers: Vec<Ticket>,
+    /// Processors of tasks that were asked back and have not come, in thousandths.
+    recalled_milli: u64,
+    /// The last executor that was looked at for tasks to ask back.
+    recall_from: ExecutorKey,
     decisions: u64,
 }
 
@@ -180,6 +188,9 @@ impl Scheduler {
             catalog: Catalog::default(),
             executors: Executors::default(),
             cold: VecDeque::new(),
+            newcomers: Vec::new(),
+            recalled_milli: 0,
+            recall_from: ExecutorKey::FIRST,
             decisions: 0,
         }
     }
@@ -195,7 +206,7 @@ impl Scheduler {
                 self.executors.make_ready(key, Level::Slot);
             }
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
-            Event::TaskReady { task, inputs, need } => self.task_ready(task, &inputs, &need, effects),
+            Event::TaskReady { task, inputs, need } => self.task_ready(task, &inputs, &need),
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
@@ -243,24 +254,10 @@ impl Scheduler {
 
     // ---- events
 
-    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Resources, effects: &mut Vec<Effect>) {
+    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Resources) {
         let keys: Vec<_> = inputs.iter().map(|(id, size_bytes)| self.catalog.refer(*id, *size_bytes)).collect();
         let task = self.queue.insert(id, &keys, need);
-        // Figure 4: the newcomer is offered to the free executor that holds the most of it.
-        if self.policy.is_data_aware()
-            && self.executors.parked(Level::Slot).next().is_some()
-            && let Some((holder, share)) = self.best_free_holder(task)
-            && (share == FULL || self.otherwise() == Otherwise::AnyTask)
-        {
-            self.assign(holder, task, effects);
-            self.executors.make_ready(holder, Level::Slot);
-        } else {
-            self.enqueue(task, false);
-        }
-    }
-
-    fn best_free_holder(&self, task: TaskKey) -> Option<(ExecutorKey, u16)> {
-        search::best_free_holder(&self.queue, &self.catalog, &self.executors, task, self.config.window.unwrap_or(2_500))
+        self.enqueue(task, false);
     }
 
     fn task_cancelled(&mut self, id: TaskId, effects: &mut Vec<Effect>) {
@@ -354,8 +351,8 @@ impl Scheduler {
         let object = &mut self.catalog[key];
         let wanted = object.wanted > 0;
         let place = object.holders.len() as u32;
-        let held = Held { place, cursor: 0, searched: false, alerted: wanted, listed: false };
-        let held = match self.executors[by].held.entry(key) {
+        let held = Held { place, cursor: 0, searched: false, alerted: wanted };
+        match self.executors[by].held.entry(key) {
             hashbrown::hash_map::Entry::Occupied(_) => return,
             hashbrown::hash_map::Entry::Vacant(entry) => entry.insert(held),
         };
@@ -364,7 +361,7 @@ impl Scheduler {
             self.executors[by].to_search.push_back(key);
             self.executors.unpark(by);
         } else {
-            object.tell(by, held);
+            object.to_tell.push(by);
         }
     }
 
@@ -381,9 +378,9 @@ impl Scheduler {
         let held = self.executors[by].held.remove(&key).expect("the caller has looked");
         let object = &mut self.catalog[key];
         object.holders.swap_remove(held.place as usize);
-        if held.listed {
-            let place = object.to_tell.iter().position(|listed| *listed == by);
-            object.to_tell.swap_remove(place.expect("it is listed"));
+        if !held.alerted {
+            let place = object.to_tell.iter().position(|other| *other == by);
+            object.to_tell.swap_remove(place.expect("who is not alerted is to be told"));
         }
         if let Some(moved) = object.holders.get(held.place as usize).copied() {
             let moved = self.executors[moved].held.get_mut(&key);
@@ -408,6 +405,7 @@ impl Scheduler {
         if !self.policy.is_data_aware() {
             return;
         }
+        self.newcomers.push(ticket);
         let mut cold = true;
         for place in 0..self.queue[task].inputs.as_slice().len() {
             let key = self.queue[task].inputs.as_slice()[place];
@@ -417,12 +415,8 @@ impl Scheduler {
             cold &= object.holders.is_empty();
             for holder in core::mem::take(&mut object.to_tell) {
                 let executor = &mut self.executors[holder];
-                let held = executor.held.get_mut(&key).expect("a holder holds");
-                held.listed = false;
-                if !core::mem::replace(&mut held.alerted, true) {
-                    executor.to_search.push_back(key);
-                }
-                self.executors.unpark(holder);
+                executor.held.get_mut(&key).expect("a holder holds").alerted = true;
+                executor.to_search.push_back(key);
             }
         }
         if cold || self.queue[task].was_refused {
@@ -450,10 +444,9 @@ impl Scheduler {
         if !self.policy.is_data_aware() {
             return;
         }
-        for place in 0..self.queue[task].inputs.as_slice().len() {
-            let key = self.queue[task].inputs.as_slice()[place];
-            self.catalog[key].wanted -= 1;
-            self.catalog.tidy(key, |ticket| self.queue.is_waiting(ticket));
+        let ticket = Ticket { task, turn: self.queue[task].turn };
+        for input in self.queue[task].inputs.as_slice() {
+            self.catalog.leave(*input, ticket, |ticket| self.queue.is_waiting(ticket));
         }
     }
 
@@ -476,11 +469,12 @@ impl Scheduler {
     }
 
     fn unassign(&mut self, task: TaskKey, by: ExecutorKey) {
-        let State::Assigned { executor, place, .. } = self.queue[task].state else {
+        let State::Assigned { executor, place, recalled } = self.queue[task].state else {
             panic!("task {} ended but is {:?}", self.queue[task].id, self.queue[task].state);
         };
         assert_eq!(executor, by, "task {} ended by another than it was assigned to", self.queue[task].id);
         let need = self.queue.need(self.queue[task].class);
+        self.recalled_milli -= if recalled { need.cpus_milli.into() } else { 0 };
         if let Some(moved) = self.executors.unassign(by, place, need)
             && let State::Assigned { place: its_place, .. } = &mut self.queue[moved].state
         {
@@ -521,8 +515,10 @@ impl Scheduler {
         // A free slot goes before lining a task up, even where its inputs are.
         for level in [Level::Slot, Level::Ahead] {
             self.serve_ready(level, effects);
+            self.offer_newcomers(level, effects);
             self.offer_to_parked(level, effects);
         }
+        self.newcomers.clear();
         if self.queue.waiting() == 0 {
             self.recall(effects);
         }
@@ -531,7 +527,9 @@ impl Scheduler {
     fn serve_ready(&mut self, level: Level, effects: &mut Vec<Effect>) {
         while let Some(by) = self.executors.next_ready(level) {
             if self.queue.waiting() == 0 {
-                self.park(by);
+                if self.executors[by].has_any_room() {
+                    self.executors.park(by);
+                }
             } else {
                 self.serve(by, level, effects);
             }
@@ -548,7 +546,7 @@ impl Scheduler {
             match (has_room, level) {
                 (false, Level::Slot) => return self.executors.make_ready(by, Level::Ahead),
                 // Too little is free for what waits now; smaller tasks may come.
-                (false, Level::Ahead) if self.executors[by].has_free_slot() => return self.park(by),
+                (false, Level::Ahead) if self.executors[by].has_free_slot() => return self.executors.park(by),
                 (false, Level::Ahead) => return,
                 (true, _) => {}
             }
@@ -556,26 +554,34 @@ impl Scheduler {
                 Some(task) => self.assign(by, task, effects),
                 // The window ended the search: it goes on where it stopped.
                 None if !self.executors[by].to_search.is_empty() => {}
-                None => return self.park(by),
+                None => return self.executors.park(by),
             }
         }
     }
 
-    /// The executor waits for a cause to look again; a task that comes to wait for what it holds is one.
-    fn park(&mut self, by: ExecutorKey) {
-        let Scheduler { queue, catalog, executors, .. } = self;
-        let nothing_waits = queue.waiting() == 0;
-        let executor = &mut executors[by];
-        for object in &executor.to_search {
-            if let Some(held) = executor.held.get_mut(object) {
-                held.alerted &= !nothing_waits;
-                catalog[*object].tell(by, held);
+    /// Figure 4: a task that came to wait goes to the parked executor that holds the most of it. Asking all parked
+    /// holders to look for themselves would wake as many as there are, for one task.
+    fn offer_newcomers(&mut self, level: Level, effects: &mut Vec<Effect>) {
+        for place in 0..self.newcomers.len() {
+            let ticket = self.newcomers[place];
+            if self.queue.is_waiting(ticket)
+                && let Some(by) = self.parked_taker(ticket.task, level)
+            {
+                self.assign(by, ticket.task, effects);
+                self.executors.make_ready(by, level);
+                self.serve_ready(level, effects);
             }
         }
-        if nothing_waits {
-            executor.to_search.clear();
-        }
-        executors.park(by);
+    }
+
+    /// Of those parked, the one that holds the most of the task, if the policy lets it take that.
+    fn parked_taker(&self, task: TaskKey, level: Level) -> Option<ExecutorKey> {
+        let Scheduler { queue, catalog, executors, .. } = self;
+        let (by, share) = search::best_parked_holder(queue, catalog, executors, task, level)?;
+        let takes = share == FULL
+            || self.otherwise() == Otherwise::AnyTask
+            || !search::someone_holds_more(queue, catalog, executors, task, by, share);
+        takes.then_some(by)
     }
 
     pub(crate) fn otherwise(&self) -> Otherwise {
@@ -695,39 +701,57 @@ impl Scheduler {
         }
     }
 
-    /// The queue is empty: idle slots ask for tasks that are lined up behind others elsewhere.
+    /// The queue is empty: idle slots ask for tasks that are lined up behind others elsewhere, if they would take them.
     fn recall(&mut self, effects: &mut Vec<Effect>) {
         let utilisation = self.executors.utilisation();
-        if utilisation.busy_milli == utilisation.total_milli || !self.executors.parked(Level::Slot).next().is_some() {
+        let mut idle_milli = (utilisation.total_milli - utilisation.busy_milli).saturating_sub(self.recalled_milli);
+        if idle_milli == 0 || self.executors.parked(Level::Slot).len() == 0 {
             return;
         }
-        let mut idle_milli = utilisation.total_milli - utilisation.busy_milli;
         let mut recalled = Vec::new();
-        for executor in self.executors.overbooked() {
-            if idle_milli == 0 {
+        let mut looks = RECALL_LOOKS;
+        let mut last = self.recall_from;
+        for by in self.executors.overbooked_after(self.recall_from) {
+            if looks == 0 || idle_milli == 0 {
                 break;
             }
+            last = by;
+            let executor = &self.executors[by];
             let mut over_milli = executor.slots_taken_milli() - u64::from(executor.capacity.cpus_milli);
             for task in executor.in_flight.iter().rev() {
                 let need_milli = u64::from(self.queue.need(self.queue[*task].class).cpus_milli).max(1);
-                if let State::Assigned { recalled: already, .. } = self.queue[*task].state {
-                    if over_milli < need_milli || idle_milli < need_milli {
-                        break;
-                    }
+                if looks == 0 || over_milli < need_milli || idle_milli < need_milli {
+                    break;
+                }
+                looks -= 1;
+                let already = matches!(self.queue[*task].state, State::Assigned { recalled: true, .. });
+                if already || self.has_idle_taker(*task) {
                     over_milli -= need_milli;
-                    idle_milli -= need_milli;
                     if !already {
+                        idle_milli -= need_milli;
                         recalled.push(*task);
                     }
                 }
             }
         }
+        self.recall_from = last;
         for task in recalled {
+            let need_milli = self.queue.need(self.queue[task].class).cpus_milli;
             let entry = &mut self.queue[task];
             if let State::Assigned { executor, recalled, .. } = &mut entry.state {
                 *recalled = true;
+                self.recalled_milli += u64::from(need_milli);
                 effects.push(Effect::Recall { executor: self.executors[*executor].id, task: entry.id });
             }
         }
+    }
+
+    /// Whether an idle executor would take the task if it waited. If none would, it would only come back to where it
+    /// is lined up.
+    fn has_idle_taker(&self, task: TaskKey) -> bool {
+        let may_take = |by| search::may_take(&self.queue, &self.executors, by, task, Level::Slot);
+        let takes_any = self.otherwise() == Otherwise::AnyTask || self.is_cold(task);
+        takes_any && self.executors.parked(Level::Slot).take(PARKED_LOOKS).any(may_take)
+            || self.policy.is_data_aware() && self.parked_taker(task, Level::Slot).is_some()
     }
 }

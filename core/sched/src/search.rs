@@ -20,8 +20,12 @@ use crate::queue::{Queue, TaskKey, Ticket};
 
 /// The share of a task whose inputs the executor holds entirely.
 pub(crate) const FULL: u16 = u16::MAX;
+/// Entries of a waiting list that are read before they are looked at, so that their cache misses overlap.
+const LOOKS_AT_ONCE: usize = 16;
 /// Partial hits that are checked in one decision before the executor is said to be no best holder of any.
 const PARTIAL_LOOKS: usize = 16;
+/// Parked holders whose shares of a newcomer are compared.
+const HOLDER_LOOKS: usize = 256;
 
 /// The share of the task's input bytes that the executor holds: 0 for none, [`FULL`] for all.
 pub(crate) fn share_held(
@@ -38,7 +42,7 @@ pub(crate) fn share_held(
     }
     let (mut local, mut all, mut missing) = (0u64, 0u64, false);
     for input in inputs {
-        let bytes = catalog[*input].weight();
+        let bytes = catalog.weight(*input);
         all += bytes;
         if held.contains_key(input) {
             local += bytes;
@@ -65,30 +69,39 @@ pub(crate) fn next_full_hit(
     looks: &mut u64,
 ) -> Option<TaskKey> {
     while let Some(object) = executors[by].to_search.front().copied() {
-        if !executors[by].held.contains_key(&object) {
+        // It may have been evicted since, or be on the list twice because it was stored again.
+        if !executors[by].held.get(&object).is_some_and(|held| held.alerted) {
             executors[by].to_search.pop_front();
             continue;
         }
         catalog.tidy(object, |ticket| queue.is_waiting(ticket));
         let start = first_unsearched(catalog, executors, by, object);
         let mut place = start;
-        while let Some(ticket) = catalog[object].waiting.get(place).copied() {
-            if *looks == 0 {
+        let mut met = [None; LOOKS_AT_ONCE];
+        let mut at_once = 1;
+        loop {
+            let entries = catalog[object].waiting.len() - place;
+            let count = entries.min(at_once).min(usize::try_from(*looks).unwrap_or(usize::MAX));
+            if count == 0 {
                 break;
             }
-            *looks -= 1;
-            place += 1;
-            if !queue.is_waiting(ticket) {
-                continue;
+            for (met, ticket) in met.iter_mut().zip(catalog[object].waiting.range(place..place + count)) {
+                *met = queue.is_waiting(*ticket).then_some(*ticket);
             }
-            let share = share_held(queue, catalog, executors, ticket.task, by);
-            if share == FULL && may_take(queue, executors, by, ticket.task, level) {
-                set_cursor(executors, by, object, ticket.turn);
-                return Some(ticket.task);
+            for met in &met[..count] {
+                *looks -= 1;
+                place += 1;
+                let Some(ticket) = *met else { continue };
+                let share = share_held(queue, catalog, executors, ticket.task, by);
+                if share == FULL && may_take(queue, executors, by, ticket.task, level) {
+                    set_cursor(executors, by, object, ticket.turn);
+                    return Some(ticket.task);
+                }
+                if share > 0 {
+                    executors[by].remember_partial(share, ticket.turn, ticket.task);
+                }
             }
-            if share > 0 {
-                executors[by].remember_partial(share, ticket.turn, ticket.task);
-            }
+            at_once = (2 * at_once).min(LOOKS_AT_ONCE);
         }
         if place > start {
             let last = catalog[object].waiting[place - 1];
@@ -100,7 +113,7 @@ pub(crate) fn next_full_hit(
         executors[by].to_search.pop_front();
         let held = executors[by].held.get_mut(&object).expect("held: it was looked up above");
         held.alerted = false;
-        catalog[object].tell(by, held);
+        catalog[object].to_tell.push(by);
     }
     None
 }
@@ -187,7 +200,7 @@ fn search_again(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey) {
 }
 
 /// Whether anybody holds a larger share of the task than `by`, who holds `share`.
-fn someone_holds_more(
+pub(crate) fn someone_holds_more(
     queue: &Queue,
     catalog: &Catalog,
     executors: &Executors,
@@ -196,18 +209,18 @@ fn someone_holds_more(
     share: u16,
 ) -> bool {
     let held = &executors[by].held;
-    let mut inputs: Vec<_> = queue[task].inputs.as_slice().iter().map(|input| (*input, &catalog[*input])).collect();
-    let local = inputs.iter().filter(|(input, _)| held.contains_key(input)).map(|(_, object)| object.weight());
+    let mut inputs: Vec<_> = queue[task].inputs.as_slice().into();
+    let local = inputs.iter().filter(|input| held.contains_key(*input)).map(|input| catalog.weight(*input));
     // Who holds of some inputs only does not hold more than those weigh. So the holders of inputs that together weigh
     // no more than what `by` holds need no look; those that the most executors hold are left out first.
     let mut may_leave_out = local.sum::<u64>();
-    inputs.sort_unstable_by_key(|(_, object)| Reverse(object.holders.len()));
-    inputs.iter().any(|(_, object)| {
-        if object.weight() <= may_leave_out {
-            may_leave_out -= object.weight();
+    inputs.sort_unstable_by_key(|input| Reverse(catalog[*input].holders.len()));
+    inputs.iter().any(|input| {
+        if catalog.weight(*input) <= may_leave_out {
+            may_leave_out -= catalog.weight(*input);
             return false;
         }
-        object.holders.iter().any(|holder| share_held(queue, catalog, executors, task, *holder) > share)
+        catalog[*input].holders.iter().any(|holder| share_held(queue, catalog, executors, task, *holder) > share)
     })
 }
 
@@ -220,27 +233,35 @@ pub(crate) fn has_refused(queue: &Queue, by: ExecutorKey, task: TaskKey) -> bool
     queue[task].was_refused && queue.refusals.get(&task).is_some_and(|refusals| refusals.contains(&by))
 }
 
-/// Figure 4: of the executors that are free, the one that holds the largest share of the task's inputs. Looks at no
-/// more than `looks` holders.
-pub(crate) fn best_free_holder(
+/// Figure 4: of the executors parked at `level`, the one that holds the largest share of the task's inputs, as far as
+/// [`HOLDER_LOOKS`] go.
+pub(crate) fn best_parked_holder(
     queue: &Queue,
     catalog: &Catalog,
     executors: &Executors,
     task: TaskKey,
-    looks: u64,
+    level: Level,
 ) -> Option<(ExecutorKey, u16)> {
-    let mut best: Option<(ExecutorKey, u16)> = None;
-    let holders = queue[task].inputs.as_slice().iter().flat_map(|input| &catalog[*input].holders);
-    for holder in holders.take(looks as usize) {
-        if executors.is_parked_with_slot(*holder) && may_take(queue, executors, *holder, task, Level::Slot) {
-            let share = share_held(queue, catalog, executors, task, *holder);
-            if best.is_none_or(|(_, most)| share > most) {
-                best = Some((*holder, share));
+    let parked = executors.parked(level);
+    let mut inputs: Vec<_> = queue[task].inputs.as_slice().iter().map(|input| &catalog[*input].holders).collect();
+    let best = |candidates: &mut dyn Iterator<Item = ExecutorKey>| {
+        let mut best: Option<(ExecutorKey, u16)> = None;
+        for by in candidates.take(HOLDER_LOOKS) {
+            let share = share_held(queue, catalog, executors, task, by);
+            if share > best.map_or(0, |(_, most)| most) && may_take(queue, executors, by, task, level) {
+                best = Some((by, share));
             }
-            if share == FULL {
+            if best.is_some_and(|(_, most)| most == FULL) {
                 break;
             }
         }
+        best
+    };
+    if parked.len() <= HOLDER_LOOKS && parked.len() < inputs.iter().map(|holders| holders.len()).sum() {
+        return best(&mut parked.into_iter());
     }
-    best
+    // Who holds what few hold is likelier to hold the rest too.
+    inputs.sort_by_key(|holders| holders.len());
+    let holders = inputs.into_iter().flatten().copied();
+    best(&mut holders.filter(|by| executors.is_parked(*by, level)))
 }

@@ -84,9 +84,9 @@ impl Scheduler {
             busy += executor.slots_taken_milli().min(executor.capacity.cpus_milli.into());
             for (object, held) in &executor.held {
                 assert_eq!(self.catalog[*object].holders[held.place as usize], key);
-                assert_eq!(held.listed, self.catalog[*object].to_tell.contains(&key));
-                let is_told = held.listed || (held.alerted && !self.executors.is_parked(key));
-                assert!(is_told, "{} will not hear of tasks for {}", executor.id, self.catalog[*object].id);
+                let to_tell = self.catalog[*object].to_tell.iter().filter(|by| **by == key).count();
+                assert_eq!(to_tell, usize::from(!held.alerted));
+                assert!(!held.alerted || executor.to_search.contains(object));
                 let unsearched = held.alerted || self.catalog[*object].wanted == 0 || held.searched;
                 assert!(unsearched, "{} will never search {}", executor.id, self.catalog[*object].id);
             }

@@ -1,0 +1,212 @@
+//! Commands that ask a running cluster something.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::{JobId, ObjectId, TaskId};
+use eyas_client::view::{JobReport, JobState, JobView};
+use eyas_client::{Client, ClientError, read_job_file};
+use eyas_store::url_of;
+
+use crate::command::{CatalogCommand, ExecutorCommand, JobCommand, Reach, ReportArgs, SubmitArgs, TaskCommand};
+use crate::{Failure, report as pages, show};
+
+async fn connect(reach: &Reach) -> Result<Client, Failure> {
+    Ok(Client::connect(&reach.cluster()?.access()?).await?)
+}
+
+fn unexpected<T>() -> Result<T, Failure> {
+    Err(ClientError::Unexpected.into())
+}
+
+fn code_of(job: &JobView) -> ExitCode {
+    if job.state == JobState::Succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `eyas submit`
+pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, Failure> {
+    let draft = read_job_file(&args.file).await?;
+    if draft.is_empty() {
+        eprintln!("eyas: {} has no tasks; nothing was submitted", args.file);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut client = connect(reach).await?;
+    let job = client.submit(draft).await?;
+    match reach.json {
+        true => show::json("job", &job)?,
+        false => println!("{job}"),
+    }
+    if args.wait { wait(&mut client, job).await } else { Ok(ExitCode::SUCCESS) }
+}
+
+async fn wait(client: &mut Client, job: JobId) -> Result<ExitCode, Failure> {
+    let ended = client.watch(job, false, |_| {}).await?;
+    eprintln!("eyas: {}", show::summary(&ended));
+    Ok(code_of(&ended))
+}
+
+/// `eyas job …`
+pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Failure> {
+    let mut client = connect(reach).await?;
+    let request = match which {
+        JobCommand::List => FromClient::Jobs { job: None },
+        JobCommand::Show { job } => FromClient::Jobs { job: Some(job) },
+        JobCommand::Wait { job } => return wait(&mut client, job).await,
+        JobCommand::Cancel { job } => FromClient::Cancel { job, task: None },
+        JobCommand::Retry { job } => FromClient::Retry { job },
+    };
+    match client.ask(request).await? {
+        ToClient::Jobs(jobs) if reach.json => show::json("jobs", &jobs)?,
+        ToClient::Jobs(jobs) => show::jobs(&jobs)?,
+        ToClient::Done(tasks) => say_done(tasks, "tasks", reach)?,
+        _ => return unexpected(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say_done(count: u64, what: &str, reach: &Reach) -> Result<(), Failure> {
+    match reach.json {
+        true => show::json(what, &count)?,
+        false => eprintln!("eyas: {count} {what}"),
+    }
+    Ok(())
+}
+
+/// `eyas task …`
+pub(crate) async fn task(which: TaskCommand, reach: &Reach) -> Result<ExitCode, Failure> {
+    let mut client = connect(reach).await?;
+    let (request, stderr) = match which {
+        TaskCommand::List { job, failed, from, limit } => (FromClient::Tasks { job, from, limit, failed }, false),
+        TaskCommand::Show { task } => (FromClient::Explain { task }, false),
+        TaskCommand::Log { task, stderr } => (FromClient::Log { task }, stderr),
+        TaskCommand::Cancel { task } => (FromClient::Cancel { job: task.job, task: Some(task.index) }, false),
+    };
+    match client.ask(request).await? {
+        ToClient::Tasks(tasks) if reach.json => show::json("tasks", &tasks)?,
+        ToClient::Tasks(tasks) => show::tasks(&tasks)?,
+        ToClient::Explained(explanation) if reach.json => show::json("task", &explanation.task)?,
+        ToClient::Explained(explanation) => show::tasks(std::slice::from_ref(&explanation.task))?,
+        ToClient::Log(None) => return Err("the task has not ended: it has no log yet".into()),
+        ToClient::Log(Some(result)) if reach.json => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let outcome = &result.outcome;
+            let log = serde_json::json!({
+                "status": outcome.status.to_string(),
+                "stdout": text(&outcome.stdout),
+                "stderr": text(&outcome.stderr),
+                "cut_bytes": outcome.cut_bytes,
+            });
+            show::json("log", &log)?;
+        }
+        ToClient::Log(Some(result)) => {
+            let outcome = &result.outcome;
+            std::io::stdout().write_all(if stderr { &outcome.stderr } else { &outcome.stdout })?;
+            if outcome.cut_bytes > 0 {
+                eprintln!("eyas: {} bytes of output were past the bound (--capture) and are lost", outcome.cut_bytes);
+            }
+        }
+        ToClient::Done(tasks) => say_done(tasks, "tasks", reach)?,
+        _ => return unexpected(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `eyas explain`
+pub(crate) async fn explain(task: TaskId, reach: &Reach) -> Result<ExitCode, Failure> {
+    match connect(reach).await?.ask(FromClient::Explain { task }).await? {
+        ToClient::Explained(explanation) if reach.json => show::json("explanation", &explanation)?,
+        ToClient::Explained(explanation) => show::explanation(&explanation)?,
+        _ => return unexpected(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `eyas executor …`
+pub(crate) async fn executor(which: ExecutorCommand, reach: &Reach) -> Result<ExitCode, Failure> {
+    let request = match which {
+        ExecutorCommand::List => FromClient::Executors,
+        ExecutorCommand::Stop { executor } => FromClient::StopExecutor { executor },
+    };
+    match connect(reach).await?.ask(request).await? {
+        ToClient::Executors(executors) if reach.json => show::json("executors", &executors)?,
+        ToClient::Executors(executors) => show::executors(&executors)?,
+        ToClient::Done(executors) => say_done(executors, "executors", reach)?,
+        _ => return unexpected(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `eyas catalog …`
+pub(crate) async fn catalog(which: CatalogCommand, reach: &Reach) -> Result<ExitCode, Failure> {
+    let CatalogCommand::Show { object } = which;
+    let id: Option<ObjectId> = object.parse().ok();
+    let source = match id {
+        Some(_) => String::new(),
+        None if object.contains("://") => url_of(&object)?,
+        None => {
+            let path: PathBuf = std::env::current_dir()?.join(&object).components().collect();
+            url_of(&path.to_string_lossy())?
+        }
+    };
+    match connect(reach).await?.ask(FromClient::Catalog { object: id, source }).await? {
+        ToClient::Objects(objects) if objects.is_empty() => {
+            return Err(format!("the catalog has no object `{object}`").into());
+        }
+        ToClient::Objects(objects) if reach.json => show::json("objects", &objects)?,
+        ToClient::Objects(objects) => show::objects(&objects)?,
+        _ => return unexpected(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `eyas stop`
+pub(crate) async fn stop(reach: &Reach) -> Result<ExitCode, Failure> {
+    match connect(reach).await?.ask(FromClient::Stop).await? {
+        ToClient::Done(executors) => say_done(executors, "executors stop", reach)?,
+        _ => return unexpected(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `eyas report`
+pub(crate) async fn report(args: ReportArgs, reach: &Reach) -> Result<ExitCode, Failure> {
+    let mut client = connect(reach).await?;
+    let report = fetch_report(&mut client, args.job).await?;
+    let baseline = match args.baseline {
+        Some(job) => Some(fetch_report(&mut client, job).await?),
+        None => None,
+    };
+    if reach.json {
+        println!("{}", pages::json(&report));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = args.output.unwrap_or_else(|| PathBuf::from(format!("eyas-report-{}.html", args.job)));
+    write_report(&path, &report, baseline.as_ref())?;
+    print!("{}", pages::table(&report));
+    eprintln!("eyas: the report is in {}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A job's report data.
+pub(crate) async fn fetch_report(client: &mut Client, job: JobId) -> Result<JobReport, Failure> {
+    match client.ask(FromClient::Report { job }).await? {
+        ToClient::Report(report) => Ok(*report),
+        _ => unexpected(),
+    }
+}
+
+/// Writes a report in the form that the file's ending names.
+pub(crate) fn write_report(path: &Path, report: &JobReport, baseline: Option<&JobReport>) -> Result<(), Failure> {
+    let text = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html" | "htm") => pages::html(report, baseline),
+        Some("csv") => pages::csv(report),
+        Some("json") => pages::json(report),
+        _ => return Err(format!("{}: a report's name ends in .html, .csv or .json", path.display()).into()),
+    };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    }
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
+}

@@ -1,0 +1,411 @@
+//! What can be typed.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
+use eyas_client::{Cluster, ClusterError};
+use eyas_store::Emulation;
+
+/// Runs very many short tasks over very much shared data, and brings work and data together.
+#[derive(Parser)]
+#[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Eyas {
+    #[command(flatten)]
+    pub reach: Reach,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Which cluster is meant, and how answers are written.
+#[derive(Args)]
+pub(crate) struct Reach {
+    /// The cluster of that name [default: $EYAS_CLUSTER, else `default`]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
+    pub cluster: Option<String>,
+    /// The cluster with that access file [default: $EYAS_ACCESS]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "cluster", help_heading = "Global options")]
+    pub access: Option<PathBuf>,
+    /// Answer in JSON, with a `schema_version`
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub json: bool,
+}
+
+impl Reach {
+    /// The cluster that is meant.
+    pub fn cluster(&self) -> Result<Cluster, ClusterError> {
+        match (&self.access, &self.cluster) {
+            (Some(access), _) => Ok(Cluster::with_access(access)),
+            (None, Some(name)) => Cluster::named(name),
+            (None, None) => Cluster::implied(),
+        }
+    }
+
+    /// Whether a cluster was named on the command line.
+    pub fn is_named(&self) -> bool {
+        self.access.is_some() || self.cluster.is_some()
+    }
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a command over many files, and wait for it; on a local cluster of its own unless one is named
+    Run(RunArgs),
+    /// Submit the jobs of a job file
+    Submit(SubmitArgs),
+    /// Jobs: list, show, wait, cancel, retry
+    #[command(subcommand)]
+    Job(JobCommand),
+    /// Tasks: list, show, log
+    #[command(subcommand)]
+    Task(TaskCommand),
+    /// Say why a task waits, or where it went and why
+    Explain {
+        /// The task, as JOB.INDEX
+        task: TaskId,
+    },
+    /// Executors: list, stop
+    #[command(subcommand)]
+    Executor(ExecutorCommand),
+    /// The catalog: which executors hold an object
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
+    /// Write a job's report
+    Report(ReportArgs),
+    /// Start a dispatcher, an executor, or a whole cluster on this machine
+    #[command(subcommand)]
+    Start(StartCommand),
+    /// Stop the cluster
+    Stop,
+    /// Print a completion script for a shell
+    Completion {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// Where to
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+    },
+    #[command(hide = true)]
+    Guard { marker: String, sandboxes: PathBuf },
+}
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// One task for each file that the pattern names, which it reads (in quotes; again for more)
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"])]
+    pub each: Vec<String>,
+    /// One task for each line of a file (`-`: standard input)
+    #[arg(long, value_name = "FILE", conflicts_with = "array")]
+    pub each_line: Option<String>,
+    /// One task for each number of a range, such as 1-100 or 0-90:10
+    #[arg(long, value_name = "RANGE")]
+    pub array: Option<String>,
+    /// Cut lines in columns {1}, {2} … at this text
+    #[arg(long, value_name = "TEXT", requires = "each_line")]
+    pub colsep: Option<String>,
+    /// A file that every task reads; may have placeholders (again for more)
+    #[arg(long, short = 'i', value_name = "PATH")]
+    pub input: Vec<String>,
+    /// A file or glob that every task writes in its sandbox, and where it goes: FILE[=DESTINATION] (again for more)
+    #[arg(long, short = 'o', value_name = "FILE[=TO]")]
+    pub output: Vec<String>,
+    /// Run each task in a folder of its own (implied by --output)
+    #[arg(long, conflicts_with = "folder")]
+    pub sandbox: bool,
+    /// Working folder, seen by all nodes [default: the current one]
+    #[arg(long, value_name = "PATH")]
+    pub folder: Option<String>,
+    /// Environment variable; the value may have placeholders (again for more)
+    #[arg(long, short = 'e', value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Processors that a task takes
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    pub cpus: f64,
+    /// Memory that a task takes
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub memory: Option<u64>,
+    /// Disk that a task's sandbox takes
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub disk: Option<u64>,
+    /// Another resource that a task takes, such as gpu=1 (again for more)
+    #[arg(long, value_name = "NAME=N")]
+    pub resource: Vec<String>,
+    /// Kill a task that runs longer
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
+    pub timeout: Option<u64>,
+    /// Try a failed task again so often
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: u32,
+    /// Keep no more of each task's stdout and stderr
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub capture: Option<u64>,
+    /// Print results in the order of the items
+    #[arg(long, short = 'k')]
+    pub keep_order: bool,
+    /// The job's name [default: the program's]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where the report goes; `none` for nowhere [default: a file in eyas's home]
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<String>,
+    /// Do nothing in each task but have its inputs there
+    #[arg(long, conflicts_with = "command")]
+    pub noop: bool,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} …
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop")]
+    pub command: Vec<String>,
+}
+
+/// The shape of a cluster on one machine.
+#[derive(Args, Clone)]
+pub(crate) struct ShapeArgs {
+    /// Executors of a local cluster
+    #[arg(long, value_name = "N", help_heading = "Local cluster", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub nodes: u32,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub placement: PlacementArgs,
+}
+
+/// What an executor has.
+#[derive(Args, Clone)]
+pub(crate) struct NodeArgs {
+    /// Processors of each executor [default: those of the machine, shared among local executors]
+    #[arg(long, value_name = "N", help_heading = "Executors", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub slots: Option<u32>,
+    /// Memory of each executor [default: as for --slots]
+    #[arg(long, value_name = "SIZE", help_heading = "Executors", value_parser = units::parse_bytes)]
+    pub node_memory: Option<u64>,
+    /// Another resource of each executor, such as gpu=1 (again for more)
+    #[arg(long, value_name = "NAME=N", help_heading = "Executors")]
+    pub node_resource: Vec<String>,
+    /// Size of each executor's store
+    #[arg(long, value_name = "SIZE", help_heading = "Executors", default_value = "10GB", value_parser = units::parse_bytes)]
+    pub cache: u64,
+    /// Most objects in each executor's store
+    #[arg(long, value_name = "N", help_heading = "Executors", default_value_t = 1_000_000)]
+    pub cache_objects: u64,
+    /// Leave so much of the disk free
+    #[arg(long, value_name = "SIZE", help_heading = "Executors", default_value = "1GB", value_parser = units::parse_bytes)]
+    pub keep_free: u64,
+    /// Which object leaves a full store: random, fifo, lru, lfu
+    #[arg(long, value_name = "POLICY", help_heading = "Executors", default_value = "lru")]
+    pub eviction: EvictionPolicy,
+    /// Pretend: storage=RATE,storage-latency=DURATION,link=RATE
+    #[arg(long, value_name = "WHAT", help_heading = "Executors", default_value = "none", value_parser = Emulation::parse)]
+    pub emulate: Emulation,
+}
+
+/// How tasks are placed.
+#[derive(Args, Clone)]
+pub(crate) struct PlacementArgs {
+    /// How tasks are placed: fa, mch, mcu, gcc
+    #[arg(long, value_name = "POLICY", help_heading = "Placement", default_value = "gcc")]
+    pub policy: PlacementPolicy,
+    /// Utilisation above which gcc waits for the holders of data
+    #[arg(long, value_name = "SHARE", help_heading = "Placement", default_value_t = 0.9)]
+    pub utilisation: f64,
+    /// Tasks looked at in one decision [default: 100 for each executor, at least 2,500]
+    #[arg(long, value_name = "N", help_heading = "Placement")]
+    pub window: Option<u64>,
+}
+
+#[derive(Args)]
+pub(crate) struct SubmitArgs {
+    /// TOML, or JSON lines if the name ends in .jsonl
+    pub file: String,
+    /// Wait for the job's end; the exit code says whether it succeeded
+    #[arg(long, short = 'w')]
+    pub wait: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum JobCommand {
+    /// All jobs
+    List,
+    /// One job
+    Show { job: JobId },
+    /// Wait for a job's end; the exit code says whether it succeeded
+    Wait { job: JobId },
+    /// Cancel what has not ended of a job
+    Cancel { job: JobId },
+    /// Run failed and cancelled tasks again
+    Retry { job: JobId },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum TaskCommand {
+    /// Tasks of a job
+    List {
+        job: JobId,
+        /// Only those that failed
+        #[arg(long)]
+        failed: bool,
+        /// From this index on
+        #[arg(long, default_value_t = 0)]
+        from: u32,
+        /// No more than so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+    },
+    /// One task
+    Show { task: TaskId },
+    /// What a task wrote
+    Log {
+        task: TaskId,
+        /// Its stderr instead of its stdout
+        #[arg(long)]
+        stderr: bool,
+    },
+    /// Cancel a task
+    Cancel { task: TaskId },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ExecutorCommand {
+    /// All executors
+    List,
+    /// Let an executor leave; what it runs is run elsewhere
+    Stop {
+        /// Its name or id
+        executor: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum CatalogCommand {
+    /// Who holds an object
+    Show {
+        /// Its id, URL or path
+        object: String,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct ReportArgs {
+    /// Of which job
+    pub job: JobId,
+    /// Where to; the ending says what: .html, .csv or .json [default: eyas-report-JOB.html]
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Compare with this job
+    #[arg(long, value_name = "JOB")]
+    pub baseline: Option<JobId>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum StartCommand {
+    /// A dispatcher, in the foreground
+    Dispatcher(DispatcherArgs),
+    /// An executor, in the foreground
+    Executor(ExecutorArgs),
+    /// A dispatcher and executors on this machine
+    Local {
+        #[command(flatten)]
+        shape: ShapeArgs,
+        /// Return once it is up, and leave it running
+        #[arg(long)]
+        detach: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct DispatcherArgs {
+    /// Where to listen; port 0 for any
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:0")]
+    pub listen: SocketAddr,
+    /// Host name or address by which others reach it [default: this host's name]
+    #[arg(long, value_name = "HOST")]
+    pub advertise: Option<String>,
+    /// How often each executor must be heard of
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = units::parse_duration_us)]
+    pub heartbeat: u64,
+    #[command(flatten)]
+    pub placement: PlacementArgs,
+    #[command(flatten)]
+    pub owned: OwnedArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ExecutorArgs {
+    /// Name for people [default: the host's]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Its folder on a disk of the node, for store and sandboxes [default: one in the temporary folder]
+    #[arg(long, value_name = "PATH")]
+    pub folder: Option<PathBuf>,
+    /// After losing the dispatcher, try to come back for so long
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = units::parse_duration_us)]
+    pub reconnect: u64,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Executors that share the machine, for what is not said of each
+    #[arg(long, hide = true, default_value_t = 1)]
+    pub share: u32,
+    #[command(flatten)]
+    pub owned: OwnedArgs,
+}
+
+/// For processes of a local cluster.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct OwnedArgs {
+    /// Stop when standard input ends
+    #[arg(long, hide = true)]
+    pub owned: bool,
+    /// Remove its folder at the end
+    #[arg(long, hide = true, requires = "owned")]
+    pub ephemeral: bool,
+}
+
+/// `NAME=N` as a counted resource.
+pub(crate) fn named_amounts(words: &[String]) -> Result<Vec<(String, u64)>, String> {
+    let mut amounts = Vec::new();
+    for word in words {
+        let parsed = word.split_once('=').and_then(|(name, n)| Some((name, n.parse::<u64>().ok()?)));
+        let (name, amount) = parsed
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| format!("`{word}` is not a resource: write NAME=N, for example gpu=1"))?;
+        if amounts.iter().any(|(other, _)| other == name) {
+            return Err(format!("resource `{name}` is given twice"));
+        }
+        amounts.push((name.to_owned(), amount));
+    }
+    amounts.sort();
+    Ok(amounts)
+}
+
+pub(crate) fn print_completion(shell: Shell) {
+    clap_complete::generate(shell, &mut Eyas::command(), "eyas", &mut std::io::stdout());
+}
+
+pub(crate) fn write_man_pages(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(Eyas::command(), folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Eyas::command().debug_assert();
+    }
+
+    #[test]
+    fn resources_are_read_as_written() {
+        let words = |words: &[&str]| named_amounts(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
+        assert_eq!(words(&["tape=2", "gpu=1"]), Ok(vec![("gpu".into(), 1), ("tape".into(), 2)]));
+        for wrong in [&["gpu"][..], &["=1"], &["gpu=x"], &["gpu=1", "gpu=2"]] {
+            assert!(words(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A cluster on this machine: a dispatcher and executors as child processes, which end when this process does, however
+//! it ends, because their standard input does.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::{Client, Cluster};
+use eyas_session::Access;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::Failure;
+use crate::command::{NodeArgs, ShapeArgs};
+use crate::start::{READY, own_path};
+
+/// A process must be up so soon.
+const UP_DEADLINE: Duration = Duration::from_secs(30);
+/// And down so soon, once it was told.
+const DOWN_DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) struct LocalCluster {
+    /// The dispatcher is the last.
+    processes: Vec<Child>,
+    pub access: Access,
+    folder: PathBuf,
+    ephemeral: bool,
+}
+
+impl LocalCluster {
+    /// Starts a cluster in `folder`, which is removed at the end if it is `ephemeral`.
+    pub async fn start(folder: &Path, name: &str, shape: &ShapeArgs, ephemeral: bool) -> Result<Self, Failure> {
+        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        let access_path = folder.join("access.toml");
+        let mut dispatcher = owned(&["start", "dispatcher", "--listen", "127.0.0.1:0"], ephemeral)?;
+        dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
+        dispatcher.args(["--policy", shape.placement.policy.name()]);
+        dispatcher.args(["--utilisation", &shape.placement.utilisation.to_string()]);
+        if let Some(window) = shape.placement.window {
+            dispatcher.args(["--window", &window.to_string()]);
+        }
+        let mut dispatcher = dispatcher.stdout(Stdio::piped()).spawn()?;
+        wait_until_ready(&mut dispatcher).await.map_err(|e| format!("the dispatcher did not start: {e}"))?;
+        let access = Access::load(&access_path)?;
+        let mut processes = Vec::new();
+        for number in 1..=shape.nodes {
+            let mut executor = owned(&["start", "executor"], ephemeral)?;
+            let name = format!("n{number}");
+            executor.arg("--access").arg(&access_path).arg("--folder").arg(folder.join(&name)).args(["--name", &name]);
+            executor.args(["--share", &shape.nodes.to_string()]);
+            executor.args(node_words(&shape.node));
+            processes.push(executor.stdout(Stdio::null()).spawn()?);
+        }
+        processes.push(dispatcher);
+        let mut cluster = LocalCluster { processes, access, folder: folder.to_owned(), ephemeral };
+        cluster.wait_for_executors(shape.nodes as usize).await?;
+        Ok(cluster)
+    }
+
+    /// Starts `eyas start local` in the background and returns once it is up.
+    pub async fn detach(cluster: &Cluster, shape: &ShapeArgs) -> Result<(), Failure> {
+        let folder = cluster.folder();
+        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        let log_path = folder.join("log");
+        let log = std::fs::File::options().create(true).append(true).open(&log_path)?;
+        let mut command = Command::new(own_path()?);
+        // The same words without `--detach`, in a group of its own: the terminal's interrupts are not for it.
+        let words = std::env::args_os().skip(1).filter(|word| word != "--detach");
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+        let mut child = command.spawn()?;
+        match wait_until_ready(&mut child).await {
+            Ok(()) => {
+                eprintln!("eyas: {} executors are up; log: {}", shape.nodes, log_path.display());
+                Ok(())
+            }
+            Err(e) => {
+                let log = std::fs::read_to_string(&log_path).unwrap_or_default();
+                let last: Vec<_> = log.lines().rev().take(5).collect();
+                let last: Vec<_> = last.into_iter().rev().collect();
+                Err(format!("the cluster did not start: {e}\n{}", last.join("\n")).into())
+            }
+        }
+    }
+
+    async fn wait_for_executors(&mut self, count: usize) -> Result<(), Failure> {
+        let mut client = Client::connect(&self.access).await?;
+        let all_joined = async {
+            loop {
+                if let ToClient::Executors(executors) = client.ask(FromClient::Executors).await?
+                    && executors.len() >= count
+                {
+                    return Ok(());
+                }
+                for process in &mut self.processes {
+                    if let Some(status) = process.try_wait()? {
+                        return Err::<(), Failure>(
+                            format!("an executor ended at once ({status}); it said why above").into(),
+                        );
+                    }
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(UP_DEADLINE, all_joined).await.map_err(|_| "the executors did not join in time")?
+    }
+
+    /// Waits until the cluster was stopped by a client, or `interrupted` comes.
+    pub async fn wait(mut self, interrupted: impl Future<Output = ()>) {
+        let dispatcher = self.processes.last_mut().expect("a cluster has a dispatcher");
+        tokio::select! {
+            _ = dispatcher.wait() => {}
+            () = interrupted => {}
+        }
+        self.stop().await;
+    }
+
+    /// Stops all processes and waits until they have ended.
+    pub async fn stop(mut self) {
+        for process in &mut self.processes {
+            // The end of standard input is what they stop at.
+            drop(process.stdin.take());
+        }
+        for process in &mut self.processes {
+            if timeout(DOWN_DEADLINE, process.wait()).await.is_err() {
+                tracing::warn!("a process of the cluster does not end; it is killed");
+                let _ = process.kill().await;
+            }
+        }
+        if self.ephemeral {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// This program as an owned process, in a group of its own: an interrupt at the terminal is for this one alone.
+fn owned(words: &[&str], ephemeral: bool) -> Result<Command, Failure> {
+    let mut command = Command::new(own_path()?);
+    command.args(words).arg("--owned").stdin(Stdio::piped()).process_group(0);
+    if ephemeral {
+        command.arg("--ephemeral");
+    }
+    Ok(command)
+}
+
+/// The words that make an executor like `args`.
+fn node_words(args: &NodeArgs) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut say = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    if let Some(slots) = args.slots {
+        say("slots", slots.to_string());
+    }
+    if let Some(memory) = args.node_memory {
+        say("node-memory", memory.to_string());
+    }
+    args.node_resource.iter().for_each(|resource| say("node-resource", resource.clone()));
+    say("cache", args.cache.to_string());
+    say("cache-objects", args.cache_objects.to_string());
+    say("keep-free", args.keep_free.to_string());
+    say("eviction", args.eviction.name().into());
+    say("emulate", args.emulate.to_string());
+    words
+}
+
+async fn wait_until_ready(process: &mut Child) -> Result<(), Failure> {
+    let output = process.stdout.take().ok_or("its output is not piped")?;
+    let mut lines = BufReader::new(output).lines();
+    let ready = async {
+        while let Some(line) = lines.next_line().await? {
+            if line == READY {
+                return Ok(());
+            }
+        }
+        Err::<(), Failure>("it ended at once".into())
+    };
+    timeout(UP_DEADLINE, ready).await.map_err(|_| "it took too long")?
+}

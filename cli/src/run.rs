@@ -1,0 +1,269 @@
+//! `eyas run`: the main job. Drafts it, finds or starts a cluster, submits, shows progress and results, writes the
+//! report, and stops what it started.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use eyas_client::messages::{FromClient, TaskResult, ToClient};
+use eyas_client::types::units::{format_bytes, format_duration_us};
+use eyas_client::types::{JobId, Status};
+use eyas_client::view::{JobState, JobView};
+use eyas_client::{
+    Bytes, Client, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen, TaskFields, home,
+};
+use eyas_session::Access;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::command::{Reach, RunArgs, named_amounts};
+use crate::local::LocalCluster;
+use crate::start::interrupted;
+use crate::{Failure, ask, show};
+
+/// With `--keep-order`, results that are ahead of their turn are kept up to so many bytes; of others, the dispatcher is
+/// asked again when it is their turn.
+const MAX_KEPT_BYTES: usize = 64 << 20;
+/// After an interrupt, the job's end is waited for so long.
+const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
+/// Failed tasks that are named on standard error; the rest is counted.
+const MAX_NAMED_FAILURES: u64 = 20;
+/// Exit code after an interrupt, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Runs a job to its end.
+pub(crate) async fn run(args: RunArgs, reach: &Reach) -> Result<ExitCode, Failure> {
+    let draft = draft(&args).await?;
+    if draft.is_empty() {
+        eprintln!("eyas: there is nothing to run over: no tasks");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if reach.is_named() {
+        return run_on(&reach.cluster()?.access()?, draft, &args).await;
+    }
+    let folder = std::env::temp_dir().join(format!("eyas-run-{}-{}", std::process::id(), unix_s()));
+    let local = tokio::select! {
+        local = LocalCluster::start(&folder, "run", &args.shape, true) => local,
+        () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
+    }?;
+    let access = local.access.clone();
+    let done = run_on(&access, draft, &args).await;
+    local.stop().await;
+    done
+}
+
+async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
+    let program = args.command.first().map_or("noop", |program| program.rsplit('/').next().unwrap_or(program));
+    let mut draft = Draft::new(args.name.as_deref().unwrap_or(program));
+    let pair = |word: &String| match word.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{word}` is not NAME=VALUE")),
+    };
+    let output = |word: &String| match word.split_once('=') {
+        Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), optional: false },
+        None => OutputFields { file: word.clone(), to: None, optional: false },
+    };
+    let fields = TaskFields {
+        command: args.command.clone(),
+        noop: args.noop,
+        each: OneOrMore(args.each.clone()),
+        each_line: args.each_line.clone(),
+        separator: args.colsep.clone(),
+        array: args.array.clone(),
+        inputs: args.input.iter().cloned().map(InputFields::Path).collect(),
+        outputs: args.output.iter().map(output).collect(),
+        env: args.env.iter().map(pair).collect::<Result<_, _>>()?,
+        folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
+        cpus: Some(args.cpus),
+        memory: args.memory.map(Bytes),
+        disk: args.disk.map(Bytes),
+        resources: named_amounts(&args.resource)?.into_iter().collect(),
+        timeout: args.timeout.map(Span),
+        retries: args.retries,
+        capture: args.capture.map(Bytes),
+        ..TaskFields::default()
+    };
+    fields.draft(&mut draft).await?;
+    Ok(draft)
+}
+
+async fn run_on(access: &Access, draft: Draft, args: &RunArgs) -> Result<ExitCode, Failure> {
+    let mut client = Client::connect(access).await?;
+    let job = client.submit(draft).await?;
+    let mut output = Output::new(args.keep_order);
+    let watched = tokio::select! {
+        watched = client.watch(job, true, |seen| output.see(seen)) => Some(watched?),
+        () = interrupted(false) => None,
+    };
+    let (ended, code) = match watched {
+        Some(ended) => {
+            let code = if ended.state == JobState::Succeeded { 0 } else { 1 };
+            (ended, code)
+        }
+        None => {
+            output.progress.set_message("interrupted; ending what runs");
+            let again = cancel(access, job, &mut output);
+            let ended = tokio::time::timeout(CANCEL_DEADLINE, again).await;
+            (ended.map_err(|_| "interrupted; the job did not end in time")??, INTERRUPTED)
+        }
+    };
+    output.finish(access, job).await?;
+    eprintln!("eyas: {}", show::summary(&ended));
+    if let Some(path) = report_path(args, job) {
+        // The watch's connection may have been cut in the middle of an answer.
+        let report = ask::fetch_report(&mut Client::connect(access).await?, job).await?;
+        ask::write_report(&path, &report, None)?;
+        eprintln!("eyas: report: {}", path.display());
+    }
+    if let Some(error) = output.error.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+        return Err(format!("cannot write results: {error}").into());
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Cancels a job and sees it to its end; results from before are not seen again.
+async fn cancel(access: &Access, job: JobId, output: &mut Output) -> Result<JobView, Failure> {
+    let mut client = Client::connect(access).await?;
+    client.ask(FromClient::Cancel { job, task: None }).await?;
+    Ok(client.watch(job, true, |seen| output.see(seen)).await?)
+}
+
+fn report_path(args: &RunArgs, job: JobId) -> Option<PathBuf> {
+    match args.report.as_deref() {
+        Some("none") => None,
+        Some(path) => Some(PathBuf::from(path)),
+        None => Some(home().join("reports").join(format!("{}-{}-{job}.html", unix_s(), std::process::id()))),
+    }
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Results on standard output, progress on standard error.
+struct Output {
+    keep_order: bool,
+    /// The index whose turn it is, and results that are ahead of it; `None` where its output was let go.
+    next: u32,
+    ahead: BTreeMap<u32, Option<TaskResult>>,
+    kept_bytes: usize,
+    /// Results seen so far, by index: a second watch shows those of the first again.
+    seen: std::collections::HashSet<u32>,
+    failures: u64,
+    error: Option<io::Error>,
+    progress: ProgressBar,
+}
+
+impl Output {
+    fn new(keep_order: bool) -> Self {
+        let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+        let style = ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}");
+        progress.set_style(style.expect("the template is valid"));
+        Output {
+            keep_order,
+            next: 0,
+            ahead: BTreeMap::new(),
+            kept_bytes: 0,
+            seen: std::collections::HashSet::new(),
+            failures: 0,
+            error: None,
+            progress,
+        }
+    }
+
+    fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Results(results) => results.into_iter().for_each(|result| self.result(result)),
+            Seen::Progress(view) => self.show_progress(&view),
+        }
+    }
+
+    fn show_progress(&self, view: &JobView) {
+        let (done, total) = (view.tasks.ended(), view.tasks.total());
+        self.progress.set_length(total);
+        self.progress.set_position(done);
+        let seconds = view.elapsed_us as f64 / 1e6;
+        let rate = done as f64 / seconds.max(1e-3);
+        let left = if done > 0 { format_duration_us(((total - done) as f64 / rate * 1e6) as u64) } else { "?".into() };
+        let reads = &view.reads;
+        let mut message = format!(
+            "{rate:.0} tasks/s | local {} peers {} storage {} | ETA {left}",
+            format_bytes(reads.local.bytes),
+            format_bytes(reads.peer.bytes),
+            format_bytes(reads.persistent.bytes)
+        );
+        if let Some(warning) = view.warnings.first() {
+            message = warning.clone();
+        }
+        self.progress.set_message(message);
+    }
+
+    fn result(&mut self, result: TaskResult) {
+        if !self.seen.insert(result.index) {
+            return;
+        }
+        if !self.keep_order {
+            return self.print(&result);
+        }
+        let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
+        let keep = self.kept_bytes + bytes <= MAX_KEPT_BYTES || result.index == self.next;
+        self.kept_bytes += if keep { bytes } else { 0 };
+        self.ahead.insert(result.index, keep.then_some(result));
+        while let Some(Some(_)) = self.ahead.get(&self.next) {
+            if let Some(Some(result)) = self.ahead.remove(&self.next) {
+                self.kept_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
+                self.print(&result);
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Prints what is still kept, in order, asking for what was let go.
+    async fn finish(&mut self, access: &Access, job: JobId) -> Result<(), Failure> {
+        self.progress.finish_and_clear();
+        let ahead = std::mem::take(&mut self.ahead);
+        let mut client = None;
+        for (index, result) in ahead {
+            let result = match result {
+                Some(result) => Some(result),
+                None => {
+                    if client.is_none() {
+                        client = Some(Client::connect(access).await?);
+                    }
+                    let task = eyas_client::types::TaskId { job, index };
+                    match client.as_mut().expect("just connected").ask(FromClient::Log { task }).await? {
+                        ToClient::Log(result) => result.map(|result| *result),
+                        _ => None,
+                    }
+                }
+            };
+            result.iter().for_each(|result| self.print(result));
+        }
+        if self.failures > MAX_NAMED_FAILURES {
+            eprintln!("eyas: {} more tasks did not succeed", self.failures - MAX_NAMED_FAILURES);
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, result: &TaskResult) {
+        let outcome = &result.outcome;
+        let failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
+        let says = !outcome.stdout.is_empty() || !outcome.stderr.is_empty() || failed;
+        if self.error.is_some() || !says {
+            return;
+        }
+        self.failures += u64::from(failed);
+        let named = failed && self.failures <= MAX_NAMED_FAILURES;
+        let written = self.progress.suspend(|| {
+            io::stderr().lock().write_all(&outcome.stderr)?;
+            if named {
+                eprintln!("eyas: task {} did not succeed: {}", result.index, outcome.status);
+            }
+            let mut out = io::stdout().lock();
+            out.write_all(&outcome.stdout)?;
+            out.flush()
+        });
+        self.error = written.err();
+    }
+}

@@ -1,0 +1,173 @@
+//! Answers as text and as JSON.
+
+use std::io::{self, Write};
+
+use eyas_client::types::units::{format_bytes, format_duration_us};
+use eyas_client::view::{ExecutorView, Explanation, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView};
+use serde::Serialize;
+
+/// Rows under headings, as wide as they need to be.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new(headings: &[&str]) -> Self {
+        Table { rows: vec![headings.iter().map(|heading| heading.to_string()).collect()] }
+    }
+
+    pub fn row(&mut self, cells: Vec<String>) {
+        // One line each, whatever is in a name.
+        self.rows.push(cells.into_iter().map(|cell| cell.replace(|c: char| c.is_control(), "\u{fffd}")).collect());
+    }
+
+    pub fn print(&self) -> io::Result<()> {
+        let columns = self.rows[0].len();
+        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<_> = (0..columns).map(width).collect();
+        let mut out = io::stdout().lock();
+        for row in &self.rows {
+            let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            writeln!(out, "{}", cells.join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints `{"schema_version": …, NAME: VALUE}`.
+pub(crate) fn json(name: &str, value: &impl Serialize) -> io::Result<()> {
+    let mut object = serde_json::Map::new();
+    object.insert("schema_version".into(), SCHEMA_VERSION.into());
+    object.insert(name.into(), serde_json::to_value(value)?);
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, &object)?;
+    writeln!(out)
+}
+
+pub(crate) fn state(state: JobState) -> &'static str {
+    match state {
+        JobState::Running => "running",
+        JobState::Succeeded => "succeeded",
+        JobState::Failed => "failed",
+        JobState::Cancelled => "cancelled",
+    }
+}
+
+pub(crate) fn jobs(jobs: &[JobView]) -> io::Result<()> {
+    let mut table = Table::new(&["JOB", "NAME", "STATE", "TASKS", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "TIME"]);
+    for job in jobs {
+        let tasks = &job.tasks;
+        table.row(vec![
+            job.job.to_string(),
+            job.name.clone(),
+            state(job.state).into(),
+            tasks.total().to_string(),
+            (tasks.waiting + tasks.blocked).to_string(),
+            tasks.assigned.to_string(),
+            tasks.succeeded.to_string(),
+            (tasks.failed + tasks.cancelled).to_string(),
+            format_duration_us(job.elapsed_us),
+        ]);
+    }
+    table.print()?;
+    for job in jobs {
+        job.warnings.iter().for_each(|warning| eprintln!("eyas: job {}: {warning}", job.job));
+    }
+    Ok(())
+}
+
+pub(crate) fn tasks(tasks: &[TaskView]) -> io::Result<()> {
+    let mut table =
+        Table::new(&["TASK", "STATE", "TRIES", "EXECUTOR", "QUEUED", "WAITED", "RAN", "CPU", "ITEM", "STATUS"]);
+    for task in tasks {
+        table.row(vec![
+            task.task.to_string(),
+            task.state.clone(),
+            task.tries.to_string(),
+            task.executor.clone().unwrap_or_default(),
+            format_duration_us(task.queued_us),
+            format_duration_us(task.waited_us),
+            format_duration_us(task.ran_us),
+            format_duration_us(task.cpu_us),
+            task.item.clone(),
+            task.status.clone().unwrap_or_default(),
+        ]);
+    }
+    table.print()
+}
+
+pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
+    let mut table = Table::new(&[
+        "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "ENDED", "OBJECTS", "STORE", "OF", "LOCAL", "PEER", "STORAGE",
+    ]);
+    for executor in executors {
+        let cpus = |milli: u64| format!("{:.1}", milli as f64 / 1000.0);
+        let capacity = u64::from(executor.capacity.cpus_milli);
+        table.row(vec![
+            executor.executor.to_string(),
+            executor.name.clone(),
+            cpus(capacity),
+            cpus(executor.assigned_milli.min(capacity)),
+            executor.assigned.to_string(),
+            executor.ended.to_string(),
+            executor.objects.to_string(),
+            format_bytes(executor.held_bytes),
+            format_bytes(executor.store_bytes),
+            format_bytes(executor.reads.local.bytes),
+            format_bytes(executor.reads.peer.bytes),
+            format_bytes(executor.reads.persistent.bytes),
+        ]);
+    }
+    table.print()
+}
+
+pub(crate) fn objects(objects: &[ObjectView]) -> io::Result<()> {
+    let mut table = Table::new(&["OBJECT", "SIZE", "WANTED", "HELD BY", "SOURCE"]);
+    for object in objects {
+        table.row(vec![
+            object.object.to_string(),
+            format_bytes(object.size_bytes),
+            object.wanted.to_string(),
+            if object.holders.is_empty() { "nobody".into() } else { object.holders.join(" ") },
+            object.source.clone().unwrap_or_default(),
+        ]);
+    }
+    table.print()
+}
+
+pub(crate) fn explanation(explanation: &Explanation) -> io::Result<()> {
+    let task = &explanation.task;
+    println!("Task {} ({}) is {}.", task.task, task.item, task.state);
+    explanation.because.iter().for_each(|line| println!("{line}"));
+    if explanation.inputs.is_empty() {
+        return Ok(());
+    }
+    println!();
+    objects(&explanation.inputs)
+}
+
+/// What is said of a job when it has ended.
+pub(crate) fn summary(job: &JobView) -> String {
+    let tasks = &job.tasks;
+    let seconds = job.elapsed_us as f64 / 1e6;
+    let mut words = format!("{} of {} tasks succeeded", tasks.succeeded, tasks.total());
+    if tasks.failed > 0 {
+        words += &format!(", {} failed", tasks.failed);
+    }
+    if tasks.cancelled > 0 {
+        words += &format!(", {} were cancelled", tasks.cancelled);
+    }
+    words += &format!(" in {} ({:.0}/s)", format_duration_us(job.elapsed_us), tasks.ended() as f64 / seconds.max(1e-6));
+    let reads = &job.reads;
+    if reads.bytes() > 0 {
+        let percent = |bytes: u64| 100.0 * bytes as f64 / reads.bytes() as f64;
+        words += &format!(
+            "; read {}: {:.0}% from local stores, {:.0}% from peers, {:.0}% from persistent storage",
+            format_bytes(reads.bytes()),
+            percent(reads.local.bytes),
+            percent(reads.peer.bytes),
+            percent(reads.persistent.bytes)
+        );
+    }
+    words
+}

@@ -1,0 +1,215 @@
+//! A job as it is put together: sources become objects with a version, and each is looked at once.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use eyas_store::emulation::Limits;
+use eyas_store::{Storage, StorageError, url_of};
+use eyas_types::task::MAX_TEMPLATES;
+use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
+use thiserror::Error;
+
+/// What is wrong with a job that is put together.
+#[derive(Debug, Error)]
+pub enum DraftError {
+    /// An input cannot be read.
+    #[error(transparent)]
+    Source(#[from] StorageError),
+    /// The working folder is not known.
+    #[error("the current folder cannot be used: {0}")]
+    Folder(String),
+    /// A placeholder stands for nothing.
+    #[error("{0}")]
+    Placeholder(String),
+    /// Too much of something.
+    #[error("a job can have at most {MAX_TEMPLATES} different commands")]
+    Templates,
+}
+
+/// A job that is not submitted yet.
+pub struct Draft {
+    pub(crate) name: String,
+    pub(crate) templates: Vec<TaskTemplate>,
+    pub(crate) objects: Vec<ObjectSpec>,
+    pub(crate) items: Vec<TaskItem>,
+    places: HashMap<String, u32>,
+    storage: Storage,
+    folder: Option<PathBuf>,
+}
+
+impl Draft {
+    /// A job without tasks. Relative names are meant from the current folder.
+    pub fn new(name: &str) -> Self {
+        Draft {
+            name: name.to_owned(),
+            templates: Vec::new(),
+            objects: Vec::new(),
+            items: Vec::new(),
+            places: HashMap::new(),
+            storage: Storage::new(Limits::default()),
+            folder: std::env::current_dir().ok(),
+        }
+    }
+
+    /// How many tasks it has.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether it has no task.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Adds a template; its place, which tasks name.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn template(&mut self, template: TaskTemplate) -> Result<u16, DraftError> {
+        if self.templates.len() >= MAX_TEMPLATES {
+            return Err(DraftError::Templates);
+        }
+        self.templates.push(template);
+        Ok((self.templates.len() - 1) as u16)
+    }
+
+    /// Adds a task whose item is a file, which it reads.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn task_on_file(&mut self, template: u16, file: &str) -> Result<(), DraftError> {
+        let input = self.input(file).await?;
+        let value = Value { text: file.to_owned(), input: Some(0) };
+        self.task(TaskItem { template, values: vec![value], inputs: vec![input] })
+    }
+
+    /// Adds a task.
+    ///
+    /// # Errors
+    /// If its command has a placeholder for a column or input that it does not have.
+    pub fn task(&mut self, item: TaskItem) -> Result<(), DraftError> {
+        let template = &self.templates[usize::from(item.template)];
+        let (columns, inputs) = (item.values.len(), template.inputs.len() + item.inputs.len());
+        let words = match &template.program {
+            Program::Command(words) => &words[..],
+            Program::Noop => &[],
+        };
+        let outputs = template.outputs.iter().flat_map(|output| [&output.pattern, &output.destination]);
+        for word in words.iter().chain(outputs).chain(template.env.iter().map(|(_, value)| value)) {
+            if usize::from(word.highest_column()) > columns {
+                let why = format!("`{word}` asks for column {}, the item has {columns}", word.highest_column());
+                return Err(DraftError::Placeholder(why));
+            }
+            if usize::from(word.highest_input()) > inputs {
+                let why = format!("`{word}` asks for input {}, the task has {inputs}", word.highest_input());
+                return Err(DraftError::Placeholder(why));
+            }
+        }
+        self.items.push(item);
+        Ok(())
+    }
+
+    /// An input from a path or URL, with the version it has now.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn input(&mut self, path_or_url: &str) -> Result<Input, DraftError> {
+        let place = match self.places.get(path_or_url) {
+            Some(place) => *place,
+            None => {
+                let object = self.storage.stat(&self.url(path_or_url)?, None).await?;
+                self.objects.push(object);
+                let place = self.objects.len() as u32 - 1;
+                self.places.insert(path_or_url.to_owned(), place);
+                place
+            }
+        };
+        Ok(Input { from: InputFrom::Object(place), name: None })
+    }
+
+    /// Looks at many sources at once, so that [`input`](Self::input) finds them known.
+    ///
+    /// # Errors
+    /// If one of them cannot be read.
+    pub async fn look_at(&mut self, sources: &[String]) -> Result<(), DraftError> {
+        /// Sources looked at at a time, each part by one task.
+        const AT_A_TIME: usize = 16;
+        const PART: usize = 64;
+        let mut unknown: Vec<_> = sources.iter().filter(|source| !self.places.contains_key(*source)).cloned().collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        for parts in unknown.chunks(AT_A_TIME * PART) {
+            let mut looks = Vec::new();
+            for part in parts.chunks(PART) {
+                let urls = part.iter().map(|source| self.url(source)).collect::<Result<Vec<_>, _>>()?;
+                let storage = self.storage.clone();
+                looks.push(tokio::spawn(async move {
+                    let mut objects = Vec::with_capacity(urls.len());
+                    for url in urls {
+                        objects.push(storage.stat(&url, None).await?);
+                    }
+                    Ok::<_, StorageError>(objects)
+                }));
+            }
+            for (part, look) in parts.chunks(PART).zip(looks) {
+                let objects = look.await.map_err(|e| DraftError::Folder(e.to_string()))??;
+                for (source, object) in part.iter().zip(objects) {
+                    self.objects.push(object);
+                    self.places.insert(source.clone(), self.objects.len() as u32 - 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The folder from which relative names are meant.
+    ///
+    /// # Errors
+    /// If the current folder is gone or its name is not UTF-8.
+    pub fn folder(&self) -> Result<&str, DraftError> {
+        let folder = self.folder.as_deref().ok_or_else(|| DraftError::Folder("it is gone".into()))?;
+        folder.to_str().ok_or_else(|| DraftError::Folder("its name is not valid UTF-8".into()))
+    }
+
+    fn url(&self, path_or_url: &str) -> Result<String, DraftError> {
+        if path_or_url.contains("://") || path_or_url.starts_with('/') {
+            return Ok(url_of(path_or_url)?);
+        }
+        let path = Path::new(self.folder()?).join(path_or_url);
+        // `a/./b` and `a//b` are one object; `..` is left to the file system, which knows about links.
+        let path: PathBuf = path.components().collect();
+        Ok(url_of(&path.to_string_lossy())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::Template;
+
+    #[tokio::test]
+    async fn each_source_is_one_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a b\n.fits");
+        std::fs::write(&file, "data").unwrap();
+        let name = file.to_str().unwrap();
+        let mut draft = Draft::new("test");
+        let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse("{}")]))).unwrap();
+        draft.look_at(&[name.to_owned(), name.to_owned()]).await.unwrap();
+        draft.task_on_file(template, name).await.unwrap();
+        draft.task_on_file(template, name).await.unwrap();
+        assert_eq!((draft.len(), draft.objects.len()), (2, 1));
+        assert_eq!(draft.objects[0].size_bytes(), 4);
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_named() {
+        let mut draft = Draft::new("test");
+        let error = draft.input("/no/such/file.fits").await.unwrap_err().to_string();
+        assert!(error.contains("/no/such/file.fits"), "{error}");
+        let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse("{2}")]))).unwrap();
+        let value = Value { text: "x".into(), input: None };
+        let item = TaskItem { template, values: vec![value], inputs: Vec::new() };
+        assert!(draft.task(item).unwrap_err().to_string().contains("column 2"));
+    }
+}

@@ -1,0 +1,485 @@
+//! Job files: TOML with `[[task]]` tables, or JSON lines with one task each.
+//!
+//! ```toml
+//! name = "stack"
+//!
+//! [[task]]                                   # one task for each frame
+//! id = "frames"
+//! command = ["./stack", "--list", "objects.csv", "{}", "--out", "sum.fits"]
+//! each = "survey/*.fits.gz"
+//! inputs = ["stack", "objects.csv"]
+//! outputs = [{ file = "sum.fits", to = "partials/{/.}.fits" }]
+//! cpus = 1
+//! timeout = "5min"
+//! retries = 2
+//!
+//! [[task]]                                   # one that reads what they wrote
+//! command = ["./stack", "--sum", ".", "--out", "stacked.fits"]
+//! inputs = ["stack", { task = "frames" }]
+//! outputs = [{ file = "stacked.fits" }]
+//! ```
+//!
+//! A word of the command that is an input's path becomes the path where it is staged. An input is a path or URL, a table `{ path = "…", name = "…" }`, or another task's output, `{ task = "ID", output =
+//! "sum.fits" }`; for a task that is an array, `{ task = "ID", index = 3, … }`, or all of them without `index`.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use eyas_types::units;
+use eyas_types::{
+    Input, InputFrom, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template, Value, WorkingFolder,
+};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::draft::Draft;
+use crate::sources::{array, files_of, lines_of};
+
+/// What is wrong in a job file, and where.
+#[derive(Debug, Error)]
+#[error("{file}, line {line}: {why}")]
+pub struct JobFileError {
+    /// Which file.
+    pub file: String,
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobFile {
+    name: Option<String>,
+    #[serde(default)]
+    task: Vec<toml::Spanned<TaskFields>>,
+}
+
+/// A task, or an array of tasks, as a job file or a command line describes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TaskFields {
+    /// By which other tasks of the file refer to it.
+    pub id: Option<String>,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Whether it does nothing at all.
+    pub noop: bool,
+    /// One task for each file of these patterns, which it reads.
+    pub each: OneOrMore,
+    /// One task for each line of this file.
+    pub each_line: Option<String>,
+    /// Cuts lines in columns.
+    pub separator: Option<String>,
+    /// One task for each number of this range.
+    pub array: Option<String>,
+    /// Files it reads.
+    pub inputs: Vec<InputFields>,
+    /// Files it writes.
+    pub outputs: Vec<OutputFields>,
+    /// Environment variables.
+    pub env: std::collections::BTreeMap<String, String>,
+    /// Its working folder; `sandbox` for one of its own, which is the default if it has outputs.
+    pub folder: Option<String>,
+    /// Processors.
+    pub cpus: Option<f64>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+    /// Disk for its sandbox.
+    pub disk: Option<Bytes>,
+    /// Other resources.
+    pub resources: std::collections::BTreeMap<String, u64>,
+    /// Time limit.
+    pub timeout: Option<Duration>,
+    /// How often it is tried again after a failure.
+    pub retries: u32,
+    /// Bound on captured output.
+    pub capture: Option<Bytes>,
+}
+
+/// An input in a job file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum InputFields {
+    /// A path or URL; may have placeholders.
+    Path(String),
+    /// The same under another name.
+    Named {
+        /// Path or URL.
+        #[serde(alias = "url")]
+        path: String,
+        /// Name in the sandbox.
+        name: Option<String>,
+    },
+    /// What another task of the file writes.
+    Output {
+        /// That task's `id`.
+        task: String,
+        /// The output's `file`; the first if there is no such word.
+        output: Option<String>,
+        /// Which task of an array, from 0; all of them if it is missing.
+        index: Option<u32>,
+        /// Name in the sandbox.
+        name: Option<String>,
+    },
+}
+
+impl InputFields {
+    /// Whether each task of an array has another.
+    fn is_of_item(&self) -> bool {
+        self.path().is_some_and(|path| Template::parse(path).has_value())
+    }
+
+    fn path(&self) -> Option<&str> {
+        match self {
+            InputFields::Path(path) | InputFields::Named { path, .. } => Some(path),
+            InputFields::Output { .. } => None,
+        }
+    }
+}
+
+/// An output in a job file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutputFields {
+    /// File or glob in the sandbox.
+    pub file: String,
+    /// Where it goes; the folder of submission if it is missing.
+    pub to: Option<String>,
+    /// Whether it may be missing.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// One word or a list of them.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(from = "Words")]
+pub struct OneOrMore(pub Vec<String>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    One(String),
+    More(Vec<String>),
+}
+
+impl From<Words> for OneOrMore {
+    fn from(words: Words) -> Self {
+        match words {
+            Words::One(word) => OneOrMore(vec![word]),
+            Words::More(words) => OneOrMore(words),
+        }
+    }
+}
+
+/// A size: a number of bytes, or a text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+/// A duration in microseconds: a number of seconds, or a text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duration(pub u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        amount(deserializer, "a size, such as \"4GiB\"", units::parse_bytes).map(Bytes)
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        amount(deserializer, "a duration, such as \"90s\"", units::parse_duration_us).map(Duration)
+    }
+}
+
+/// An amount as a text with a unit, or a number without.
+fn amount<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    what: &'static str,
+    parse: fn(&str) -> Result<u64, String>,
+) -> Result<u64, D::Error> {
+    struct Amount(&'static str, fn(&str) -> Result<u64, String>);
+    impl Visitor<'_> for Amount {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+            (self.1)(text).map_err(E::custom)
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<u64, E> {
+            (self.1)(&number.to_string()).map_err(E::custom)
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
+            (self.1)(&number.to_string()).map_err(E::custom)
+        }
+
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<u64, E> {
+            (self.1)(&number.to_string()).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Amount(what, parse))
+}
+
+/// Reads a job file. One whose name ends in `.jsonl` or `.ndjson` has a task a line, any other is TOML.
+///
+/// # Errors
+/// What is wrong and in which line.
+pub async fn read_job_file(file: &str) -> Result<Draft, JobFileError> {
+    let wrong = |line: usize, why: String| JobFileError { file: file.to_owned(), line, why };
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
+    let (name, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
+        (None, read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
+    } else {
+        read_toml(&text).map_err(|(line, why)| wrong(line, why))?
+    };
+    let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
+    let mut draft = Draft::new(name.as_deref().unwrap_or(&stem));
+    let mut known = Known::default();
+    for (line, fields) in tasks {
+        fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(line, why))?;
+    }
+    Ok(draft)
+}
+
+type Located<T> = Vec<(usize, T)>;
+
+fn read_lines(text: &str) -> Result<Located<TaskFields>, (usize, String)> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(place, line)| match serde_json::from_str(line) {
+            Ok(fields) => Ok((place + 1, fields)),
+            Err(e) => Err((place + 1, e.to_string())),
+        })
+        .collect()
+}
+
+fn read_toml(text: &str) -> Result<(Option<String>, Located<TaskFields>), (usize, String)> {
+    let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let file: JobFile = toml::from_str(text).map_err(|e| {
+        let line = e.span().map_or(1, |span| line_of(span.start));
+        (line, e.message().to_owned())
+    })?;
+    let tasks = file.task.into_iter().map(|task| (line_of(task.span().start), task.into_inner()));
+    Ok((file.name, tasks.collect()))
+}
+
+/// Tasks with an id, so far: the index of the first, how many, and the template.
+#[derive(Default)]
+pub(crate) struct Known(HashMap<String, (u32, u32, u16)>);
+
+impl TaskFields {
+    /// Adds the task, or all tasks of the array, to a draft.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub async fn draft(&self, draft: &mut Draft) -> Result<(), String> {
+        self.add_to(draft, &mut Known::default()).await
+    }
+
+    async fn add_to(&self, draft: &mut Draft, known: &mut Known) -> Result<(), String> {
+        let mut template = self.template(draft)?;
+        let items = self.items()?;
+        for fields in self.inputs.iter().filter(|fields| !fields.is_of_item()) {
+            let first = template.inputs.len() as u16;
+            self.add_input(draft, known, fields, &mut [], &mut template.inputs).await?;
+            if let (Program::Command(words), Some(path)) = (&mut template.program, fields.path()) {
+                let named = words.iter_mut().zip(&self.command).filter(|(_, written)| same(written, path));
+                named.for_each(|(word, _)| *word = Template(vec![Piece::Input(first)]));
+            }
+        }
+        let has_values = items.iter().any(|columns| !columns.is_empty());
+        if let Program::Command(words) = &mut template.program
+            && has_values
+            && !words.iter().any(Template::has_value)
+        {
+            // As GNU parallel does it.
+            words.push(Template::parse("{}"));
+        }
+        let place = draft.template(template).map_err(|e| e.to_string())?;
+        let first = draft.len() as u32;
+        let sources: Vec<String> =
+            if self.each.0.is_empty() { Vec::new() } else { items.iter().map(|columns| columns[0].clone()).collect() };
+        draft.look_at(&sources).await.map_err(|e| e.to_string())?;
+        for columns in items {
+            let item = self.item(draft, known, place, columns).await?;
+            draft.task(item).map_err(|e| e.to_string())?;
+        }
+        if let Some(id) = &self.id {
+            let entry = (first, draft.len() as u32 - first, place);
+            if known.0.insert(id.clone(), entry).is_some() {
+                return Err(format!("two tasks have the id `{id}`"));
+            }
+        }
+        Ok(())
+    }
+
+    fn template(&self, draft: &Draft) -> Result<TaskTemplate, String> {
+        let program = match (self.noop, self.command.is_empty()) {
+            (true, true) => Program::Noop,
+            (false, false) => Program::Command(self.command.iter().map(|word| Template::parse(word)).collect()),
+            (true, false) => return Err("a task has a command or is a noop, not both".into()),
+            (false, true) => return Err("the task has no command".into()),
+        };
+        let base = draft.folder().map_err(|e| e.to_string())?.to_owned();
+        let mut template = TaskTemplate::new(program);
+        template.folder = match self.folder.as_deref() {
+            Some("sandbox") => WorkingFolder::Sandbox,
+            Some(folder) if folder.starts_with('/') => WorkingFolder::Path(folder.to_owned()),
+            Some(folder) => WorkingFolder::Path(format!("{base}/{folder}")),
+            None if self.outputs.is_empty() => WorkingFolder::Path(base.clone()),
+            None => WorkingFolder::Sandbox,
+        };
+        if let (WorkingFolder::Path(_), Some(output)) = (&template.folder, self.outputs.first()) {
+            return Err(format!("output `{}` is taken from the task's sandbox: leave `folder` out", output.file));
+        }
+        if let (WorkingFolder::Sandbox, Program::Command(words)) = (&template.folder, &mut template.program) {
+            // The program of the user's folder is not in the sandbox, unless it is brought along.
+            let program = &self.command[0];
+            let is_input =
+                self.inputs.iter().any(|input| matches!(input, InputFields::Path(path) if same(path, program)));
+            let is_relative = program.contains('/') && !program.starts_with('/') && !program.starts_with('{');
+            if is_relative && !is_input {
+                words[0] = Template::parse(&format!("{base}/{}", program.trim_start_matches("./")));
+            }
+        }
+        template.base = base;
+        template.env = self.env.iter().map(|(name, value)| (name.clone(), Template::parse(value))).collect();
+        if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            return Err(format!("`{name}` cannot be the name of an environment variable"));
+        }
+        for output in &self.outputs {
+            let destination = Template::parse(output.to.as_deref().unwrap_or("./"));
+            let pattern = Template::parse(&output.file);
+            template.outputs.push(OutputSpec { pattern, destination, optional: output.optional });
+        }
+        template.resources = self.resources()?;
+        template.timeout_us = self.timeout.map(|timeout| timeout.0);
+        template.retries = self.retries;
+        if let Some(capture) = self.capture {
+            template.capture_bytes = capture.0;
+        }
+        Ok(template)
+    }
+
+    fn resources(&self) -> Result<Resources, String> {
+        let cpus = self.cpus.unwrap_or(1.0);
+        if !(0.0..=1_000_000.0).contains(&cpus) {
+            return Err(format!("a task cannot have {cpus} cpus"));
+        }
+        Ok(Resources {
+            cpus_milli: (cpus * 1000.0).round() as u32,
+            memory_bytes: self.memory.map_or(0, |memory| memory.0),
+            disk_bytes: self.disk.map_or(0, |disk| disk.0),
+            named: self.resources.iter().map(|(name, amount)| (name.clone(), *amount)).collect(),
+        })
+    }
+
+    /// The columns of each task.
+    fn items(&self) -> Result<Vec<Vec<String>>, String> {
+        let given = [!self.each.0.is_empty(), self.each_line.is_some(), self.array.is_some()];
+        if given.iter().filter(|given| **given).count() > 1 {
+            return Err("a task has one of `each`, `each_line` and `array`".into());
+        }
+        if let Some(file) = &self.each_line {
+            let lines = lines_of(file, self.separator.as_deref()).map_err(|e| e.to_string())?;
+            return Ok(lines.into_iter().map(|line| line.columns).collect());
+        }
+        if let Some(range) = &self.array {
+            let numbers = array(range).map_err(|e| e.to_string())?;
+            return Ok(numbers.into_iter().map(|number| vec![number.to_string()]).collect());
+        }
+        if self.each.0.is_empty() {
+            return Ok(vec![Vec::new()]);
+        }
+        let mut items = Vec::new();
+        for pattern in &self.each.0 {
+            items.extend(files_of(pattern).map_err(|e| e.to_string())?.into_iter().map(|file| vec![file]));
+        }
+        Ok(items)
+    }
+
+    async fn item(
+        &self,
+        draft: &mut Draft,
+        known: &Known,
+        template: u16,
+        columns: Vec<String>,
+    ) -> Result<TaskItem, String> {
+        let mut values: Vec<_> = columns.into_iter().map(|text| Value { text, input: None }).collect();
+        let mut inputs = Vec::new();
+        if !self.each.0.is_empty() {
+            inputs.push(draft.input(&values[0].text).await.map_err(|e| e.to_string())?);
+            values[0].input = Some(0);
+        }
+        for fields in self.inputs.iter().filter(|fields| fields.is_of_item()) {
+            self.add_input(draft, known, fields, &mut values, &mut inputs).await?;
+        }
+        Ok(TaskItem { template, values, inputs })
+    }
+
+    async fn add_input(
+        &self,
+        draft: &mut Draft,
+        known: &Known,
+        fields: &InputFields,
+        values: &mut [Value],
+        inputs: &mut Vec<Input>,
+    ) -> Result<(), String> {
+        let (path, name) =
+            match fields {
+                InputFields::Path(path) => (path, None),
+                InputFields::Named { path, name } => (path, name.clone()),
+                InputFields::Output { task, output, index, name } => {
+                    let (first, count, template) =
+                        *known.0.get(task).ok_or_else(|| format!("no task before has the id `{task}`"))?;
+                    let producer = &draft.templates[usize::from(template)];
+                    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.to_string() == *file);
+                    let place = producer.outputs.iter().position(is_it);
+                    let place = place
+                        .ok_or_else(|| format!("task `{task}` has no output `{}`", output.as_deref().unwrap_or("")))?;
+                    let indices = match index {
+                        Some(index) if *index >= count => {
+                            return Err(format!("task `{task}` has no index {index}, only {count}"));
+                        }
+                        Some(index) => first + index..first + index + 1,
+                        None => first..first + count,
+                    };
+                    inputs.extend(indices.map(|task| Input {
+                        from: InputFrom::Output { task, output: place as u16 },
+                        name: name.clone(),
+                    }));
+                    return Ok(());
+                }
+            };
+        let parsed = Template::parse(path);
+        if usize::from(parsed.highest_column()) > values.len() {
+            return Err(format!(
+                "input `{path}` asks for column {}, the item has {}",
+                parsed.highest_column(),
+                values.len()
+            ));
+        }
+        let with = eyas_types::template::Expansion { values, staged: &[], template_inputs: 0, number: 0, slot: 0 };
+        let source = parsed.expand(&with);
+        let mut input = draft.input(&source).await.map_err(|e| e.to_string())?;
+        input.name = name;
+        let place = inputs.len() as u16;
+        inputs.push(input);
+        // The column that names this file is its staged path from now on.
+        if let Some(value) = values.iter_mut().find(|value| value.text == source && value.input.is_none()) {
+            value.input = Some(place);
+        }
+        Ok(())
+    }
+}
+
+/// Whether two words name the same file of the submission's folder.
+fn same(a: &str, b: &str) -> bool {
+    a.trim_start_matches("./") == b.trim_start_matches("./")
+}
