@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{JobId, ObjectId, TaskId};
@@ -12,6 +13,9 @@ use eyas_store::url_of;
 
 use crate::command::{CatalogCommand, ExecutorCommand, JobCommand, Reach, ReportArgs, SubmitArgs, TaskCommand};
 use crate::{Failure, report as pages, show};
+
+/// A cluster that was told to stop is waited for so long.
+const STOP_DEADLINE: Duration = Duration::from_secs(30);
 
 async fn connect(reach: &Reach) -> Result<Client, Failure> {
     Ok(Client::connect(&reach.cluster()?.access()?).await?)
@@ -161,10 +165,16 @@ pub(crate) async fn catalog(which: CatalogCommand, reach: &Reach) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// `eyas stop`
+/// `eyas stop`: returns once the dispatcher has ended.
 pub(crate) async fn stop(reach: &Reach) -> Result<ExitCode, Failure> {
-    match connect(reach).await?.ask(FromClient::Stop).await? {
-        ToClient::Done(executors) => say_done(executors, "executors stop", reach)?,
+    let mut client = connect(reach).await?;
+    match client.ask(FromClient::Stop).await? {
+        ToClient::Done(executors) => {
+            if tokio::time::timeout(STOP_DEADLINE, client.closed()).await.is_err() {
+                return Err("the cluster was told to stop, but has not yet; see its log".into());
+            }
+            say_done(executors, "executors stopped", reach)?;
+        }
         _ => return unexpected(),
     }
     Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::{Client, Cluster};
 use eyas_session::Access;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::Failure;
@@ -24,6 +24,8 @@ const DOWN_DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct LocalCluster {
     /// The dispatcher is the last.
     processes: Vec<Child>,
+    /// What the processes stop at the end of. Not left in `Child`, whose `wait` would close it.
+    inputs: Vec<ChildStdin>,
     pub access: Access,
     folder: PathBuf,
     ephemeral: bool,
@@ -54,7 +56,8 @@ impl LocalCluster {
             processes.push(executor.stdout(Stdio::null()).spawn()?);
         }
         processes.push(dispatcher);
-        let mut cluster = LocalCluster { processes, access, folder: folder.to_owned(), ephemeral };
+        let inputs = processes.iter_mut().filter_map(|process| process.stdin.take()).collect();
+        let mut cluster = LocalCluster { processes, inputs, access, folder: folder.to_owned(), ephemeral };
         cluster.wait_for_executors(shape.nodes as usize).await?;
         Ok(cluster)
     }
@@ -118,10 +121,7 @@ impl LocalCluster {
 
     /// Stops all processes and waits until they have ended.
     pub async fn stop(mut self) {
-        for process in &mut self.processes {
-            // The end of standard input is what they stop at.
-            drop(process.stdin.take());
-        }
+        self.inputs.clear();
         for process in &mut self.processes {
             if timeout(DOWN_DEADLINE, process.wait()).await.is_err() {
                 tracing::warn!("a process of the cluster does not end; it is killed");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
@@ -16,6 +17,7 @@ use eyas_client::{
 };
 use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::Notify;
 
 use crate::command::{Reach, RunArgs, named_amounts};
 use crate::local::LocalCluster;
@@ -29,6 +31,8 @@ const MAX_KEPT_BYTES: usize = 64 << 20;
 const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
 /// Failed tasks that are named on standard error; the rest is counted.
 const MAX_NAMED_FAILURES: u64 = 20;
+/// Exit code if some task did not succeed.
+const FAILED: u8 = 1;
 /// Exit code after an interrupt, as shells have it.
 const INTERRUPTED: u8 = 130;
 
@@ -40,7 +44,7 @@ pub(crate) async fn run(args: RunArgs, reach: &Reach) -> Result<ExitCode, Failur
         return Ok(ExitCode::SUCCESS);
     }
     if reach.is_named() {
-        return run_on(&reach.cluster()?.access()?, draft, &args).await;
+        return run_on(&reach.cluster()?.access()?, draft, &args, false).await;
     }
     let folder = std::env::temp_dir().join(format!("eyas-run-{}-{}", std::process::id(), unix_s()));
     let local = tokio::select! {
@@ -48,7 +52,7 @@ pub(crate) async fn run(args: RunArgs, reach: &Reach) -> Result<ExitCode, Failur
         () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
-    let done = run_on(&access, draft, &args).await;
+    let done = run_on(&access, draft, &args, true).await;
     local.stop().await;
     done
 }
@@ -88,24 +92,24 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
     Ok(draft)
 }
 
-async fn run_on(access: &Access, draft: Draft, args: &RunArgs) -> Result<ExitCode, Failure> {
+/// Runs a job on a cluster; one that `is_own` will not grow, so that a task too large for it is an error.
+async fn run_on(access: &Access, draft: Draft, args: &RunArgs, is_own: bool) -> Result<ExitCode, Failure> {
     let mut client = Client::connect(access).await?;
     let job = client.submit(draft).await?;
-    let mut output = Output::new(args.keep_order);
+    let stuck = Arc::new(Notify::new());
+    let mut output = Output::new(args.keep_order, is_own.then(|| stuck.clone()));
     let watched = tokio::select! {
-        watched = client.watch(job, true, |seen| output.see(seen)) => Some(watched?),
-        () = interrupted(false) => None,
+        watched = client.watch(job, true, |seen| output.see(seen)) => Ok(watched?),
+        () = interrupted(false) => Err(INTERRUPTED),
+        () = stuck.notified() => Err(FAILED),
     };
     let (ended, code) = match watched {
-        Some(ended) => {
-            let code = if ended.state == JobState::Succeeded { 0 } else { 1 };
-            (ended, code)
-        }
-        None => {
-            output.progress.set_message("interrupted; ending what runs");
-            let again = cancel(access, job, &mut output);
-            let ended = tokio::time::timeout(CANCEL_DEADLINE, again).await;
-            (ended.map_err(|_| "interrupted; the job did not end in time")??, INTERRUPTED)
+        Ok(ended) if ended.state == JobState::Succeeded => (ended, 0),
+        Ok(ended) => (ended, FAILED),
+        Err(code) => {
+            output.progress.set_message("ending what runs");
+            let ended = tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
+            (ended.map_err(|_| "the job was cancelled but did not end in time")??, code)
         }
     };
     output.finish(access, job).await?;
@@ -153,10 +157,13 @@ struct Output {
     failures: u64,
     error: Option<io::Error>,
     progress: ProgressBar,
+    warned: bool,
+    /// Told when the job cannot go on.
+    stuck: Option<Arc<Notify>>,
 }
 
 impl Output {
-    fn new(keep_order: bool) -> Self {
+    fn new(keep_order: bool, stuck: Option<Arc<Notify>>) -> Self {
         let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
         let style = ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}");
         progress.set_style(style.expect("the template is valid"));
@@ -169,6 +176,8 @@ impl Output {
             failures: 0,
             error: None,
             progress,
+            warned: false,
+            stuck,
         }
     }
 
@@ -179,7 +188,7 @@ impl Output {
         }
     }
 
-    fn show_progress(&self, view: &JobView) {
+    fn show_progress(&mut self, view: &JobView) {
         let (done, total) = (view.tasks.ended(), view.tasks.total());
         self.progress.set_length(total);
         self.progress.set_position(done);
@@ -187,16 +196,17 @@ impl Output {
         let rate = done as f64 / seconds.max(1e-3);
         let left = if done > 0 { format_duration_us(((total - done) as f64 / rate * 1e6) as u64) } else { "?".into() };
         let reads = &view.reads;
-        let mut message = format!(
+        let message = format!(
             "{rate:.0} tasks/s | local {} peers {} storage {} | ETA {left}",
             format_bytes(reads.local.bytes),
             format_bytes(reads.peer.bytes),
             format_bytes(reads.persistent.bytes)
         );
-        if let Some(warning) = view.warnings.first() {
-            message = warning.clone();
-        }
         self.progress.set_message(message);
+        if !view.warnings.is_empty() && !std::mem::replace(&mut self.warned, true) {
+            self.progress.suspend(|| view.warnings.iter().for_each(|warning| eprintln!("eyas: {warning}")));
+            self.stuck.iter().for_each(|stuck| stuck.notify_one());
+        }
     }
 
     fn result(&mut self, result: TaskResult) {

@@ -137,7 +137,8 @@ pub(crate) fn objects(objects: &[ObjectView]) -> io::Result<()> {
 
 pub(crate) fn explanation(explanation: &Explanation) -> io::Result<()> {
     let task = &explanation.task;
-    println!("Task {} ({}) is {}.", task.task, task.item, task.state);
+    let item = if task.item.is_empty() { String::new() } else { format!(" ({})", task.item) };
+    println!("Task {}{item}: {}.", task.task, task.state);
     explanation.because.iter().for_each(|line| println!("{line}"));
     if explanation.inputs.is_empty() {
         return Ok(());

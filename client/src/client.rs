@@ -100,6 +100,11 @@ impl Client {
         }
     }
 
+    /// Waits until the dispatcher has closed the connection, which it does when it ends.
+    pub async fn closed(&mut self) {
+        while self.session.reader.next::<ToClient>().await.is_ok() {}
+    }
+
     async fn next(&mut self) -> Result<ToClient, ClientError> {
         loop {
             match self.received.pop_front() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use eyas_sched::{ObjectView as ScheduledObject, WaitReason};
-use eyas_types::{InputFrom, JobId, ObjectId, TaskId, TaskItem, units};
+use eyas_types::{InputFrom, JobId, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
 
@@ -98,19 +98,16 @@ impl Brain {
         if view.executors == 0 {
             view.warnings.push("no executor has joined: start some with `eyas start executor`".into());
         } else {
-            for template in &job.spec.templates {
-                let fits = self.scheduler.explain_executors().iter().any(|e| e.capacity.covers(&template.resources));
-                if !fits {
-                    let need = &template.resources;
-                    view.warnings.push(format!(
-                        "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of disk{}",
-                        f64::from(need.cpus_milli) / 1000.0,
-                        units::format_bytes(need.memory_bytes),
-                        units::format_bytes(need.disk_bytes),
-                        need.named.iter().map(|(name, amount)| format!(", {amount} {name}")).collect::<String>()
-                    ));
-                    break;
-                }
+            let executors = self.scheduler.explain_executors();
+            let too_large = |need: &&Resources| !executors.iter().any(|executor| executor.capacity.covers(need));
+            if let Some(need) = job.spec.templates.iter().map(|template| &template.resources).find(too_large) {
+                view.warnings.push(format!(
+                    "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of disk{}",
+                    f64::from(need.cpus_milli) / 1000.0,
+                    units::format_bytes(need.memory_bytes),
+                    units::format_bytes(need.disk_bytes),
+                    need.named.iter().map(|(name, amount)| format!(", {amount} {name}")).collect::<String>()
+                ));
             }
         }
         view
@@ -187,15 +184,11 @@ impl Brain {
     /// Objects by id, or of a source: all versions that known jobs name.
     fn objects(&self, object: Option<ObjectId>, source: &str) -> Vec<ObjectView> {
         let mut found: Vec<(ObjectId, Option<String>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
-        for job in self.jobs.values() {
-            for (spec, id) in job.spec.objects.iter().zip(&job.object_ids) {
-                let by_id = object == Some(*id);
-                if (by_id || (object.is_none() && spec.source == source))
-                    && !found.iter().any(|(other, s, _)| other == id && s.is_some())
-                {
-                    found.retain(|(other, ..)| other != id);
-                    found.push((*id, Some(spec.source.clone()), spec.size_bytes()));
-                }
+        for (id, spec) in self.jobs.values().flat_map(Job::objects) {
+            let is_meant = object == Some(id) || (object.is_none() && spec.source == source);
+            if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some()) {
+                found.retain(|(other, ..)| *other != id);
+                found.push((id, Some(spec.source.clone()), spec.size_bytes()));
             }
         }
         let views = found.into_iter().filter_map(|(id, source, size_bytes)| match self.scheduler.explain_object(id) {

@@ -172,6 +172,7 @@ impl Brain {
                 let _ = reply.send(answer);
             }
             Message::Watched { job, reply } => {
+                self.show(job);
                 let _ = reply.send(self.watched.get(&job).map(|watched| watched.standing.subscribe()));
             }
         }
@@ -415,6 +416,16 @@ impl Brain {
             }
             self.queue_released(task.job, &ready);
         }
+        self.close_course(task.job);
+    }
+
+    /// Ends a job's course with its last task, so that a short one has a sample too.
+    fn close_course(&mut self, id: JobId) {
+        let (now, executors) = (self.scheduler.utilisation(), self.executors.len() as u64);
+        if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.has_ended()) {
+            let elapsed_us = job.elapsed_us();
+            job.course.tick(elapsed_us, true, 0, 0, executors, now);
+        }
     }
 
     // ---- jobs
@@ -498,7 +509,9 @@ impl Brain {
                 let (now_us, counts) = (job.now_us(), job.counts);
                 job.course.tick(now_us, false, counts.waiting, counts.assigned, executors, now);
             }
-            self.show(id);
+            if self.watched.get(&id).is_some_and(|watched| watched.standing.receiver_count() > 0) {
+                self.show(id);
+            }
         }
         let deadline = self.heartbeat * MISSED_HEARTBEATS;
         let silent: Vec<_> =

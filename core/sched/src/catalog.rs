@@ -57,14 +57,8 @@ impl Catalog {
     }
 
     fn insert(&mut self, id: ObjectId) -> ObjectKey {
-        let object = Object {
-            id,
-            holders: Vec::new(),
-            waiting: VecDeque::new(),
-            wanted: 0,
-            references: 0,
-            to_tell: Vec::new(),
-        };
+        let object =
+            Object { id, holders: Vec::new(), waiting: VecDeque::new(), wanted: 0, references: 0, to_tell: Vec::new() };
         let key = match self.free.pop() {
             Some(key) => {
                 self.objects[key.0 as usize] = object;

@@ -28,6 +28,8 @@ pub(crate) struct Ticket {
     pub turn: u32,
 }
 
+/// On one cache line: most looks at a task are the first for long.
+#[repr(align(64))]
 pub(crate) struct Task {
     pub id: TaskId,
     pub inputs: Inputs,

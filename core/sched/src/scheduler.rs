@@ -293,7 +293,12 @@ impl Scheduler {
                 self.executors[by].learn_run_time(ran_us);
                 self.forget(task);
             }
-            Ended::Again | Ended::Returned => self.enqueue(task, true),
+            Ended::Again => self.enqueue(task, true),
+            Ended::Returned => {
+                // It was not tried.
+                self.queue[task].attempt -= 1;
+                self.enqueue(task, true);
+            }
             Ended::Refused => {
                 self.queue[task].was_refused = true;
                 self.queue.refusals.entry(task).or_default().push(by);

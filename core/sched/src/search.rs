@@ -11,17 +11,20 @@
 //! The window `W` bounds the entries looked at in one decision, as in the paper; what lies beyond is looked at in the
 //! next one.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::catalog::{Catalog, ObjectKey};
-use crate::executors::{ExecutorKey, Executors, Level};
+use crate::executors::{ExecutorKey, Executors, Held, Level};
 use crate::queue::{Queue, TaskKey, Ticket};
 
 /// The share of a task whose inputs the executor holds entirely.
 pub(crate) const FULL: u16 = u16::MAX;
-/// Entries of a waiting list that are read before they are looked at, so that their cache misses overlap.
+/// Entries of a waiting list that are read before they are looked at, so that their cache misses overlap; fewer at
+/// first, because a full hit ends the search.
 const LOOKS_AT_ONCE: usize = 16;
+const LOOKS_AT_FIRST: usize = 4;
 /// Partial hits that are checked in one decision before the executor is said to be no best holder of any.
 const PARTIAL_LOOKS: usize = 16;
 /// Parked holders whose shares of a newcomer are compared.
@@ -53,7 +56,8 @@ pub(crate) fn share_held(
     match (local, missing) {
         (0, _) => 0,
         (_, false) => FULL,
-        // At least 1 and less than FULL: some, not all.
+        // At least 1 and less than FULL: some, not all. Products of more than 2^48 bytes would not fit.
+        _ if local < 1 << 48 => ((local * u64::from(FULL - 1) / all) as u16).max(1),
         _ => ((u128::from(local) * u128::from(FULL - 1) / u128::from(all)) as u16).max(1),
     }
 }
@@ -68,17 +72,27 @@ pub(crate) fn next_full_hit(
     level: Level,
     looks: &mut u64,
 ) -> Option<TaskKey> {
+    if executors[by].to_search.len() > 1 {
+        let last =
+            executors[by].to_search.iter().take(LOOKS_AT_ONCE).filter_map(|object| catalog[*object].waiting.back());
+        core::hint::black_box(last.fold(0, |sum: u32, ticket| sum.wrapping_add(queue[ticket.task].turn)));
+    }
     while let Some(object) = executors[by].to_search.front().copied() {
         // It may have been evicted since, or be on the list twice because it was stored again.
         if !executors[by].held.get(&object).is_some_and(|held| held.alerted) {
             executors[by].to_search.pop_front();
             continue;
         }
-        catalog.tidy(object, |ticket| queue.is_waiting(ticket));
-        let start = first_unsearched(catalog, executors, by, object);
+        let start = match executors[by].held[&object] {
+            Held { searched: true, cursor, .. } => first_after(cursor, &catalog[object].waiting),
+            _ => {
+                catalog.tidy(object, |ticket| queue.is_waiting(ticket));
+                0
+            }
+        };
         let mut place = start;
         let mut met = [None; LOOKS_AT_ONCE];
-        let mut at_once = 1;
+        let mut at_once = LOOKS_AT_FIRST;
         loop {
             let entries = catalog[object].waiting.len() - place;
             let count = entries.min(at_once).min(usize::try_from(*looks).unwrap_or(usize::MAX));
@@ -101,7 +115,7 @@ pub(crate) fn next_full_hit(
                     executors[by].remember_partial(share, ticket.turn, ticket.task);
                 }
             }
-            at_once = (2 * at_once).min(LOOKS_AT_ONCE);
+            at_once = LOOKS_AT_ONCE;
         }
         if place > start {
             let last = catalog[object].waiting[place - 1];
@@ -118,17 +132,23 @@ pub(crate) fn next_full_hit(
     None
 }
 
-fn first_unsearched(catalog: &Catalog, executors: &Executors, by: ExecutorKey, object: ObjectKey) -> usize {
-    let held = &executors[by].held[&object];
-    if !held.searched {
-        return 0;
+/// The place of the first entry that joined after the turn `cursor`. Looks from the back, in growing steps: most often
+/// only a few have joined since.
+fn first_after(cursor: u32, waiting: &VecDeque<Ticket>) -> usize {
+    let joined_after = |place: usize| waiting[place].turn.wrapping_sub(cursor) as i32 > 0;
+    let (mut first, mut last, mut step) = (0, waiting.len(), 1);
+    while first < last {
+        // All from `last` on joined after, all before `first` did not.
+        let place = last.saturating_sub(step).max(first);
+        if joined_after(place) {
+            last = place;
+            step *= 2;
+        } else {
+            first = place + 1;
+            step = (last - first).div_ceil(2);
+        }
     }
-    let waiting = &catalog[object].waiting;
-    // Most often everything before the cursor has left the queue.
-    if waiting.front().is_none_or(|first| (first.turn.wrapping_sub(held.cursor) as i32) > 0) {
-        return 0;
-    }
-    waiting.partition_point(|ticket| (ticket.turn.wrapping_sub(held.cursor) as i32) <= 0)
+    first
 }
 
 fn set_cursor(executors: &mut Executors, by: ExecutorKey, object: ObjectKey, turn: u32) {

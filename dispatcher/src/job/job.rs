@@ -172,6 +172,12 @@ impl Job {
         })
     }
 
+    /// All objects that its tasks read: those it was submitted with, then those its tasks wrote for others.
+    pub fn objects(&self) -> impl Iterator<Item = (ObjectId, &ObjectSpec)> {
+        let submitted = self.object_ids.iter().copied().zip(&self.spec.objects);
+        submitted.chain(self.produced.values().map(|object| (object.id(), object)))
+    }
+
     /// The ids and sizes of a task's inputs, each once.
     pub fn input_ids(&self, item: &TaskItem) -> Vec<(ObjectId, u64)> {
         let mut ids: Vec<_> = self
