@@ -100,10 +100,11 @@ impl Brain {
                 return Err(format!("job {} is damaged", recorded.job));
             }
             let mut job = Job::new(recorded.job, recorded.spec);
+            let mut hopeless = Vec::new();
             for entry in &recorded.entries {
                 match entry {
                     Entry::Results { at_us, results } => {
-                        results.iter().for_each(|result| drop(job.book(result, *at_us)))
+                        hopeless.extend(results.iter().flat_map(|result| job.book(result, *at_us).hopeless));
                     }
                     Entry::Retried(tasks) => drop(job.retry_these(tasks)),
                 }
@@ -112,11 +113,20 @@ impl Brain {
             self.next_job = self.next_job.max(recorded.job.0 + 1);
             let entries_on_disk = job.entries;
             self.watch(&job, entries_on_disk);
-            if !job.has_ended() {
-                tracing::info!(job = %job.id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
-                self.queueing.push(job.id);
+            let (id, has_ended) = (job.id, job.has_ended());
+            if !has_ended {
+                tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
+                self.queueing.push(id);
             }
-            self.jobs.insert(job.id, job);
+            self.jobs.insert(id, job);
+            // The end of what failed may have been written, and that of those who needed it not.
+            for index in hopeless {
+                if self.jobs[&id].tasks[index as usize].phase == Phase::Blocked {
+                    let reason = "it needs the output of a task that did not succeed";
+                    let outcome = Outcome::failed(FailureKind::Dependency, reason);
+                    self.end(TaskId { job: id, index }, 0, String::new(), outcome);
+                }
+            }
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! Events are made before the clock starts and effects are read after it stopped: only [`Scheduler::handle`] is timed.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use eyas_sched::{Config, Effect, Ended, Event, Scheduler};
 use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
@@ -66,9 +66,17 @@ pub struct Handled {
     pub grown_bytes: f64,
 }
 
-/// How long single events took, nanoseconds.
-#[derive(Default)]
-pub struct Latencies(Vec<u32>);
+/// How long single events took, nanoseconds; and how long it takes to read the clock, which is taken off.
+pub struct Latencies {
+    taken_ns: Vec<u32>,
+    reading: Duration,
+}
+
+/// Processor time of this thread: a machine shared with others shows the same.
+fn processor_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -208,11 +216,11 @@ impl Cluster {
     pub fn handle(&mut self, mut events: Vec<Event>) -> Handled {
         let events_bytes = events.iter().map(bytes_of_event).sum::<usize>() as f64;
         let before = live_bytes();
-        let start = Instant::now();
+        let start = processor_time();
         for event in events.drain(..) {
             self.scheduler.handle(event, &mut self.effects);
         }
-        let took = start.elapsed();
+        let took = processor_time() - start;
         // Handling freed the events and made the effects; neither is the scheduler's.
         let effects_bytes = self.effects.iter().map(bytes_of_effect).sum::<usize>() as f64;
         let grown_bytes = (live_bytes() - before) as f64 + events_bytes - effects_bytes;
@@ -223,9 +231,10 @@ impl Cluster {
     /// The same, with each event timed, and obeyed before the next.
     pub fn handle_each(&mut self, events: Vec<Event>, latencies: &mut Latencies) {
         for event in events {
-            let start = Instant::now();
+            let start = processor_time();
             self.scheduler.handle(event, &mut self.effects);
-            latencies.0.push(start.elapsed().as_nanos() as u32);
+            let took = processor_time() - start;
+            latencies.taken_ns.push(took.saturating_sub(latencies.reading).as_nanos() as u32);
             self.obey();
         }
     }
@@ -327,17 +336,29 @@ impl Hits {
     }
 }
 
+impl Default for Latencies {
+    fn default() -> Self {
+        let mut readings = [(); 1_000].map(|()| {
+            let start = processor_time();
+            processor_time() - start
+        });
+        readings.sort_unstable();
+        Latencies { taken_ns: Vec::new(), reading: readings[readings.len() / 2] }
+    }
+}
+
 impl Latencies {
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.taken_ns.len()
     }
 
     /// Mean, 99th percentile, 99.9th percentile and largest, microseconds.
     pub fn summary_us(mut self) -> [f64; 4] {
-        self.0.sort_unstable();
-        let count = self.0.len().max(1);
-        let at = |share: f64| self.0.get((share * (count - 1) as f64) as usize).map_or(0.0, |ns| f64::from(*ns) / 1e3);
-        let mean = self.0.iter().map(|ns| f64::from(*ns)).sum::<f64>() / count as f64 / 1e3;
+        self.taken_ns.sort_unstable();
+        let us = |ns: &u32| f64::from(*ns) / 1e3;
+        let count = self.taken_ns.len().max(1);
+        let at = |share: f64| self.taken_ns.get((share * (count - 1) as f64) as usize).map_or(0.0, us);
+        let mean = self.taken_ns.iter().map(us).sum::<f64>() / count as f64;
         [mean, at(0.99), at(0.999), at(1.0)]
     }
 }

@@ -4,6 +4,8 @@ mod course;
 mod items;
 mod job;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use course::SAMPLE_EVERY;
 pub(crate) use job::{Job, Phase, Released, unix_ms};

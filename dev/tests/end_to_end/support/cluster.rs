@@ -1,0 +1,233 @@
+//! A running cluster: a dispatcher and executors as children of the test, which end when the test does, however it ends.
+
+use std::io::{BufRead, BufReader};
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::home::{Done, Home, finish};
+use super::{process, wait_for, wait_until};
+
+/// Its name in the home.
+const NAME: &str = "test";
+
+/// A process of the cluster. Its standard input keeps it running.
+struct Owned {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+/// An executor of the cluster.
+pub struct Executor {
+    name: String,
+    folder: PathBuf,
+    process: Owned,
+}
+
+/// A dispatcher and executors in a [`Home`] of their own, to which it derefs.
+pub struct Cluster {
+    dispatcher: Owned,
+    dispatcher_words: Vec<String>,
+    executors: Vec<Executor>,
+    // The last, so that it is dropped last and finds nothing left.
+    home: Home,
+}
+
+impl Deref for Cluster {
+    type Target = Home;
+
+    fn deref(&self) -> &Home {
+        &self.home
+    }
+}
+
+impl Owned {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("eyas can be started");
+        let input = child.stdin.take();
+        Owned { child, input }
+    }
+
+    fn end(&mut self) {
+        drop(self.input.take());
+        if !std::thread::panicking() {
+            wait_until("a process of the cluster ends", || self.child.try_wait().expect("our own child").is_some());
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("our own child");
+        self.child.wait().expect("our own child");
+    }
+}
+
+impl Cluster {
+    /// A cluster with one-slot executors `n1`, `n2` …, each with its own words.
+    #[track_caller]
+    pub fn start(executors: &[&[&str]]) -> Self {
+        Cluster::start_with(&[], executors)
+    }
+
+    /// The same with words for the dispatcher.
+    #[track_caller]
+    pub fn start_with(dispatcher: &[&str], executors: &[&[&str]]) -> Self {
+        let mut cluster = Cluster::start_in(Home::new(), dispatcher);
+        for words in executors {
+            cluster.add_executor(words);
+        }
+        cluster.wait_for_executors(executors.len());
+        cluster
+    }
+
+    /// A dispatcher alone, in a home that was prepared.
+    #[track_caller]
+    pub fn start_in(home: Home, dispatcher: &[&str]) -> Self {
+        let dispatcher_words: Vec<String> = dispatcher.iter().map(|word| (*word).to_owned()).collect();
+        let dispatcher = start_dispatcher(&home, &dispatcher_words);
+        Cluster { dispatcher, dispatcher_words, executors: Vec::new(), home }
+    }
+
+    /// Starts one more executor, with a folder of its own unless its words say which.
+    pub fn add_executor(&mut self, words: &[&str]) -> &mut Executor {
+        let name = format!("n{}", self.executors.len() + 1);
+        let mut folder = self.home.path(&name);
+        if let Some(place) = words.iter().position(|word| *word == "--folder") {
+            folder = PathBuf::from(words[place + 1]);
+        }
+        let mut command = self.home.command(&["start", "executor", "--cluster", NAME, "--owned", "--name", &name]);
+        command.args(["--slots", "1"]).args(words);
+        if !words.contains(&"--folder") {
+            command.arg("--folder").arg(&folder);
+        }
+        // Without room to spare a test could not run on a nearly full disk.
+        if !words.contains(&"--keep-free") {
+            command.args(["--keep-free", "10MB"]);
+        }
+        self.executors.push(Executor { name, folder, process: Owned::start(command) });
+        self.executors.last_mut().expect("just added")
+    }
+
+    #[track_caller]
+    pub fn wait_for_executors(&self, count: usize) {
+        wait_until((count, "executors have joined"), || {
+            self.ask(&["executor", "list"], "executors").as_array().is_some_and(|executors| executors.len() == count)
+        });
+    }
+
+    pub fn executor(&mut self, number: usize) -> &mut Executor {
+        &mut self.executors[number - 1]
+    }
+
+    /// The dispatcher's process.
+    pub fn dispatcher(&self) -> u32 {
+        self.dispatcher.child.id()
+    }
+
+    /// Kills the dispatcher as a crash would, and starts it again in the same folder.
+    #[track_caller]
+    pub fn restart_dispatcher(&mut self) {
+        self.dispatcher.kill();
+        self.dispatcher = start_dispatcher(&self.home, &self.dispatcher_words);
+    }
+
+    /// Runs `eyas` with these words on this cluster.
+    #[track_caller]
+    pub fn run(&self, words: &[&str]) -> Done {
+        finish(self.spawn_on(words))
+    }
+
+    /// Starts `eyas` with these words on this cluster.
+    pub fn spawn_on(&self, words: &[&str]) -> Child {
+        self.home.spawn(&[&["--cluster", NAME], words].concat())
+    }
+
+    /// Asks with `--json`; the value under `name`.
+    #[track_caller]
+    pub fn ask(&self, words: &[&str], name: &str) -> Value {
+        self.run(&[&["--json"], words].concat()).exits(0).json(name)
+    }
+
+    /// Submits a job file; the job's id.
+    #[track_caller]
+    pub fn submit(&self, file: &str) -> String {
+        self.run(&["submit", file]).exits(0).stdout.trim().to_owned()
+    }
+
+    #[track_caller]
+    pub fn job(&self, job: &str) -> Value {
+        self.ask(&["job", "show", job], "jobs")[0].take()
+    }
+
+    #[track_caller]
+    pub fn task(&self, task: &str) -> Value {
+        self.ask(&["task", "show", task], "task")
+    }
+
+    /// Waits until a task of job 1 has written this file in the working folder, and gives what is in it.
+    #[track_caller]
+    pub fn wait_for_file(&self, name: &str) -> String {
+        let path = self.home.work().join(name);
+        wait_for(name, || std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n')))
+    }
+}
+
+impl Executor {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its folder, with store and sandboxes.
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    pub fn process(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    /// Kills it as a crash would.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Waits until it has ended by itself.
+    #[track_caller]
+    pub fn wait(&mut self) {
+        wait_until("the executor ends", || self.process.child.try_wait().expect("our own child").is_some());
+    }
+
+    /// Stops it in the middle of whatever it does.
+    pub fn suspend(&self) {
+        process::signal(self.process(), Signal::STOP);
+    }
+
+    pub fn resume(&self) {
+        process::signal(self.process(), Signal::CONT);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for executor in &mut self.executors {
+            executor.process.end();
+        }
+        self.dispatcher.end();
+    }
+}
+
+#[track_caller]
+fn start_dispatcher(home: &Home, words: &[String]) -> Owned {
+    let mut command = home.command(&["start", "dispatcher", "--cluster", NAME, "--owned", "--listen", "127.0.0.1:0"]);
+    let mut dispatcher = Owned::start({
+        command.args(words);
+        command
+    });
+    let mut line = String::new();
+    let mut output = BufReader::new(dispatcher.child.stdout.take().expect("piped"));
+    output.read_line(&mut line).expect("a pipe can be read");
+    assert_eq!(line, "ready\n", "the dispatcher did not start");
+    dispatcher
+}

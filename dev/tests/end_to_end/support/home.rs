@@ -1,0 +1,208 @@
+//! An eyas home of a test's own: a folder with everything that its commands and clusters write.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{binary, process, wait_until};
+
+/// A folder with eyas's home, a temporary folder, and a working folder in it. Dropped, it checks that no process and no
+/// temporary file of the test is left.
+pub struct Home {
+    folder: TempDir,
+}
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Done {
+    /// As a shell has it: 128 and the signal's number after a signal.
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        let folder = TempDir::with_prefix("eyas-test-").expect("a temporary folder");
+        // Other users look into it, where a test makes one look.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
+        let home = Home { folder };
+        for folder in [home.path("home"), home.path("tmp"), home.work()] {
+            fs::create_dir(folder).expect("a new folder");
+        }
+        home
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The folder in which commands run.
+    pub fn work(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    /// Writes a file in the working folder, and its parents; its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.work().join(name);
+        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder");
+        fs::write(&path, content).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        path
+    }
+
+    /// Reads a file of the working folder.
+    #[track_caller]
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.work().join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// The names in a folder of the working folder, hidden ones too.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let files = fs::read_dir(self.work().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The `eyas` command in this home.
+    pub fn command(&self, words: &[&str]) -> Command {
+        self.command_of(Command::new(binary::eyas()), words)
+    }
+
+    /// `program`, which is `eyas` or starts it, with these words in this home.
+    pub fn command_of(&self, mut program: Command, words: &[&str]) -> Command {
+        program.args(words).current_dir(self.work()).stdin(Stdio::null());
+        program.env("EYAS_HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
+        program.env_remove("EYAS_CLUSTER").env_remove("EYAS_ACCESS").env_remove("EYAS_LOG");
+        program
+    }
+
+    /// Runs `eyas` with these words to its end.
+    #[track_caller]
+    pub fn eyas(&self, words: &[&str]) -> Done {
+        finish(spawn(&mut self.command(words)))
+    }
+
+    /// The same with something on standard input.
+    #[track_caller]
+    pub fn eyas_with_input(&self, words: &[&str], input: &str) -> Done {
+        let mut child = spawn(self.command(words).stdin(Stdio::piped()));
+        let mut pipe = child.stdin.take().expect("piped");
+        let input = input.to_owned();
+        let writer = thread::spawn(move || pipe.write_all(input.as_bytes()));
+        let done = finish(child);
+        writer.join().expect("no panic").expect("eyas reads its input");
+        done
+    }
+
+    /// Starts `eyas` with these words; see [`finish`].
+    pub fn spawn(&self, words: &[&str]) -> Child {
+        spawn(&mut self.command(words))
+    }
+
+    /// Every process that works in this home, with its command line.
+    pub fn processes(&self) -> Vec<(u32, String)> {
+        process::with_environment(&format!("EYAS_HOME={}", self.path("home").display()))
+    }
+
+    /// Names of what is in the temporary folder.
+    pub fn temporary(&self) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.path("tmp")).expect("it was made");
+        files.map(|file| file.expect("readable").path()).collect()
+    }
+
+    /// Waits until nothing works in this home any more.
+    #[track_caller]
+    pub fn wait_until_empty(&self) {
+        wait_until("every process of the test has ended", || self.processes().is_empty());
+        assert_eq!(self.temporary(), Vec::<PathBuf>::new(), "temporary files are left");
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // The test has failed already, and what it started must not stay.
+            for (process, _) in self.processes() {
+                process::signal(process, Signal::KILL);
+            }
+            return;
+        }
+        self.wait_until_empty();
+    }
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("eyas can be started")
+}
+
+/// Waits for a command's end.
+#[track_caller]
+pub fn finish(mut child: Child) -> Done {
+    fn read(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+        let mut pipe = pipe.expect("piped");
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).expect("a pipe can be read");
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+    let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
+    let mut status = None;
+    let deadline = std::time::Instant::now() + super::DEADLINE;
+    while status.is_none() && std::time::Instant::now() < deadline {
+        status = child.try_wait().expect("our own child");
+        thread::sleep(std::time::Duration::from_millis(2));
+    }
+    if status.is_none() {
+        child.kill().expect("our own child");
+        child.wait().expect("our own child");
+        panic!("eyas did not end in time; it said:\n{}{}", stdout.join().unwrap(), stderr.join().unwrap());
+    }
+    let status = status.expect("just looked at");
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    Done { code, stdout: stdout.join().expect("no panic"), stderr: stderr.join().expect("no panic") }
+}
+
+impl Done {
+    /// Checks the exit code.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Checks that standard error has all of these.
+    #[track_caller]
+    pub fn says(self, words: &[&str]) -> Self {
+        for word in words {
+            assert!(self.stderr.contains(word), "`{word}` is not in stderr:\n{}", self.stderr);
+        }
+        self
+    }
+
+    /// The lines of standard output, sorted.
+    pub fn sorted(&self) -> Vec<&str> {
+        let mut lines: Vec<_> = self.stdout.lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    /// Standard output as JSON with a schema's version; the value under `name`.
+    #[track_caller]
+    pub fn json(&self, name: &str) -> Value {
+        let mut value: Value = serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("not JSON ({e}):\n{}\nstderr:\n{}", self.stdout, self.stderr));
+        assert_eq!(value["schema_version"], 1, "{value}");
+        assert!(value.get(name).is_some(), "no `{name}` in {value}");
+        value[name].take()
+    }
+}

@@ -1,0 +1,40 @@
+//! Homes, clusters and processes for tests.
+
+mod binary;
+mod cluster;
+mod home;
+mod process;
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+pub use cluster::{Cluster, Executor};
+pub use home::{Done, Home};
+pub use process::{is_alive, listening_ports, signal};
+
+/// Everything that a test waits for happens within this time, also on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `fact` gives something.
+#[track_caller]
+pub fn wait_for<T>(what: impl Debug, mut fact: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = fact() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for: {what:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until `fact` holds.
+#[track_caller]
+pub fn wait_until(what: impl Debug, mut fact: impl FnMut() -> bool) {
+    wait_for(what, || fact().then_some(()));
+}
+
+/// Whether this user may do what root may.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

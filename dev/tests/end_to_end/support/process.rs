@@ -1,0 +1,52 @@
+//! Other processes, as `/proc` shows them.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Sends a signal to a process, which may be gone.
+pub fn signal(process: u32, signal: Signal) {
+    let process = Pid::from_raw(process as i32).expect("0 is no process");
+    // Gone already is as good.
+    let _ = kill_process(process, signal);
+}
+
+/// Whether a process runs; one that has ended and was not reaped does not.
+pub fn is_alive(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])))
+}
+
+/// Every process whose environment has this entry, with its command line.
+pub fn with_environment(entry: &str) -> Vec<(u32, String)> {
+    let processes = fs::read_dir("/proc").expect("/proc is there").filter_map(|process| {
+        let number: u32 = process.ok()?.file_name().to_str()?.parse().ok()?;
+        let environment = fs::read(format!("/proc/{number}/environ")).ok()?;
+        let is_it = environment.split(|byte| *byte == 0).any(|other| other == entry.as_bytes());
+        let words = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        (is_it && is_alive(number)).then(|| (number, String::from_utf8_lossy(&words).replace('\0', " ")))
+    });
+    processes.collect()
+}
+
+/// TCP ports on which a process listens.
+pub fn listening_ports(process: u32) -> Vec<u16> {
+    const LISTEN: &str = "0A";
+    let sockets: Vec<String> = fs::read_dir(format!("/proc/{process}/fd"))
+        .expect("our own process")
+        .filter_map(|file| fs::read_link(file.ok()?.path()).ok())
+        .filter_map(|file| Some(file.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let table = |name: &str| fs::read_to_string(Path::new("/proc/net").join(name)).unwrap_or_default();
+    let mut ports = Vec::new();
+    for line in table("tcp").lines().chain(table("tcp6").lines()).skip(1) {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let (Some(local), Some(state), Some(inode)) = (columns.get(1), columns.get(3), columns.get(9)) else { continue };
+        if *state == LISTEN && sockets.iter().any(|socket| socket == inode) {
+            let port = local.rsplit(':').next().and_then(|port| u16::from_str_radix(port, 16).ok());
+            ports.extend(port);
+        }
+    }
+    ports
+}

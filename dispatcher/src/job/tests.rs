@@ -1,0 +1,100 @@
+//! A job's moves, live and again from the journal.
+
+use eyas_types::outcome::{Delivered, FailureKind};
+use eyas_types::{
+    ExecutorId, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskItem, TaskTemplate,
+    Template, Version,
+};
+use eyas_wire::view::JobState;
+
+use super::{Job, JobSpec, Phase, Released};
+
+/// Task 2 reads the outputs of 0 and 1, task 3 that of 2; task 4 stands alone.
+fn diamond() -> Job {
+    let mut template = TaskTemplate::new(Program::Noop);
+    template.outputs.push(OutputSpec {
+        pattern: Template::literal("out"),
+        destination: Template::literal("/out"),
+        optional: false,
+    });
+    let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
+    for needs in [&[][..], &[], &[0, 1], &[2], &[]] {
+        let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
+        spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: needs.iter().map(input).collect() }]).unwrap();
+    }
+    spec.validate().unwrap();
+    Job::new(JobId(1), spec)
+}
+
+fn wrote(index: u32) -> Outcome {
+    let version = Version::Modified { mtime_ns: 1, size_bytes: 100 + u64::from(index) };
+    let object = ObjectSpec { source: format!("file:///out/{index}"), version, executable: false };
+    Outcome { outputs: vec![Delivered { output: 0, object }], ..Outcome::of(Status::Succeeded) }
+}
+
+fn run(job: &mut Job, index: u32, outcome: Outcome) -> Released {
+    job.queued(index, 0);
+    job.assigned(index, ExecutorId(0));
+    job.ended(index, 0, "n1".into(), outcome)
+}
+
+fn phases(job: &Job) -> Vec<Phase> {
+    job.tasks.iter().map(|state| state.phase).collect()
+}
+
+#[test]
+fn a_task_is_set_free_by_the_last_output_it_waits_for() {
+    let mut job = diamond();
+    assert_eq!((job.counts.blocked, job.counts.waiting), (2, 3));
+    assert_eq!(run(&mut job, 0, wrote(0)), Released::default());
+    assert_eq!(job.waits_for(2), [1]);
+    assert_eq!(run(&mut job, 1, wrote(1)), Released { ready: vec![2], hopeless: vec![] });
+    let item = job.spec.items.get(2);
+    let sizes: Vec<_> = job.inputs(&item).map(|(_, object)| object.unwrap().size_bytes()).collect();
+    assert_eq!(sizes, [100, 101], "it reads what was delivered");
+    assert_eq!(job.input_ids(&item).len(), 2);
+}
+
+#[test]
+fn what_needs_a_failed_task_is_hopeless_and_a_retry_blocks_it_again() {
+    let mut job = diamond();
+    run(&mut job, 1, wrote(1));
+    let released = run(&mut job, 0, Outcome::of(Status::Exited(3)));
+    assert_eq!(released.hopeless, [2]);
+    let hopeless = |index| Outcome::failed(FailureKind::Dependency, format!("{index}"));
+    assert_eq!(job.ended(2, 0, String::new(), hopeless(2)).hopeless, [3]);
+    job.ended(3, 0, String::new(), hopeless(3));
+    run(&mut job, 4, wrote(4));
+    assert_eq!((job.state(), job.failures.len()), (JobState::Failed, 3));
+    let again = job.failed_tasks();
+    assert_eq!(again, [0, 2, 3]);
+    assert_eq!(job.retry_these(&again), [0], "the others wait for it");
+    assert_eq!(job.state(), JobState::Running);
+    assert_eq!(run(&mut job, 0, wrote(0)).ready, [2]);
+    assert_eq!(run(&mut job, 2, wrote(2)).ready, [3]);
+    run(&mut job, 3, wrote(3));
+    assert_eq!(job.state(), JobState::Succeeded);
+    assert_eq!(job.counts.succeeded, 5);
+}
+
+#[test]
+fn results_read_from_the_journal_give_the_same_job() {
+    let mut live = diamond();
+    for index in [1, 0, 4] {
+        run(&mut live, index, if index == 0 { Outcome::of(Status::Signalled(9)) } else { wrote(index) });
+    }
+    let mut again = diamond();
+    for result in &live.pending {
+        again.book(result, 7);
+    }
+    // What the failure made hopeless is told again, and ended by whoever books.
+    assert_eq!(phases(&again), phases(&live));
+    assert_eq!((again.counts, again.failures.len()), (live.counts, live.failures.len()));
+    assert_eq!(again.course.reads(), live.course.reads());
+}
+
+#[test]
+fn a_job_without_tasks_has_ended() {
+    let job = Job::new(JobId(1), JobSpec::default());
+    assert_eq!(job.state(), JobState::Succeeded);
+}
