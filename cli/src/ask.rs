@@ -108,7 +108,7 @@ pub(crate) async fn task(which: TaskCommand, reach: &Reach) -> Result<ExitCode, 
             let outcome = &result.outcome;
             std::io::stdout().write_all(if stderr { &outcome.stderr } else { &outcome.stdout })?;
             if outcome.cut_bytes > 0 {
-                eprintln!("eyas: {} bytes of output were past the bound (--capture) and are lost", outcome.cut_bytes);
+                eprintln!("eyas: {}", show::cut(outcome.cut_bytes));
             }
         }
         ToClient::Done(tasks) => say_done(tasks, "tasks", reach)?,

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +75,8 @@ pub(crate) enum Command {
     Catalog(CatalogCommand),
     /// Write a job's report
     Report(ReportArgs),
+    /// Watch the cluster: its executors, jobs and rates, as they change
+    Top(TopArgs),
     /// Start a dispatcher, an executor, or a whole cluster on this machine
     #[command(subcommand)]
     Start(StartCommand),
@@ -150,9 +153,10 @@ pub(crate) struct RunArgs {
     /// The job's name [default: the program's]
     #[arg(long)]
     pub name: Option<String>,
-    /// Where the report goes; `none` for nowhere [default: a file in eyas's home]
+    /// Where the report goes, as .html, .csv or .json; `none` for nowhere (again for more) [default: a file in eyas's
+    /// home]
     #[arg(long, value_name = "FILE")]
-    pub report: Option<String>,
+    pub report: Vec<String>,
     /// Do nothing in each task but have its inputs there
     #[arg(long, conflicts_with = "command")]
     pub noop: bool,
@@ -301,6 +305,24 @@ pub(crate) struct ReportArgs {
     pub baseline: Option<JobId>,
 }
 
+#[derive(Args)]
+pub(crate) struct TopArgs {
+    /// Look again after so long; rates are over this time
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_interval_us)]
+    pub interval: u64,
+    /// Print one frame as text, from two looks at the cluster, and end; so does --json
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Looks at a cluster are at least so far apart, for the dispatcher's sake.
+const MIN_INTERVAL_US: u64 = 100_000;
+
+fn parse_interval_us(text: &str) -> Result<u64, String> {
+    let us = units::parse_duration_us(text)?;
+    if us < MIN_INTERVAL_US { Err(format!("`{text}` is too short: write 100ms or more")) } else { Ok(us) }
+}
+
 #[derive(Subcommand)]
 pub(crate) enum StartCommand {
     /// A dispatcher, in the foreground
@@ -382,8 +404,10 @@ pub(crate) fn named_amounts(words: &[String]) -> Result<Vec<(String, u64)>, Stri
     Ok(amounts)
 }
 
-pub(crate) fn print_completion(shell: Shell) {
-    clap_complete::generate(shell, &mut Eyas::command(), "eyas", &mut std::io::stdout());
+pub(crate) fn print_completion(shell: Shell) -> std::io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Eyas::command(), "eyas", &mut script);
+    std::io::stdout().write_all(&script)
 }
 
 pub(crate) fn write_man_pages(folder: &Path) -> std::io::Result<()> {

@@ -13,6 +13,7 @@ mod report;
 mod run;
 mod show;
 mod start;
+mod top;
 
 use std::process::ExitCode;
 
@@ -36,7 +37,11 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(e) => return fail(&e.into()),
     };
-    let done = runtime.block_on(act(eyas));
+    // On a worker, where one step wakes the next without waking another thread first.
+    let done = runtime.block_on(async {
+        let acting = tokio::spawn(act(eyas));
+        acting.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+    });
     // What still waits in the background, such as standard input, does not hold the command back.
     runtime.shutdown_background();
     done.unwrap_or_else(|e| fail(&e))
@@ -53,10 +58,11 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Executor(which) => ask::executor(which, &reach).await,
         Command::Catalog(which) => ask::catalog(which, &reach).await,
         Command::Report(args) => ask::report(args, &reach).await,
+        Command::Top(args) => top::top(args, &reach).await,
         Command::Start(which) => start::start(which, &reach).await,
         Command::Stop => ask::stop(&reach).await,
         Command::Completion { shell } => {
-            command::print_completion(shell);
+            command::print_completion(shell)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { folder } => {

@@ -34,7 +34,7 @@ const MAX_NAMED_FAILURES: u64 = 20;
 /// Exit code if some task did not succeed.
 const FAILED: u8 = 1;
 /// Exit code after an interrupt, as shells have it.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Runs a job to its end.
 pub(crate) async fn run(args: RunArgs, reach: &Reach) -> Result<ExitCode, Failure> {
@@ -114,11 +114,14 @@ async fn run_on(access: &Access, draft: Draft, args: &RunArgs, is_own: bool) -> 
     };
     output.finish(access, job).await?;
     eprintln!("eyas: {}", show::summary(&ended));
-    if let Some(path) = report_path(args, job) {
+    let paths = report_paths(args, job);
+    if !paths.is_empty() {
         // The watch's connection may have been cut in the middle of an answer.
         let report = ask::fetch_report(&mut Client::connect(access).await?, job).await?;
-        ask::write_report(&path, &report, None)?;
-        eprintln!("eyas: report: {}", path.display());
+        for path in paths {
+            ask::write_report(&path, &report, None)?;
+            eprintln!("eyas: report: {}", path.display());
+        }
     }
     if let Some(error) = output.error.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
         return Err(format!("cannot write results: {error}").into());
@@ -133,12 +136,11 @@ async fn cancel(access: &Access, job: JobId, output: &mut Output) -> Result<JobV
     Ok(client.watch(job, true, |seen| output.see(seen)).await?)
 }
 
-fn report_path(args: &RunArgs, job: JobId) -> Option<PathBuf> {
-    match args.report.as_deref() {
-        Some("none") => None,
-        Some(path) => Some(PathBuf::from(path)),
-        None => Some(home().join("reports").join(format!("{}-{}-{job}.html", unix_s(), std::process::id()))),
+fn report_paths(args: &RunArgs, job: JobId) -> Vec<PathBuf> {
+    if args.report.is_empty() {
+        return vec![home().join("reports").join(format!("{}-{}-{job}.html", unix_s(), std::process::id()))];
     }
+    args.report.iter().filter(|path| *path != "none").map(PathBuf::from).collect()
 }
 
 fn unix_s() -> u64 {
@@ -155,6 +157,8 @@ struct Output {
     /// Results seen so far, by index: a second watch shows those of the first again.
     seen: std::collections::HashSet<u32>,
     failures: u64,
+    /// What tasks wrote past the bound on captured output.
+    cut_bytes: u64,
     error: Option<io::Error>,
     progress: ProgressBar,
     warned: bool,
@@ -174,6 +178,7 @@ impl Output {
             kept_bytes: 0,
             seen: std::collections::HashSet::new(),
             failures: 0,
+            cut_bytes: 0,
             error: None,
             progress,
             warned: false,
@@ -253,6 +258,9 @@ impl Output {
         if self.failures > MAX_NAMED_FAILURES {
             eprintln!("eyas: {} more tasks did not succeed", self.failures - MAX_NAMED_FAILURES);
         }
+        if self.cut_bytes > 0 {
+            eprintln!("eyas: {}", show::cut(self.cut_bytes));
+        }
         Ok(())
     }
 
@@ -264,6 +272,7 @@ impl Output {
             return;
         }
         self.failures += u64::from(failed);
+        self.cut_bytes += outcome.cut_bytes;
         let named = failed && self.failures <= MAX_NAMED_FAILURES;
         let written = self.progress.suspend(|| {
             io::stderr().lock().write_all(&outcome.stderr)?;

@@ -147,6 +147,11 @@ pub(crate) fn explanation(explanation: &Explanation) -> io::Result<()> {
     objects(&explanation.inputs)
 }
 
+/// What is said of output that was not kept.
+pub(crate) fn cut(bytes: u64) -> String {
+    format!("{bytes} bytes of output were past the bound (--capture) and are lost")
+}
+
 /// What is said of a job when it has ended.
 pub(crate) fn summary(job: &JobView) -> String {
     let tasks = &job.tasks;

@@ -1,13 +1,11 @@
 //! Starting processes: a dispatcher, an executor, a cluster on this machine.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use eyas_client::types::Resources;
 use eyas_executor::Stop;
 use eyas_node::Limits;
-use eyas_session::Access;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -72,7 +70,8 @@ async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> 
 }
 
 async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
-    let access = reach.cluster()?.access()?;
+    let cluster = reach.cluster()?;
+    let access = cluster.access()?;
     let name = args.name.unwrap_or_else(host_name);
     let folder = match args.folder {
         Some(folder) => folder,
@@ -93,7 +92,8 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         },
         eviction: args.node.eviction,
         emulation: args.node.emulate,
-        emulation_folder: emulation_folder(&access),
+        // Executors of one cluster on one machine share what is emulated; all of them have this access file.
+        emulation_folder: cluster.folder().join("emulated"),
         folder: folder.clone(),
         reconnect: Duration::from_micros(args.reconnect),
         guardian: Some(vec![own_path()?, "guard".into()]),
@@ -111,12 +111,6 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         let _ = std::fs::remove_dir_all(folder);
     }
     Ok(ended?)
-}
-
-/// Executors of one cluster on one machine share what is emulated.
-fn emulation_folder(access: &Access) -> PathBuf {
-    let port = access.dispatcher.rsplit_once(':').map_or("", |(_, port)| port);
-    std::env::temp_dir().join(format!("eyas-emulation-{}-{port}", rustix::process::getuid().as_raw()))
 }
 
 /// The path of this program, for its other processes.

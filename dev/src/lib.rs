@@ -1,1 +1,3 @@
 //! Layer test, end-to-end tests, benchmarks.
+
+#![forbid(unsafe_code)]

@@ -325,7 +325,7 @@ impl Results {
     fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
         if entry >= job.entries {
-            return Ok(job.pending.iter().rev().find(|result| result.index == index).cloned());
+            return Ok(job.pending.last(index).cloned());
         }
         if self.entry != Some(entry) {
             self.entry = Some(entry);

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::executors::Executors;
 use crate::job::{Job, JobSpec, Phase, Released, SAMPLE_EVERY, unix_ms};
-use crate::journal::{ENTRY_RESULTS, Entry, Journal, Write, Written};
+use crate::journal::{Entry, Journal, Write, Written};
 
 /// Tasks of a new job that are queued before other messages are looked at again.
 const QUEUED_AT_ONCE: u32 = 10_000;
@@ -65,6 +65,8 @@ pub(crate) struct Brain {
     /// Who submitted a job that is not on disk yet.
     accepting: HashMap<JobId, oneshot::Sender<ToClient>>,
     watched: HashMap<JobId, Watched>,
+    /// Results were put to be written and are not on disk yet.
+    writing: bool,
     /// Jobs with tasks that are not queued yet.
     queueing: Vec<JobId>,
     /// What the last executor that refused a task said.
@@ -86,6 +88,7 @@ impl Brain {
             journal,
             accepting: HashMap::new(),
             watched: HashMap::new(),
+            writing: false,
             queueing: Vec::new(),
             refusals: HashMap::new(),
             effects: Vec::new(),
@@ -153,13 +156,16 @@ impl Brain {
                 },
                 () = std::future::ready(()), if has_more_to_queue => self.queue_more(),
             }
-            // Everything that has gathered is looked at before results are written, so that entries are large when
-            // there is much to write.
+            // Everything that has gathered is looked at before results are written, and results gather while others are
+            // being written, so that entries are large when there is much to write.
             for _ in 0..HANDLED_AT_ONCE {
                 let Ok(message) = inbox.try_recv() else { break };
                 self.handle(message);
             }
-            self.write_results();
+            let cannot_wait = self.stopping.is_some() || self.jobs.values().any(|job| job.pending.has_full_entry());
+            if !self.writing || cannot_wait {
+                self.write_results();
+            }
             if self.stopping.is_some_and(|since| self.executors.len() == 0 || since.elapsed() > STOP_DEADLINE) {
                 break;
             }
@@ -471,6 +477,7 @@ impl Brain {
                     }
                 }
                 Written::Entries(id, entries) => {
+                    self.writing = false;
                     if let Some(watched) = self.watched.get_mut(id) {
                         watched.entries_on_disk = *entries;
                         self.show(*id);
@@ -484,15 +491,11 @@ impl Brain {
     fn write_results(&mut self) {
         for job in self.jobs.values_mut().filter(|job| !job.pending.is_empty()) {
             let at_us = job.now_us();
-            let mut results = std::mem::take(&mut job.pending).into_iter();
-            loop {
-                let results: Vec<_> = results.by_ref().take(ENTRY_RESULTS).collect();
-                if results.is_empty() {
-                    break;
-                }
+            for results in job.pending.take() {
                 let entry = Entry::Results { at_us, results };
                 self.journal.write(Write::Entry { job: job.id, number: job.entries, entry });
                 job.entries += 1;
+                self.writing = true;
             }
             if job.has_ended() {
                 self.scheduler.forget_job(job.id);

@@ -20,7 +20,7 @@ struct Client {
     submission: Option<Result<JobSpec, String>>,
 }
 
-/// Serves one client until its connection ends.
+/// Serves one client until its connection ends, or the brain does.
 pub(crate) async fn serve(
     session: Session,
     brain: mpsc::Sender<Message>,
@@ -29,7 +29,11 @@ pub(crate) async fn serve(
     let Session { mut reader, writer, .. } = session;
     let mut client = Client { writer, brain, journal, submission: None };
     loop {
-        for request in reader.next::<FromClient>().await? {
+        let requests = tokio::select! {
+            requests = reader.next::<FromClient>() => requests?,
+            () = client.brain.closed() => return Ok(()),
+        };
+        for request in requests {
             client.serve(request, &mut reader).await?;
         }
     }

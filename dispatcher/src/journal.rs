@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use eyas_types::JobId;
 use eyas_wire::client::TaskResult;
@@ -21,6 +22,9 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 1;
 /// Writes that may wait for the thread; who writes more waits, which holds the whole dispatcher back.
 const MAX_WAITING_WRITES: usize = 1024;
+/// So long after a transaction with entries, the next one begins. A first one begins at once; of many, each takes more
+/// with it, which costs the disk, and all who are told of it, less.
+const PACE: Duration = Duration::from_millis(10);
 
 /// What happened to a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,9 +44,6 @@ impl Entry {
         }
     }
 }
-
-/// Results of one job that are written as one entry.
-pub(crate) const ENTRY_RESULTS: usize = 4096;
 
 /// Why the journal cannot be used.
 #[derive(Debug, Error)]
@@ -96,8 +97,13 @@ impl Journal {
         let (writes, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
         let (database_of_thread, path) = (database.clone(), path.display().to_string());
         let write = move || {
+            let mut earliest = Instant::now();
             while let Ok(first) = waiting.recv() {
+                std::thread::sleep(earliest.saturating_duration_since(Instant::now()));
                 let batch: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
+                if batch.iter().any(|write| matches!(write, Write::Entry { .. })) {
+                    earliest = Instant::now() + PACE;
+                }
                 match write_all(&database_of_thread, &batch) {
                     Ok(done) => written(done),
                     Err(e) => {

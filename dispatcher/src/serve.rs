@@ -12,7 +12,7 @@ use eyas_wire::Role;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::brain::{Brain, Message};
 use crate::journal::{Journal, JournalError};
@@ -20,6 +20,8 @@ use crate::{client_session, executor_session};
 
 /// Messages to the brain that wait; sessions with more wait, and with them their executors.
 const MAX_WAITING_MESSAGES: usize = 4096;
+/// Once the brain has ended, sessions have so long to say what they still have to.
+const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
 /// Connections that have not yet shown that they know the secret. More wait to be accepted.
 const MAX_GREETINGS: usize = 256;
 
@@ -128,7 +130,8 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     let accepting = tokio::spawn(accept(listener, acceptor, brain_sender, journal));
     let work = tokio::spawn(async move {
         brain.run(inbox, written, stop).await;
-        accepting.abort();
+        // It ends when the brain has.
+        let _ = accepting.await;
     });
     Ok(Running { access, access_path, work, failed })
 }
@@ -161,25 +164,38 @@ async fn listen(config: &Config, access_path: &Path) -> Result<(TcpListener, Acc
     Ok((listener, access))
 }
 
+/// Accepts connections until the brain has ended, then waits for their sessions.
 async fn accept(listener: TcpListener, acceptor: Acceptor, brain: mpsc::Sender<Message>, journal: Journal) {
     let greetings = Arc::new(Semaphore::new(MAX_GREETINGS));
+    let mut sessions = JoinSet::new();
     loop {
-        let Ok(greeting) = greetings.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        let greeting = greetings.clone().acquire_owned();
+        let next = async { Some((greeting.await.ok()?, listener.accept().await)) };
+        let accepted = tokio::select! {
+            accepted = next => accepted,
+            Some(_) = sessions.join_next() => continue,
+            () = brain.closed() => None,
+        };
+        match accepted {
+            Some((greeting, Ok((stream, _)))) => {
                 let (acceptor, brain, journal) = (acceptor.clone(), brain.clone(), journal.clone());
-                tokio::spawn(async move {
+                sessions.spawn(async move {
                     if let Err(e) = greet(stream, &acceptor, greeting, brain, journal).await {
                         tracing::debug!("{e}");
                     }
                 });
             }
-            Err(e) => {
+            Some((_, Err(e))) => {
                 // Out of descriptors, most likely: those of others must be closed first.
                 tracing::warn!("cannot accept a connection: {e}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
+            None => break,
         }
+    }
+    let all_ended = async { while sessions.join_next().await.is_some() {} };
+    if tokio::time::timeout(SESSIONS_DEADLINE, all_ended).await.is_err() {
+        tracing::debug!("some sessions are cut short");
     }
 }
 

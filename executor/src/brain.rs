@@ -17,12 +17,18 @@ use tokio::sync::mpsc;
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
+/// While tasks are lined up behind those that run, what there is to tell gathers for so long: the dispatcher has no need
+/// to hear of each short task alone, which would cost both sides more than the task. It gives out work for longer ahead.
+const GATHER: Duration = Duration::from_millis(5);
+/// Facts that gather at most.
+const MAX_GATHERED: usize = 256;
+
 /// What reaches the brain from elsewhere. The channel needs no bound of its own: commands are bounded by what the
 /// dispatcher gives an executor at once, the others by the tasks and fetches under way.
 pub(crate) enum Note {
     Commands(Vec<ToExecutor>),
     Fetched { object: ObjectId, result: Result<From, FetchError> },
-    Done { task: TaskId, done: Box<Done> },
+    Done { work: Box<Work>, done: Box<Done> },
 }
 
 /// A task this executor was given and has not done with.
@@ -34,6 +40,8 @@ struct Given {
     objects: Vec<ObjectId>,
     arrived: Instant,
     control: Option<Arc<Control>>,
+    /// Its inputs had gone from the store when it was to start, and were fetched again.
+    restaged: bool,
 }
 
 pub(crate) struct Brain {
@@ -43,6 +51,9 @@ pub(crate) struct Brain {
     fetcher: Fetcher,
     outbox: Outbox<FromExecutor>,
     notes: mpsc::UnboundedSender<Note>,
+    /// What the dispatcher is to be told, in order, and when at the latest.
+    facts: Vec<FromExecutor>,
+    pub due: Option<Instant>,
     events: VecDeque<Event>,
     templates: HashMap<(JobId, u16), Arc<TaskTemplate>>,
     tasks: HashMap<TaskId, Given>,
@@ -75,6 +86,8 @@ impl Brain {
             fetcher,
             outbox,
             notes,
+            facts: Vec::new(),
+            due: None,
             events: VecDeque::new(),
             templates: HashMap::new(),
             tasks: HashMap::new(),
@@ -103,24 +116,35 @@ impl Brain {
                     self.settle().await;
                 }
             }
-            Note::Fetched { object, result } => self.fetched(object, result).await,
-            Note::Done { task, done } => {
-                self.running -= 1;
-                for object in &done.damaged {
-                    self.events.push_back(Event::Lost { object: *object });
-                    self.tell(FromExecutor::Evicted { object: *object }).await;
-                }
-                self.report(task, done.outcome).await;
-                self.events.push_back(Event::Ended { task });
-            }
+            Note::Fetched { object, result } => self.fetched(object, result),
+            Note::Done { work, done } => self.done(*work, *done),
         }
         self.settle().await;
+    }
+
+    fn done(&mut self, work: Work, done: Done) {
+        let task = work.assignment.task;
+        self.running -= 1;
+        for object in done.damaged.iter().chain(&done.missing) {
+            self.events.push_back(Event::Lost { object: *object });
+            self.tell(FromExecutor::Evicted { object: *object });
+        }
+        self.events.push_back(Event::Ended { task });
+        // Once: a store that loses its objects again and again is no place for the task.
+        let again = !done.missing.is_empty() && !work.control.is_cancelled() && !self.tasks[&task].restaged;
+        if !again {
+            return self.report(task, done.outcome);
+        }
+        self.assigned(work.assignment);
+        if let Some(given) = self.tasks.get_mut(&task) {
+            given.restaged = true;
+        }
     }
 
     /// Asks the disk what it has free, and tells the dispatcher that this executor is alive.
     pub async fn tick(&mut self) {
         self.look_at_disk();
-        self.tell(FromExecutor::Heartbeat).await;
+        self.tell(FromExecutor::Heartbeat);
         self.settle().await;
     }
 
@@ -176,16 +200,17 @@ impl Brain {
         inputs.dedup();
         self.events.push_back(Event::Assigned { task, inputs: inputs.into(), need: template.resources.clone() });
         let (attempt, arrived) = (assignment.attempt, Instant::now());
-        let given = Given { attempt, assignment: Some(assignment), template, objects, arrived, control: None };
+        let assignment = Some(assignment);
+        let given = Given { attempt, assignment, template, objects, arrived, control: None, restaged: false };
         self.tasks.insert(task, given);
     }
 
-    async fn fetched(&mut self, object: ObjectId, result: Result<From, FetchError>) {
+    fn fetched(&mut self, object: ObjectId, result: Result<From, FetchError>) {
         let size_bytes = self.fetching.remove(&object).unwrap_or(0);
         let failure = match result {
             Ok(from) => {
                 if self.caching {
-                    self.tell(FromExecutor::Stored { object, size_bytes }).await;
+                    self.tell(FromExecutor::Stored { object, size_bytes });
                 }
                 self.events.push_back(Event::Fetched { object, from });
                 return;
@@ -211,19 +236,32 @@ impl Brain {
         self.events.push_back(Event::FetchFailed { object, failure });
     }
 
-    /// Lets the node decide until nothing is left to decide.
+    /// Lets the node decide until nothing is left to decide, and tells the dispatcher what is not worth waiting with.
     async fn settle(&mut self) {
         let mut effects = Vec::new();
         while let Some(event) = self.events.pop_front() {
             self.node.handle(event, &mut effects);
             for effect in effects.drain(..) {
-                self.carry_out(effect).await;
+                self.carry_out(effect);
             }
         }
         self.lost.clear();
+        let is_lined_up = self.tasks.len() > self.running;
+        let is_late = self.due.is_some_and(|due| due <= Instant::now());
+        if !is_lined_up || is_late || self.facts.len() >= MAX_GATHERED {
+            self.flush().await;
+        }
     }
 
-    async fn carry_out(&mut self, effect: Effect) {
+    /// Tells the dispatcher all that has gathered.
+    pub async fn flush(&mut self) {
+        self.due = None;
+        for fact in self.facts.drain(..) {
+            self.cut_off |= self.outbox.put(fact).await.is_err();
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Fetch { object, task } => self.fetch(object, task),
             Effect::Evict { object } => {
@@ -231,10 +269,10 @@ impl Brain {
                     tracing::warn!(%object, "cannot evict: {e}");
                 }
                 if self.caching {
-                    self.tell(FromExecutor::Evicted { object }).await;
+                    self.tell(FromExecutor::Evicted { object });
                 }
             }
-            Effect::Start { task, slot, reads } => self.start(task, slot, reads).await,
+            Effect::Start { task, slot, reads } => self.start(task, slot, reads),
             Effect::Kill { task } => {
                 if let Some(control) = self.tasks.get(&task).and_then(|given| given.control.as_ref()) {
                     control.cancel();
@@ -242,17 +280,17 @@ impl Brain {
             }
             Effect::GiveBack { task } => {
                 if let Some(given) = self.tasks.remove(&task) {
-                    self.tell(FromExecutor::Returned { task, attempt: given.attempt }).await;
+                    self.tell(FromExecutor::Returned { task, attempt: given.attempt });
                 }
             }
             Effect::Refuse { task, reason } => {
                 let reason = format!("{} cannot take the task: {reason}", self.workshop.name);
-                self.report(task, Outcome::failed(FailureKind::Node, reason)).await;
+                self.report(task, Outcome::failed(FailureKind::Node, reason));
             }
             Effect::Fail { task, object } => {
                 let unknown = || (FailureKind::Input, format!("{object} could not be fetched"));
                 let (kind, reason) = self.lost.get(&object).cloned().unwrap_or_else(unknown);
-                self.report(task, Outcome::failed(kind, reason)).await;
+                self.report(task, Outcome::failed(kind, reason));
             }
         }
     }
@@ -275,21 +313,21 @@ impl Brain {
         });
     }
 
-    async fn start(&mut self, task: TaskId, slot: u32, reads: Reads) {
+    fn start(&mut self, task: TaskId, slot: u32, reads: Reads) {
         let given = self.tasks.get_mut(&task).expect("the node knows no other tasks");
         if given.template.program == Program::Noop {
             let mut outcome = Outcome::of(Status::Succeeded);
             outcome.reads = reads;
             outcome.waited_us = given.arrived.elapsed().as_micros() as u64;
             self.events.push_back(Event::Ended { task });
-            return self.report(task, outcome).await;
+            return self.report(task, outcome);
         }
         let control = match Control::new() {
             Ok(control) => Arc::new(control),
             Err(e) => {
                 let reason = format!("{} has run out of file descriptors: {e}", self.workshop.name);
                 self.events.push_back(Event::Ended { task });
-                return self.report(task, Outcome::failed(FailureKind::Node, reason)).await;
+                return self.report(task, Outcome::failed(FailureKind::Node, reason));
             }
         };
         given.control = Some(control.clone());
@@ -309,14 +347,15 @@ impl Brain {
         self.slots[slot as usize].send(work).expect("slot threads live as long as the brain");
     }
 
-    async fn report(&mut self, task: TaskId, outcome: Outcome) {
+    fn report(&mut self, task: TaskId, outcome: Outcome) {
         if let Some(Given { attempt, .. }) = self.tasks.remove(&task) {
-            self.tell(FromExecutor::Ended { task, attempt, outcome: Box::new(outcome) }).await;
+            self.tell(FromExecutor::Ended { task, attempt, outcome: Box::new(outcome) });
         }
     }
 
-    async fn tell(&mut self, message: FromExecutor) {
-        self.cut_off |= self.outbox.put(message).await.is_err();
+    fn tell(&mut self, fact: FromExecutor) {
+        self.due.get_or_insert_with(|| Instant::now() + GATHER);
+        self.facts.push(fact);
     }
 }
 
@@ -325,7 +364,7 @@ fn slot_thread(workshop: Arc<Workshop>, notes: mpsc::UnboundedSender<Note>) -> t
     let run = move || {
         for work in receiver {
             let done = Box::new(workshop.run(&work));
-            let _ = notes.send(Note::Done { task: work.assignment.task, done });
+            let _ = notes.send(Note::Done { work: Box::new(work), done });
         }
     };
     std::thread::Builder::new().name("slot".into()).spawn(run).expect("a thread for a slot");

@@ -1,6 +1,7 @@
 //! One process at a time: started in its own group, its output captured, killed whole, reaped with what it used.
 
-use std::io::{self, Read};
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -122,11 +123,15 @@ fn watch(
         }
         let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let [ended, woken, out, err] = {
+            // What has closed is not looked at: however little is asked for, its end would be told at once, again and
+            // again until the process has ended too. The pidfd stands in for it.
+            let out = if streams.stdout.is_open { streams.stdout.pipe.as_fd() } else { pidfd.as_fd() };
+            let err = if streams.stderr.is_open { streams.stderr.pipe.as_fd() } else { pidfd.as_fd() };
             let mut fds = [
                 PollFd::new(&pidfd, PollFlags::IN),
                 PollFd::new(&control.wake, if killed.is_none() { PollFlags::IN } else { PollFlags::empty() }),
-                PollFd::new(&streams.stdout, streams.stdout.interest()),
-                PollFd::new(&streams.stderr, streams.stderr.interest()),
+                PollFd::new(&out, PollFlags::IN),
+                PollFd::new(&err, PollFlags::IN),
             ];
             match poll(&mut fds, left.as_ref()) {
                 Ok(_) => fds.each_ref().map(|fd| !fd.revents().is_empty()),
@@ -165,42 +170,32 @@ impl Streams {
 }
 
 struct Stream {
-    pipe: std::fs::File,
+    pipe: OwnedFd,
     captured: Captured,
     capture_bytes: u64,
     is_open: bool,
 }
 
-impl AsFd for Stream {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.pipe.as_fd()
-    }
-}
-
 impl Stream {
     fn new(pipe: OwnedFd, capture_bytes: u64) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Stream { pipe: pipe.into(), captured: Captured::default(), capture_bytes, is_open: true })
-    }
-
-    fn interest(&self) -> PollFlags {
-        if self.is_open { PollFlags::IN } else { PollFlags::empty() }
+        Ok(Stream { pipe, captured: Captured::default(), capture_bytes, is_open: true })
     }
 
     /// Reads once; whether there may be more now.
     fn read(&mut self) -> bool {
-        let mut buffer = [0; READ_BYTES];
-        match self.pipe.read(&mut buffer) {
-            Ok(0) => self.is_open = false,
-            Ok(count) => {
+        let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+        match rustix::io::read(&self.pipe, &mut buffer) {
+            Ok(([], _)) => self.is_open = false,
+            Ok((bytes, _)) => {
                 let room = self.capture_bytes.saturating_sub(self.captured.bytes.len() as u64);
-                let kept = count.min(usize::try_from(room).unwrap_or(usize::MAX));
-                self.captured.bytes.extend_from_slice(&buffer[..kept]);
-                self.captured.cut_bytes += (count - kept) as u64;
+                let kept = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+                self.captured.bytes.extend_from_slice(&bytes[..kept]);
+                self.captured.cut_bytes += (bytes.len() - kept) as u64;
                 return true;
             }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => {}
             Err(_) => self.is_open = false,
         }
         false

@@ -15,7 +15,7 @@ use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::brain::{Brain, Note, tick_every};
 use crate::config::Config;
@@ -98,7 +98,9 @@ pub async fn run(config: Config, access: Access, mut stop: Stop) -> Result<(), E
     // What an earlier executor left in the same folder, which is now ours.
     let _ = std::fs::remove_dir_all(&sandboxes);
     std::fs::create_dir_all(&sandboxes).map_err(io("make", &sandboxes))?;
-    std::fs::create_dir_all(&config.emulation_folder).map_err(io("make", &config.emulation_folder))?;
+    if config.emulation.storage_bytes_per_s.is_some() {
+        std::fs::create_dir_all(&config.emulation_folder).map_err(io("make", &config.emulation_folder))?;
+    }
     let limits = config.emulation.limits(&config.emulation_folder)?;
     let marker = format!("{}-{}", std::process::id(), started_at());
     let guardian = match &config.guardian {
@@ -200,6 +202,7 @@ impl Executor {
             tokio::select! {
                 biased;
                 Some(note) = inbox.recv() => brain.handle(note).await,
+                () = until(brain.due) => brain.flush().await,
                 why = &mut receive => ended = Some(Ended::Lost(why)),
                 _ = ticks.tick() => brain.tick().await,
                 () = stop.wait() => ended = Some(Ended::Stopped),
@@ -213,6 +216,7 @@ impl Executor {
         }
         self.wind_down(&mut brain, &mut inbox).await;
         if matches!(ended, Some(Ended::Stopped)) {
+            brain.flush().await;
             let _ = outbox.put(FromExecutor::Leaving).await;
             drop((brain, outbox));
             let _ = timeout(KILL_DEADLINE, sending).await;
@@ -267,6 +271,13 @@ async fn redial(access: &Access, patience: Duration) -> Result<Session, SessionE
             Err(_) => sleep(wait).await,
         }
         wait = (wait * 2).min(REDIAL_MOST);
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment.into()).await,
+        None => std::future::pending().await,
     }
 }
 

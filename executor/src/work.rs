@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Storage, url_of};
+use eyas_store::{ObjectStore, Storage, StoreErrorKind, url_of};
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
@@ -40,10 +40,13 @@ pub(crate) struct Workshop {
     pub runtime: Handle,
 }
 
-/// A task's end, and inputs that it damaged in the store.
+/// A task's end, and what was found of its inputs.
 pub(crate) struct Done {
     pub outcome: Outcome,
+    /// Those that it damaged in the store.
     pub damaged: Vec<ObjectId>,
+    /// Those that are not in the store, though they were: someone else has removed them. The task has not run.
+    pub missing: Vec<ObjectId>,
 }
 
 /// A program that was just stored can be held open for writing by another thread's child between fork and exec; so
@@ -64,17 +67,22 @@ fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Resu
 impl Workshop {
     pub fn run(&self, work: &Work) -> Done {
         let started = Instant::now();
-        let mut damaged = Vec::new();
-        let mut outcome = self.try_run(work, &mut damaged).unwrap_or_else(|failure| failure);
+        let (mut damaged, mut missing) = (Vec::new(), Vec::new());
+        let mut outcome = self.try_run(work, &mut damaged, &mut missing).unwrap_or_else(|failure| failure);
         outcome.waited_us = (started - work.arrived).as_micros() as u64;
         outcome.ran_us = started.elapsed().as_micros() as u64;
         outcome.reads = work.reads;
-        Done { outcome, damaged }
+        Done { outcome, damaged, missing }
     }
 
-    fn try_run(&self, work: &Work, damaged: &mut Vec<ObjectId>) -> Result<Outcome, Outcome> {
+    fn try_run(
+        &self,
+        work: &Work,
+        damaged: &mut Vec<ObjectId>,
+        missing: &mut Vec<ObjectId>,
+    ) -> Result<Outcome, Outcome> {
         let sandbox = self.sandbox(work)?;
-        let staged = self.stage(work, sandbox.as_ref())?;
+        let staged = self.stage(work, sandbox.as_ref(), missing)?;
         let with = Expansion {
             values: &work.assignment.values,
             staged: &staged,
@@ -124,23 +132,39 @@ impl Workshop {
     }
 
     /// Stages all inputs; their paths as the task is told them.
-    fn stage(&self, work: &Work, sandbox: Option<&Sandbox>) -> Result<Vec<String>, Outcome> {
+    fn stage(
+        &self,
+        work: &Work,
+        sandbox: Option<&Sandbox>,
+        missing: &mut Vec<ObjectId>,
+    ) -> Result<Vec<String>, Outcome> {
         let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
         let places = sandbox::places(&work.assignment.inputs);
         let places = places.map_err(|reason| Outcome::failed(FailureKind::Start, reason))?;
         let mut staged = Vec::with_capacity(places.len());
+        let mut failure = None;
         for (place, object) in places.iter().zip(&work.objects) {
-            sandbox.stage(&self.store, *object, place).map_err(|e| {
-                Outcome::failed(FailureKind::Node, format!("cannot stage {} on {}: {e}", place.display(), self.name))
-            })?;
-            // In its sandbox a task sees plain names; elsewhere they must lead there.
+            if let Err(e) = sandbox.stage(&self.store, *object, place) {
+                let is_missing = e.kind == StoreErrorKind::NotHere;
+                let reason = format!("cannot stage {} on {}: {e}", place.display(), self.name);
+                failure = Some(Outcome::failed(FailureKind::Node, reason));
+                if !is_missing {
+                    break;
+                }
+                missing.push(*object);
+            }
+            // In its sandbox a task sees plain names, but none that it would take for an option; elsewhere they must
+            // lead there.
             let path = match work.template.folder {
+                WorkingFolder::Sandbox if place.as_os_str().as_encoded_bytes().starts_with(b"-") => {
+                    Path::new(".").join(place)
+                }
                 WorkingFolder::Sandbox => place.clone(),
                 WorkingFolder::Path(_) => sandbox.folder().join(place),
             };
             staged.push(path.to_string_lossy().into_owned());
         }
-        Ok(staged)
+        failure.map_or(Ok(staged), Err)
     }
 
     fn command(&self, work: &Work, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Outcome> {

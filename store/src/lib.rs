@@ -8,6 +8,8 @@
 //! object removes it. Calls of [`ObjectStore`] and [`Incoming`] block on the local disk and belong on blocking threads,
 //! except where their documentation says that they take microseconds; [`Storage`] moves its file work there by itself.
 
+#![forbid(unsafe_code)]
+
 pub mod checksum;
 pub mod emulation;
 pub mod error;

@@ -9,6 +9,8 @@
 //! runs. Bytes go over plain TCP between nodes that prove, in both directions, that they know the cluster's key: the
 //! data is neither secret from nor safe against someone who controls the network between the nodes.
 
+#![forbid(unsafe_code)]
+
 mod connection;
 mod error;
 mod fetcher;

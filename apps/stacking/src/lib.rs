@@ -14,6 +14,8 @@
 //! Coordinates everywhere: right ascension and declination in degrees (ICRS); pixels count from zero, `x` along a row,
 //! `y` from the first row in the file, and a whole number is the *centre* of a pixel.
 
+#![forbid(unsafe_code)]
+
 pub mod error;
 pub mod fits_read;
 pub mod fits_write;

@@ -244,7 +244,7 @@ impl Node {
                 self.slots.give_back(slot, &entry.need);
             }
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
-            Event::Lost { object } => self.space.remove(object),
+            Event::Lost { object } => self.lost(object),
             Event::FreeSpace { bytes, inodes } => self.space.set_free(bytes, inodes),
         }
         self.admit(effects);
@@ -346,6 +346,12 @@ impl Node {
                 units::format_bytes(limit)
             );
         }
+        let (count, most) = (self.tasks[&task].inputs.len() as u64, self.space.limit_objects());
+        if count > most {
+            return format!(
+                "it reads {count} objects, the store holds {most}: give executors a larger store (--cache-objects)"
+            );
+        }
         format!("the disk under the store has no room for its inputs ({})", units::format_bytes(total))
     }
 
@@ -425,6 +431,20 @@ impl Node {
             self.space.arrived(object);
         }
         effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
+    }
+
+    /// What is lost is promised to nobody: a task that still needs it will not find it, and is assigned again.
+    fn lost(&mut self, object: ObjectId) {
+        // If it is being fetched again already, the loss is one that was told of before.
+        if self.fetches.contains_key(&object) {
+            return;
+        }
+        self.space.remove(object);
+        for entry in self.tasks.values_mut().filter(|entry| entry.state != State::Queued) {
+            if entry.inputs.iter().any(|(other, _)| *other == object) {
+                entry.inputs = entry.inputs.iter().filter(|(other, _)| *other != object).copied().collect();
+            }
+        }
     }
 
     // ---- slots

@@ -70,6 +70,10 @@ impl Space {
         self.limits.bytes
     }
 
+    pub fn limit_objects(&self) -> u64 {
+        self.limits.inodes
+    }
+
     pub fn is_here(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(|entry| entry.here)
     }

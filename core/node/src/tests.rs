@@ -282,3 +282,18 @@ fn a_lost_input_fails_every_task_that_needs_it_and_no_other() {
     assert_eq!(effects, vec![failed(0), failed(1)]);
     assert!(matches!(node.fetched_here(2)[..], [Effect::Start { .. }]));
 }
+
+#[test]
+fn an_object_is_lost_once_however_often_that_is_told() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    node.assign(0, &[(1, 10)]);
+    node.assign(1, &[(1, 10)]);
+    node.fetched_here(1);
+    // Both find it gone; the second after it is being fetched for a third.
+    node.run(Event::Lost { object: id(1) });
+    node.run(Event::Ended { task: task(0) });
+    assert_eq!(node.assign(2, &[(1, 10)]), [Effect::Fetch { object: id(1), task: task(2) }]);
+    node.run(Event::Lost { object: id(1) });
+    node.run(Event::Ended { task: task(1) });
+    assert!(matches!(node.fetched_here(1)[..], [Effect::Start { .. }]));
+}

@@ -16,8 +16,21 @@ use crate::queue::Ticket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(pub(crate) u32);
 
+impl ObjectKey {
+    pub(crate) const NONE: ObjectKey = ObjectKey(u32::MAX);
+}
+
 /// A waiting list may hold so many entries of tasks that left the queue, beyond as many as live ones.
 const STALE_ENTRIES: usize = 16;
+
+/// An entry in an object's list of tasks that wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Wait {
+    pub ticket: Ticket,
+    /// The other input of a task that has two, else [`ObjectKey::NONE`]. Most entries that a search meets are of tasks that the executor holds
+    /// half of, as it does many others: with this it need not look at the task to pass it.
+    pub other: ObjectKey,
+}
 
 #[derive(Default)]
 pub(crate) struct Catalog {
@@ -34,7 +47,7 @@ pub(crate) struct Object {
     /// Executors with a replica, in no particular order.
     pub holders: Vec<ExecutorKey>,
     /// Tasks that wait for it, oldest first; may name tasks that have left the queue.
-    pub waiting: VecDeque<Ticket>,
+    pub waiting: VecDeque<Wait>,
     /// How many of `waiting` are in the queue.
     pub wanted: u32,
     /// Tasks that are known to the scheduler and name it.
@@ -110,7 +123,7 @@ impl Catalog {
     pub fn leave(&mut self, key: ObjectKey, ticket: Ticket, is_waiting: impl Fn(Ticket) -> bool) {
         let object = &mut self[key];
         object.wanted -= 1;
-        if object.waiting.front() == Some(&ticket) {
+        if object.waiting.front().is_some_and(|first| first.ticket == ticket) {
             object.waiting.pop_front();
         }
         if object.waiting.len() > 2 * object.wanted as usize + STALE_ENTRIES {
@@ -121,11 +134,11 @@ impl Catalog {
     /// Drops entries of tasks that left the queue once they are the most of the list.
     pub fn tidy(&mut self, key: ObjectKey, is_waiting: impl Fn(Ticket) -> bool) {
         let object = &mut self[key];
-        while object.waiting.front().is_some_and(|ticket| !is_waiting(*ticket)) {
+        while object.waiting.front().is_some_and(|first| !is_waiting(first.ticket)) {
             object.waiting.pop_front();
         }
         if object.waiting.len() > 2 * object.wanted as usize + STALE_ENTRIES {
-            object.waiting.retain(|ticket| is_waiting(*ticket));
+            object.waiting.retain(|wait| is_waiting(wait.ticket));
         }
     }
 

@@ -319,21 +319,28 @@ impl Executor {
         self.assigned.cpus_milli.min(self.capacity.cpus_milli.into())
     }
 
+    /// Whether a task of which it holds `share` would be forgotten at once; then it is.
+    pub fn turns_away(&mut self, share: u16, turn: u32) -> bool {
+        let is_worse = self.partial.len() == MAX_PARTIAL && (share, Reverse(turn)) < (self.partial[0].0, self.partial[0].1);
+        self.partial_forgotten |= is_worse;
+        is_worse
+    }
+
     /// Remembers a waiting task of which it holds `share` (of 65,535).
     pub fn remember_partial(&mut self, share: u16, turn: u32, task: TaskKey) {
-        let entry = (share, Reverse(turn), task);
-        let is_full = self.partial.len() == MAX_PARTIAL;
-        if is_full && entry < self.partial[0] {
-            self.partial_forgotten = true;
+        if self.turns_away(share, turn) {
             return;
         }
-        let Err(mut place) = self.partial.binary_search(&entry) else { return };
-        if is_full {
-            self.partial.remove(0);
+        let entry = (share, Reverse(turn), task);
+        let Err(place) = self.partial.binary_search(&entry) else { return };
+        if self.partial.len() < MAX_PARTIAL {
+            self.partial.insert(place, entry);
+        } else {
+            // In the place of the worst.
+            self.partial.copy_within(1..place, 0);
+            self.partial[place - 1] = entry;
             self.partial_forgotten = true;
-            place -= 1;
         }
-        self.partial.insert(place, entry);
     }
 
     /// The waiting task of which it was last seen to hold the largest share; of equals, the oldest.

@@ -6,15 +6,26 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use eyas_types::{JobId, Resources, TaskId};
 
 use crate::catalog::ObjectKey;
 use crate::executors::ExecutorKey;
 
-/// A task's place in the table; reused when the task is forgotten.
+/// A task's place in the table, from 1, so that an option of it takes no more room; reused when the task is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TaskKey(u32);
+pub(crate) struct TaskKey(NonZeroU32);
+
+impl TaskKey {
+    fn at(place: usize) -> Self {
+        TaskKey(u32::try_from(place + 1).ok().and_then(NonZeroU32::new).expect("fewer than 2^32 tasks"))
+    }
+
+    fn place(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 /// A resource class's place in the list of classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,11 +81,19 @@ pub(crate) enum Inputs {
 impl Inputs {
     pub fn new(keys: &[ObjectKey]) -> Self {
         if keys.len() <= 3 {
-            let mut few = [ObjectKey(u32::MAX); 3];
+            let mut few = [ObjectKey::NONE; 3];
             few[..keys.len()].copy_from_slice(keys);
             Inputs::Few(keys.len() as u8, few)
         } else {
             Inputs::Many(keys.into())
+        }
+    }
+
+    /// Beside that input, the only one.
+    pub fn other_than(&self, input: ObjectKey) -> ObjectKey {
+        match self.as_slice() {
+            [one, other] | [other, one] if *one == input => *other,
+            _ => ObjectKey::NONE,
         }
     }
 
@@ -126,12 +145,12 @@ impl Queue {
         };
         let key = match self.free.pop() {
             Some(key) => {
-                self.tasks[key.0 as usize] = task;
+                self.tasks[key.place()] = task;
                 key
             }
             None => {
                 self.tasks.push(task);
-                TaskKey(u32::try_from(self.tasks.len() - 1).expect("fewer than 2^32 tasks"))
+                TaskKey::at(self.tasks.len() - 1)
             }
         };
         let places = self.jobs.entry(id.job).or_default();
@@ -171,7 +190,7 @@ impl Queue {
     pub fn push(&mut self, key: TaskKey, front: bool) -> Ticket {
         let turn = self.next_turn;
         self.next_turn = self.next_turn.wrapping_add(1);
-        let task = &mut self.tasks[key.0 as usize];
+        let task = &mut self.tasks[key.place()];
         assert_eq!(task.state, State::Held, "task {} queued twice", task.id);
         task.state = State::Waiting;
         task.turn = turn;
@@ -192,7 +211,7 @@ impl Queue {
 
     /// Takes a waiting task out of the queue.
     pub fn take(&mut self, key: TaskKey) {
-        let task = &mut self.tasks[key.0 as usize];
+        let task = &mut self.tasks[key.place()];
         assert_eq!(task.state, State::Waiting, "task {} is not in the queue", task.id);
         task.state = State::Held;
         task.listed_cold = false;
@@ -232,7 +251,7 @@ impl Queue {
             was_refused: false,
             listed_cold: false,
         };
-        let task = core::mem::replace(&mut self.tasks[key.0 as usize], gone);
+        let task = core::mem::replace(&mut self.tasks[key.place()], gone);
         assert_eq!(task.state, State::Held, "task {} forgotten while {:?}", task.id, task.state);
         self.refusals.remove(&key);
         self.free.push(key);
@@ -286,7 +305,7 @@ impl Queue {
     #[cfg(test)]
     pub fn tasks(&self) -> impl Iterator<Item = (TaskKey, &Task)> {
         let tasks = self.tasks.iter().enumerate().filter(|(_, task)| task.state != State::Forgotten);
-        tasks.map(|(place, task)| (TaskKey(place as u32), task))
+        tasks.map(|(place, task)| (TaskKey::at(place), task))
     }
 }
 
@@ -294,12 +313,12 @@ impl core::ops::Index<TaskKey> for Queue {
     type Output = Task;
 
     fn index(&self, key: TaskKey) -> &Task {
-        &self.tasks[key.0 as usize]
+        &self.tasks[key.place()]
     }
 }
 
 impl core::ops::IndexMut<TaskKey> for Queue {
     fn index_mut(&mut self, key: TaskKey) -> &mut Task {
-        &mut self.tasks[key.0 as usize]
+        &mut self.tasks[key.place()]
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
 
-use crate::catalog::{Catalog, ObjectKey};
+use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::executors::{ExecutorKey, Executors, Held, Level};
 use crate::placement::{self, Otherwise, Placement};
 use crate::queue::{Queue, State, TaskKey, Ticket};
@@ -392,7 +392,7 @@ impl Scheduler {
             moved.expect("a holder holds").place = held.place;
         }
         if self.catalog[key].holders.is_empty() {
-            let waiting: Vec<_> = self.catalog[key].waiting.iter().copied().collect();
+            let waiting: Vec<_> = self.catalog[key].waiting.iter().map(|wait| wait.ticket).collect();
             for ticket in waiting {
                 if self.queue.is_waiting(ticket) && self.is_cold(ticket.task) {
                     self.list_cold(ticket, false);
@@ -415,14 +415,17 @@ impl Scheduler {
         for place in 0..self.queue[task].inputs.as_slice().len() {
             let key = self.queue[task].inputs.as_slice()[place];
             let object = &mut self.catalog[key];
-            object.waiting.push_back(ticket);
+            object.waiting.push_back(Wait { ticket, other: self.queue[task].inputs.other_than(key) });
             object.wanted += 1;
             cold &= object.holders.is_empty();
-            for holder in core::mem::take(&mut object.to_tell) {
+            let mut to_tell = core::mem::take(&mut object.to_tell);
+            for holder in to_tell.drain(..) {
                 let executor = &mut self.executors[holder];
                 executor.held.get_mut(&key).expect("a holder holds").alerted = true;
                 executor.to_search.push_back(key);
             }
+            // Empty, with its memory: holders come back with each search.
+            self.catalog[key].to_tell = to_tell;
         }
         if cold || self.queue[task].was_refused {
             self.list_cold(ticket, front);

@@ -15,7 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::catalog::{Catalog, ObjectKey};
+use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::executors::{ExecutorKey, Executors, Held, Level};
 use crate::queue::{Queue, TaskKey, Ticket};
 
@@ -27,6 +27,8 @@ const LOOKS_AT_ONCE: usize = 16;
 const LOOKS_AT_FIRST: usize = 4;
 /// Partial hits that are checked in one decision before the executor is said to be no best holder of any.
 const PARTIAL_LOOKS: usize = 16;
+/// So many holders that each is compared.
+const FEW_HOLDERS: usize = 32;
 /// Parked holders whose shares of a newcomer are compared.
 const HOLDER_LOOKS: usize = 256;
 
@@ -39,15 +41,19 @@ pub(crate) fn share_held(
     by: ExecutorKey,
 ) -> u16 {
     let held = &executors[by].held;
+    share_where(queue, catalog, task, |input| held.contains_key(&input))
+}
+
+fn share_where(queue: &Queue, catalog: &Catalog, task: TaskKey, is_held: impl Fn(ObjectKey) -> bool) -> u16 {
     let inputs = queue[task].inputs.as_slice();
     if let [only] = inputs {
-        return if held.contains_key(only) { FULL } else { 0 };
+        return if is_held(*only) { FULL } else { 0 };
     }
     let (mut local, mut all, mut missing) = (0u64, 0u64, false);
     for input in inputs {
         let bytes = catalog.weight(*input);
         all += bytes;
-        if held.contains_key(input) {
+        if is_held(*input) {
             local += bytes;
         } else {
             missing = true;
@@ -56,10 +62,16 @@ pub(crate) fn share_held(
     match (local, missing) {
         (0, _) => 0,
         (_, false) => FULL,
-        // At least 1 and less than FULL: some, not all. Products of more than 2^48 bytes would not fit.
-        _ if local < 1 << 48 => ((local * u64::from(FULL - 1) / all) as u16).max(1),
-        _ => ((u128::from(local) * u128::from(FULL - 1) / u128::from(all)) as u16).max(1),
+        _ => part(local, all),
     }
+}
+
+/// The share of some, not all: at least 1 and less than [`FULL`].
+fn part(local: u64, all: u64) -> u16 {
+    let most = u64::from(FULL - 1);
+    // Division of 128 bits is slow, and products of fewer than 2^48 bytes need none.
+    let share = if local < 1 << 48 { local * most / all } else { (u128::from(local) * u128::from(most) / u128::from(all)) as u64 };
+    (share as u16).max(1)
 }
 
 /// The next waiting task that the executor holds entirely and has room for. Looks at no more than `looks` entries;
@@ -72,23 +84,17 @@ pub(crate) fn next_full_hit(
     level: Level,
     looks: &mut u64,
 ) -> Option<TaskKey> {
-    if executors[by].to_search.len() > 1 {
-        let last =
-            executors[by].to_search.iter().take(LOOKS_AT_ONCE).filter_map(|object| catalog[*object].waiting.back());
-        core::hint::black_box(last.fold(0, |sum: u32, ticket| sum.wrapping_add(queue[ticket.task].turn)));
-    }
     while let Some(object) = executors[by].to_search.front().copied() {
         // It may have been evicted since, or be on the list twice because it was stored again.
-        if !executors[by].held.get(&object).is_some_and(|held| held.alerted) {
+        let Some(Held { alerted: true, searched, cursor, .. }) = executors[by].held.get(&object) else {
             executors[by].to_search.pop_front();
             continue;
-        }
-        let start = match executors[by].held[&object] {
-            Held { searched: true, cursor, .. } => first_after(cursor, &catalog[object].waiting),
-            _ => {
-                catalog.tidy(object, |ticket| queue.is_waiting(ticket));
-                0
-            }
+        };
+        let start = if *searched {
+            first_after(*cursor, &catalog[object].waiting)
+        } else {
+            catalog.tidy(object, |ticket| queue.is_waiting(ticket));
+            0
         };
         let mut place = start;
         let mut met = [None; LOOKS_AT_ONCE];
@@ -99,8 +105,9 @@ pub(crate) fn next_full_hit(
             if count == 0 {
                 break;
             }
-            for (met, ticket) in met.iter_mut().zip(catalog[object].waiting.range(place..place + count)) {
-                *met = queue.is_waiting(*ticket).then_some(*ticket);
+            for (met, wait) in met.iter_mut().zip(catalog[object].waiting.range(place..place + count)) {
+                let passed = is_outdone(catalog, executors, by, object, wait);
+                *met = (!passed && queue.is_waiting(wait.ticket)).then_some(wait.ticket);
             }
             for met in &met[..count] {
                 *looks -= 1;
@@ -118,7 +125,7 @@ pub(crate) fn next_full_hit(
             at_once = LOOKS_AT_ONCE;
         }
         if place > start {
-            let last = catalog[object].waiting[place - 1];
+            let last = catalog[object].waiting[place - 1].ticket;
             set_cursor(executors, by, object, last.turn);
         }
         if place < catalog[object].waiting.len() {
@@ -132,10 +139,21 @@ pub(crate) fn next_full_hit(
     None
 }
 
+/// Whether it shows without a look at the task that the executor holds no more than a part of it, and knows enough
+/// better ones.
+fn is_outdone(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey, object: ObjectKey, wait: &Wait) -> bool {
+    let executor = &mut executors[by];
+    if wait.other == ObjectKey::NONE || executor.held.contains_key(&wait.other) {
+        return false;
+    }
+    let local = catalog.weight(object);
+    executor.turns_away(part(local, local + catalog.weight(wait.other)), wait.ticket.turn)
+}
+
 /// The place of the first entry that joined after the turn `cursor`. Looks from the back, in growing steps: most often
 /// only a few have joined since.
-fn first_after(cursor: u32, waiting: &VecDeque<Ticket>) -> usize {
-    let joined_after = |place: usize| waiting[place].turn.wrapping_sub(cursor) as i32 > 0;
+fn first_after(cursor: u32, waiting: &VecDeque<Wait>) -> usize {
+    let joined_after = |place: usize| waiting[place].ticket.turn.wrapping_sub(cursor) as i32 > 0;
     let (mut first, mut last, mut step) = (0, waiting.len(), 1);
     while first < last {
         // All from `last` on joined after, all before `first` did not.
@@ -240,7 +258,14 @@ pub(crate) fn someone_holds_more(
             may_leave_out -= catalog.weight(*input);
             return false;
         }
-        catalog[*input].holders.iter().any(|holder| share_held(queue, catalog, executors, task, *holder) > share)
+        catalog[*input].holders.iter().any(|holder| {
+            // A short list of holders is read sooner than another executor's table.
+            let is_held = |input: ObjectKey| match &catalog[input].holders[..] {
+                holders if holders.len() <= FEW_HOLDERS => holders.contains(holder),
+                _ => executors[*holder].held.contains_key(&input),
+            };
+            share_where(queue, catalog, task, is_held) > share
+        })
     })
 }
 

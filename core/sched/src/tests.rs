@@ -73,7 +73,7 @@ impl Scheduler {
             }
             for input in task.inputs.as_slice() {
                 let object = &self.catalog[*input];
-                let listed = object.waiting.iter().filter(|t| t.task == key && self.queue.is_waiting(**t)).count();
+                let listed = object.waiting.iter().map(|wait| wait.ticket).filter(|t| t.task == key && self.queue.is_waiting(*t)).count();
                 let expected = task.state == State::Waiting && self.policy_is_data_aware();
                 assert_eq!(listed, usize::from(expected), "{} in the list of {}", task.id, object.id);
             }

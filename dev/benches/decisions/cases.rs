@@ -10,9 +10,11 @@ use crate::cluster::{Cluster, Latencies, Shape};
 type Case = fn(PlacementPolicy, Scale, &mut Latencies) -> Cluster;
 
 const CASES: [(&str, &str, Case); 7] = [
-    ("everywhere-idle", "every executor holds the object; tasks for it arrive one by one, most slots are free", |p, s, l| {
-        everywhere(p, s, l, 1)
-    }),
+    (
+        "everywhere-idle",
+        "every executor holds the object; tasks for it arrive one by one, most slots are free",
+        |p, s, l| everywhere(p, s, l, 1),
+    ),
     ("everywhere-busy", "the same, with no slot free: each end is followed by an arrival", |p, s, l| {
         everywhere(p, s, l, 4)
     }),
@@ -25,7 +27,9 @@ const CASES: [(&str, &str, Case); 7] = [
 
 /// Measures and prints all cases; `only` one of them if its name is given.
 pub fn run(scale: Scale, only: Option<&str>) {
-    println!("case             policy   events  event mean/p99/p99.9/max us               full  part  none %      digest");
+    println!(
+        "case             policy   events  event mean/p99/p99.9/max us               full  part  none %      digest"
+    );
     for (name, what, case) in CASES.iter().filter(|(name, ..)| only.is_none_or(|only| only == *name)) {
         println!("{name}: {what}");
         for policy in PlacementPolicy::ALL {

@@ -11,6 +11,7 @@ mod bad_data;
 mod commands;
 mod crashes;
 mod data_diffusion;
+mod documents;
 mod interrupts;
 mod job_files;
 mod main_job;

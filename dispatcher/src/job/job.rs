@@ -14,8 +14,8 @@ use eyas_wire::client::TaskResult;
 use eyas_wire::view::{JobState, JobView, TaskCounts};
 
 use super::course::{Course, Ended};
+use super::pending::Pending;
 use super::spec::JobSpec;
-use crate::journal::ENTRY_RESULTS;
 
 /// Failures of which a report tells the words.
 const MAX_FAILURES: usize = 100;
@@ -78,7 +78,7 @@ pub(crate) struct Job {
     /// Journal entries written or on their way.
     pub entries: u64,
     /// Results that are not in the journal yet.
-    pub pending: Vec<TaskResult>,
+    pub pending: Pending,
     /// Assigned tasks that were told to end.
     pub cancelling: BTreeSet<u32>,
     began: Instant,
@@ -118,7 +118,7 @@ impl Job {
             failures: Vec::new(),
             next_to_queue: 0,
             entries: 0,
-            pending: Vec::new(),
+            pending: Pending::default(),
             cancelling: BTreeSet::new(),
             began,
             ended_us: None,
@@ -241,8 +241,7 @@ impl Job {
         let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us);
         let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
         let released = self.book(&result, now_us);
-        self.tasks[index as usize].assigned_us += (self.pending.len() / ENTRY_RESULTS) as u64;
-        self.pending.push(result);
+        self.tasks[index as usize].assigned_us += self.pending.push(result);
         released
     }
 

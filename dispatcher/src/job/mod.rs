@@ -3,6 +3,7 @@
 mod course;
 mod items;
 mod job;
+mod pending;
 mod spec;
 #[cfg(test)]
 mod tests;

@@ -84,7 +84,7 @@ fn results_read_from_the_journal_give_the_same_job() {
         run(&mut live, index, if index == 0 { Outcome::of(Status::Signalled(9)) } else { wrote(index) });
     }
     let mut again = diamond();
-    for result in &live.pending {
+    for result in live.pending.take().iter().flatten() {
         again.book(result, 7);
     }
     // What the failure made hopeless is told again, and ended by whoever books.

@@ -383,5 +383,9 @@ fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError 
         why = format!("{why}: {cause}");
         source = cause.source();
     }
+    if why.is_empty() {
+        // A HEAD request's answer has no body that could say more.
+        why = error.kind().to_string();
+    }
     StorageError::new(kind, format!("cannot {doing} `{url}`: {why}; {advice}"))
 }

@@ -1,5 +1,7 @@
 //! `stack`: cuts sky objects out of survey frames and sums them; sums the partial sums; shows the result.
 
+#![forbid(unsafe_code)]
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -1,5 +1,7 @@
 //! `survey`: makes a sky survey to stack.
 
+#![forbid(unsafe_code)]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 

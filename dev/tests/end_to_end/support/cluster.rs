@@ -45,8 +45,9 @@ impl Deref for Cluster {
 }
 
 impl Owned {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("eyas can be started");
+    fn start(home: &Home, mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(home.log());
+        let mut child = command.spawn().expect("eyas can be started");
         let input = child.stdin.take();
         Owned { child, input }
     }
@@ -98,15 +99,15 @@ impl Cluster {
             folder = PathBuf::from(words[place + 1]);
         }
         let mut command = self.home.command(&["start", "executor", "--cluster", NAME, "--owned", "--name", &name]);
-        command.args(["--slots", "1"]).args(words);
-        if !words.contains(&"--folder") {
-            command.arg("--folder").arg(&folder);
-        }
+        command.args(words);
         // Without room to spare a test could not run on a nearly full disk.
-        if !words.contains(&"--keep-free") {
-            command.args(["--keep-free", "10MB"]);
+        let folder_word = folder.to_str().expect("a plain name");
+        for (word, value) in [("--slots", "1"), ("--keep-free", "10MB"), ("--folder", folder_word)] {
+            if !words.contains(&word) {
+                command.args([word, value]);
+            }
         }
-        self.executors.push(Executor { name, folder, process: Owned::start(command) });
+        self.executors.push(Executor { name, folder, process: Owned::start(&self.home, command) });
         self.executors.last_mut().expect("just added")
     }
 
@@ -221,10 +222,8 @@ impl Drop for Cluster {
 #[track_caller]
 fn start_dispatcher(home: &Home, words: &[String]) -> Owned {
     let mut command = home.command(&["start", "dispatcher", "--cluster", NAME, "--owned", "--listen", "127.0.0.1:0"]);
-    let mut dispatcher = Owned::start({
-        command.args(words);
-        command
-    });
+    command.args(words);
+    let mut dispatcher = Owned::start(home, command);
     let mut line = String::new();
     let mut output = BufReader::new(dispatcher.child.stdout.take().expect("piped"));
     output.read_line(&mut line).expect("a pipe can be read");

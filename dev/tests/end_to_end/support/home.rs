@@ -91,6 +91,12 @@ impl Home {
         finish(spawn(&mut self.command(words)))
     }
 
+    /// Runs a command to its end.
+    #[track_caller]
+    pub fn finish(&self, mut command: Command) -> Done {
+        finish(spawn(&mut command))
+    }
+
     /// The same with something on standard input.
     #[track_caller]
     pub fn eyas_with_input(&self, words: &[&str], input: &str) -> Done {
@@ -106,6 +112,11 @@ impl Home {
     /// Starts `eyas` with these words; see [`finish`].
     pub fn spawn(&self, words: &[&str]) -> Child {
         spawn(&mut self.command(words))
+    }
+
+    /// Where a cluster's processes write their logs.
+    pub fn log(&self) -> fs::File {
+        fs::File::options().create(true).append(true).open(self.path("log")).expect("our own folder")
     }
 
     /// Every process that works in this home, with its command line.
@@ -134,6 +145,7 @@ impl Drop for Home {
             for (process, _) in self.processes() {
                 process::signal(process, Signal::KILL);
             }
+            eprintln!("{}", fs::read_to_string(self.path("log")).unwrap_or_default());
             return;
         }
         self.wait_until_empty();

@@ -8,12 +8,13 @@ mod process;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+pub use binary::eyas;
 pub use cluster::{Cluster, Executor};
-pub use home::{Done, Home};
+pub use home::{Done, Home, finish};
 pub use process::{is_alive, listening_ports, signal};
 
 /// Everything that a test waits for happens within this time, also on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Waits until `fact` gives something.
 #[track_caller]

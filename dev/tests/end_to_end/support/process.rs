@@ -42,7 +42,9 @@ pub fn listening_ports(process: u32) -> Vec<u16> {
     let mut ports = Vec::new();
     for line in table("tcp").lines().chain(table("tcp6").lines()).skip(1) {
         let columns: Vec<&str> = line.split_whitespace().collect();
-        let (Some(local), Some(state), Some(inode)) = (columns.get(1), columns.get(3), columns.get(9)) else { continue };
+        let (Some(local), Some(state), Some(inode)) = (columns.get(1), columns.get(3), columns.get(9)) else {
+            continue;
+        };
         if *state == LISTEN && sockets.iter().any(|socket| socket == inode) {
             let port = local.rsplit(':').next().and_then(|port| u16::from_str_radix(port, 16).ok());
             ports.extend(port);

@@ -1,0 +1,52 @@
+# What one does with this repository. Everything goes into one folder, target/, so that nothing is built twice.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+CARGO := cargo
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help demo test check fmt layers lint doc unit bench bench-tiny install clean need
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: need ## Stack a small sky survey under two policies, and compare them
+	@dev/demo.sh
+
+test: check unit bench-tiny ## Everything that CI does: check, all tests, benchmarks in miniature
+	@echo 'make test: all of it passed'
+
+check: fmt layers lint doc ## Formatting, layers, lints, documentation
+
+bench: need ## All benchmarks in full
+	$(CARGO) bench --locked --workspace --benches
+
+clean: ## Remove what was built and what the demo left
+	$(CARGO) clean
+	rm -rf demo-out
+
+# ---- parts. All of them name the whole workspace: with less of it cargo would choose other features of some
+# dependencies, and build those again.
+
+fmt: need
+	$(CARGO) fmt --all --check
+
+lint: need
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+layers: need
+	$(CARGO) test --locked --workspace --test layers
+
+doc: need
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+
+unit: need
+	$(CARGO) test --locked --workspace
+
+# Small enough for every day, so that benchmarks do not rot.
+bench-tiny: need
+	$(CARGO) test --locked --workspace --bench decisions -- --tiny
+	$(CARGO) test --locked --workspace --bench loopback
+
+need:
+	@dev/need.sh $(CARGO)

@@ -1,0 +1,311 @@
+//! How `eyas top` looks: a head of three lines, the jobs, the executors, and a line for keys, questions and notices.
+//! Draws on a buffer and decides nothing.
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::canvas::{Canvas, Look, width_of};
+use super::overview::Overview;
+use super::rows::{self, UNKNOWN, cpus, number, read_rates};
+use super::screen::{Lost, Pane, Screen};
+use super::table::{self, Cell, Column};
+
+/// Lines above the panes.
+const HEAD: u16 = 3;
+/// Title and headings of a pane.
+const PANE_HEAD: u16 = 2;
+/// The gauge of processors is no wider.
+const MAX_GAUGE: u16 = 40;
+/// A pane in a plain frame has no more rows; its title says how many there are.
+const MAX_PLAIN_ROWS: usize = 1000;
+
+const KEYS: &str = "q quit   tab other pane   j/k up and down   c cancel job";
+
+/// Which row of a pane is to be seen, and whether keys go there.
+#[derive(Clone, Copy, Default)]
+struct Focus {
+    row: usize,
+    is_active: bool,
+}
+
+/// Everything, on a terminal.
+pub(crate) fn screen(frame: &mut Frame, screen: &Screen, look: Look) {
+    let (overview, area) = (&screen.overview, frame.area());
+    let mut canvas = Canvas { buffer: frame.buffer_mut(), area, look };
+    let height = area.height.saturating_sub(1);
+    head(&mut canvas.rows(0, HEAD.min(height)), &screen.cluster, overview);
+    if let Some(lost) = &screen.lost {
+        draw_lost(&mut canvas.rows(0, HEAD.min(height)), &screen.cluster, lost);
+    }
+    let focus = |pane| Focus { row: screen.row(pane), is_active: screen.pane == pane };
+    let (jobs_height, executors_height) = heights(height.saturating_sub(HEAD), overview);
+    jobs(&mut canvas.rows(HEAD, jobs_height), overview, focus(Pane::Jobs));
+    executors(&mut canvas.rows(HEAD + jobs_height, executors_height), overview, focus(Pane::Executors));
+    foot(&mut canvas.rows(height, 1), screen);
+}
+
+/// Everything once, as text of that width.
+pub(crate) fn plain(cluster: &str, overview: &Overview, width: u16, look: Look) -> String {
+    let needed = |count: usize| count.min(MAX_PLAIN_ROWS) as u16 + PANE_HEAD;
+    let (jobs_height, executors_height) = (needed(overview.jobs.len()), needed(overview.executors.len()));
+    let area = Rect::new(0, 0, width, HEAD + jobs_height + executors_height);
+    let mut buffer = Buffer::empty(area);
+    let mut canvas = Canvas { buffer: &mut buffer, area, look };
+    head(&mut canvas, cluster, overview);
+    jobs(&mut canvas.rows(HEAD, jobs_height), overview, Focus::default());
+    executors(&mut canvas.rows(HEAD + jobs_height, executors_height), overview, Focus::default());
+    text(&buffer)
+}
+
+/// A buffer's lines, without the blanks at their ends.
+fn text(buffer: &Buffer) -> String {
+    let mut text = String::new();
+    for y in 0..buffer.area.height {
+        let start = text.len();
+        let mut x = 0;
+        while x < buffer.area.width {
+            let symbol = buffer[(x, y)].symbol();
+            text.push_str(symbol);
+            // A wide character takes the cells after it as well.
+            x += width_of(symbol).max(1);
+        }
+        text.truncate(start + text[start..].trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// Rows for jobs and for executors: each what it needs, or half at least.
+fn heights(room: u16, overview: &Overview) -> (u16, u16) {
+    let needed = |count: usize| u16::try_from(count).unwrap_or(u16::MAX).saturating_add(PANE_HEAD);
+    let others = room.saturating_sub(needed(overview.executors.len()));
+    let jobs = needed(overview.jobs.len()).min(others.max(room - room / 2));
+    (jobs, room - jobs)
+}
+
+fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
+    let sums = &overview.cluster;
+    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (executors, jobs) = (counted(sums.executors, "executor"), counted(sums.running_jobs, "job"));
+    let title = format!("eyas {cluster}   {executors}   {jobs} running");
+    canvas.line(0, &title, Style::new().add_modifier(Modifier::BOLD));
+
+    let rate = sums.tasks_per_s.map_or_else(|| UNKNOWN.into(), number);
+    let (busy, capacity) = (cpus(sums.busy_milli), cpus(sums.capacity_milli));
+    let words = format!(" {busy}/{capacity}   {} waiting   {} running   {rate} tasks/s", sums.waiting, sums.assigned);
+    let label = "cpus ";
+    let gauge = canvas.area.width.saturating_sub(width_of(label) + width_of(&words)).min(MAX_GAUGE);
+    canvas.line(1, &format!("{label}{}{words}", " ".repeat(usize::from(gauge))), Style::new());
+    let share = sums.busy_milli as f64 / sums.capacity_milli.max(1) as f64;
+    canvas.bar(canvas.area.x + width_of(label), 1, gauge, share, canvas.look.colour(Color::Green));
+
+    let [local, peer, persistent] = read_rates(sums.reads);
+    canvas.line(2, &format!("reads local {local}   peers {peer}   storage {persistent}"), Style::new());
+}
+
+/// In place of what is not known while the dispatcher is away.
+fn draw_lost(canvas: &mut Canvas, cluster: &str, lost: &Lost) {
+    let alarm = canvas.look.colour(Color::Red).add_modifier(Modifier::BOLD);
+    let age = format!("{} s", lost.since_us / 1_000_000);
+    canvas.line(0, &format!("eyas {cluster}   NOT CONNECTED, trying again; what is below was seen {age} ago"), alarm);
+    canvas.line(2, &lost.why, alarm);
+}
+
+fn jobs(canvas: &mut Canvas, overview: &Overview, focus: Focus) {
+    pane(canvas, "Jobs", &rows::JOBS, &overview.jobs, focus, rows::job);
+}
+
+fn executors(canvas: &mut Canvas, overview: &Overview, focus: Focus) {
+    pane(canvas, "Executors", &rows::EXECUTORS, &overview.executors, focus, rows::executor);
+}
+
+/// A title, headings, and the rows around the one in focus that there is room for.
+fn pane<T>(
+    canvas: &mut Canvas,
+    title: &str,
+    columns: &[Column],
+    lines: &[T],
+    focus: Focus,
+    cells: impl Fn(&T, Look) -> Vec<Cell>,
+) {
+    let (look, area) = (canvas.look, canvas.area);
+    let room = usize::from(area.height.saturating_sub(PANE_HEAD));
+    let first = focus.row.saturating_sub(room / 2).min(lines.len().saturating_sub(room));
+    let shown = &lines[first..(first + room).min(lines.len())];
+    let range = match shown.len() {
+        count if count < lines.len() => format!("{}-{} of ", first + 1, first + count),
+        _ => String::new(),
+    };
+    let rule = look.rule();
+    let title = format!("{rule}{rule} {title}: {range}{} ", lines.len());
+    let rest = usize::from(area.width.saturating_sub(width_of(&title)));
+    let style = if focus.is_active { look.colour(Color::Cyan).add_modifier(Modifier::BOLD) } else { Style::new() };
+    canvas.line(0, &(title + &rule.repeat(rest)), style);
+    let rows: Vec<_> = shown.iter().map(|line| cells(line, look)).collect();
+    let chosen = focus.is_active.then(|| focus.row - first);
+    table::draw(&mut canvas.rows(1, area.height), columns, &rows, chosen);
+}
+
+fn foot(canvas: &mut Canvas, screen: &Screen) {
+    let asked = screen.question.map(|job| {
+        let view = screen.overview.jobs.iter().map(|line| &line.view).find(|view| view.job == job);
+        let what = view.map_or_else(String::new, |view| {
+            format!(" ({}, {} tasks to go)", view.name, view.tasks.total() - view.tasks.ended())
+        });
+        format!("cancel job {job}{what}? y/n")
+    });
+    let chosen = screen.overview.jobs.get(screen.row(Pane::Jobs)).filter(|_| screen.pane == Pane::Jobs);
+    let warning = chosen.and_then(|line| Some(format!("job {}: {}", line.view.job, line.view.warnings.first()?)));
+    match asked.or_else(|| screen.notice.clone()).or(warning) {
+        Some(words) => canvas.line(0, &words, canvas.look.colour(Color::Yellow).add_modifier(Modifier::BOLD)),
+        None => canvas.line(0, KEYS, Style::new().add_modifier(Modifier::DIM)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyCode;
+
+    use super::super::overview::Snapshot;
+    use super::super::overview::tests::{executor, job};
+    use super::super::screen::tests::{press, screen as example};
+    use super::super::watch::News;
+    use super::*;
+
+    const PLAIN: Look = Look { colour: false, unicode: true };
+
+    fn drawn_with(screen: &Screen, width: u16, height: u16, look: Look) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| super::screen(frame, screen, look)).unwrap();
+        terminal.backend().buffer().clone()
+    }
+
+    fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
+        text(&drawn_with(screen, width, height, PLAIN)).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn eighty_columns_have_what_matters() {
+        let expected = [
+            "eyas sky   2 executors   2 jobs running",
+            "cpus ████████████████████░░░░░░░ 3.0/4.0   992 waiting   8 running   250 tasks/s",
+            "reads local 0 B/s   peers 0 B/s   storage 0 B/s",
+            "── Jobs: 3 ─────────────────────────────────────────────────────────────────────",
+            "JOB NAME         STATE     PROGRESS               TASKS FAILED   RATE        ETA",
+            "  1 wide         running   █████░░░░░░  50%    500/1000      0  250/s     2.00 s",
+            "  2 late         running   ░░░░░░░░░░░   0%       0/500      0  0.0/s          -",
+            "  3 over         succeeded ███████████ 100%         7/7      0",
+            "── Executors: 2 ────────────────────────────────────────────────────────────────",
+            "NAME       CPUS  BUSY TASKS STORE          HELD      LOCAL       PEER    STORAGE",
+            "n1          2.0   2.0     2 █░░░░  25%    250 B      0 B/s      0 B/s      0 B/s",
+            "n2          2.0   1.0     1 █░░░░  25%    250 B      0 B/s      0 B/s      0 B/s",
+            "",
+            "",
+            "",
+            KEYS,
+        ];
+        assert_eq!(drawn(&example(), 80, 16), expected);
+    }
+
+    #[test]
+    fn a_plain_frame_is_as_long_as_it_must_be() {
+        let screen = example();
+        let ascii = Look { colour: false, unicode: false };
+        let expected = "\
+eyas sky   2 executors   2 jobs running
+cpus ######... 3.0/4.0   992 waiting   8 running   250 tasks/s
+reads local 0 B/s   peers 0 B/s   storage 0 B/s
+-- Jobs: 3 ---------------------------------------------------
+JOB NAME         PROGRESS              TASKS   RATE        ETA
+  1 wide         #####.....  50%    500/1000  250/s     2.00 s
+  2 late         ..........   0%       0/500  0.0/s          -
+  3 over         ########## 100%         7/7
+-- Executors: 2 ----------------------------------------------
+NAME        CPUS  BUSY TASKS STORE            LOCAL    STORAGE
+n1           2.0   2.0     2 #.....  25%      0 B/s      0 B/s
+n2           2.0   1.0     1 #.....  25%      0 B/s      0 B/s
+";
+        assert_eq!(plain("sky", &screen.overview, 62, ascii), expected);
+    }
+
+    #[test]
+    fn panes_share_the_rows_and_show_what_is_chosen() {
+        let jobs = (1..=40).map(|id| job(id, "many", 0, 10)).collect();
+        let executors = (1..=30).map(|id| executor(id, 0)).collect();
+        let mut screen = Screen::new("sky".into(), Snapshot { at_us: 0, jobs, executors });
+        let title = |lines: &[String], name: &str| {
+            let line = lines.iter().find(|line| line.contains(name)).cloned().unwrap_or_default();
+            line.trim_matches(['─', ' ']).to_owned()
+        };
+        let lines = drawn(&screen, 80, 24);
+        assert_eq!(title(&lines, "Jobs"), "Jobs: 1-8 of 40");
+        assert_eq!(title(&lines, "Executors"), "Executors: 1-8 of 30");
+        press(&mut screen, KeyCode::End);
+        let lines = drawn(&screen, 80, 24);
+        assert_eq!(title(&lines, "Jobs"), "Jobs: 33-40 of 40");
+        assert!(lines.iter().any(|line| line.starts_with(" 40 many")), "{lines:#?}");
+        let reversed: Vec<_> = (0..24)
+            .filter(|y| drawn_with(&screen, 80, 24, PLAIN)[(0, *y)].modifier.contains(Modifier::REVERSED))
+            .collect();
+        assert_eq!(reversed, [12], "the last of eight rows from line 5 on");
+        // One job leaves its rows to the executors.
+        screen.learn(News::Seen(Snapshot {
+            at_us: 1,
+            jobs: vec![job(1, "one", 0, 10)],
+            executors: (1..=30).map(|id| executor(id, 0)).collect(),
+        }));
+        assert_eq!(title(&drawn(&screen, 80, 24), "Executors"), "Executors: 1-15 of 30");
+    }
+
+    #[test]
+    fn questions_notices_and_warnings_are_on_the_last_line() {
+        let mut screen = example();
+        let last = |screen: &Screen| drawn(screen, 80, 24).pop().unwrap();
+        assert_eq!(last(&screen), KEYS);
+        press(&mut screen, KeyCode::Char('c'));
+        assert_eq!(last(&screen), "cancel job 1 (wide, 500 tasks to go)? y/n");
+        press(&mut screen, KeyCode::Char('n'));
+        screen.learn(News::Said("job 1: 7 tasks were cancelled".into()));
+        assert_eq!(last(&screen), "job 1: 7 tasks were cancelled");
+        press(&mut screen, KeyCode::Char('x'));
+        screen.overview.jobs[0].view.warnings.push("no executor has a gpu".into());
+        assert_eq!(last(&screen), "job 1: no executor has a gpu");
+    }
+
+    #[test]
+    fn a_lost_dispatcher_is_plain_to_see() {
+        let mut screen = example();
+        screen.learn(News::Lost { why: "cannot reach sky:1: refused".into(), at_us: 14_500_000 });
+        let lines = drawn(&screen, 80, 24);
+        assert_eq!(lines[0], "eyas sky   NOT CONNECTED, trying again; what is below was seen 12 s ago");
+        assert_eq!(lines[2], "cannot reach sky:1: refused");
+        assert!(lines.iter().any(|line| line.contains("500/1000")), "what was seen stays: {lines:#?}");
+    }
+
+    #[test]
+    fn colours_are_there_only_if_they_are_wanted() {
+        let colours = |colour| {
+            let buffer = drawn_with(&example(), 80, 24, Look { colour, unicode: true });
+            buffer.content.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+        };
+        assert_eq!(colours(false), 0);
+        assert!(colours(true) > 0);
+    }
+
+    #[test]
+    fn no_size_is_too_small() {
+        for (width, height) in [(1, 1), (5, 2), (9, 3), (20, 5), (40, 8), (79, 9), (300, 100)] {
+            for key in [KeyCode::End, KeyCode::Tab] {
+                let mut screen = example();
+                press(&mut screen, key);
+                drawn(&screen, width, height);
+                screen.learn(News::Lost { why: "gone".into(), at_us: 9_000_000 });
+                drawn(&screen, width, height);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What `eyas top` shows: how a cluster stands, and rates, which are the difference of two looks at it. Pure: time
+//! comes in with each look. It never invents a rate: without an earlier look, there is none.
+
+use std::collections::BTreeMap;
+
+use eyas_client::types::{ExecutorId, JobId, Reads};
+use eyas_client::view::{ExecutorView, JobState, JobView};
+use serde::Serialize;
+
+/// Tasks that must have ended between two looks for their rate to say when a job ends. Of fewer, the average since the
+/// job's submission says it better.
+const TELLING_TASKS: u64 = 10;
+
+/// One look at a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// When; only differences matter.
+    pub at_us: u64,
+    /// All jobs.
+    pub jobs: Vec<JobView>,
+    /// All executors.
+    pub executors: Vec<ExecutorView>,
+}
+
+/// How a cluster stands, and what happened there since the look before.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Overview {
+    /// What rates are over; `None` without an earlier look, and then there are no rates.
+    pub interval_us: Option<u64>,
+    /// Sums.
+    pub cluster: ClusterLine,
+    /// Running ones first, the oldest first; then the others, the newest first.
+    pub jobs: Vec<JobLine>,
+    /// By name, n2 before n10.
+    pub executors: Vec<ExecutorLine>,
+}
+
+/// The cluster as a whole.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ClusterLine {
+    /// How many there are.
+    pub executors: u64,
+    /// Their processors, thousandths.
+    pub capacity_milli: u64,
+    /// Processors with a task, thousandths.
+    pub busy_milli: u64,
+    /// Jobs with tasks that have not ended.
+    pub running_jobs: u64,
+    /// Tasks in the queue, or that wait for other tasks.
+    pub waiting: u64,
+    /// Tasks at executors.
+    pub assigned: u64,
+    /// Tasks that ended, cancelled ones left out.
+    pub tasks_per_s: Option<f64>,
+    /// Where the inputs of ended tasks came from.
+    pub reads: Option<ReadRates>,
+}
+
+/// A job, and what happened in it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct JobLine {
+    #[serde(flatten)]
+    pub view: JobView,
+    /// Tasks that ended, cancelled ones left out.
+    pub tasks_per_s: Option<f64>,
+    /// Until its end, if it goes on as it does.
+    pub remaining_us: Option<u64>,
+}
+
+/// An executor, and what happened there.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ExecutorLine {
+    #[serde(flatten)]
+    pub view: ExecutorView,
+    /// Processors with a task, thousandths.
+    pub busy_milli: u64,
+    /// Where the inputs of its tasks came from.
+    pub read_rates: Option<ReadRates>,
+}
+
+/// Bytes of inputs per second, by where they came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct ReadRates {
+    /// The executors' own stores.
+    pub local_bytes_per_s: f64,
+    /// Peers' stores.
+    pub peer_bytes_per_s: f64,
+    /// Persistent storage.
+    pub persistent_bytes_per_s: f64,
+}
+
+impl Overview {
+    /// How the cluster stands at `later`, with rates since `earlier`.
+    pub fn between(earlier: Option<&Snapshot>, later: &Snapshot) -> Self {
+        let rates = earlier.and_then(|earlier| Rates::between(earlier, later));
+        let rates = rates.as_ref();
+        let mut jobs: Vec<_> = later.jobs.iter().map(|job| job_line(job, rates)).collect();
+        jobs.sort_by_key(|line| match line.view.state {
+            JobState::Running => (0, line.view.job.0),
+            _ => (1, u32::MAX - line.view.job.0),
+        });
+        let mut executors: Vec<_> = later.executors.iter().map(|executor| executor_line(executor, rates)).collect();
+        executors.sort_by_cached_key(|line| (name_parts(&line.view.name), line.view.executor));
+        let cluster = ClusterLine {
+            executors: executors.len() as u64,
+            capacity_milli: executors.iter().map(|line| u64::from(line.view.capacity.cpus_milli)).sum(),
+            busy_milli: executors.iter().map(|line| line.busy_milli).sum(),
+            running_jobs: jobs.iter().filter(|line| line.view.state == JobState::Running).count() as u64,
+            waiting: jobs.iter().map(|line| line.view.tasks.waiting + line.view.tasks.blocked).sum(),
+            assigned: jobs.iter().map(|line| line.view.tasks.assigned).sum(),
+            tasks_per_s: rates.map(|_| jobs.iter().filter_map(|line| line.tasks_per_s).sum()),
+            reads: rates.map(|rates| rates.cluster_reads(&later.jobs)),
+        };
+        Overview { interval_us: rates.map(|rates| rates.interval_us), cluster, jobs, executors }
+    }
+}
+
+/// What an earlier look is needed for. Counts that fell, as those of a retried job do, are taken as unchanged; what was
+/// not there in the earlier look began at nothing.
+struct Rates<'a> {
+    interval_us: u64,
+    jobs: BTreeMap<JobId, &'a JobView>,
+    executors: BTreeMap<ExecutorId, &'a ExecutorView>,
+}
+
+impl<'a> Rates<'a> {
+    fn between(earlier: &'a Snapshot, later: &Snapshot) -> Option<Self> {
+        let interval_us = later.at_us.checked_sub(earlier.at_us).filter(|us| *us > 0)?;
+        Some(Rates {
+            interval_us,
+            jobs: earlier.jobs.iter().map(|job| (job.job, job)).collect(),
+            executors: earlier.executors.iter().map(|executor| (executor.executor, executor)).collect(),
+        })
+    }
+
+    fn per_s(&self, count: u64) -> f64 {
+        count as f64 * 1e6 / self.interval_us as f64
+    }
+
+    /// Tasks of a job that ended in between.
+    fn ended(&self, job: &JobView) -> u64 {
+        tried(job).saturating_sub(self.jobs.get(&job.job).map_or(0, |earlier| tried(earlier)))
+    }
+
+    /// Jobs are asked, not executors: what a task read counts also where its executor has left since.
+    fn cluster_reads(&self, jobs: &[JobView]) -> ReadRates {
+        jobs.iter().fold(ReadRates::default(), |sum, job| {
+            let rates = self.reads(self.jobs.get(&job.job).map(|earlier| &earlier.reads), &job.reads);
+            ReadRates {
+                local_bytes_per_s: sum.local_bytes_per_s + rates.local_bytes_per_s,
+                peer_bytes_per_s: sum.peer_bytes_per_s + rates.peer_bytes_per_s,
+                persistent_bytes_per_s: sum.persistent_bytes_per_s + rates.persistent_bytes_per_s,
+            }
+        })
+    }
+
+    fn reads(&self, earlier: Option<&Reads>, later: &Reads) -> ReadRates {
+        let earlier = earlier.copied().unwrap_or_default();
+        let rate = |earlier: u64, later: u64| self.per_s(later.saturating_sub(earlier));
+        ReadRates {
+            local_bytes_per_s: rate(earlier.local.bytes, later.local.bytes),
+            peer_bytes_per_s: rate(earlier.peer.bytes, later.peer.bytes),
+            persistent_bytes_per_s: rate(earlier.persistent.bytes, later.persistent.bytes),
+        }
+    }
+}
+
+/// Tasks that came to an end of their own: a cancelled queue is no throughput.
+fn tried(job: &JobView) -> u64 {
+    job.tasks.succeeded + job.tasks.failed
+}
+
+fn job_line(job: &JobView, rates: Option<&Rates>) -> JobLine {
+    let recent = rates.map(|rates| (rates.ended(job), rates.interval_us));
+    let tasks_per_s = rates.map(|rates| rates.per_s(rates.ended(job)));
+    JobLine { view: job.clone(), tasks_per_s, remaining_us: remaining_us(job, recent) }
+}
+
+/// A name without the number at its end, and that number.
+fn name_parts(name: &str) -> (String, u64) {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))
+}
+
+/// Until the job's end, from the tasks that ended of late and the time that took.
+fn remaining_us(job: &JobView, recent: Option<(u64, u64)>) -> Option<u64> {
+    let left = job.tasks.total() - job.tasks.ended();
+    let (ended, us) = recent.filter(|(ended, _)| *ended >= TELLING_TASKS).unwrap_or((tried(job), job.elapsed_us));
+    (left > 0 && ended > 0).then(|| (left as f64 / ended as f64 * us as f64) as u64)
+}
+
+fn executor_line(executor: &ExecutorView, rates: Option<&Rates>) -> ExecutorLine {
+    let read_rates = rates.map(|rates| {
+        rates.reads(rates.executors.get(&executor.executor).map(|earlier| &earlier.reads), &executor.reads)
+    });
+    let busy_milli = executor.assigned_milli.min(u64::from(executor.capacity.cpus_milli));
+    ExecutorLine { view: executor.clone(), busy_milli, read_rates }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use eyas_client::types::Resources;
+    use eyas_client::types::outcome::Amount;
+    use eyas_client::view::TaskCounts;
+
+    use super::*;
+
+    pub(crate) fn job(id: u32, name: &str, succeeded: u64, total: u64) -> JobView {
+        let state = if succeeded == total { JobState::Succeeded } else { JobState::Running };
+        let assigned = (total - succeeded).min(4);
+        JobView {
+            job: JobId(id),
+            name: name.into(),
+            state,
+            tasks: TaskCounts { waiting: total - succeeded - assigned, assigned, succeeded, ..TaskCounts::default() },
+            retried: 0,
+            reads: Reads::default(),
+            submitted_unix_ms: 0,
+            elapsed_us: 10_000_000,
+            executors: 2,
+            capacity_milli: 4000,
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn executor(id: u32, assigned_milli: u64) -> ExecutorView {
+        ExecutorView {
+            executor: ExecutorId(id),
+            name: format!("n{id}"),
+            process: 1,
+            capacity: Resources { cpus_milli: 2000, ..Resources::default() },
+            assigned_milli,
+            assigned: assigned_milli / 1000,
+            ended: 0,
+            objects: 0,
+            held_bytes: 250,
+            store_bytes: 1000,
+            reads: Reads::default(),
+            silent_us: 0,
+        }
+    }
+
+    fn bytes(bytes: u64) -> Amount {
+        Amount { bytes, ..Amount::default() }
+    }
+
+    #[test]
+    fn rates_are_differences_over_the_time_between() {
+        let mut earlier = Snapshot { at_us: 5_000_000, jobs: vec![job(1, "a", 100, 1000)], executors: vec![] };
+        earlier.jobs[0].reads.local = bytes(1000);
+        earlier.executors.push(executor(1, 5000));
+        earlier.executors[0].reads.peer = bytes(10);
+        let mut later = earlier.clone();
+        later.at_us = 7_000_000;
+        later.jobs[0] = job(1, "a", 140, 1000);
+        later.jobs[0].reads = Reads { local: bytes(5000), peer: bytes(600), persistent: bytes(8) };
+        // A job that was not there before began at nothing.
+        later.jobs.push(job(2, "b", 10, 10));
+        later.executors[0].reads.peer = bytes(610);
+
+        let seen = Overview::between(Some(&earlier), &later);
+        assert_eq!(seen.interval_us, Some(2_000_000));
+        assert_eq!(seen.jobs[0].tasks_per_s, Some(20.0));
+        assert_eq!(seen.jobs[1].tasks_per_s, Some(5.0));
+        assert_eq!(seen.cluster.tasks_per_s, Some(25.0));
+        let reads = |local, peer, persistent| {
+            Some(ReadRates { local_bytes_per_s: local, peer_bytes_per_s: peer, persistent_bytes_per_s: persistent })
+        };
+        assert_eq!(seen.cluster.reads, reads(2000.0, 300.0, 4.0));
+        assert_eq!(seen.executors[0].read_rates, reads(0.0, 300.0, 0.0));
+        assert_eq!((seen.cluster.capacity_milli, seen.cluster.busy_milli), (2000, 2000), "lined up tasks are not busy");
+        assert_eq!((seen.cluster.waiting, seen.cluster.assigned, seen.cluster.running_jobs), (856, 4, 1));
+        assert_eq!(seen.jobs[0].remaining_us, Some(43_000_000), "860 tasks at 20/s");
+        assert_eq!(seen.jobs[1].remaining_us, None);
+    }
+
+    #[test]
+    fn no_rate_is_invented() {
+        let look = |at_us, succeeded| Snapshot { at_us, jobs: vec![job(1, "a", succeeded, 100)], executors: vec![] };
+        for earlier in [None, Some(&look(9, 0)), Some(&look(10, 0))] {
+            let seen = Overview::between(earlier, &look(9, 50));
+            assert_eq!((seen.interval_us, seen.cluster.tasks_per_s, seen.cluster.reads), (None, None, None));
+            assert_eq!(seen.jobs[0].tasks_per_s, None);
+        }
+        // Counts fall when a job is retried; cancelled tasks are no throughput.
+        let seen = Overview::between(Some(&look(0, 50)), &look(1_000_000, 20));
+        assert_eq!(seen.cluster.tasks_per_s, Some(0.0));
+        let mut cancelled = look(1_000_000, 50);
+        cancelled.jobs[0].tasks = TaskCounts { succeeded: 50, cancelled: 50, ..TaskCounts::default() };
+        assert_eq!(Overview::between(Some(&look(0, 50)), &cancelled).cluster.tasks_per_s, Some(0.0));
+    }
+
+    #[test]
+    fn few_tasks_of_late_do_not_say_when_a_job_ends() {
+        let with = |ended| remaining_us(&job(1, "a", 50, 100), Some((ended, 1_000_000)));
+        assert_eq!(with(TELLING_TASKS), Some(5_000_000));
+        assert_eq!(with(TELLING_TASKS - 1), Some(10_000_000), "as in the 10 s since submission");
+        assert_eq!(remaining_us(&job(1, "a", 0, 100), Some((0, 1_000_000))), None);
+        assert_eq!(remaining_us(&job(1, "a", 100, 100), Some((20, 1_000_000))), None);
+    }
+
+    #[test]
+    fn running_jobs_come_first() {
+        let jobs = vec![job(1, "", 1, 1), job(2, "", 0, 1), job(3, "", 1, 1), job(4, "", 0, 1)];
+        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs, executors: vec![] });
+        assert_eq!(seen.jobs.iter().map(|line| line.view.job.0).collect::<Vec<_>>(), [2, 4, 3, 1]);
+    }
+
+    #[test]
+    fn executors_are_in_the_order_of_their_names() {
+        let executors = [10, 2, 1].map(|id| executor(id, 0)).to_vec();
+        let seen = Overview::between(None, &Snapshot { at_us: 0, jobs: vec![], executors });
+        assert_eq!(seen.executors.iter().map(|line| &*line.view.name).collect::<Vec<_>>(), ["n1", "n2", "n10"]);
+    }
+}

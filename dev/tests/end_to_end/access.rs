@@ -1,0 +1,137 @@
+//! Who may use a cluster, and what those can do who may not.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::support::{Cluster, DEADLINE, Home, listening_ports, wait_for};
+
+fn access_of(home: &Home) -> PathBuf {
+    home.path("home/clusters/test/access.toml")
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn the_access_file_is_the_owners_alone_and_is_all_that_is_needed() {
+    let cluster = Cluster::start(&[&[]]);
+    let access = access_of(&cluster);
+    assert_eq!(mode_of(&access), 0o600);
+    let elsewhere = cluster.path("copied.toml");
+    fs::copy(&access, &elsewhere).unwrap();
+    let list = |words: &[&str]| cluster.eyas(&[words, &["executor", "list"]].concat());
+    assert!(list(&["--access", elsewhere.to_str().unwrap()]).exits(0).stdout.contains("n1"));
+    let mut command = cluster.command(&["executor", "list"]);
+    assert!(command.env("EYAS_ACCESS", &elsewhere).output().unwrap().status.success());
+    let mut command = cluster.command(&["executor", "list"]);
+    assert!(command.env("EYAS_CLUSTER", "test").output().unwrap().status.success());
+}
+
+#[test]
+fn a_missing_or_exposed_or_broken_access_file_is_refused_and_why_is_said() {
+    let cluster = Cluster::start(&[]);
+    cluster.eyas(&["job", "list"]).exits(1).says(&["no access file at", "clusters/default/access.toml", "eyas start"]);
+    cluster.eyas(&["--cluster", "../x", "job", "list"]).exits(1).says(&["`../x` cannot be a cluster's name"]);
+    let copy = cluster.path("access.toml");
+    let list = || cluster.eyas(&["--access", copy.to_str().unwrap(), "job", "list"]);
+    fs::copy(access_of(&cluster), &copy).unwrap();
+    for mode in [0o644, 0o640, 0o602] {
+        fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+        list().exits(1).says(&["can be read by others", "chmod 600"]);
+    }
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)).unwrap();
+    list().exits(0);
+    for garbage in [&b""[..], b"cluster = 1", &[0xff; 100]] {
+        fs::write(&copy, garbage).unwrap();
+        list().exits(1).says(&["access.toml is not an access file"]);
+    }
+}
+
+#[test]
+fn the_access_file_of_another_cluster_lets_nobody_in() {
+    let (cluster, other) = (Cluster::start(&[]), Cluster::start(&[]));
+    let address = |home: &Home| {
+        let text = fs::read_to_string(access_of(home)).unwrap();
+        text.lines().find(|line| line.starts_with("dispatcher")).unwrap().to_owned()
+    };
+    let text = fs::read_to_string(access_of(&other)).unwrap();
+    let forged = cluster.path("forged.toml");
+    fs::write(&forged, text.replace(&address(&other), &address(&cluster))).unwrap();
+    fs::set_permissions(&forged, fs::Permissions::from_mode(0o600)).unwrap();
+    let forged = forged.to_str().unwrap();
+    cluster.eyas(&["--access", forged, "job", "list"]).exits(1).says(&["would not let us in", "access file"]);
+    let folder = cluster.path("intruder");
+    let words = ["start", "executor", "--access", forged, "--folder", folder.to_str().unwrap()];
+    cluster.eyas(&words).exits(1).says(&["would not let us in"]);
+    cluster.run(&["job", "list"]).exits(0);
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_said_to_be_unreachable() {
+    let home = Home::new();
+    let cluster = Cluster::start_in(home, &[]);
+    let access = cluster.path("access.toml");
+    fs::copy(access_of(&cluster), &access).unwrap();
+    cluster.run(&["stop"]).exits(0);
+    cluster.eyas(&["--access", access.to_str().unwrap(), "job", "list"]).exits(1).says(&["cannot reach 127.0.0.1:"]);
+}
+
+/// What strangers send to open ports.
+fn garbage() -> Vec<Vec<u8>> {
+    let tls_start = [&[0x16, 3, 1, 0xff, 0xff][..], &[0; 300]].concat();
+    let huge_frame = [&u32::MAX.to_le_bytes()[..], &[7; 100]].concat();
+    vec![Vec::new(), b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 100_000], tls_start, huge_frame, vec![0; 4096]]
+}
+
+#[test]
+fn garbage_on_a_port_harms_nobody() {
+    let mut cluster = Cluster::start_with(&["--policy", "mcu"], &[&[], &[]]);
+    let processes = [cluster.dispatcher(), cluster.executor(1).process(), cluster.executor(2).process()];
+    let mut silent = Vec::new();
+    for process in processes {
+        let ports = wait_for("it listens", || Some(listening_ports(process)).filter(|ports| !ports.is_empty()));
+        for port in ports {
+            let connect = || {
+                let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                stream.set_read_timeout(Some(DEADLINE)).unwrap();
+                stream
+            };
+            // Some say nothing at all and stay.
+            silent.extend((0..10).map(|_| connect()));
+            for bytes in garbage().into_iter().filter(|bytes| !bytes.is_empty()) {
+                let mut stream = connect();
+                // It may be closed in the middle of what we send.
+                let _ = stream.write_all(&bytes);
+                let _ = stream.shutdown(std::net::Shutdown::Write);
+                let mut answer = Vec::new();
+                let _ = stream.read_to_end(&mut answer);
+                assert!(answer.len() < 1000, "a stranger is told {} bytes", answer.len());
+            }
+        }
+    }
+    cluster.write("input", "data");
+    let words = ["run", "--array", "1-20", "-i", "input", "--", "sh", "-c", "cat input"];
+    assert_eq!(cluster.run(&words).exits(0).stdout, "data".repeat(20));
+    let alive = cluster.ask(&["executor", "list"], "executors");
+    assert_eq!(alive.as_array().unwrap().len(), 2);
+    // A connection that shows no secret in time is closed.
+    let stream = &mut silent[0];
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
+}
+
+#[test]
+fn one_folder_is_for_one_process() {
+    let mut cluster = Cluster::start(&[&[]]);
+    let folder = cluster.executor(1).folder().to_str().unwrap().to_owned();
+    let process = cluster.executor(1).process().to_string();
+    let words = ["--cluster", "test", "start", "executor", "--folder", &folder];
+    cluster.eyas(&words).exits(1).says(&["in use by another executor", &process]);
+    cluster.eyas(&["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0"]).exits(1);
+    cluster.run(&["run", "--array", "1", "--", "true"]).exits(0);
+}

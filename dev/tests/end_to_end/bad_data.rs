@@ -1,0 +1,220 @@
+//! Inputs, outputs and disks that are not as they should be.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::support::{Cluster, Home, eyas, is_root};
+
+#[test]
+fn a_missing_input_is_named_before_anything_runs() {
+    let home = Home::new();
+    home.write("there", "");
+    for words in
+        [&["--each", "there", "-i", "not there"][..], &["--each", "not there"], &["-i", "gone-{}", "--array", "1"]]
+    {
+        let done = home.eyas(&[&["run"], words, &["--", "touch", "ran"]].concat()).exits(1);
+        assert!(done.stderr.contains("not there") || done.stderr.contains("gone-1"), "{}", done.stderr);
+    }
+    home.eyas(&["run", "--each", "/", "--", "true"]).exits(1).says(&["folder"]);
+    assert_eq!(home.names("."), ["there"]);
+}
+
+#[test]
+fn an_input_that_vanishes_while_the_job_waits_fails_its_task_alone() {
+    let mut cluster = Cluster::start(&[]);
+    for name in ["in/a", "in/b", "in/c"] {
+        cluster.write(name, name);
+    }
+    cluster.write("job.toml", "[[task]]\ncommand = [\"cat\"]\neach = \"in/*\"\n");
+    cluster.submit("job.toml");
+    fs::remove_file(cluster.work().join("in/b")).unwrap();
+    cluster.add_executor(&[]);
+    cluster.run(&["job", "wait", "1"]).exits(1).says(&["2 of 3 tasks succeeded, 1 failed"]);
+    let status = cluster.task("1.1")["status"].to_string();
+    assert!(status.contains("in/b") && status.contains("No such file"), "{status}");
+}
+
+#[test]
+fn an_input_that_changes_while_the_job_waits_is_an_error_and_never_a_mix() {
+    let mut cluster = Cluster::start(&[]);
+    for name in ["in/longer", "in/same", "in/touched", "in/untouched"] {
+        cluster.write(name, "old");
+    }
+    cluster.write("job.toml", "[[task]]\ncommand = [\"cat\"]\neach = \"in/*\"\nretries = 3\n");
+    cluster.submit("job.toml");
+    cluster.write("in/longer", "new and longer");
+    let later =
+        fs::metadata(cluster.work().join("in/same")).unwrap().modified().unwrap() + std::time::Duration::from_nanos(1);
+    cluster.write("in/same", "new");
+    for name in ["in/same", "in/touched"] {
+        fs::File::options().append(true).open(cluster.work().join(name)).unwrap().set_modified(later).unwrap();
+    }
+    cluster.add_executor(&[]);
+    cluster.run(&["job", "wait", "1"]).exits(1).says(&["1 of 4 tasks succeeded, 3 failed"]);
+    for task in ["1.0", "1.1", "1.2"] {
+        let view = cluster.task(task);
+        let status = view["status"].as_str().unwrap();
+        assert!(status.contains("changed") && status.contains("/in/"), "{status}");
+        assert_eq!(view["tries"], 1, "trying again cannot help");
+        assert_eq!(cluster.run(&["task", "log", task]).exits(0).stdout, "");
+    }
+    assert_eq!(cluster.run(&["task", "log", "1.3"]).exits(0).stdout, "old");
+}
+
+#[test]
+fn a_changed_file_is_another_object() {
+    let cluster = Cluster::start(&[&[]]);
+    let run = || cluster.run(&["run", "--each", "input", "--", "cat", "{}"]).exits(0).stdout;
+    cluster.write("input", "old");
+    assert_eq!(run(), "old");
+    cluster.write("input", "new and longer");
+    assert_eq!(run(), "new and longer");
+    let objects = cluster.ask(&["catalog", "show", "input"], "objects");
+    assert_eq!(objects.as_array().unwrap().len(), 2, "{objects}");
+}
+
+#[test]
+fn an_unreadable_input_is_an_error_that_says_so() {
+    let home = Home::new();
+    let secret = home.write("secret", "secret");
+    home.write("open", "open");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+    let words = ["run", "--each", "secret", "--each", "open", "--", "cat", "{}"];
+    let command = if is_root() {
+        // Root may read everything: be another.
+        const NOBODY: u32 = 65534;
+        for folder in [home.path("home"), home.path("tmp")] {
+            chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let own = home.path("eyas");
+        fs::copy(eyas(), &own).unwrap();
+        let mut other = Command::new("setpriv");
+        other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(own);
+        home.command_of(other, &words)
+    } else {
+        home.command(&words)
+    };
+    let done = home.finish(command).exits(1);
+    assert_eq!(done.stdout, "open");
+    done.says(&["secret", "ermission denied", "1 of 2 tasks succeeded"]);
+}
+
+#[test]
+fn names_never_lead_out_of_a_sandbox() {
+    let home = Home::new();
+    home.write("a/x", "x");
+    home.write("b/y", "y");
+    // A path may have `..` where the user says so.
+    let done = home.eyas(&["run", "--sandbox", "--each", "a/../b/*", "--", "cat", "{}"]).exits(0);
+    assert_eq!(done.stdout, "y");
+    for output in ["../evil", "a/../../evil", "/etc/passwd", "..", ""] {
+        let to = format!("{output}=stolen");
+        let done = home.eyas(&["run", "--array", "1", "-o", &to, "--", "sh", "-c", "echo evil > ../evil"]).exits(1);
+        assert!(
+            done.stderr.contains("leads out of the sandbox") || done.stderr.contains("cannot be"),
+            "{}",
+            done.stderr
+        );
+    }
+    for name in ["../evil", "/tmp/evil", "x/../../evil"] {
+        let inputs = format!("inputs = [{{ path = \"a/x\", name = \"{name}\" }}]");
+        home.write("job.toml", format!("[[task]]\nfolder = \"sandbox\"\ncommand = [\"true\"]\n{inputs}\n"));
+        let cluster = Cluster::start(&[&[]]);
+        let file = home.work().join("job.toml");
+        fs::create_dir(cluster.work().join("a")).unwrap();
+        cluster.write("a/x", "x");
+        cluster.run(&["submit", "-w", file.to_str().unwrap()]).exits(1);
+        let status = cluster.task("1.0")["status"].to_string();
+        assert!(status.contains("leads out of the sandbox"), "{status}");
+    }
+    assert_eq!(home.names("."), ["a", "b", "job.toml"]);
+}
+
+#[test]
+fn a_store_smaller_than_a_tasks_inputs_says_what_to_do() {
+    let home = Home::new();
+    home.write("large", vec![0; 30_000]);
+    home.write("small", "small");
+    let done = home.eyas(&["run", "--cache", "20kB", "--each", "*", "--", "head", "-c", "5", "{}"]).exits(1);
+    assert_eq!(done.stdout, "small");
+    done.says(&["30.0 kB", "20.0 kB", "--cache", "1 of 2 tasks succeeded"]);
+}
+
+#[test]
+fn what_no_executor_has_is_waited_for_and_said() {
+    let mut cluster = Cluster::start(&[&[]]);
+    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\nresources = { gpu = 1 }\n");
+    cluster.submit("job.toml");
+    let warnings = cluster.job("1")["warnings"].to_string();
+    assert!(warnings.contains("no executor is large enough") && warnings.contains("1 gpu"), "{warnings}");
+    let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
+    assert!(explained.contains("no executor has as much as it needs"), "{explained}");
+    cluster.add_executor(&["--node-resource", "gpu=1"]);
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    assert_eq!(cluster.task("1.0")["executor"], "n2");
+    // A cluster of its own will not grow.
+    cluster.eyas(&["run", "--cpus", "1000", "--array", "1", "--", "true"]).exits(1).says(&["1000 cpus"]);
+}
+
+#[test]
+fn a_job_without_executors_says_so() {
+    let cluster = Cluster::start(&[]);
+    cluster.write("job.toml", "[[task]]\nnoop = true\n");
+    cluster.submit("job.toml");
+    assert!(cluster.job("1")["warnings"].to_string().contains("no executor has joined"));
+    assert!(cluster.run(&["explain", "1.0"]).exits(0).stdout.contains("no executor has joined"));
+}
+
+/// A small file system of its own, gone when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(folder: PathBuf, options: &str) -> Option<Self> {
+        fs::create_dir(&folder).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder).stderr(std::process::Stdio::null());
+        mount.status().is_ok_and(|status| status.success()).then_some(SmallDisk(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.0).status();
+        assert!(status.is_ok_and(|status| status.success()) || std::thread::panicking(), "cannot unmount");
+    }
+}
+
+#[test]
+fn a_full_disk_sends_the_task_elsewhere() {
+    for (options, keep_free) in [("size=4m", "0"), ("size=64m", "1GB")] {
+        let home = Home::new();
+        let Some(disk) = SmallDisk::mount(home.path("disk"), options) else {
+            eprintln!("SKIPPED: this user may not mount a small file system");
+            return;
+        };
+        let folder = disk.0.join("n1");
+        for number in 1..=4 {
+            home.write(&format!("in/{number}"), vec![b'0' + number; 5_000_000]);
+        }
+        let mut cluster = Cluster::start_in(home, &["--policy", "mcu"]);
+        cluster.add_executor(&["--folder", folder.to_str().unwrap(), "--keep-free", keep_free]);
+        cluster.add_executor(&[]);
+        cluster.wait_for_executors(2);
+        let done = cluster.run(&["run", "-k", "--each", "in/*", "--", "head", "-c", "1", "{}"]).exits(0);
+        assert_eq!(done.stdout, "1234");
+        let tasks = cluster.ask(&["task", "list", "1"], "tasks");
+        let tasks = tasks.as_array().unwrap();
+        assert!(tasks.iter().all(|task| task["executor"] == "n2"), "{tasks:?}");
+        assert!(tasks.iter().any(|task| task["tries"].as_u64() > Some(1)), "the full one was not tried: {tasks:?}");
+        // What needs no disk runs there all the same.
+        cluster.run(&["executor", "stop", "n2"]).exits(0);
+        cluster.executor(2).wait();
+        cluster.run(&["run", "--array", "1-3", "--", "true"]).exits(0);
+        // And a task that nobody else can take fails with the reason.
+        cluster.run(&["run", "--each", "in/1", "--", "true"]).exits(1).says(&["n1", "disk"]);
+        drop(cluster);
+        drop(disk);
+    }
+}

@@ -1,0 +1,186 @@
+//! Processes that die, hang or run too long: nothing accepted is lost, nothing is counted twice, nothing runs on.
+
+use std::fs;
+use std::process::Child;
+
+use rustix::process::Signal;
+
+use crate::support::{Cluster, Home, finish, is_alive, signal, wait_for, wait_until};
+
+/// A task that writes down its process and that of a child, and goes on when there is a file `go`.
+const WAITER: &str =
+    "sleep 1000 & echo $$ $! > ran-$0.new; mv ran-$0.new ran-$0-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
+
+/// The processes of all tries of a task so far: the task and its child.
+fn tries(home: &Home, task: u32) -> Vec<[u32; 2]> {
+    let names = home.names(".").into_iter().filter(|name| name.starts_with(&format!("ran-{task}-")));
+    let processes = names.map(|name| {
+        let text = home.read(&name);
+        let numbers: Vec<u32> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        [numbers[0], numbers[1]]
+    });
+    processes.collect()
+}
+
+fn waiters(cluster: &Cluster, range: &str, words: &[&str]) -> Child {
+    cluster.spawn_on(&[&["run", "-k", "--array", range], words, &["--", "sh", "-c", WAITER]].concat())
+}
+
+fn wait_for_tries(home: &Home, task: u32, count: usize) -> Vec<[u32; 2]> {
+    wait_for((task, "is tried", count, "times"), || Some(tries(home, task)).filter(|tries| tries.len() >= count))
+}
+
+#[test]
+fn a_killed_task_is_reported_as_killed() {
+    let cluster = Cluster::start(&[&[]]);
+    let run = waiters(&cluster, "1", &[]);
+    let [task, child] = wait_for_tries(&cluster, 1, 1)[0];
+    signal(task, Signal::KILL);
+    finish(run).exits(1).says(&["killed by signal 9", "0 of 1 tasks succeeded, 1 failed"]);
+    wait_until("the rest of its group is gone", || !is_alive(child));
+    assert_eq!(cluster.task("1.0")["status"], "killed by signal 9");
+}
+
+#[test]
+fn a_killed_task_is_tried_again_as_often_as_was_asked() {
+    let cluster = Cluster::start(&[&[]]);
+    let run = waiters(&cluster, "1", &["--retries", "2"]);
+    for already in 0..2 {
+        let all = wait_for_tries(&cluster, 1, already + 1);
+        all.iter().for_each(|[task, _]| signal(*task, Signal::KILL));
+    }
+    wait_for_tries(&cluster, 1, 3);
+    cluster.write("go", "");
+    assert_eq!(finish(run).exits(0).stdout, "1\n");
+    assert_eq!((&cluster.task("1.0")["tries"], &cluster.job("1")["retried"]), (&3.into(), &2.into()));
+}
+
+#[test]
+fn the_tasks_of_a_killed_executor_run_elsewhere_and_are_counted_once() {
+    let mut cluster = Cluster::start(&[&["--slots", "2"], &["--slots", "2"]]);
+    let run = waiters(&cluster, "1-12", &[]);
+    let running = || (1..=12).filter(|task| !tries(&cluster, *task).is_empty()).collect::<Vec<_>>();
+    let first = wait_for("four tasks run", || Some(running()).filter(|running| running.len() == 4));
+    let processes: Vec<u32> = first.iter().flat_map(|task| tries(&cluster, *task)[0]).collect();
+    cluster.executor(1).kill();
+    // What it ran is dead, what the other runs is not; its sandboxes are removed.
+    wait_until("its tasks are dead", || processes.iter().filter(|process| is_alive(**process)).count() == 4);
+    let sandboxes = cluster.executor(1).folder().join("sandboxes");
+    wait_until("its sandboxes are removed", || !sandboxes.exists());
+    cluster.write("go", "");
+    let expected: String = (1..=12).map(|task| format!("{task}\n")).collect();
+    let done = finish(run).exits(0).says(&["12 of 12 tasks succeeded"]);
+    assert_eq!(done.stdout, expected);
+    let counts: Vec<usize> = (1..=12).map(|task| tries(&cluster, task).len()).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 14, "two tasks were lost and ran twice: {counts:?}");
+}
+
+#[test]
+fn an_executor_that_says_nothing_is_done_without_and_may_come_back() {
+    let mut cluster = Cluster::start_with(&["--heartbeat", "300ms"], &[&[], &[]]);
+    let run = waiters(&cluster, "1-4", &[]);
+    wait_until("two tasks run", || (1..=4).filter(|task| !tries(&cluster, *task).is_empty()).count() == 2);
+    cluster.executor(1).suspend();
+    cluster.wait_for_executors(1);
+    cluster.write("go", "");
+    assert_eq!(finish(run).exits(0).stdout, "1\n2\n3\n4\n");
+    cluster.executor(1).resume();
+    cluster.wait_for_executors(2);
+    assert_eq!(cluster.run(&["run", "-k", "--array", "1-4", "--", "echo"]).exits(0).stdout, "1\n2\n3\n4\n");
+}
+
+#[test]
+fn a_killed_dispatcher_goes_on_where_it_was() {
+    let mut cluster = Cluster::start(&[&["--slots", "2"], &["--slots", "2"]]);
+    cluster.write(
+        "job.toml",
+        r#"
+            [[task]]
+            id = "some"
+            command = ["sh", "-c", "echo x >> ended-{}; [ {} -gt 5 ] || { echo {}; exit; }; until [ -e go ]; do sleep 0.02; done; echo {}"]
+            array = "1-12"
+            [[task]]
+            id = "made"
+            command = ["sh", "-c", "echo made > out"]
+            outputs = [{ file = "out", to = "made" }]
+            [[task]]
+            command = ["sh", "-c", "cat out > last"]
+            inputs = [{ task = "made" }]
+            outputs = [{ file = "last" }]
+        "#,
+    );
+    cluster.submit("job.toml");
+    wait_until("five tasks have ended", || cluster.job("1")["tasks"]["succeeded"] == 5);
+    cluster.restart_dispatcher();
+    // At once: what was told before is still true.
+    let job = cluster.job("1");
+    assert_eq!((&job["state"], &job["tasks"]["succeeded"]), (&"running".into(), &5.into()));
+    for task in 0..5 {
+        let log = cluster.run(&["task", "log", &format!("1.{task}")]).exits(0).stdout;
+        assert_eq!(log, format!("{}\n", task + 1));
+    }
+    cluster.wait_for_executors(2);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "1"]).exits(0).says(&["14 of 14 tasks succeeded"]);
+    let ran = |task: u32| cluster.read(&format!("ended-{task}")).lines().count();
+    assert!((1..=5).all(|task| ran(task) == 1), "what had ended ran again");
+    assert_eq!(cluster.read("last"), "made\n");
+    // And once more, with nothing left to do; ids go on.
+    cluster.restart_dispatcher();
+    assert_eq!(cluster.job("1")["state"], "succeeded");
+    cluster.wait_for_executors(2);
+    assert_eq!(cluster.submit("job.toml"), "2");
+    cluster.run(&["job", "wait", "2"]).exits(0);
+}
+
+#[test]
+fn an_executor_whose_dispatcher_does_not_come_back_gives_up_and_leaves_nothing_running() {
+    let mut cluster = Cluster::start(&[&["--reconnect", "300ms"]]);
+    let run = waiters(&cluster, "1", &[]);
+    let processes = wait_for_tries(&cluster, 1, 1)[0];
+    signal(cluster.dispatcher(), Signal::KILL);
+    finish(run).exits(1).says(&["connection", "has ended"]);
+    cluster.executor(1).wait();
+    assert!(!processes.iter().any(|process| is_alive(*process)), "its task runs on");
+}
+
+#[test]
+fn a_task_that_takes_too_long_is_killed_with_all_that_it_started() {
+    let home = Home::new();
+    let words = ["run", "--array", "1-2", "--timeout", "300ms", "--", "sh", "-c", WAITER];
+    let done = home.eyas(&words).exits(1).says(&["task 0 did not succeed: timed out", "2 failed"]);
+    assert_eq!(done.stdout, "");
+    let all: Vec<u32> = (1..=2).flat_map(|task| tries(&home, task)).flatten().collect();
+    assert_eq!(all.len(), 4);
+    assert!(!all.iter().any(|process| is_alive(*process)));
+}
+
+#[test]
+fn an_executor_can_be_stopped_and_its_tasks_run_elsewhere() {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    let run = waiters(&cluster, "1-3", &[]);
+    wait_until("two tasks run", || (1..=3).filter(|task| !tries(&cluster, *task).is_empty()).count() == 2);
+    cluster.run(&["executor", "stop", "n1"]).exits(0);
+    cluster.executor(1).wait();
+    cluster.wait_for_executors(1);
+    cluster.write("go", "");
+    assert_eq!(finish(run).exits(0).stdout, "1\n2\n3\n");
+    cluster.run(&["executor", "stop", "n1"]).exits(1).says(&["there is no executor `n1`"]);
+}
+
+#[test]
+fn a_crash_in_the_middle_of_an_output_leaves_no_part_of_it() {
+    // Emulated storage is slow enough to be in the middle of something.
+    let mut cluster = Cluster::start(&[&["--emulate", "storage=8Mbit/s"]]);
+    let script = "head -c 2000000 /dev/zero > big";
+    let run = cluster.spawn_on(&["run", "--array", "1", "-o", "big=out/big", "--", "sh", "-c", script]);
+    let out = cluster.work().join("out");
+    let partial = || fs::read_dir(&out).ok()?.next()?.ok()?.metadata().ok().map(|metadata| metadata.len());
+    wait_until("it is being written", || partial().is_some_and(|bytes| bytes > 0));
+    assert!(!out.join("big").exists(), "it is seen before it is whole");
+    cluster.executor(1).kill();
+    assert!(!out.join("big").exists());
+    cluster.add_executor(&[]);
+    finish(run).exits(0);
+    assert_eq!(fs::metadata(out.join("big")).unwrap().len(), 2_000_000);
+}

@@ -1,0 +1,214 @@
+//! Where inputs are read from: local stores, peers, persistent storage; and how stores stay within their limits.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Child;
+
+use serde_json::Value;
+
+use crate::support::{Cluster, Home, wait_until};
+
+const KIB: usize = 1024;
+
+fn write_survey(home: &Home, files: usize, bytes: usize) {
+    for number in 0..files {
+        home.write(&format!("survey/{number:02}"), vec![b'a' + number as u8; bytes]);
+    }
+}
+
+/// Bytes read from local stores, from peers and from persistent storage.
+fn reads(view: &Value) -> [u64; 3] {
+    ["local", "peer", "persistent"].map(|place| view["reads"][place]["bytes"].as_u64().expect("a number"))
+}
+
+/// Files under a folder, and their bytes.
+fn held(folder: &Path) -> (u64, u64) {
+    let (mut files, mut bytes) = (0, 0);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        // Files come and go while we look.
+        let Ok(metadata) = entry.metadata() else { continue };
+        let inside = if metadata.is_dir() { held(&entry.path()) } else { (1, metadata.size()) };
+        (files, bytes) = (files + inside.0, bytes + inside.1);
+    }
+    (files, bytes)
+}
+
+#[test]
+fn what_was_read_once_is_read_from_local_stores_again() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    write_survey(&cluster, 8, 64 * KIB);
+    let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
+    let all = 8 * 64 * KIB as u64;
+    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
+    // A task that was moved to an idle node after its input was fetched takes it from its peer.
+    let [local, peer, persistent] = reads(&cluster.job("1"));
+    assert_eq!((local, peer + persistent), (0, all));
+    assert!(peer <= all / 4, "{peer} of {all}");
+    let first = persistent;
+    for job in ["2", "3"] {
+        assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
+        let [local, peer, persistent] = reads(&cluster.job(job));
+        assert_eq!((local + peer, persistent), (all, 0));
+        assert!(local >= all / 2, "work does not go to its data: {local} of {all}");
+    }
+    let executors = cluster.ask(&["executor", "list"], "executors");
+    let sum = |place: &str| -> u64 {
+        executors.as_array().unwrap().iter().map(|e| e["reads"][place]["bytes"].as_u64().unwrap()).sum()
+    };
+    assert_eq!((sum("persistent"), sum("local") + sum("peer")), (first, 3 * all - first));
+}
+
+#[test]
+fn an_input_of_all_tasks_is_fetched_once_a_node_and_moves_no_byte_when_it_is_there() {
+    let mut cluster = Cluster::start(&[&["--slots", "4"]]);
+    cluster.write("objects.csv", vec![b'x'; 100 * KIB]);
+    let words = ["--sandbox", "--array", "1-50", "-i", "objects.csv", "--", "sh", "-c", "stat -c %h objects.csv"];
+    let done = cluster.run(&[&["run"], &words[..]].concat()).exits(0);
+    assert_eq!(reads(&cluster.job("1")), [49 * 100 * KIB as u64, 0, 100 * KIB as u64]);
+    assert!(done.stdout.lines().all(|links| links.parse::<u32>().unwrap() >= 2), "inputs are copied, not linked");
+    assert_eq!(held(&cluster.executor(1).folder().join("store/objects")), (1, 100 * KIB as u64));
+}
+
+#[test]
+fn first_available_reads_everything_from_persistent_storage_each_time() {
+    let mut cluster = Cluster::start_with(&["--policy", "fa"], &[&[], &[]]);
+    write_survey(&cluster, 4, KIB);
+    for job in ["1", "2"] {
+        cluster.run(&["run", "--each", "survey/*", "-i", "survey/00", "--", "cat", "{}"]).exits(0);
+        // The task on 00 names it twice and reads it once.
+        assert_eq!(reads(&cluster.job(job)), [0, 0, 7 * KIB as u64]);
+    }
+    for number in [1, 2] {
+        let store = cluster.executor(number).folder().join("store/objects");
+        wait_until("nothing is cached", || held(&store) == (0, 0));
+    }
+}
+
+#[test]
+fn a_node_takes_from_its_peer_what_the_peer_has() {
+    let mut cluster = Cluster::start_with(&["--policy", "mcu"], &[&[]]);
+    write_survey(&cluster, 6, 64 * KIB);
+    let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
+    cluster.run(&words).exits(0);
+    // The files are gone: who has their content now has it from the peer.
+    let objects = cluster.ask(&["catalog", "show", "survey/03"], "objects");
+    assert_eq!((&objects[0]["holders"][0], &objects[0]["size_bytes"]), (&"n1".into(), &(64 * KIB).into()));
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(2);
+    let blocker = block_first(&cluster);
+    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdef");
+    assert_eq!(reads(&cluster.job("3")), [0, 6 * 64 * KIB as u64, 0]);
+    let_go(&cluster, blocker);
+    let objects = cluster.ask(&["catalog", "show", "survey/03"], "objects");
+    assert_eq!(objects[0]["holders"].as_array().unwrap().len(), 2, "{objects}");
+}
+
+/// Keeps n1 busy, so that others must work on what it holds.
+fn block_first(cluster: &Cluster) -> Child {
+    let script = "echo $EYAS_TASK_ID > blocked; until [ -e go ]; do sleep 0.02; done";
+    let child = cluster.spawn_on(&["run", "-i", "survey/00", "--array", "1", "--", "sh", "-c", script]);
+    let task = cluster.wait_for_file("blocked");
+    assert_eq!(cluster.task(task.trim())["executor"], "n1", "the blocker goes to its data");
+    child
+}
+
+fn let_go(cluster: &Cluster, mut blocker: Child) {
+    cluster.write("go", "");
+    assert!(blocker.wait().unwrap().success());
+}
+
+#[test]
+fn replicas_that_are_gone_are_done_without() {
+    let mut cluster = Cluster::start_with(&["--policy", "mcu"], &[&[]]);
+    write_survey(&cluster, 6, 64 * KIB);
+    let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
+    cluster.run(&words).exits(0);
+    // As cleaners of temporary folders do it.
+    let remove_all =
+        |folder: &Path| all_files(&folder.join("store/objects")).iter().for_each(|file| fs::remove_file(file).unwrap());
+    remove_all(cluster.executor(1).folder());
+    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdef", "the node itself misses them");
+    assert_eq!(reads(&cluster.job("2")), [0, 0, 6 * 64 * KIB as u64]);
+    remove_all(cluster.executor(1).folder());
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(2);
+    let blocker = block_first(&cluster);
+    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdef", "a peer misses them");
+    // All but the one that the blocker has brought back.
+    assert_eq!(reads(&cluster.job("4")), [0, 64 * KIB as u64, 5 * 64 * KIB as u64]);
+    let_go(&cluster, blocker);
+}
+
+#[test]
+fn a_full_store_evicts_and_keeps_within_its_bytes() {
+    let limit = 256 * KIB;
+    let mut cluster = Cluster::start(&[&["--cache", "256KiB", "--slots", "2"]]);
+    write_survey(&cluster, 26, 60 * KIB);
+    let store = cluster.executor(1).folder().join("store");
+    let mut child = cluster.spawn_on(&["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"]);
+    let mut most = 0;
+    while child.try_wait().unwrap().is_none() {
+        most = most.max(held(&store).1);
+    }
+    let held_bytes = held(&store.join("objects")).1;
+    assert!(held_bytes > limit as u64 / 2, "it caches next to nothing: {held_bytes}");
+    // The lock file has a process number in it.
+    assert!(most <= limit as u64 + 100, "{most} bytes are in a store of {limit}");
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"abcdefghijklmnopqrstuvwxyz");
+    let executor = &cluster.ask(&["executor", "list"], "executors")[0];
+    assert!(executor["held_bytes"].as_u64().unwrap() <= limit as u64);
+}
+
+#[test]
+fn a_full_store_keeps_within_its_inodes() {
+    let mut cluster = Cluster::start(&[&["--cache-objects", "5"]]);
+    write_survey(&cluster, 20, 10);
+    cluster.run(&["run", "--each", "survey/*", "--", "cat", "{}"]).exits(0);
+    let objects = held(&cluster.executor(1).folder().join("store/objects")).0;
+    assert!((1..=5).contains(&objects), "{objects} objects");
+    // More inputs than may ever be there.
+    let many: Vec<_> = (0..6).flat_map(|number| ["-i".to_owned(), format!("survey/{number:02}")]).collect();
+    let words: Vec<&str> = many.iter().map(String::as_str).collect();
+    let done = cluster.run(&[&["run", "--array", "1"], &words[..], &["--", "true"]].concat());
+    done.exits(1).says(&["6", "--cache-objects"]);
+}
+
+#[test]
+fn a_store_outlives_its_executor() {
+    let mut cluster = Cluster::start(&[&[]]);
+    write_survey(&cluster, 4, 64 * KIB);
+    let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
+    cluster.run(&words).exits(0);
+    cluster.executor(1).kill();
+    let folder = cluster.executor(1).folder().to_owned();
+    // What was half written when it was killed, and what someone meddled with, is not believed.
+    let objects = all_files(&folder.join("store/objects"));
+    assert_eq!(objects.len(), 4);
+    fs::set_permissions(&objects[0], std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    fs::write(&objects[0], vec![b'?'; 64 * KIB]).unwrap();
+    cluster.wait_for_executors(0);
+    cluster.add_executor(&["--folder", folder.to_str().unwrap()]);
+    cluster.wait_for_executors(1);
+    assert_eq!(cluster.run(&words).exits(0).stdout, "abcd");
+    assert_eq!(reads(&cluster.job("2")), [3 * 64 * KIB as u64, 0, 64 * KIB as u64]);
+}
+
+fn all_files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() { files.extend(all_files(&entry)) } else { files.push(entry) }
+    }
+    files
+}
+
+#[test]
+fn a_task_that_writes_to_its_input_spoils_nobody_elses() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.write("input", "good");
+    let spoil = "chmod u+w input; echo bad > input; cat input";
+    let words = ["run", "--sandbox", "-i", "input", "--array", "1", "--", "sh", "-c"];
+    assert_eq!(cluster.run(&[&words[..], &[spoil]].concat()).exits(0).stdout, "bad\n");
+    assert_eq!(cluster.run(&[&words[..], &["cat input"]].concat()).exits(0).stdout, "good");
+    assert_eq!(cluster.read("input"), "good", "nor the user's own");
+}

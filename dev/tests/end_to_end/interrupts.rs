@@ -1,0 +1,120 @@
+//! Whoever starts `eyas run` can end it, in any way, and nothing runs on.
+
+use std::process::Child;
+
+use rustix::process::Signal;
+
+use crate::support::{Cluster, Home, finish, is_alive, signal, wait_for, wait_until};
+
+/// A first task that ends, and others that have children and say who they are.
+const SCRIPT: &str = "if [ $0 = 1 ]; then echo first; exit; fi; sleep 1000 & echo $! > child-$0; wait";
+
+/// Waits until every task but the first runs; the processes that they have started.
+fn wait_for_children(home: &Home) -> Vec<u32> {
+    let child = |number: u32| {
+        let path = home.work().join(format!("child-{number}"));
+        wait_for("a task runs", || {
+            std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))?.trim().parse().ok()
+        })
+    };
+    let children: Vec<u32> = (2..=3).map(child).collect();
+    assert!(children.iter().all(|child| is_alive(*child)));
+    children
+}
+
+fn run(home: &Home) -> (Child, Vec<u32>) {
+    let words = ["run", "--slots", "1", "--array", "1-9", "--report", "report.json", "--", "sh", "-c", SCRIPT];
+    let child = home.spawn(&words);
+    let children = wait_for_children(home);
+    (child, children)
+}
+
+#[test]
+fn an_interrupt_ends_everything_and_keeps_what_is_done() {
+    for how in [Signal::INT, Signal::TERM] {
+        let home = Home::new();
+        let (child, children) = run(&home);
+        signal(child.id(), how);
+        let done = finish(child).exits(130).says(&["1 of 9 tasks succeeded, 8 were cancelled"]);
+        assert_eq!(done.stdout, "first\n");
+        assert!(home.read("report.json").contains("\"cancelled\":8"));
+        assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+        home.wait_until_empty();
+    }
+}
+
+#[test]
+fn an_interrupt_at_the_terminal_does_too() {
+    // It goes to the whole process group, of which the cluster's processes are no part.
+    let home = Home::new();
+    let mut command = home.command(&["run", "--slots", "1", "--array", "1-9", "--", "sh", "-c", SCRIPT]);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let piped = std::process::Stdio::piped;
+    let child = command.stdout(piped()).stderr(piped()).spawn().unwrap();
+    wait_for_children(&home);
+    let group = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process_group(group, Signal::INT).unwrap();
+    assert_eq!(finish(child).exits(130).stdout, "first\n");
+    home.wait_until_empty();
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_and_no_file() {
+    let home = Home::new();
+    let (child, children) = run(&home);
+    signal(child.id(), Signal::KILL);
+    assert_eq!(finish(child).code, 137);
+    home.wait_until_empty();
+    assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+}
+
+#[test]
+fn everything_killed_at_once_leaves_no_process() {
+    let home = Home::new();
+    let (child, children) = run(&home);
+    // All of eyas but the guardians, which are there for this.
+    let processes = home.processes();
+    let ours = processes.iter().filter(|(_, words)| words.contains(" start ") || words.contains(" run "));
+    let killed: Vec<u32> = ours.map(|(process, _)| *process).collect();
+    assert_eq!(killed.len(), 4, "{processes:?}");
+    killed.iter().for_each(|process| signal(*process, Signal::KILL));
+    assert_eq!(finish(child).code, 137);
+    wait_until("guardians have cleaned up", || home.processes().is_empty());
+    assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+    // Nobody is left who could remove the store; the sandboxes are gone.
+    for run in home.temporary() {
+        assert!(!run.join("n1/sandboxes").exists() && !run.join("n2/sandboxes").exists());
+        std::fs::remove_dir_all(run).unwrap();
+    }
+}
+
+#[test]
+fn an_interrupt_on_a_running_cluster_cancels_the_job_alone() {
+    let cluster = Cluster::start(&[&["--slots", "2"]]);
+    let child = cluster.spawn_on(&["run", "--array", "1-9", "--", "sh", "-c", SCRIPT]);
+    let children = wait_for_children(&cluster);
+    signal(child.id(), Signal::INT);
+    finish(child).exits(130);
+    assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+    assert_eq!(cluster.job("1")["state"], "cancelled");
+    cluster.run(&["run", "--array", "1", "--", "true"]).exits(0);
+}
+
+#[test]
+fn a_local_cluster_stops_when_it_is_told_to() {
+    let home = Home::new();
+    home.eyas(&["--cluster", "test", "start", "local", "--detach", "--nodes", "2"])
+        .exits(0)
+        .says(&["2 executors are up"]);
+    home.eyas(&["--cluster", "test", "run", "--array", "1-3", "--", "true"]).exits(0);
+    home.eyas(&["--cluster", "test", "start", "local", "--detach"]).exits(1);
+    home.eyas(&["--cluster", "test", "stop"]).exits(0);
+    wait_until("the cluster has ended", || home.processes().is_empty());
+    // Its folder stays, and with it the jobs.
+    home.eyas(&["--cluster", "test", "start", "local", "--detach"]).exits(0);
+    let jobs = home.eyas(&["--cluster", "test", "--json", "job", "list"]).exits(0).json("jobs");
+    assert_eq!(jobs[0]["tasks"]["succeeded"], 3);
+    let local = home.processes().into_iter().find(|(_, words)| words.contains("start local")).unwrap().0;
+    signal(local, Signal::INT);
+    wait_until("the cluster has ended", || home.processes().is_empty());
+}

@@ -1,0 +1,174 @@
+//! Job files: what they can say, and what is said of their mistakes.
+
+use crate::support::{Cluster, Home};
+
+/// A dispatcher without executors: mistakes must be found before anything could run.
+fn dispatcher() -> Cluster {
+    Cluster::start_in(Home::new(), &[])
+}
+
+#[test]
+fn mistakes_are_found_with_their_line() {
+    let cluster = dispatcher();
+    let tasks = "name = \"survey\"\n\n[[task]]\ncommand = [\"true\"]\n\n[[task]]\n";
+    for (line_seven, says) in [
+        ("command = [\"true\"", "line 7"),
+        ("comand = [\"true\"]", "`comand`"),
+        ("command = \"true\"", "sequence"),
+        ("command = [\"true\"]\ntimeout = \"5 parsecs\"", "line 8"),
+        ("command = [\"true\"]\nmemory = \"4XiB\"", "4XiB"),
+        ("command = [\"true\"]\nretries = -1", "line 8"),
+    ] {
+        let file = cluster.write("job.toml", format!("{tasks}{line_seven}\n"));
+        let line = if line_seven.contains('\n') { "line 8" } else { "line 7" };
+        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.toml", line, says]);
+    }
+    // What is only seen when the whole task is known is said of the task's first line.
+    for (task, says) in [
+        ("command = []", "no command"),
+        ("command = [\"true\"]\nnoop = true", "not both"),
+        ("command = [\"cat\", \"{2}\"]\narray = \"1-3\"", "column 2"),
+        ("command = [\"cat\"]\narray = \"3-1\"", "`3-1` is not a range"),
+        ("command = [\"cat\"]\narray = \"1-3\"\neach = \"*\"", "one of `each`, `each_line` and `array`"),
+        ("command = [\"cat\"]\neach = \"*.none\"", "`*.none` names no file"),
+        ("command = [\"cat\"]\ninputs = [\"no/such file\"]", "no/such file"),
+        ("command = [\"cat\"]\ninputs = [\"/\"]", "folder"),
+        ("command = [\"cat\"]\ninputs = [{ task = \"frames\" }]", "no task before has the id `frames`"),
+        ("command = [\"cat\"]\nfolder = \"x\"\noutputs = [{ file = \"y\" }]", "leave `folder` out"),
+        ("command = [\"cat\"]\ncpus = -1.5", "-1.5 cpus"),
+        ("command = [\"cat\"]\nenv = { \"A=B\" = \"c\" }", "`A=B` cannot be the name"),
+    ] {
+        let file = cluster.write("job.toml", format!("{tasks}{task}\n"));
+        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.toml, line 6: ", says]);
+    }
+    assert_eq!(cluster.ask(&["job", "list"], "jobs"), serde_json::json!([]));
+}
+
+#[test]
+fn mistakes_in_json_lines_are_found_with_their_line() {
+    let cluster = dispatcher();
+    for (line, says) in [
+        ("{\"command\": [\"true\"", "EOF"),
+        ("{\"comand\": [\"true\"]}", "`comand`"),
+        ("[1]", "line 3"),
+        ("{\"command\": [\"cat\"], \"inputs\": [\"missing\"]}", "missing"),
+        ("{\"id\": \"a\", \"command\": [\"true\"]}", "two tasks have the id `a`"),
+    ] {
+        let text = format!("{{\"id\": \"a\", \"command\": [\"true\"]}}\n\n{line}\n");
+        let file = cluster.write("job.jsonl", text);
+        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.jsonl, line 3: ", says]);
+    }
+}
+
+#[test]
+fn ids_are_given_once_and_outputs_do_not_go_in_circles() {
+    let cluster = dispatcher();
+    let task = |id: &str, needs: &str| {
+        format!(
+            "[[task]]\nid = \"{id}\"\ncommand = [\"true\"]\noutputs = [{{ file = \"o\", to = \"{id}\" }}]\ninputs = [{needs}]\n"
+        )
+    };
+    let submit = |text: String| {
+        cluster.write("job.toml", text);
+        cluster.run(&["submit", "job.toml"])
+    };
+    submit(task("a", "") + &task("a", "")).exits(1).says(&["line 6", "two tasks have the id `a`"]);
+    // Only what comes before can be named, so that a circle begins with an unknown name.
+    submit(task("a", "{ task = \"b\" }") + &task("b", "{ task = \"a\" }")).exits(1).says(&["line 1", "`b`"]);
+    submit(task("a", "{ task = \"a\" }")).exits(1).says(&["line 1", "`a`"]);
+    submit(task("a", "") + &task("b", "{ task = \"a\", output = \"x\" }")).exits(1).says(&["no output `x`"]);
+    submit(task("a", "") + &task("b", "{ task = \"a\", index = 1 }")).exits(1).says(&["no index 1"]);
+    submit(task("a", "") + &task("b", "{ task = \"a\" }")).exits(0);
+}
+
+#[test]
+fn a_file_that_is_missing_or_no_text_is_said_to_be() {
+    let cluster = dispatcher();
+    cluster.run(&["submit", "none.toml"]).exits(1).says(&["none.toml", "No such file"]);
+    cluster.write("job.toml", [0xff, 0xfe, 0]);
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", "UTF-8"]);
+    cluster.write("job.toml", "name = \"nothing\"\n");
+    cluster.run(&["submit", "job.toml"]).exits(0).says(&["no tasks"]);
+}
+
+#[test]
+fn a_chain_of_tasks_hands_files_on() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    for (name, text) in [("in/a", "alpha\n"), ("in/b", "beta\n"), ("suffix", "!\n")] {
+        cluster.write(name, text);
+    }
+    cluster.write(
+        "job.toml",
+        r#"
+            name = "chain"
+            [[task]]
+            id = "upper"
+            command = ["sh", "-c", "tr a-z A-Z < $0 > out", "{}"]
+            each = "in/*"
+            outputs = [{ file = "out", to = "upper/{/}" }]
+            cpus = 0.5
+            env = { WHO = "{#}" }
+            [[task]]
+            id = "joined"
+            command = ["sh", "-c", "cat $0 $1 suffix > all", "{input:1}", "{input:2}"]
+            inputs = [{ task = "upper" }, "suffix"]
+            outputs = [{ file = "all", to = "joined" }, { file = "log", optional = true }]
+            [[task]]
+            command = ["sh", "-c", "wc -l < lines | tr -d ' ' > $0", "count"]
+            inputs = [{ task = "joined", output = "all", name = "lines" }]
+            outputs = [{ file = "count" }]
+        "#,
+    );
+    assert_eq!(cluster.submit("job.toml"), "1");
+    cluster.run(&["job", "wait", "1"]).exits(0).says(&["4 of 4 tasks succeeded"]);
+    assert_eq!((cluster.read("joined"), cluster.read("count")), ("ALPHA\nBETA\n!\n".into(), "3\n".into()));
+    assert_eq!(cluster.names("upper"), ["a", "b"]);
+    let job = cluster.job("1");
+    assert_eq!((&job["name"], &job["state"]), (&"chain".into(), &"succeeded".into()));
+}
+
+#[test]
+fn json_lines_are_a_task_each() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.write("list", "x:1\ny:2\n");
+    cluster.write(
+        "job.jsonl",
+        concat!(
+            "{\"command\": [\"echo\", \"{1}\"], \"array\": \"1-3\"}\n",
+            "{\"command\": [\"echo\", \"{2}{1}\"], \"each_line\": \"list\", \"separator\": \":\"}\n",
+            "{\"noop\": true}\n",
+        ),
+    );
+    cluster.run(&["submit", "--wait", "job.jsonl"]).exits(0).says(&["6 of 6 tasks succeeded"]);
+    let log = |task: &str| cluster.run(&["task", "log", task]).exits(0).stdout;
+    assert_eq!([log("1.0"), log("1.2"), log("1.3"), log("1.4")], ["1\n", "3\n", "1x\n", "2y\n"]);
+}
+
+#[test]
+fn what_needs_a_failed_task_fails_with_it() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.write(
+        "job.toml",
+        r#"
+            [[task]]
+            id = "first"
+            command = ["false"]
+            outputs = [{ file = "x" }]
+            [[task]]
+            id = "second"
+            command = ["cp", "x", "y"]
+            inputs = [{ task = "first" }]
+            outputs = [{ file = "y" }]
+            [[task]]
+            command = ["cat", "y"]
+            inputs = [{ task = "second" }]
+            [[task]]
+            command = ["true"]
+        "#,
+    );
+    cluster.run(&["submit", "-w", "job.toml"]).exits(1).says(&["1 of 4 tasks succeeded, 3 failed"]);
+    let status = |task: &str| cluster.task(task)["status"].as_str().unwrap().to_owned();
+    assert_eq!(status("1.0"), "exit code 1");
+    assert!(status("1.1").contains("needs the output of task 1.0"), "{}", status("1.1"));
+    assert!(status("1.2").contains("needs the output of task 1.1"), "{}", status("1.2"));
+}

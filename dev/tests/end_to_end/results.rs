@@ -1,0 +1,124 @@
+//! What tasks write: standard output, files, reports.
+
+use crate::support::{Cluster, Home};
+
+#[test]
+fn each_tasks_output_comes_whole() {
+    // Each task writes in many small parts, while others do.
+    const SCRIPT: &str = "i=0; while [ $i -lt 50 ]; do echo \"$0 $i\"; echo \"error $0 $i\" >&2; i=$((i+1)); done";
+    let home = Home::new();
+    let done = home.eyas(&["run", "--slots", "4", "--array", "1-60", "--", "sh", "-c", SCRIPT]).exits(0);
+    for (stream, before) in [(&done.stdout, ""), (&done.stderr, "error ")] {
+        let lines: Vec<&str> = stream.lines().filter(|line| !line.starts_with("eyas: ")).collect();
+        assert_eq!(lines.len(), 60 * 50);
+        let mut tasks = std::collections::BTreeSet::new();
+        for part in lines.chunks(50) {
+            let task = part[0].strip_suffix(" 0").unwrap_or_else(|| panic!("mixed: {part:?}"));
+            assert!(task.starts_with(before) && tasks.insert(task), "{task} comes twice");
+            part.iter().enumerate().for_each(|(place, line)| assert_eq!(*line, format!("{task} {place}")));
+        }
+    }
+}
+
+#[test]
+fn results_come_in_order_if_that_is_asked() {
+    let home = Home::new();
+    // The first ends last: it waits for a file that the last one writes.
+    let script = "if [ $0 = 1 ]; then until [ -e last ]; do sleep 0.01; done; fi; [ $0 != 12 ] || : > last; echo $0";
+    let words = ["--slots", "2", "--nodes", "1", "--array", "1-12", "--", "sh", "-c", script];
+    let done = home.eyas(&[&["run", "--keep-order"], &words[..]].concat()).exits(0);
+    let expected: Vec<_> = (1..=12).map(|number| number.to_string()).collect();
+    assert_eq!(done.stdout.lines().collect::<Vec<_>>(), expected);
+    std::fs::remove_file(home.work().join("last")).unwrap();
+    let done = home.eyas(&[&["run"], &words[..]].concat()).exits(0);
+    assert_eq!(done.stdout.lines().last(), Some("1"), "without -k the last to end is the last");
+}
+
+#[test]
+fn bytes_come_through_as_they_are() {
+    let home = Home::new();
+    home.write("bytes", [b'a', 0, 0xff, b'\r', b'\n', 0x80]);
+    let mut command = home.command(&["run", "--each", "bytes", "--", "cat", "{}"]);
+    assert_eq!(command.output().unwrap().stdout, [b'a', 0, 0xff, b'\r', b'\n', 0x80]);
+}
+
+#[test]
+fn outputs_appear_once_and_whole_where_they_were_asked() {
+    let home = Home::new();
+    home.write("in/a.txt", "a");
+    home.write("in/b.txt", "b");
+    let script = "mkdir parts; cat $0 > sum; for i in 1 2 3; do cat $0 $0 > parts/$1.$i; done";
+    let words = ["-o", "sum=deep/er/{/.}.sum", "-o", "parts/*=all/", "--", "sh", "-c", script, "{}", "{/.}"];
+    home.eyas(&[&["run", "--each", "in/*"], &words[..]].concat()).exits(0);
+    assert_eq!(home.names("deep/er"), ["a.sum", "b.sum"]);
+    assert_eq!((home.read("deep/er/a.sum"), home.read("deep/er/b.sum")), ("a".into(), "b".into()));
+    assert_eq!(home.names("all/parts"), ["a.1", "a.2", "a.3", "b.1", "b.2", "b.3"]);
+    assert_eq!(home.read("all/parts/b.2"), "bb");
+    assert_eq!(home.names("."), ["all", "deep", "in"], "nothing else is left in the user's folder");
+}
+
+#[test]
+fn an_output_without_destination_goes_to_the_users_folder() {
+    let home = Home::new();
+    home.eyas(&["run", "--array", "1-2", "-o", "out-{}", "--", "sh", "-c", "echo {} > out-{}"]).exits(0);
+    assert_eq!(home.names("."), ["out-1", "out-2"]);
+    let elsewhere = home.path("tmp-free").join("sub");
+    let to = format!("x={}/x", elsewhere.display());
+    home.eyas(&["run", "--array", "1", "-o", &to, "--", "touch", "x"]).exits(0);
+    assert!(elsewhere.join("x").exists());
+}
+
+#[test]
+fn a_missing_output_fails_the_task_and_a_failed_task_delivers_nothing() {
+    let home = Home::new();
+    let done = home.eyas(&["run", "--array", "1-2", "-o", "x=x-{}", "--", "sh", "-c", "[ $0 = 1 ] && : > x"]).exits(1);
+    done.says(&["1 of 2 tasks succeeded"]);
+    assert_eq!(home.names("."), ["x-1"]);
+    home.eyas(&["run", "--array", "1", "-o", "x", "--", "true"]).exits(1).says(&["did not write its output `x`"]);
+    home.eyas(&["run", "--array", "1", "-o", "y", "--", "sh", "-c", ": > y; exit 3"]).exits(1).says(&["exit code 3"]);
+    assert_eq!(home.names("."), ["x-1"]);
+}
+
+#[test]
+fn more_output_than_the_bound_is_cut_and_that_is_said() {
+    let cluster = Cluster::start(&[&[]]);
+    let words = ["run", "--capture", "1000", "--array", "1", "--", "sh", "-c", "yes | head -c 100000; echo end >&2"];
+    let done = cluster.run(&words).exits(0).says(&["end", "99000 bytes"]);
+    assert_eq!(done.stdout.len(), 1000);
+    let log = cluster.run(&["task", "log", "1.0"]).exits(0).says(&["99000 bytes", "--capture"]);
+    assert_eq!(log.stdout, done.stdout);
+}
+
+#[test]
+fn a_report_is_written_where_it_was_asked() {
+    let home = Home::new();
+    let run = |report: &str| home.eyas(&["run", "--array", "1-5", "--report", report, "--", "true"]);
+    run("reports/r.html").exits(0);
+    let page = home.read("reports/r.html");
+    let (head, tail) = (&page[..15].to_lowercase(), page.trim_end());
+    assert!(head == "<!doctype html>" && tail.ends_with("</html>"), "{head} … {}", &tail[tail.len() - 20..]);
+    assert!(!page.contains("src=\"http") && !page.contains("href=\"http"), "it needs a network");
+    run("r.csv").exits(0);
+    let csv = home.read("r.csv");
+    let ended = csv.lines().next().unwrap().split(',').position(|name| name == "ended_tasks").unwrap();
+    let count: u64 = csv.lines().skip(1).map(|row| row.split(',').nth(ended).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(count, 5);
+    run("r.json").exits(0);
+    let json: serde_json::Value = serde_json::from_str(&home.read("r.json")).unwrap();
+    assert_eq!((&json["schema_version"], &json["report"]["job"]["tasks"]["succeeded"]), (&1.into(), &5.into()));
+    run("r.pdf").exits(1).says(&[".html, .csv or .json"]);
+    run("none").exits(0);
+    // Where none is asked for, it is in eyas's home.
+    let done = home.eyas(&["run", "--array", "1", "--", "true"]).exits(0);
+    let place = done.stderr.lines().find_map(|line| line.strip_prefix("eyas: report: ")).unwrap();
+    assert!(place.starts_with(home.path("home").to_str().unwrap()) && std::path::Path::new(place).exists());
+}
+
+#[test]
+fn a_reader_that_has_enough_does_no_harm() {
+    let home = Home::new();
+    let mut command = home.command(&["run", "--array", "1-200", "--", "echo"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,321 @@
+//! Who may import whom, and other rules that a compiler does not check. `ARCHITECTURE.md` says why; this fails when the
+//! code says otherwise.
+//!
+//! The tables are data: a new arrow between rooms, a file with unsafe code, a long file each need a row with a reason,
+//! and a row that nothing needs any more must go. So the tables are true in both directions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Whose `Cargo.toml` may name whom, in whatever kind of dependency, and what for.
+const ARROWS: &[(&str, &str, &str)] = &[
+    ("eyas-sched", "eyas-types", "ids, resources, policies' names"),
+    ("eyas-node", "eyas-types", "ids, resources, policies' names"),
+    ("eyas-wire", "eyas-types", "messages are made of the shared words"),
+    ("eyas-session", "eyas-wire", "sends its frames and greetings"),
+    ("eyas-store", "eyas-types", "objects and their versions"),
+    ("eyas-transfer", "eyas-types", "objects and their ids"),
+    ("eyas-transfer", "eyas-store", "serves from a store, receives into it"),
+    ("eyas-executor", "eyas-types", "tasks and their outcomes"),
+    ("eyas-executor", "eyas-wire", "what dispatcher and executor say to each other"),
+    ("eyas-executor", "eyas-session", "dials the dispatcher"),
+    ("eyas-executor", "eyas-node", "the decider it is the shell of"),
+    ("eyas-executor", "eyas-transfer", "fetches from peers and serves them"),
+    ("eyas-executor", "eyas-store", "keeps objects, stages inputs, delivers outputs"),
+    ("eyas-dispatcher", "eyas-types", "tasks and their outcomes"),
+    ("eyas-dispatcher", "eyas-wire", "what clients, dispatcher and executors say to each other"),
+    ("eyas-dispatcher", "eyas-session", "lets clients and executors in"),
+    ("eyas-dispatcher", "eyas-sched", "the decider it is the shell of"),
+    ("eyas-client", "eyas-types", "drafts are made of tasks and objects"),
+    ("eyas-client", "eyas-wire", "what clients and dispatcher say to each other"),
+    ("eyas-client", "eyas-session", "dials the dispatcher"),
+    ("eyas-client", "eyas-store", "names objects, with their versions, as executors do"),
+    ("eyas-cli", "eyas-types", "its arguments have units and policies"),
+    ("eyas-cli", "eyas-wire", "prints and plots the views"),
+    ("eyas-cli", "eyas-session", "reads access files"),
+    ("eyas-cli", "eyas-client", "submits, watches and asks"),
+    ("eyas-cli", "eyas-dispatcher", "starts one"),
+    ("eyas-cli", "eyas-executor", "starts one"),
+    ("eyas-cli", "eyas-sched", "its Config, which the dispatcher takes"),
+    ("eyas-cli", "eyas-node", "its Limits, which the executor takes"),
+    ("eyas-cli", "eyas-store", "its Emulation, which the executor takes, and URLs of paths"),
+];
+
+/// Rooms of pure deciders: no other arrow than to the words, whatever the table says, and no standard library.
+const CORE: &[&str] = &["eyas-sched", "eyas-node"];
+/// Imports whom it likes, and nobody imports it.
+const DEV: &str = "eyas-dev";
+/// The words.
+const TYPES: &str = "eyas-types";
+
+/// Files with unsafe code, and why it cannot be done without.
+const UNSAFE: &[(&str, &str)] = &[
+    ("executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
+    ("dev/benches/decisions/memory.rs", "only a global allocator sees what is allocated, and its trait is unsafe"),
+    ("store/tests/s3.rs", "credentials come from environment variables, which a test has to set"),
+];
+
+/// Most lines of a file.
+const MAX_LINES: usize = 600;
+
+/// Files with more, and why.
+const LONG: &[(&str, &str)] =
+    &[("core/sched/src/scheduler.rs", "one state machine; its events, moves and searches are read together")];
+
+type Arrow = (String, String);
+
+/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them.
+fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
+    let packages = metadata["packages"].as_array().expect("packages");
+    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let members: BTreeSet<String> = packages.iter().map(name).collect();
+    let arrows = packages.iter().flat_map(|package| {
+        let dependencies = package["dependencies"].as_array().expect("dependencies");
+        dependencies.iter().map(move |dependency| (name(package), name(dependency)))
+    });
+    // A crate may name itself, for features in its own tests.
+    arrows.filter(|(from, to)| members.contains(to) && from != to).collect()
+}
+
+/// What is wrong with `arrows`, held against `table`.
+fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str, &str, &str)]) -> Vec<String> {
+    let allowed: BTreeMap<(&str, &str), &str> = table.iter().map(|(from, to, why)| ((*from, *to), *why)).collect();
+    let mut wrong = Vec::new();
+    for (from, to) in arrows {
+        if to == DEV || apps.contains(to) {
+            wrong.push(format!("{from} -> {to}: nobody imports dev or apps"));
+        } else if CORE.contains(&from.as_str()) && to != TYPES {
+            wrong.push(format!("{from} -> {to}: a decider imports {TYPES} only"));
+        } else if apps.contains(from) {
+            wrong.push(format!("{from} -> {to}: apps import nothing of eyas"));
+        } else if from != DEV && !allowed.contains_key(&(from.as_str(), to.as_str())) {
+            wrong.push(format!("{from} -> {to}: no row allows it; a new arrow is a design decision"));
+        }
+    }
+    for (from, to, _) in table {
+        if !arrows.contains(&((*from).to_owned(), (*to).to_owned())) {
+            wrong.push(format!("{from} -> {to}: the row is not needed any more"));
+        }
+    }
+    wrong
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("dev/ is in the workspace").to_owned()
+}
+
+fn metadata() -> Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(root());
+    let output = command.output().expect("cargo can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
+}
+
+/// Names of the crates under `apps/`.
+fn apps(metadata: &Value) -> BTreeSet<String> {
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let is_app =
+        |package: &&Value| package["manifest_path"].as_str().is_some_and(|path| folder_of(path).starts_with("apps"));
+    packages.filter(is_app).map(|package| package["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// A manifest's folder, seen from the workspace's root.
+fn folder_of(manifest: &str) -> PathBuf {
+    let folder = Path::new(manifest).parent().expect("a manifest is in a folder");
+    folder.strip_prefix(root()).unwrap_or(folder).to_owned()
+}
+
+/// Our own files with one of these endings, by their path from the root.
+fn files(endings: &[&str]) -> Vec<(String, String)> {
+    fn walk(root: &Path, folder: &Path, endings: &[&str], found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+            let entry = entry.expect("a readable folder");
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let is_ours = !name.starts_with('.') && !["target", "vendor", "demo-out"].contains(&name.as_str());
+            let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
+            if entry.file_type().expect("a file type").is_dir() {
+                if is_ours {
+                    walk(root, &path, endings, found);
+                }
+            } else if endings.contains(&ending) {
+                let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                found.push((path.strip_prefix(root).expect("under the root").to_string_lossy().into_owned(), text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root(), &root(), endings, &mut found);
+    found.sort();
+    found
+}
+
+/// Whether Rust code has the keyword, beyond comments, attributes and text in quotes.
+fn has_unsafe(code: &str) -> bool {
+    let lines = code.lines().map(str::trim_start).filter(|line| !line.starts_with("//") && !line.starts_with("#!["));
+    let unquoted = lines.flat_map(|line| line.split('"').step_by(2));
+    let mut words = unquoted.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words.any(|word| word == "unsafe")
+}
+
+/// Holds what was found against a table of exceptions: neither may have what the other has not.
+fn compare(found: &BTreeSet<String>, table: &[(&str, &str)], what: &str) -> Vec<String> {
+    let listed: BTreeSet<String> = table.iter().map(|(file, _)| (*file).to_owned()).collect();
+    let unlisted = found.difference(&listed).map(|file| format!("{file} {what}, and no row says why"));
+    let stale = listed.difference(found).map(|file| format!("{file} is listed, but not one that {what}"));
+    unlisted.chain(stale).collect()
+}
+
+#[track_caller]
+fn assert_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn rooms_import_only_whom_they_may() {
+    let metadata = metadata();
+    assert_none(&violations(&arrows(&metadata), &apps(&metadata), ARROWS));
+}
+
+#[test]
+fn every_row_has_a_reason_and_stands_once() {
+    let rows: BTreeSet<_> = ARROWS.iter().map(|(from, to, _)| (from, to)).collect();
+    assert_eq!(rows.len(), ARROWS.len(), "an arrow stands twice");
+    let reasons = ARROWS.iter().map(|(_, _, why)| why).chain(UNSAFE.iter().chain(LONG).map(|(_, why)| why));
+    assert!(reasons.into_iter().all(|why| why.len() > 5));
+}
+
+#[test]
+fn deciders_and_words_do_without_the_standard_library() {
+    for package in metadata()["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let folder = root().join(folder_of(package["manifest_path"].as_str().expect("a path")));
+        let is_core = folder.parent().is_some_and(|parent| parent.ends_with("core"));
+        assert_eq!(is_core, CORE.contains(&name), "{name}: CORE lists what is in core/");
+        if is_core || name == TYPES {
+            let lib = fs::read_to_string(folder.join("src/lib.rs")).expect("a library");
+            assert!(lib.lines().any(|line| line == "#![no_std]"), "{name} is not no_std");
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_where_the_table_says() {
+    let unsafe_files: BTreeSet<_> =
+        files(&["rs"]).into_iter().filter(|(_, code)| has_unsafe(code)).map(|(file, _)| file).collect();
+    assert_none(&compare(&unsafe_files, UNSAFE, "has unsafe code"));
+    // Crates without a row promise it to the compiler as well.
+    let mut wrong = Vec::new();
+    for package in metadata()["packages"].as_array().expect("packages") {
+        for target in package["targets"].as_array().expect("targets") {
+            let kinds = target["kind"].as_array().expect("kinds");
+            let source = Path::new(target["src_path"].as_str().expect("a path"));
+            let file = source.strip_prefix(root()).unwrap_or(source).to_string_lossy().into_owned();
+            let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let may = UNSAFE.iter().any(|(with, _)| with.starts_with(&format!("{folder}/")));
+            let is_code = kinds.iter().any(|kind| kind == "lib" || kind == "bin");
+            let code = fs::read_to_string(source).expect("a target has a source");
+            if is_code && !may && !code.lines().any(|line| line == "#![forbid(unsafe_code)]") {
+                wrong.push(format!("{file} does not say #![forbid(unsafe_code)]"));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn files_are_short_or_have_a_reason() {
+    let long: BTreeSet<_> = files(&["rs", "py", "js", "sh"])
+        .into_iter()
+        .filter(|(_, text)| text.lines().count() > MAX_LINES)
+        .map(|(file, _)| file)
+        .collect();
+    assert_none(&compare(&long, LONG, "has more than 600 lines"));
+}
+
+#[test]
+fn every_rust_file_says_what_it_is() {
+    let silent = files(&["rs"]).into_iter().filter(|(_, code)| !code.starts_with("//! "));
+    assert_none(&silent.map(|(file, _)| format!("{file} does not open with `//! `")).collect::<Vec<_>>());
+}
+
+/// What stands between backquotes.
+fn quoted(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_map_names_what_there_is() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a map");
+    let mut wrong = Vec::new();
+    for path in map.lines().flat_map(quoted).filter(|word| word.contains('/') && !word.contains([' ', '*', ':'])) {
+        if !root().join(path).exists() {
+            wrong.push(format!("{path} is on the map, and nowhere else"));
+        }
+    }
+    let (_, bounds) = map.split_once("\n## Bounds\n").expect("a table of bounds");
+    for row in bounds.lines().filter(|line| line.starts_with("| `")) {
+        let columns: Vec<_> = row.split('|').collect();
+        let file = quoted(columns[2])[0];
+        let code = fs::read_to_string(root().join(file)).unwrap_or_default();
+        let missing = quoted(columns[1]).into_iter().filter(|name| !code.contains(&format!("const {name}:")));
+        wrong.extend(missing.map(|name| format!("{file} has no bound {name}")));
+    }
+    assert_none(&wrong);
+}
+
+// ---- the checks themselves
+
+fn made_up(packages: &[(&str, &str, &[&str])]) -> Value {
+    let package = |(name, folder, imports): &(&str, &str, &[&str])| {
+        let dependencies: Vec<Value> = imports.iter().map(|name| serde_json::json!({ "name": name })).collect();
+        let manifest = root().join(folder).join("Cargo.toml");
+        serde_json::json!({ "name": name, "manifest_path": manifest, "dependencies": dependencies })
+    };
+    serde_json::json!({ "packages": packages.iter().map(package).collect::<Vec<_>>() })
+}
+
+#[test]
+fn wrong_arrows_are_found() {
+    let table = [("eyas-executor", "eyas-types", "a reason"), ("eyas-sched", "eyas-node", "no reason will do")];
+    let check = |packages: &[(&str, &str, &[&str])]| {
+        let metadata = made_up(packages);
+        violations(&arrows(&metadata), &apps(&metadata), &table)
+    };
+    let types = ("eyas-types", "types", &["serde"][..]);
+    let node = ("eyas-node", "core/node", &[][..]);
+    let stacking = ("eyas-stacking", "apps/stacking", &["eyas-types"][..]);
+    let dev = ("eyas-dev", "dev", &["eyas-types", "eyas-node", "serde"][..]);
+    let executor = ("eyas-executor", "executor", &["eyas-types", "eyas-node", "eyas-dev", "eyas-stacking"][..]);
+    let sched = ("eyas-sched", "core/sched", &["eyas-node"][..]);
+    let wrong = check(&[types, node, stacking, dev, executor, sched]);
+    let expected = [
+        "eyas-executor -> eyas-dev: nobody imports dev or apps",
+        "eyas-executor -> eyas-node: no row allows it; a new arrow is a design decision",
+        "eyas-executor -> eyas-stacking: nobody imports dev or apps",
+        "eyas-sched -> eyas-node: a decider imports eyas-types only",
+        "eyas-stacking -> eyas-types: apps import nothing of eyas",
+    ];
+    assert_eq!(wrong, expected);
+    let wrong = check(&[types, node, ("eyas-executor", "executor", &["eyas-types"])]);
+    assert_eq!(wrong, ["eyas-sched -> eyas-node: the row is not needed any more"]);
+}
+
+#[test]
+fn unsafe_code_is_told_from_talk_about_it() {
+    assert!(has_unsafe("fn f() {\n    unsafe { g() }\n}"));
+    assert!(has_unsafe("unsafe impl Send for X {}"));
+    assert!(!has_unsafe("//! unsafe\n#![forbid(unsafe_code)]\n/// An unsafe thing.\nfn is_unsafe() {}"));
+}
+
+#[test]
+fn exceptions_are_held_against_what_there_is() {
+    let found = ["a.rs", "b.rs"].map(str::to_owned).into();
+    let wrong = compare(&found, &[("b.rs", "a reason"), ("c.rs", "a reason")], "is long");
+    assert_eq!(wrong, ["a.rs is long, and no row says why", "c.rs is listed, but not one that is long"]);
+}

@@ -1,0 +1,80 @@
+//! Results that are not in the journal yet, cut into the entries that they will be there. An entry is read, and sent to
+//! a client, as a whole; so it is bounded in bytes too.
+
+use eyas_wire::client::TaskResult;
+
+/// Results in one entry.
+const ENTRY_RESULTS: usize = 4096;
+/// An entry takes no more results once the output in it has so many bytes.
+const ENTRY_BYTES: usize = 4 << 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    entries: Vec<Vec<TaskResult>>,
+    /// Output in the last entry.
+    last_bytes: usize,
+}
+
+impl Pending {
+    /// Adds a result; which of the entries to come it will be in, from 0.
+    pub fn push(&mut self, result: TaskResult) -> u64 {
+        let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
+        let has_room = |last: &&mut Vec<_>| last.len() < ENTRY_RESULTS && self.last_bytes < ENTRY_BYTES;
+        match self.entries.last_mut().filter(has_room) {
+            Some(last) => {
+                last.push(result);
+                self.last_bytes += bytes;
+            }
+            None => {
+                self.entries.push(vec![result]);
+                self.last_bytes = bytes;
+            }
+        }
+        self.entries.len() as u64 - 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether an entry is full, so that waiting would not make it larger.
+    pub fn has_full_entry(&self) -> bool {
+        self.entries.len() > 1
+    }
+
+    /// The latest result of a task.
+    pub fn last(&self, index: u32) -> Option<&TaskResult> {
+        self.entries.iter().flatten().rev().find(|result| result.index == index)
+    }
+
+    /// Takes all entries, in order.
+    pub fn take(&mut self) -> Vec<Vec<TaskResult>> {
+        std::mem::take(self).entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::{Outcome, Status};
+
+    fn result(index: u32, bytes: usize) -> TaskResult {
+        let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
+        TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome }
+    }
+
+    #[test]
+    fn entries_are_bounded_in_results_and_in_bytes_and_keep_the_order() {
+        let mut pending = Pending::default();
+        for index in 0..=ENTRY_RESULTS as u32 {
+            assert_eq!(pending.push(result(index, 1)), u64::from(index == ENTRY_RESULTS as u32));
+        }
+        let places = [ENTRY_BYTES, 1, ENTRY_BYTES].map(|bytes| pending.push(result(7, bytes)));
+        assert_eq!(places, [1, 2, 2]);
+        assert!(pending.has_full_entry());
+        assert_eq!(pending.last(7).unwrap().outcome.stdout.len(), ENTRY_BYTES);
+        let sizes: Vec<_> = pending.take().iter().map(Vec::len).collect();
+        assert_eq!(sizes, [ENTRY_RESULTS, 2, 2]);
+        assert!(pending.is_empty() && pending.last(7).is_none());
+    }
+}
