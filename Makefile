@@ -3,9 +3,10 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 CARGO := cargo
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test check fmt layers lint doc unit bench bench-tiny install clean need
+.PHONY: help demo test check fmt layers lint doc unit bench bench-tiny clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +20,7 @@ test: check unit bench-tiny ## Everything that CI does: check, all tests, benchm
 check: fmt layers lint doc ## Formatting, layers, lints, documentation
 
 bench: need ## All benchmarks in full
-	$(CARGO) bench --locked --workspace --benches
+	$(CARGO) bench --locked --workspace --bench '*'
 
 clean: ## Remove what was built and what the demo left
 	$(CARGO) clean
@@ -40,8 +41,9 @@ layers: need
 doc: need
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 
+# The tests of the cli have eyas built; the end-to-end tests need not build it again.
 unit: need
-	$(CARGO) test --locked --workspace
+	EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace
 
 # Small enough for every day, so that benchmarks do not rot.
 bench-tiny: need

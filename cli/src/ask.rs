@@ -39,15 +39,20 @@ pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, 
     let mut client = connect(reach).await?;
     let job = client.submit(draft).await?;
     match reach.json {
+        // One answer: with `--wait` it is how the job has ended.
+        true if args.wait => {}
         true => show::json("job", &job)?,
         false => println!("{job}"),
     }
-    if args.wait { wait(&mut client, job).await } else { Ok(ExitCode::SUCCESS) }
+    if args.wait { wait(&mut client, job, reach).await } else { Ok(ExitCode::SUCCESS) }
 }
 
-async fn wait(client: &mut Client, job: JobId) -> Result<ExitCode, Failure> {
+async fn wait(client: &mut Client, job: JobId, reach: &Reach) -> Result<ExitCode, Failure> {
     let ended = client.watch(job, false, |_| {}).await?;
-    eprintln!("eyas: {}", show::summary(&ended));
+    match reach.json {
+        true => show::json("jobs", std::slice::from_ref(&ended))?,
+        false => eprintln!("eyas: {}", show::summary(&ended)),
+    }
     Ok(code_of(&ended))
 }
 
@@ -57,7 +62,7 @@ pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Fa
     let request = match which {
         JobCommand::List => FromClient::Jobs { job: None },
         JobCommand::Show { job } => FromClient::Jobs { job: Some(job) },
-        JobCommand::Wait { job } => return wait(&mut client, job).await,
+        JobCommand::Wait { job } => return wait(&mut client, job, reach).await,
         JobCommand::Cancel { job } => FromClient::Cancel { job, task: None },
         JobCommand::Retry { job } => FromClient::Retry { job },
     };

@@ -44,16 +44,17 @@ impl Reach {
         }
     }
 
-    /// Whether a cluster was named on the command line.
+    /// Whether a cluster was named, on the command line or in the environment.
     pub fn is_named(&self) -> bool {
-        self.access.is_some() || self.cluster.is_some()
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        self.access.is_some() || self.cluster.is_some() || is_set("EYAS_ACCESS") || is_set("EYAS_CLUSTER")
     }
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a command over many files, and wait for it; on a local cluster of its own unless one is named
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Submit the jobs of a job file
     Submit(SubmitArgs),
     /// Jobs: list, show, wait, cancel, retry

@@ -2,7 +2,9 @@
 //! report, and stops what it started.
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -37,24 +39,61 @@ const FAILED: u8 = 1;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Runs a job to its end.
-pub(crate) async fn run(args: RunArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let draft = draft(&args).await?;
+pub(crate) async fn run(args: Box<RunArgs>, reach: &Reach) -> Result<ExitCode, Failure> {
+    let mut interrupt = Interrupt::listen();
+    let draft = tokio::select! {
+        draft = draft(&args) => draft?,
+        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
     if draft.is_empty() {
         eprintln!("eyas: there is nothing to run over: no tasks");
         return Ok(ExitCode::SUCCESS);
     }
     if reach.is_named() {
-        return run_on(&reach.cluster()?.access()?, draft, &args, false).await;
+        return run_on(&reach.cluster()?.access()?, draft, &args, false, interrupt).await;
     }
-    let folder = std::env::temp_dir().join(format!("eyas-run-{}-{}", std::process::id(), unix_s()));
+    let folder = private_folder()?;
     let local = tokio::select! {
         local = LocalCluster::start(&folder, "run", &args.shape, true) => local,
-        () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
+        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
-    let done = run_on(&access, draft, &args, true).await;
+    let done = run_on(&access, draft, &args, true, interrupt).await;
     local.stop().await;
     done
+}
+
+/// A new folder for a cluster of this run's own, that only we can enter and whose name cannot be guessed.
+fn private_folder() -> Result<PathBuf, Failure> {
+    // Each state has keys of its own from the system's source of randomness.
+    let random = std::collections::hash_map::RandomState::new().hash_one(unix_s());
+    let folder = std::env::temp_dir().join(format!("eyas-run-{}-{random:016x}", std::process::id()));
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    Ok(folder)
+}
+
+/// The user's wish to stop. The first is answered by ending in good order, the second at once.
+struct Interrupt(tokio::sync::watch::Receiver<bool>);
+
+impl Interrupt {
+    fn listen() -> Self {
+        let (tell, told) = tokio::sync::watch::channel(false);
+        tokio::spawn(async move {
+            interrupted(false).await;
+            tell.send_replace(true);
+            interrupted(false).await;
+            std::process::exit(INTERRUPTED.into());
+        });
+        Interrupt(told)
+    }
+
+    /// Returns once it has come.
+    async fn comes(&mut self) {
+        if self.0.wait_for(|has_come| *has_come).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
@@ -93,14 +132,23 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
 }
 
 /// Runs a job on a cluster; one that `is_own` will not grow, so that a task too large for it is an error.
-async fn run_on(access: &Access, draft: Draft, args: &RunArgs, is_own: bool) -> Result<ExitCode, Failure> {
+async fn run_on(
+    access: &Access,
+    draft: Draft,
+    args: &RunArgs,
+    is_own: bool,
+    mut interrupt: Interrupt,
+) -> Result<ExitCode, Failure> {
     let mut client = Client::connect(access).await?;
-    let job = client.submit(draft).await?;
+    let job = tokio::select! {
+        job = client.submit(draft) => job?,
+        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
     let stuck = Arc::new(Notify::new());
     let mut output = Output::new(args.keep_order, is_own.then(|| stuck.clone()));
     let watched = tokio::select! {
         watched = client.watch(job, true, |seen| output.see(seen)) => Ok(watched?),
-        () = interrupted(false) => Err(INTERRUPTED),
+        () = interrupt.comes() => Err(INTERRUPTED),
         () = stuck.notified() => Err(FAILED),
     };
     let (ended, code) = match watched {

@@ -35,7 +35,7 @@ impl Table {
 }
 
 /// Prints `{"schema_version": …, NAME: VALUE}`.
-pub(crate) fn json(name: &str, value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn json(name: &str, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     let mut object = serde_json::Map::new();
     object.insert("schema_version".into(), SCHEMA_VERSION.into());
     object.insert(name.into(), serde_json::to_value(value)?);

@@ -41,6 +41,7 @@ pub(crate) async fn start(which: StartCommand, reach: &Reach) -> Result<ExitCode
 }
 
 async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> {
+    raise_descriptor_limit();
     let cluster = reach.cluster()?;
     let advertise = args.advertise.or_else(|| args.listen.ip().is_unspecified().then(host_name));
     let config = eyas_dispatcher::Config {

@@ -131,7 +131,10 @@ impl Shown {
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A second time would put the cursor back above what the panic said.
+        if !std::thread::panicking() {
+            ratatui::restore();
+        }
     }
 }
 

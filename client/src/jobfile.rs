@@ -369,8 +369,8 @@ impl TaskFields {
 
     fn resources(&self) -> Result<Resources, String> {
         let cpus = self.cpus.unwrap_or(1.0);
-        if !(0.0..=1_000_000.0).contains(&cpus) {
-            return Err(format!("a task cannot have {cpus} cpus"));
+        if !(0.001..=1_000_000.0).contains(&cpus) {
+            return Err(format!("a task cannot have {cpus} cpus: 0.001 is the least, 1000000 the most"));
         }
         Ok(Resources {
             cpus_milli: (cpus * 1000.0).round() as u32,

@@ -34,7 +34,13 @@ pub enum SourceError {
     /// A range that is none.
     #[error("`{0}` is not a range: write FIRST-LAST, or FIRST-LAST:STEP, for example 1-100")]
     Range(String),
+    /// A range with more numbers than a job has tasks.
+    #[error("`{0}` has more than {MAX_NUMBERS} numbers: submit it in parts")]
+    TooMany(String),
 }
+
+/// Most numbers of one range; a job has no more tasks.
+const MAX_NUMBERS: u64 = 50_000_000;
 
 /// One line of a list, cut in columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +124,9 @@ pub fn array(text: &str) -> Result<Vec<u64>, SourceError> {
         };
         if first > last || step == 0 {
             return Err(wrong());
+        }
+        if (last - first) / step >= MAX_NUMBERS {
+            return Err(SourceError::TooMany(text.to_owned()));
         }
         numbers.extend((first..=last).step_by(usize::try_from(step).map_err(|_| wrong())?));
     }

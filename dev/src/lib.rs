@@ -1,3 +1,5 @@
 //! Layer test, end-to-end tests, benchmarks.
 
 #![forbid(unsafe_code)]
+
+pub mod bench;

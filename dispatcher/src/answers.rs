@@ -276,7 +276,10 @@ impl Brain {
                     names.join(", ")
                 )]
             }
-            (Phase::Waiting, _) => vec!["Its job is still being put into the queue.".into()],
+            (Phase::Waiting, _) => vec![match self.refusals.why_waiting(task) {
+                Some(reason) => format!("It waits to be tried again, as no executor had room for it: {reason}."),
+                None => "Its job is still being put into the queue.".into(),
+            }],
             (_, Some(status)) => {
                 let reads = &view.reads;
                 let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();

@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use eyas_sched::{Effect, Ended, Event, Hint, Scheduler};
-use eyas_session::Outbox;
+use eyas_session::{Outbox, OutboxError};
 use eyas_types::outcome::{Failure, FailureKind};
-use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Status, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, Registration, ToExecutor};
 use eyas_wire::view::JobView;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::executors::Executors;
+use crate::executors::{Executor, Executors};
 use crate::job::{Job, JobSpec, Phase, Released, SAMPLE_EVERY, unix_ms};
 use crate::journal::{Entry, Journal, Write, Written};
+use crate::refusals::Refusals;
 
 /// Tasks of a new job that are queued before other messages are looked at again.
 const QUEUED_AT_ONCE: u32 = 10_000;
@@ -69,10 +70,10 @@ pub(crate) struct Brain {
     writing: bool,
     /// Jobs with tasks that are not queued yet.
     queueing: Vec<JobId>,
-    /// What the last executor that refused a task said.
-    refusals: HashMap<TaskId, String>,
+    pub(crate) refusals: Refusals,
     effects: Vec<Effect>,
     stopping: Option<Instant>,
+    last_tick: Instant,
 }
 
 impl Brain {
@@ -90,9 +91,10 @@ impl Brain {
             watched: HashMap::new(),
             writing: false,
             queueing: Vec::new(),
-            refusals: HashMap::new(),
+            refusals: Refusals::default(),
             effects: Vec::new(),
             stopping: None,
+            last_tick: Instant::now(),
         }
     }
 
@@ -109,7 +111,11 @@ impl Brain {
                     Entry::Results { at_us, results } => {
                         hopeless.extend(results.iter().flat_map(|result| job.book(result, *at_us).hopeless));
                     }
-                    Entry::Retried(tasks) => drop(job.retry_these(tasks)),
+                    Entry::Retried(tasks) => {
+                        // Only a job that has ended is retried: nobody was left to be told.
+                        hopeless.clear();
+                        job.retry_these(tasks);
+                    }
                 }
                 job.entries += 1;
             }
@@ -117,7 +123,9 @@ impl Brain {
             let entries_on_disk = job.entries;
             self.watch(&job, entries_on_disk);
             let (id, has_ended) = (job.id, job.has_ended());
-            if !has_ended {
+            if has_ended {
+                job.next_to_queue = job.tasks.len() as u32;
+            } else {
                 tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
                 self.queueing.push(id);
             }
@@ -180,7 +188,7 @@ impl Brain {
                     self.said(executor, message);
                 }
             }
-            Message::Gone { executor } => self.lost(executor),
+            Message::Gone { executor } => self.lost(executor, true),
             Message::Submitted { spec, reply } => self.submitted(*spec, reply),
             Message::Asked { request, reply } => {
                 let answer = self.answer(request);
@@ -204,8 +212,9 @@ impl Brain {
                 Effect::Recall { executor, task } => self.send(executor, ToExecutor::Recall { task }),
                 Effect::Cancel { executor, task } => self.send(executor, ToExecutor::Cancel { task }),
                 Effect::Unplaceable { task } => {
-                    let why = self.refusals.remove(&task).unwrap_or_else(|| "every executor has refused it".into());
-                    self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why));
+                    if let Err(why) = self.refusals.by_all(task, Instant::now()) {
+                        self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why));
+                    }
                 }
             }
         }
@@ -213,7 +222,9 @@ impl Brain {
     }
 
     fn send(&mut self, executor: ExecutorId, message: ToExecutor) {
-        if let Some(Err(_)) = self.executors.get(executor).map(|executor| executor.send(message)) {
+        let Some(entry) = self.executors.get_mut(executor) else { return };
+        // Of an end of its connection, its session will tell.
+        if entry.send(message) == Err(OutboxError::Full) && !std::mem::replace(&mut entry.is_deaf, true) {
             tracing::warn!(%executor, "does not read what it is sent; its connection will end");
         }
     }
@@ -230,12 +241,12 @@ impl Brain {
             self.send(id, ToExecutor::Stop);
             return;
         }
-        self.tell(Event::ExecutorJoined { executor: id, capacity: registration.capacity.clone() });
-        if self.caching {
-            for (object, size_bytes) in &registration.held {
-                self.stored(id, *object, *size_bytes);
-            }
+        let held = if self.caching { &registration.held[..] } else { &[] };
+        if let Some(entry) = self.executors.get_mut(id) {
+            held.iter().for_each(|(object, size_bytes)| entry.stored(*object, *size_bytes));
         }
+        let capacity = registration.capacity.clone();
+        self.tell(Event::ExecutorJoined { executor: id, capacity, held: held.into() });
     }
 
     fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
@@ -253,7 +264,7 @@ impl Brain {
             FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
             FromExecutor::Leaving => {
                 tracing::info!(%executor, "leaves");
-                self.lost(executor);
+                self.lost(executor, false);
             }
         }
     }
@@ -265,12 +276,15 @@ impl Brain {
         self.tell(Event::Stored { executor, object, size_bytes });
     }
 
-    fn lost(&mut self, executor: ExecutorId) {
+    /// An executor is gone. If it did not say so itself, its tasks may be why.
+    fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
+        // Ends below leave room on it, which is not to be filled.
+        self.tell(Event::ExecutorDraining { executor });
         for task in self.scheduler.tasks_of(executor) {
             let Some(job) = self.jobs.get_mut(&task.job) else { continue };
             let state = &mut job.tasks[task.index as usize];
-            state.losses += 1;
+            state.losses += u16::from(is_loss);
             let outcome = if job.cancelling.contains(&task.index) {
                 Outcome::of(Status::Cancelled)
             } else if state.losses >= MAX_LOSSES {
@@ -316,11 +330,20 @@ impl Brain {
     /// Puts a waiting task into the queue.
     fn queue(&mut self, id: JobId, index: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let item = job.spec.items.get(index);
-        let inputs = job.input_ids(&item);
+        let (inputs, need) = needs(job, index);
         job.queued(index, inputs.iter().map(|(_, size)| size).sum());
-        let need = job.template_of(&item).resources.clone();
-        self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs: inputs.into(), need });
+        self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs, need });
+    }
+
+    /// Puts tasks that all had refused into the queue again, once they have waited long enough.
+    fn queue_refused(&mut self) {
+        for _ in 0..QUEUED_AT_ONCE {
+            let Some(task) = self.refusals.next_due(Instant::now()) else { break };
+            if let Some(job) = self.jobs.get(&task.job) {
+                let (inputs, need) = needs(job, task.index);
+                self.tell(Event::TaskReady { task, inputs, need });
+            }
+        }
     }
 
     /// Queues tasks that were set free, unless their turn in the job's first queueing is still to come.
@@ -344,7 +367,7 @@ impl Brain {
             holders.iter().filter_map(|holder| Some(self.executors.get(*holder)?.transfer)).collect()
         };
         let inputs = job.inputs(&item).map(|(input, object)| {
-            let object = object.expect("a task is queued once its inputs are there").clone();
+            let object = object.expect("only a task with all its inputs is set free").clone();
             let holders = if hints.is_empty() { Vec::new() } else { holders_of(object.id()) };
             AssignedInput { object, name: input.name.clone(), holders }
         });
@@ -372,11 +395,11 @@ impl Brain {
         }
         let job = self.jobs.get_mut(&task.job).expect("has a task");
         if job.cancelling.contains(&task.index) {
-            self.tell(Event::TaskEnded { executor, task, ended: Ended::Finished, ran_us: 0 });
+            self.tell(Event::TaskEnded { executor, task, ended: Ended::Finished, ran_us: None });
             self.end(task, attempt, String::new(), Outcome::of(Status::Cancelled));
         } else {
             job.unassigned(task.index);
-            self.tell(Event::TaskEnded { executor, task, ended: Ended::Returned, ran_us: 0 });
+            self.tell(Event::TaskEnded { executor, task, ended: Ended::Returned, ran_us: None });
         }
     }
 
@@ -389,13 +412,18 @@ impl Brain {
             entry.reads += outcome.reads;
         }
         let job = self.jobs.get_mut(&task.job).expect("has a task");
+        if outcome.status == Status::Cancelled && !job.cancelling.contains(&task.index) {
+            // Nobody here cancelled it: its executor has stopped, and another will run it.
+            job.unassigned(task.index);
+            return self.tell(Event::TaskEnded { executor, task, ended: Ended::Again, ran_us: None });
+        }
         let cancelled = job.cancelling.contains(&task.index);
         let retries = job.spec.templates[usize::from(job.spec.items.get(task.index).template)].retries;
         let state = &mut job.tasks[task.index as usize];
         let ended = match &outcome.status {
             _ if cancelled => Ended::Finished,
-            Status::Failed(Failure { kind: FailureKind::Node, reason }) => {
-                self.refusals.insert(task, reason.clone());
+            Status::Failed(Failure { kind: kind @ (FailureKind::Node | FailureKind::NodeFull), reason }) => {
+                self.refusals.refused(task, reason, *kind == FailureKind::NodeFull);
                 Ended::Refused
             }
             status if status.is_retryable() && u32::from(state.failures) < retries => {
@@ -404,9 +432,8 @@ impl Brain {
             }
             _ => Ended::Finished,
         };
-        let ran_us = outcome.ran_us;
+        let ran_us = (outcome.ran_us > 0).then_some(outcome.ran_us);
         if ended == Ended::Finished {
-            self.refusals.remove(&task);
             let name = self.executors.name(executor);
             // The scheduler first, so that a dependent finds the slot free.
             self.tell(Event::TaskEnded { executor, task, ended, ran_us });
@@ -425,10 +452,19 @@ impl Brain {
             if job.tasks[index as usize].phase.has_ended() {
                 continue;
             }
+            let cancelled = outcome.status == Status::Cancelled;
+            self.refusals.forget(job.task_id(index));
             let Released { ready, hopeless } = job.ended(index, attempt, executor, outcome);
             for dependent in hopeless {
-                let reason = format!("it needs the output of task {}, which did not succeed", job.task_id(index));
-                ends.push((dependent, 0, String::new(), Outcome::failed(FailureKind::Dependency, reason)));
+                let outcome = if cancelled {
+                    Outcome::of(Status::Cancelled)
+                } else {
+                    let producer = job.task_id(index);
+                    let reason =
+                        format!("it needs an output of task {producer}, which did not succeed or did not write it");
+                    Outcome::failed(FailureKind::Dependency, reason)
+                };
+                ends.push((dependent, 0, String::new(), outcome));
             }
             self.queue_released(task.job, &ready);
         }
@@ -514,6 +550,12 @@ impl Brain {
     }
 
     fn tick(&mut self) {
+        // While the dispatcher itself stood still (suspended, or waiting for its disk), nobody could be heard.
+        let stood_still = self.last_tick.elapsed().saturating_sub(SAMPLE_EVERY);
+        self.last_tick = Instant::now();
+        if stood_still > self.heartbeat / 2 {
+            self.executors.forgive(stood_still);
+        }
         let now = self.scheduler.utilisation();
         let executors = self.executors.len() as u64;
         let running: Vec<_> = self.jobs.values().filter(|job| !job.has_ended()).map(|job| job.id).collect();
@@ -527,12 +569,13 @@ impl Brain {
             }
         }
         let deadline = self.heartbeat * MISSED_HEARTBEATS;
-        let silent: Vec<_> =
-            self.executors.iter().filter(|(_, e)| e.last_heard.elapsed() > deadline).map(|(id, _)| id).collect();
-        for executor in silent {
-            tracing::warn!(%executor, "was not heard of for {deadline:?}");
-            self.lost(executor);
+        let is_lost = |executor: &Executor| executor.is_deaf || executor.last_heard.elapsed() > deadline;
+        let lost: Vec<_> = self.executors.iter().filter(|(_, e)| is_lost(e)).map(|(id, _)| id).collect();
+        for executor in lost {
+            tracing::warn!(%executor, "does not read, or was not heard of for {deadline:?}");
+            self.lost(executor, true);
         }
+        self.queue_refused();
         self.forget_old_jobs();
     }
 
@@ -546,6 +589,7 @@ impl Brain {
     }
 
     pub(crate) fn stop_one(&mut self, executor: ExecutorId) {
+        self.tell(Event::ExecutorDraining { executor });
         self.send(executor, ToExecutor::Stop);
     }
 
@@ -553,7 +597,7 @@ impl Brain {
         self.stopping = Some(Instant::now());
         let executors: Vec<_> = self.executors.iter().map(|(id, _)| id).collect();
         for executor in executors {
-            self.send(executor, ToExecutor::Stop);
+            self.stop_one(executor);
         }
     }
 
@@ -592,4 +636,10 @@ impl Brain {
         self.show(id);
         again.len() as u64
     }
+}
+
+/// What the scheduler is told of a task: its inputs, and what it holds while it runs.
+fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Resources) {
+    let item = job.spec.items.get(index);
+    (job.input_ids(&item).into(), job.template_of(&item).resources.clone())
 }

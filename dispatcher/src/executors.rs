@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use eyas_session::{Outbox, OutboxFull};
+use eyas_session::{Outbox, OutboxError};
 use eyas_types::{ExecutorId, JobId, ObjectId, Reads};
 use eyas_wire::executor::{Registration, ToExecutor};
 
@@ -15,6 +15,8 @@ pub(crate) struct Executor {
     pub transfer: SocketAddr,
     pub outbox: Outbox<ToExecutor>,
     pub last_heard: Instant,
+    /// It does not read what it is sent, and has missed something.
+    pub is_deaf: bool,
     pub ended: u64,
     pub reads: Reads,
     pub held: HashMap<ObjectId, u64>,
@@ -43,6 +45,7 @@ impl Executors {
             transfer: registration.transfer,
             outbox,
             last_heard: Instant::now(),
+            is_deaf: false,
             ended: 0,
             reads: Reads::default(),
             held: HashMap::new(),
@@ -73,6 +76,11 @@ impl Executors {
         self.present.len()
     }
 
+    /// Does not count so much silence against anyone.
+    pub fn forgive(&mut self, silence: Duration) {
+        self.present.values_mut().for_each(|executor| executor.last_heard += silence);
+    }
+
     /// The name, also of one that has left.
     pub fn name(&self, id: ExecutorId) -> String {
         self.get(id).map_or_else(|| id.to_string(), |executor| executor.name.clone())
@@ -98,16 +106,16 @@ impl Executor {
     }
 
     pub fn stored(&mut self, object: ObjectId, size_bytes: u64) {
-        if self.held.insert(object, size_bytes).is_none() {
-            self.held_bytes += size_bytes;
-        }
+        self.evicted(object);
+        self.held.insert(object, size_bytes);
+        self.held_bytes += size_bytes;
     }
 
     pub fn evicted(&mut self, object: ObjectId) {
         self.held_bytes -= self.held.remove(&object).unwrap_or(0);
     }
 
-    pub fn send(&self, message: ToExecutor) -> Result<(), OutboxFull> {
+    pub fn send(&self, message: ToExecutor) -> Result<(), OutboxError> {
         self.outbox.post(message)
     }
 }

@@ -1,6 +1,7 @@
 //! The journal: what must survive the dispatcher. One thread writes it, all that has gathered in one transaction, and
 //! tells what is on disk; anyone may read what is.
 
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ const ENTRIES: TableDefinition<(u32, u64), &[u8]> = TableDefinition::new("entrie
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 1;
 /// Writes that may wait for the thread; who writes more waits, which holds the whole dispatcher back.
-const MAX_WAITING_WRITES: usize = 1024;
+const MAX_WAITING_WRITES: usize = 16;
 /// So long after a transaction with entries, the next one begins. A first one begins at once; of many, each takes more
 /// with it, which costs the disk, and all who are told of it, less.
 const PACE: Duration = Duration::from_millis(10);
@@ -91,6 +92,7 @@ impl Journal {
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> Result<Self, JournalError> {
         let error = |why: String| JournalError { path: path.display().to_string(), why };
+        make_private(path).map_err(|e| error(e.to_string()))?;
         let database = Database::create(path).map_err(|e| error(e.to_string()))?;
         check_version(&database).map_err(error)?;
         let database = Arc::new(database);
@@ -152,6 +154,11 @@ impl Journal {
         })
         .collect()
     }
+}
+
+/// Makes the file, if it is not there, so that only its owner can read what commands were run and what they wrote.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
 }
 
 fn check_version(database: &Database) -> Result<(), String> {

@@ -13,6 +13,7 @@ mod executor_session;
 mod executors;
 mod job;
 mod journal;
+mod refusals;
 mod serve;
 
 pub use serve::{Config, DispatcherError, Running, start};

@@ -67,6 +67,9 @@ pub enum DispatcherError {
     /// The journal cannot be used, or not any longer.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// It has a defect, and stopped rather than go on wrongly.
+    #[error("the dispatcher broke off: {0}; what it had accepted is in its journal")]
+    Broken(tokio::task::JoinError),
     /// What the journal holds cannot be taken up.
     #[error("cannot go on with the jobs in {folder}: {why}; move the folder away to begin anew")]
     Recovery {
@@ -94,7 +97,7 @@ impl Running {
     /// If it cannot go on: its journal cannot be written.
     pub async fn wait(mut self) -> Result<(), DispatcherError> {
         tokio::select! {
-            _ = &mut self.work => Ok(()),
+            ended = &mut self.work => ended.map_err(DispatcherError::Broken),
             Some(error) = self.failed.recv() => Err(error.into()),
         }
     }

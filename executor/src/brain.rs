@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as threads};
 use std::time::{Duration, Instant};
 
-use eyas_node::{Effect, Event, FetchFailure, From, Node};
+use eyas_node::{Effect, Event, FetchFailure, Node, Origin};
 use eyas_session::Outbox;
 use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Source};
 use eyas_types::outcome::FailureKind;
@@ -27,7 +27,7 @@ const MAX_GATHERED: usize = 256;
 /// dispatcher gives an executor at once, the others by the tasks and fetches under way.
 pub(crate) enum Note {
     Commands(Vec<ToExecutor>),
-    Fetched { object: ObjectId, result: Result<From, FetchError> },
+    Fetched { object: ObjectId, result: Result<Origin, FetchError> },
     Done { work: Box<Work>, done: Box<Done> },
 }
 
@@ -60,10 +60,12 @@ pub(crate) struct Brain {
     /// Fetches under way, with the size of each.
     fetching: HashMap<ObjectId, u64>,
     /// Why an object could not be fetched, until its tasks have failed.
-    lost: HashMap<ObjectId, (FailureKind, String)>,
+    unavailable: HashMap<ObjectId, (FailureKind, String)>,
     /// One thread for each slot that was ever used.
     slots: Vec<threads::Sender<Work>>,
     running: usize,
+    /// What runs is being killed because this executor leaves; its tasks go back.
+    leaving: bool,
     /// The dispatcher told it to stop.
     pub stopped: bool,
     /// The dispatcher can no longer be told anything.
@@ -92,9 +94,10 @@ impl Brain {
             templates: HashMap::new(),
             tasks: HashMap::new(),
             fetching: HashMap::new(),
-            lost: HashMap::new(),
+            unavailable: HashMap::new(),
             slots: Vec::new(),
             running: 0,
+            leaving: false,
             stopped: false,
             cut_off: false,
         }
@@ -133,7 +136,10 @@ impl Brain {
         // Once: a store that loses its objects again and again is no place for the task.
         let again = !done.missing.is_empty() && !work.control.is_cancelled() && !self.tasks[&task].restaged;
         if !again {
-            return self.report(task, done.outcome);
+            return match done.outcome.status {
+                Status::Cancelled if self.leaving => self.give_back(task),
+                _ => self.report(task, done.outcome),
+            };
         }
         self.assigned(work.assignment);
         if let Some(given) = self.tasks.get_mut(&task) {
@@ -153,8 +159,10 @@ impl Brain {
         self.running == 0 && self.fetching.is_empty()
     }
 
-    /// Gives back what has not started and kills what runs; [`is_idle`](Self::is_idle) once the notes of that have come.
+    /// Gives back what has not started, and kills and gives back what runs; [`is_idle`](Self::is_idle) once the notes of
+    /// that have come.
     pub async fn kill_all(&mut self) {
+        self.leaving = true;
         let unstarted = self.tasks.iter().filter(|(_, given)| given.control.is_none());
         self.events.extend(unstarted.map(|(task, _)| Event::Recalled { task: *task }));
         self.settle().await;
@@ -205,7 +213,7 @@ impl Brain {
         self.tasks.insert(task, given);
     }
 
-    fn fetched(&mut self, object: ObjectId, result: Result<From, FetchError>) {
+    fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>) {
         let size_bytes = self.fetching.remove(&object).unwrap_or(0);
         let failure = match result {
             Ok(from) => {
@@ -229,8 +237,8 @@ impl Brain {
                     FetchErrorKind::Local => FailureKind::Node,
                     _ => FailureKind::Input,
                 };
-                self.lost.insert(object, (kind, failure.message));
-                FetchFailure::Lost
+                self.unavailable.insert(object, (kind, failure.message));
+                FetchFailure::Unavailable
             }
         };
         self.events.push_back(Event::FetchFailed { object, failure });
@@ -245,7 +253,7 @@ impl Brain {
                 self.carry_out(effect);
             }
         }
-        self.lost.clear();
+        self.unavailable.clear();
         let is_lined_up = self.tasks.len() > self.running;
         let is_late = self.due.is_some_and(|due| due <= Instant::now());
         if !is_lined_up || is_late || self.facts.len() >= MAX_GATHERED {
@@ -278,18 +286,15 @@ impl Brain {
                     control.cancel();
                 }
             }
-            Effect::GiveBack { task } => {
-                if let Some(given) = self.tasks.remove(&task) {
-                    self.tell(FromExecutor::Returned { task, attempt: given.attempt });
-                }
-            }
-            Effect::Refuse { task, reason } => {
+            Effect::GiveBack { task } => self.give_back(task),
+            Effect::Refuse { task, for_now, reason } => {
                 let reason = format!("{} cannot take the task: {reason}", self.workshop.name);
-                self.report(task, Outcome::failed(FailureKind::Node, reason));
+                let kind = if for_now { FailureKind::NodeFull } else { FailureKind::Node };
+                self.report(task, Outcome::failed(kind, reason));
             }
             Effect::Fail { task, object } => {
                 let unknown = || (FailureKind::Input, format!("{object} could not be fetched"));
-                let (kind, reason) = self.lost.get(&object).cloned().unwrap_or_else(unknown);
+                let (kind, reason) = self.unavailable.get(&object).cloned().unwrap_or_else(unknown);
                 self.report(task, Outcome::failed(kind, reason));
             }
         }
@@ -327,7 +332,7 @@ impl Brain {
             Err(e) => {
                 let reason = format!("{} has run out of file descriptors: {e}", self.workshop.name);
                 self.events.push_back(Event::Ended { task });
-                return self.report(task, Outcome::failed(FailureKind::Node, reason));
+                return self.report(task, Outcome::failed(FailureKind::NodeFull, reason));
             }
         };
         given.control = Some(control.clone());
@@ -353,6 +358,12 @@ impl Brain {
         }
     }
 
+    fn give_back(&mut self, task: TaskId) {
+        if let Some(Given { attempt, .. }) = self.tasks.remove(&task) {
+            self.tell(FromExecutor::Returned { task, attempt });
+        }
+    }
+
     fn tell(&mut self, fact: FromExecutor) {
         self.due.get_or_insert_with(|| Instant::now() + GATHER);
         self.facts.push(fact);
@@ -371,20 +382,20 @@ fn slot_thread(workshop: Arc<Workshop>, notes: mpsc::UnboundedSender<Note>) -> t
     sender
 }
 
-async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, holders: &[SocketAddr]) -> Result<From, FetchError> {
+async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, holders: &[SocketAddr]) -> Result<Origin, FetchError> {
     let Fetched { from, .. } = fetcher.fetch(spec, holders).await?;
     Ok(match from {
-        Source::Local => From::Local,
-        Source::Peer(_) => From::Peer,
-        Source::Persistent => From::Persistent,
+        Source::Local => Origin::Local,
+        Source::Peer(_) => Origin::Peer,
+        Source::Persistent => Origin::Persistent,
     })
 }
 
 /// Straight from persistent storage, under a name that only one task uses.
-async fn fetch_private(workshop: &Workshop, spec: &ObjectSpec, name: ObjectId) -> Result<From, FetchError> {
+async fn fetch_private(workshop: &Workshop, spec: &ObjectSpec, name: ObjectId) -> Result<Origin, FetchError> {
     let into = workshop.store.begin(name, spec.size_bytes(), spec.executable)?;
     workshop.storage.fetch(spec, into).await.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
-    Ok(From::Persistent)
+    Ok(Origin::Persistent)
 }
 
 fn private_id(task: TaskId, object: &ObjectSpec) -> ObjectId {

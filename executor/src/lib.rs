@@ -5,6 +5,7 @@
 //! itself, and never asks the dispatcher anything and waits.
 
 mod brain;
+mod claim;
 mod config;
 pub mod guardian;
 mod process;

@@ -7,7 +7,8 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use eyas_store::{ObjectStore, StoreError};
-use eyas_types::ObjectId;
+use eyas_types::template::Expansion;
+use eyas_types::{ObjectId, Piece, Template};
 use eyas_wire::executor::AssignedInput;
 
 /// A sandbox; removed when dropped.
@@ -43,10 +44,11 @@ impl Sandbox {
         store.stage(object, &place).map(drop)
     }
 
-    /// The files that an output's pattern names, in order of name, each with the name it has in the destination folder.
-    pub fn collect(&self, pattern: &str) -> Result<Vec<(PathBuf, String)>, String> {
+    /// The files that an output's pattern names, a glob if `is_glob`, in order of name, each with the name it has in the
+    /// destination folder.
+    pub fn collect(&self, pattern: &str, is_glob: bool) -> Result<Vec<(PathBuf, String)>, String> {
         let relative = inside(pattern)?;
-        if !is_glob(pattern) {
+        if !is_glob {
             let file = self.folder.join(&relative);
             let name = relative.file_name().map(|name| name.to_string_lossy().into_owned());
             return Ok(file.is_file().then(|| (file, name.unwrap_or_default())).into_iter().collect());
@@ -75,9 +77,19 @@ impl Drop for Sandbox {
     }
 }
 
-/// Whether a pattern can name several files.
-pub(crate) fn is_glob(pattern: &str) -> bool {
-    pattern.contains(['*', '?', '['])
+/// An output's pattern with everything filled in, and whether it is a glob: only what the user wrote as pattern can make
+/// it one, never the name of an item that happens to have a bracket in it.
+pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (String, bool) {
+    let is_glob =
+        template.0.iter().any(|piece| matches!(piece, Piece::Literal(text) if text.contains(['*', '?', '['])));
+    if !is_glob {
+        return (template.expand(with), false);
+    }
+    let expanded = template.0.iter().map(|piece| match piece {
+        Piece::Literal(text) => text.clone(),
+        value => glob::Pattern::escape(&Template(vec![value.clone()]).expand(with)),
+    });
+    (expanded.collect(), true)
 }
 
 /// `name` as a path that stays inside the sandbox.
@@ -133,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn a_bracket_in_an_items_name_is_no_pattern() {
+        let values = [eyas_types::Value { text: "a[1]".into(), input: None }];
+        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1 };
+        let pattern = |text: &str| pattern_of(&Template::parse(text), &with);
+        assert_eq!(pattern("{}.out"), ("a[1].out".into(), false));
+        assert_eq!(pattern("{}*.out"), ("a[[]1[]]*.out".into(), true));
+    }
+
+    #[test]
     fn inputs_of_one_name_do_not_hide_each_other() {
         let inputs = [input("file:///a/x.fits"), input("file:///b/x.fits"), input("s3://c/y.fits?v=1")];
         let expected: Vec<PathBuf> = ["x.fits", "input-2/x.fits", "y.fits"].iter().map(PathBuf::from).collect();
@@ -149,13 +170,19 @@ mod tests {
         for name in ["b.out", "a.out", "deep/c.out", "x.log"] {
             fs::write(folder.join(name), name).unwrap();
         }
-        let names =
-            |pattern: &str| sandbox.collect(pattern).unwrap().into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        let names = |pattern: &str| {
+            sandbox
+                .collect(pattern, pattern.contains('*'))
+                .unwrap()
+                .into_iter()
+                .map(|(_, name)| name)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names("*.out"), ["a.out", "b.out"]);
         assert_eq!(names("**/*.out"), ["a.out", "b.out", "deep/c.out"]);
         assert_eq!(names("x.log"), ["x.log"]);
         assert_eq!(names("missing"), Vec::<String>::new());
-        assert!(sandbox.collect("../x").is_err());
+        assert!(sandbox.collect("../x", false).is_err());
         drop(sandbox);
         assert!(!folder.exists());
     }

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::brain::{Brain, Note, tick_every};
+use crate::claim::{claim, claim_inner};
 use crate::config::Config;
 use crate::guardian::Guardian;
 use crate::work::Workshop;
@@ -89,15 +90,17 @@ enum Ended {
 /// # Errors
 /// If its store cannot be opened, or the dispatcher cannot be reached for longer than the settings allow.
 pub async fn run(config: Config, access: Access, mut stop: Stop) -> Result<(), ExecutorError> {
-    let (store, found) = ObjectStore::open(config.store_folder())?;
     let sandboxes = config.sandbox_folder();
     let io = |what: &str, path: &PathBuf| {
         let what = format!("cannot {what} {}", path.display());
         move |source| ExecutorError::Io { what, source }
     };
+    claim(&config.folder).map_err(io("use the folder", &config.folder))?;
+    claim_inner(&config.store_folder()).map_err(io("use the folder", &config.store_folder()))?;
+    let (store, found) = ObjectStore::open(config.store_folder())?;
     // What an earlier executor left in the same folder, which is now ours.
     let _ = std::fs::remove_dir_all(&sandboxes);
-    std::fs::create_dir_all(&sandboxes).map_err(io("make", &sandboxes))?;
+    claim_inner(&sandboxes).map_err(io("make", &sandboxes))?;
     if config.emulation.storage_bytes_per_s.is_some() {
         std::fs::create_dir_all(&config.emulation_folder).map_err(io("make", &config.emulation_folder))?;
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_store::{ObjectStore, Storage, StoreErrorKind, url_of};
-use eyas_types::outcome::{Delivered, FailureKind};
+use eyas_types::outcome::{Delivered, Failure, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
 use eyas_wire::executor::Assignment;
 use tokio::runtime::Handle;
 
 use crate::process::{self, Control, End};
-use crate::sandbox::{self, Sandbox, is_glob};
+use crate::sandbox::{self, Sandbox, pattern_of};
 
 /// Marks every process that an executor has started, and all that they start, so that a guardian finds them.
 pub(crate) const MARKER: &str = "EYAS_EXECUTOR";
@@ -54,6 +54,11 @@ pub(crate) struct Done {
 const BUSY_TRIES: u32 = 50;
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
+/// A failure of eyas's own, as the task's end.
+fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
+    Status::Failed(Failure { kind, reason: reason.into() })
+}
+
 fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     for _ in 1..BUSY_TRIES {
         match start() {
@@ -68,7 +73,7 @@ impl Workshop {
     pub fn run(&self, work: &Work) -> Done {
         let started = Instant::now();
         let (mut damaged, mut missing) = (Vec::new(), Vec::new());
-        let mut outcome = self.try_run(work, &mut damaged, &mut missing).unwrap_or_else(|failure| failure);
+        let mut outcome = self.try_run(work, &mut damaged, &mut missing).unwrap_or_else(Outcome::of);
         outcome.waited_us = (started - work.arrived).as_micros() as u64;
         outcome.ran_us = started.elapsed().as_micros() as u64;
         outcome.reads = work.reads;
@@ -80,7 +85,7 @@ impl Workshop {
         work: &Work,
         damaged: &mut Vec<ObjectId>,
         missing: &mut Vec<ObjectId>,
-    ) -> Result<Outcome, Outcome> {
+    ) -> Result<Outcome, Status> {
         let sandbox = self.sandbox(work)?;
         let staged = self.stage(work, sandbox.as_ref(), missing)?;
         let with = Expansion {
@@ -107,17 +112,21 @@ impl Workshop {
         outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
         outcome.stdout = ran.stdout.bytes;
         outcome.stderr = ran.stderr.bytes;
+        if outcome.status.is_success() && !damaged.is_empty() {
+            let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
+            outcome.status = failed(FailureKind::Input, reason);
+        }
         if let (true, Some(sandbox)) = (outcome.status.is_success(), &sandbox) {
             match self.deliver(work, &with, sandbox) {
                 Ok(outputs) => outcome.outputs = outputs,
-                Err(failure) => outcome.status = failure.status,
+                Err(status) => outcome.status = status,
             }
         }
         Ok(outcome)
     }
 
     /// The task's sandbox, if it needs one.
-    fn sandbox(&self, work: &Work) -> Result<Option<Sandbox>, Outcome> {
+    fn sandbox(&self, work: &Work) -> Result<Option<Sandbox>, Status> {
         let template = &work.template;
         let outside = matches!(template.folder, WorkingFolder::Path(_));
         if outside && work.assignment.inputs.is_empty() && template.outputs.is_empty() {
@@ -127,7 +136,7 @@ impl Workshop {
         let folder = self.sandboxes.join(format!("{task}-{attempt}"));
         Sandbox::create(folder.clone()).map(Some).map_err(|e| {
             let reason = format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
-            Outcome::failed(FailureKind::Node, reason)
+            failed(FailureKind::Node, reason)
         })
     }
 
@@ -137,17 +146,17 @@ impl Workshop {
         work: &Work,
         sandbox: Option<&Sandbox>,
         missing: &mut Vec<ObjectId>,
-    ) -> Result<Vec<String>, Outcome> {
+    ) -> Result<Vec<String>, Status> {
         let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
         let places = sandbox::places(&work.assignment.inputs);
-        let places = places.map_err(|reason| Outcome::failed(FailureKind::Start, reason))?;
+        let places = places.map_err(|reason| failed(FailureKind::Start, reason))?;
         let mut staged = Vec::with_capacity(places.len());
         let mut failure = None;
         for (place, object) in places.iter().zip(&work.objects) {
             if let Err(e) = sandbox.stage(&self.store, *object, place) {
                 let is_missing = e.kind == StoreErrorKind::NotHere;
                 let reason = format!("cannot stage {} on {}: {e}", place.display(), self.name);
-                failure = Some(Outcome::failed(FailureKind::Node, reason));
+                failure = Some(failed(FailureKind::Node, reason));
                 if !is_missing {
                     break;
                 }
@@ -167,9 +176,9 @@ impl Workshop {
         failure.map_or(Ok(staged), Err)
     }
 
-    fn command(&self, work: &Work, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Outcome> {
+    fn command(&self, work: &Work, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Status> {
         let Program::Command(words) = &work.template.program else {
-            return Err(Outcome::failed(FailureKind::Start, "a task without a command needs no process"));
+            return Err(failed(FailureKind::Start, "a task without a command needs no process"));
         };
         let mut words = words.iter().map(|word| word.expand(with));
         let folder = match (&work.template.folder, sandbox) {
@@ -196,7 +205,7 @@ impl Workshop {
         Ok(command)
     }
 
-    fn cannot_start(&self, command: &Command, error: &std::io::Error) -> Outcome {
+    fn cannot_start(&self, command: &Command, error: &std::io::Error) -> Status {
         let program = Path::new(command.get_program()).display();
         let folder = command.get_current_dir().unwrap_or(Path::new(".")).display();
         let hint = match error.kind() {
@@ -207,21 +216,25 @@ impl Workshop {
             _ => "",
         };
         let reason = format!("cannot start `{program}` in {folder} on {}: {error}{hint}", self.name);
-        Outcome::failed(FailureKind::Start, reason)
+        failed(FailureKind::Start, reason)
     }
 
     /// Writes the outputs to persistent storage.
-    fn deliver(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<Delivered>, Outcome> {
+    fn deliver(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<Delivered>, Status> {
         let mut delivered = Vec::new();
         for (output, spec) in work.template.outputs.iter().enumerate() {
-            let (pattern, destination) = (spec.pattern.expand(with), spec.destination.expand(with));
-            let files = sandbox.collect(&pattern).map_err(|e| Outcome::failed(FailureKind::Output, e))?;
+            let (pattern, is_glob) = pattern_of(&spec.pattern, with);
+            let destination = spec.destination.expand(with);
+            let files = sandbox.collect(&pattern, is_glob).map_err(|e| failed(FailureKind::Output, e))?;
             if files.is_empty() && !spec.optional {
                 let reason = format!("the task ended well but did not write its output `{pattern}`");
-                return Err(Outcome::failed(FailureKind::Output, reason));
+                return Err(failed(FailureKind::Output, reason));
             }
             for (file, name) in files {
-                let place = if is_glob(&pattern) || destination.ends_with('/') {
+                if work.control.is_cancelled() {
+                    return Err(Status::Cancelled);
+                }
+                let place = if is_glob || destination.ends_with('/') {
                     format!("{}/{name}", destination.trim_end_matches('/'))
                 } else {
                     destination.clone()
@@ -231,9 +244,9 @@ impl Workshop {
                 } else {
                     format!("{}/{place}", work.template.base.trim_end_matches('/'))
                 };
-                let url = url_of(&place).map_err(|e| Outcome::failed(FailureKind::Output, e.message))?;
+                let url = url_of(&place).map_err(|e| failed(FailureKind::Output, e.message))?;
                 let put = self.runtime.block_on(self.storage.put(&file, &url));
-                let object = put.map_err(|e| Outcome::failed(FailureKind::Output, e.message))?;
+                let object = put.map_err(|e| failed(FailureKind::Output, e.message))?;
                 delivered.push(Delivered { output: output as u16, object });
             }
         }

@@ -133,7 +133,9 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
         let stream = TcpStream::connect(&address).await.map_err(unreachable)?;
         let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-        let mut session = Session::over(TlsStream::Client(stream.map_err(|e| not_trusted(&address, &e))?))?;
+        // A connection that breaks says nothing of trust: the dispatcher may be just going, or coming back.
+        let broken = |e: io::Error| if is_refusal(&e) { not_trusted(&address, &e) } else { unreachable(e) };
+        let mut session = Session::over(TlsStream::Client(stream.map_err(broken)?))?;
         session.greet(role).await?;
         Ok(session)
     };
@@ -242,6 +244,11 @@ fn address_of(address: io::Result<SocketAddr>) -> String {
     address.map_or_else(|_| "a closed connection".into(), |address| address.to_string())
 }
 
+/// Whether TLS itself has failed, not what it goes over.
+fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
 fn not_trusted(address: &str, why: &dyn std::fmt::Display) -> SessionError {
     SessionError::NotTrusted { address: address.to_owned(), why: why.to_string() }
 }
@@ -315,6 +322,16 @@ mod tests {
         let (served, answer) = tokio::join!(serve, garbage);
         assert!(served.is_err());
         assert!(!answer.windows(4).any(|w| w == b"eyas"));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_in_its_greeting_may_be_tried_again() {
+        let (listener, address) = listener().await;
+        let serve = async { drop(listener.accept().await.unwrap()) };
+        let access = Access::create("test", &address);
+        let ((), dialled) = tokio::join!(serve, dial(&access, Role::Executor));
+        let error = dialled.err().expect("it was closed");
+        assert!(matches!(error, SessionError::Unreachable { .. }), "{error}");
     }
 
     #[tokio::test]

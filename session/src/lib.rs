@@ -13,4 +13,4 @@ mod tls;
 
 pub use access::{Access, AccessError};
 pub use connection::{Acceptor, Reader, Session, SessionError, Writer, dial};
-pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxFull, outbox};
+pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, outbox};

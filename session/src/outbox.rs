@@ -16,9 +16,14 @@ pub struct Outbox<M> {
     sender: mpsc::Sender<M>,
 }
 
-/// The other side does not read, or is gone.
+/// Why a message was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutboxFull;
+pub enum OutboxError {
+    /// There is no room: the other side does not read.
+    Full,
+    /// The connection has ended.
+    Ended,
+}
 
 /// An outbox, and the future that sends what is put in it until all its handles are dropped or the connection ends.
 pub fn outbox<M: Serialize + Send + 'static>(
@@ -48,23 +53,26 @@ impl<M> Outbox<M> {
     ///
     /// # Errors
     /// If the other side does not read, or the connection has ended.
-    pub fn post(&self, message: M) -> Result<(), OutboxFull> {
-        self.sender.try_send(message).map_err(|_| OutboxFull)
+    pub fn post(&self, message: M) -> Result<(), OutboxError> {
+        self.sender.try_send(message).map_err(|e| match e {
+            mpsc::error::TrySendError::Full(_) => OutboxError::Full,
+            mpsc::error::TrySendError::Closed(_) => OutboxError::Ended,
+        })
     }
 
     /// Puts a message in, waiting for room.
     ///
     /// # Errors
     /// If the connection has ended.
-    pub async fn put(&self, message: M) -> Result<(), OutboxFull> {
-        self.sender.send(message).await.map_err(|_| OutboxFull)
+    pub async fn put(&self, message: M) -> Result<(), OutboxError> {
+        self.sender.send(message).await.map_err(|_| OutboxError::Ended)
     }
 
     /// The same, from a thread that may block.
     ///
     /// # Errors
     /// If the connection has ended.
-    pub fn put_blocking(&self, message: M) -> Result<(), OutboxFull> {
-        self.sender.blocking_send(message).map_err(|_| OutboxFull)
+    pub fn put_blocking(&self, message: M) -> Result<(), OutboxError> {
+        self.sender.blocking_send(message).map_err(|_| OutboxError::Ended)
     }
 }

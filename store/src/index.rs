@@ -63,8 +63,13 @@ impl Index {
 /// together.
 pub(crate) fn file_name(id: ObjectId, size_bytes: u64, checksum: Checksum) -> String {
     let mut name = String::with_capacity(80);
-    write!(name, "{:02x}/{id}-{size_bytes}-{checksum}", id.0[0]).expect("writing to a String cannot fail");
+    write!(name, "{}/{id}-{size_bytes}-{checksum}", folder_name(id)).expect("writing to a String cannot fail");
     name
+}
+
+/// The folder that an object's file is in.
+pub(crate) fn folder_name(id: ObjectId) -> String {
+    format!("{:02x}", id.0[0])
 }
 
 /// The reverse of [`file_name`], without the folder.

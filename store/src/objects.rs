@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use crate::checksum::{Checksum, Hasher};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::incoming::Incoming;
-use crate::index::{Entry, Index, file_name, parse_file_name};
+use crate::index::{Entry, Index, file_name, folder_name, parse_file_name};
 
 /// Modification time of every published object, 2000-01-01 in seconds since 1970: no write can leave it in place, and
 /// archivers, which refuse times before 1980, accept it.
@@ -101,9 +101,7 @@ impl ObjectStore {
         let dir = fs::canonicalize(dir).map_err(failed)?;
         let lock = lock(&dir)?;
         let (objects, partial) = (dir.join("objects"), dir.join("partial"));
-        for first_byte in 0..=255 {
-            fs::create_dir_all(objects.join(format!("{first_byte:02x}"))).map_err(failed)?;
-        }
+        fs::create_dir_all(&objects).map_err(failed)?;
         fs::create_dir_all(&partial).map_err(failed)?;
         for leftover in fs::read_dir(&partial).map_err(failed)? {
             fs::remove_file(leftover.map_err(failed)?.path()).map_err(failed)?;
@@ -308,8 +306,16 @@ impl ObjectStore {
             return Ok(false);
         }
         let name = file_name(id, entry.size_bytes, entry.checksum);
-        rustix::fs::renameat(&self.0.partial, partial, &self.0.objects, &name)
-            .map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
+        let rename = || rustix::fs::renameat(&self.0.partial, partial, &self.0.objects, &name);
+        let renamed = match rename() {
+            // The first object in its folder. Making all 256 at open would take longer than a short job.
+            Err(Errno::NOENT) => {
+                let _ = rustix::fs::mkdirat(&self.0.objects, folder_name(id), Mode::from_bits_truncate(0o777));
+                rename()
+            }
+            other => other,
+        };
+        renamed.map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
         index.insert(id, entry);
         if let Some(before) = before.filter(|before| !same(*before)) {
             let old = file_name(id, before.size_bytes, before.checksum);

@@ -4,12 +4,12 @@ use core::fmt;
 use core::str::FromStr;
 
 use alloc::string::String;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::object::Version;
 
 /// Names an object: the first 128 bits of BLAKE3 over its source and version. A changed file has another id.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 16]);
 
 impl ObjectId {
@@ -87,7 +87,7 @@ impl FromStr for JobId {
 }
 
 /// Names a task: the job and the task's place in it, from 0. Written `JOB.INDEX`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId {
     /// The job.
     pub job: JobId,
@@ -110,6 +110,36 @@ impl FromStr for TaskId {
         Ok(TaskId { job: job.parse().map_err(|_| wrong())?, index: index.parse().map_err(|_| wrong())? })
     }
 }
+
+/// For people and their programs ids are written as they are shown, so that what one command prints another takes; on
+/// the wire they are as short as can be.
+macro_rules! written_for_people {
+    ($id:ident, $short:ty, |$from:ident| $to_short:expr, |$into:pat_param| $of_short:expr) => {
+        impl Serialize for $id {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let $from = self;
+                if serializer.is_human_readable() {
+                    serializer.collect_str(self)
+                } else {
+                    $to_short.serialize(serializer)
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $id {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                if deserializer.is_human_readable() {
+                    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+                } else {
+                    <$short>::deserialize(deserializer).map(|$into| $of_short)
+                }
+            }
+        }
+    };
+}
+
+written_for_people!(ObjectId, [u8; 16], |id| id.0, |bytes| ObjectId(bytes));
+written_for_people!(TaskId, (JobId, u32), |id| (id.job, id.index), |(job, index)| TaskId { job, index });
 
 /// Names an executor of one dispatcher; never given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

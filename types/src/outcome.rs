@@ -44,18 +44,20 @@ pub enum FailureKind {
     Start,
     /// An output is missing or could not be written.
     Output,
-    /// This node cannot take the task (full disk, too small a store): another may.
+    /// This node cannot take the task (too small a store, a fault of its own): another may.
     Node,
     /// A task whose output this one needs has failed.
     Dependency,
-    /// No executor can ever run it.
+    /// No executor can ever run it, or none could for so long that it was given up.
     Unplaceable,
+    /// This node has no room for the task now (full disk, no file descriptors left): another may, and later this one too.
+    NodeFull,
 }
 
 impl FailureKind {
-    /// Whether trying again can help. `Node` is not counted as a try at all.
+    /// Whether trying again can help. `Node` and `NodeFull` are not counted as a try at all.
     pub fn is_retryable(self) -> bool {
-        matches!(self, FailureKind::Input | FailureKind::Output | FailureKind::Node)
+        matches!(self, FailureKind::Input | FailureKind::Output | FailureKind::Node | FailureKind::NodeFull)
     }
 }
 
@@ -157,8 +159,10 @@ pub struct Outcome {
     /// Where its inputs came from.
     pub reads: Reads,
     /// Captured standard output.
+    #[serde(with = "serde_bytes")]
     pub stdout: Vec<u8>,
     /// Captured standard error.
+    #[serde(with = "serde_bytes")]
     pub stderr: Vec<u8>,
     /// Bytes of stdout and stderr that were past the bound and are lost.
     pub cut_bytes: u64,

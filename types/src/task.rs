@@ -13,6 +13,8 @@ use crate::template::Template;
 /// Bound on what is kept of each of a task's output streams, unless the job says otherwise. More is cut off
 /// and counted in the outcome.
 pub const DEFAULT_CAPTURE_BYTES: u64 = 1 << 20;
+/// The highest such bound a job may ask for: output goes through the dispatcher, in one message a task.
+pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
 /// Most templates a job may have.
 pub const MAX_TEMPLATES: usize = u16::MAX as usize;
 /// Most inputs a task may have.

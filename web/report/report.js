@@ -96,7 +96,9 @@
   // ---- What is drawn ----
 
   // What a legend says while no sample is pointed at is its chart's `rest`: the average over time, the maximum, or the
-  // line's own `overall`. A line's `as` is `stack` (on top of the ones after it), `area`, `line` or `dashes`, a line may be `thin`; `color` names a colour of the style.
+  // line's own `overall`. A line's `as` is `stack` (on top of the ones after it), `area`, `line` or `dashes`; it may be
+  // `thin`; `color` names a colour of the style. One that `bursts` may leave the chart at its top: the tasks of a job
+  // that is submitted at once arrive at once, and everything else would be a flat line beneath.
   const columns = job;
   const bySource = (values) => [
     { label: "Persistent", color: "persistent", as: "stack", values: values("persistent") },
@@ -127,7 +129,13 @@
         ...(baseline
           ? [{ label: "Baseline throughput", color: "baseline", as: "line", thin: true, values: throughput(baseline) }]
           : []),
-        { label: "Demand", color: "demand", as: "dashes", values: perSecond(job, columns.arrived_bytes, 8) },
+        {
+          label: "Demand",
+          color: "demand",
+          as: "dashes",
+          bursts: true,
+          values: perSecond(job, columns.arrived_bytes, 8),
+        },
       ],
     },
     {
@@ -159,7 +167,7 @@
       rest: "average",
       lines: [
         { label: "Ended", color: "accent", as: "area", values: perSecond(job, columns.ended, 1) },
-        { label: "Arrived", color: "demand", as: "dashes", values: perSecond(job, columns.arrived, 1) },
+        { label: "Arrived", color: "demand", as: "dashes", bursts: true, values: perSecond(job, columns.arrived, 1) },
       ],
     },
     {
@@ -202,9 +210,15 @@
   const jobEnd = job.at_us[job.at_us.length - 1] / 1e6 / secondsIn[timeUnit];
   if (whole.min === whole.max) whole.max += 1;
 
+  const ROOM_FOR_BURSTS = 1.5;
+  const tallest = (chart) => {
+    const steady = Math.max(...chart.lines.filter((line) => !line.bursts).map((line) => largest(line.values)));
+    return steady > 0 ? steady : Math.max(...chart.lines.map((line) => largest(line.values)));
+  };
+
   const units = {
     rate: (chart) => {
-      const [name, factor] = scaleFor(Math.max(...chart.lines.map((line) => largest(line.values))), rateUnits);
+      const [name, factor] = scaleFor(tallest(chart), rateUnits);
       return { axis: name, factor, text: (value) => `${figures(value)} ${name}` };
     },
     percent: () => ({ axis: "%", factor: 1, top: 100, text: (value) => `${figures(value)} %` }),
@@ -236,6 +250,7 @@
 
   const draw = (chart) => {
     const unit = units[chart.unit](chart);
+    const limit = (ROOM_FOR_BURSTS * tallest(chart)) / unit.factor;
     const values = chart.lines.map((line) => line.values.map((v) => (v === null ? null : v / unit.factor)));
     const summaries = values.map((v, i) =>
       ({ average, maximum: largest, overall: () => chart.lines[i].overall })[chart.rest](v),
@@ -281,7 +296,12 @@
       drawOrder: ["series", "axes"],
       scales: {
         x: { time: false, range: (_plot, min, max) => (min === null ? [whole.min, whole.max] : [min, max]) },
-        y: { range: (_plot, _min, max) => [0, unit.top ?? (max > 0 ? uPlot.rangeNum(0, max, 0.08, true)[1] : 1)] },
+        y: {
+          range: (_plot, _min, max) => {
+            const most = chart.lines.some((line) => line.bursts) ? Math.min(max, limit) : max;
+            return [0, unit.top ?? (most > 0 ? uPlot.rangeNum(0, most, 0.08, true)[1] : 1)];
+          },
+        },
       },
       axes: [
         axis({ label: `Time since submission (${timeUnit})`, labelSize: 20, labelGap: 0, size: 30, space: 60 }),

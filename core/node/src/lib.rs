@@ -6,13 +6,19 @@
 //!
 //! A task moves `Queued → Staging → Ready → Running`. It enters staging only when room for all its missing inputs
 //! has been reserved at once, in order of arrival: so tasks never hold half of their inputs while waiting for each
-//! other's room. While some compute, the inputs of the next are staged.
+//! other's room. Past one that waits for room go a few that need none. While some compute, the inputs of the next are
+//! staged.
+//!
+//! A task whose inputs are beyond the store's limits is refused at once and for ever. One that the disk has no room for
+//! waits as long as something here can still leave, and is refused for now when nothing can: a full disk never fails a
+//! task.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod event;
 pub mod eviction;
 mod node;
 mod slots;
@@ -20,5 +26,6 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-pub use node::{Effect, Event, FetchFailure, From, Node};
+pub use event::{Effect, Event, FetchFailure, Origin};
+pub use node::Node;
 pub use space::Limits;

@@ -1,162 +1,59 @@
 //! The node's state machine.
 
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::{EvictionPolicy, ObjectId, Reads, Resources, TaskId, units};
 
+use crate::event::{Effect, Event, FetchFailure, Origin};
 use crate::slots::Slots;
-use crate::space::{Limits, NoRoom, Space};
+use crate::space::{Limits, Room, Space};
 
-/// A ready task that does not fit the free slots is overtaken by so many smaller ones, then all wait for it.
+/// A task that waits for room in the store is overtaken by so many that need none, and a ready one that does not fit the
+/// free slots by so many smaller ones; then all wait for it. No more than so many are passed at a time.
 const MAX_OVERTAKEN: u32 = 8;
 /// An object that did not fit the disk is tried once more, after making room.
 const FETCH_TRIES_ON_FULL_DISK: u32 = 2;
 
-/// What has happened.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The dispatcher gave this node a task.
-    Assigned {
-        /// Which.
-        task: TaskId,
-        /// Objects it reads, each once, with their sizes in bytes.
-        inputs: Box<[(ObjectId, u64)]>,
-        /// What it holds while it runs.
-        need: Resources,
-    },
-    /// The dispatcher wants a task back, if it has not started.
-    Recalled {
-        /// Which.
-        task: TaskId,
-    },
-    /// A task shall not run, or not go on.
-    Cancelled {
-        /// Which.
-        task: TaskId,
-    },
-    /// An object is in the store.
-    Fetched {
-        /// Which.
-        object: ObjectId,
-        /// Where it came from.
-        from: From,
-    },
-    /// An object could not be fetched.
-    FetchFailed {
-        /// Which.
-        object: ObjectId,
-        /// Why.
-        failure: FetchFailure,
-    },
-    /// A started task has ended, and its outputs were delivered.
-    Ended {
-        /// Which.
-        task: TaskId,
-    },
-    /// The store had this object when it was opened.
-    Found {
-        /// Which.
-        object: ObjectId,
-        /// Its size.
-        size_bytes: u64,
-    },
-    /// The store no longer has this object, though nobody told it to forget it: it was damaged.
-    Lost {
-        /// Which.
-        object: ObjectId,
-    },
-    /// What the store's disk has free.
-    FreeSpace {
-        /// Bytes.
-        bytes: u64,
-        /// Inodes.
-        inodes: u64,
-    },
-}
-
-/// Where an object came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
-    /// It was in the store already.
-    Local,
-    /// A peer's store.
-    Peer,
-    /// Persistent storage.
-    Persistent,
-}
-
-/// Why an object could not be fetched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FetchFailure {
-    /// The store's disk is full.
-    Full,
-    /// It is nowhere to be had, or has changed; tasks that need it fail.
-    Lost,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Fetch an object into the store.
-    Fetch {
-        /// Which.
-        object: ObjectId,
-        /// A task that needs it, whose hints say where to look.
-        task: TaskId,
-    },
-    /// Remove an object from the store.
-    Evict {
-        /// Which.
-        object: ObjectId,
-    },
-    /// Start a task; its inputs are there.
-    Start {
-        /// Which.
-        task: TaskId,
-        /// The number of its slot, from 0.
-        slot: u32,
-        /// Where its inputs came from.
-        reads: Reads,
-    },
-    /// Kill a started task; `Ended` follows.
-    Kill {
-        /// Which.
-        task: TaskId,
-    },
-    /// A recalled or cancelled task had not started and is forgotten.
-    GiveBack {
-        /// Which.
-        task: TaskId,
-    },
-    /// This node cannot take the task, which is forgotten; another may.
-    Refuse {
-        /// Which.
-        task: TaskId,
-        /// Why, for a person.
-        reason: String,
-    },
-    /// The task cannot run because this input cannot be had; it is forgotten.
-    Fail {
-        /// Which.
-        task: TaskId,
-        /// Which input.
-        object: ObjectId,
-    },
-}
-
 struct Task {
-    inputs: Box<[(ObjectId, u64)]>,
+    /// In the order of their ids.
+    inputs: Vec<Input>,
     need: Resources,
     state: State,
-    reads: Reads,
+    /// How many have overtaken it in its present state.
     overtaken: u32,
 }
 
-/// `Queued → Staging → Ready → Running`; from any but the last a task can be forgotten.
+struct Input {
+    object: ObjectId,
+    size_bytes: u64,
+    /// Where it came from, once it was there for this task.
+    origin: Option<Origin>,
+}
+
+impl Task {
+    fn input(&mut self, object: ObjectId) -> Option<&mut Input> {
+        let place = self.inputs.binary_search_by_key(&object, |input| input.object).ok()?;
+        Some(&mut self.inputs[place])
+    }
+
+    fn reads(&self) -> Reads {
+        let mut reads = Reads::default();
+        for input in &self.inputs {
+            match input.origin.expect("a task is ready once its inputs are there") {
+                Origin::Local => reads.local.add(input.size_bytes),
+                Origin::Peer => reads.peer.add(input.size_bytes),
+                Origin::Persistent => reads.persistent.add(input.size_bytes),
+            }
+        }
+        reads
+    }
+}
+
+/// `Queued → Staging → Ready → Running`, and back from `Ready` to `Staging` when an input was lost; from any but the last
+/// a task can be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Waits for room in the store.
@@ -176,6 +73,12 @@ struct Fetch {
     tries: u32,
     /// Whether it has been asked for, or waits for its turn.
     under_way: bool,
+}
+
+impl Fetch {
+    fn new(tasks: Vec<TaskId>, size_bytes: u64) -> Self {
+        Fetch { tasks, size_bytes, tries: 0, under_way: false }
+    }
 }
 
 /// See the [crate's](crate) documentation.
@@ -226,11 +129,7 @@ impl Node {
     /// If the event contradicts earlier ones.
     pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::Assigned { task, inputs, need } => {
-                let entry = Task { inputs, need, state: State::Queued, reads: Reads::default(), overtaken: 0 };
-                assert!(self.tasks.insert(task, entry).is_none(), "task {task} assigned twice");
-                self.queued.push_back(task);
-            }
+            Event::Assigned { task, inputs, need } => self.assigned(task, &inputs, need, effects),
             Event::Recalled { task } => self.give_back(task, effects),
             Event::Cancelled { task } => match self.tasks.get(&task).map(|entry| entry.state) {
                 Some(State::Running { .. }) => effects.push(Effect::Kill { task }),
@@ -245,7 +144,7 @@ impl Node {
             }
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
             Event::Lost { object } => self.lost(object),
-            Event::FreeSpace { bytes, inodes } => self.space.set_free(bytes, inodes),
+            Event::FreeSpace { bytes, inodes } => self.free_space(bytes, inodes),
         }
         self.admit(effects);
         self.fetch_next(effects);
@@ -259,100 +158,116 @@ impl Node {
 
     // ---- staging
 
-    /// Moves tasks from `Queued` on, in order of arrival, as far as the store has room.
+    fn assigned(&mut self, task: TaskId, inputs: &[(ObjectId, u64)], need: Resources, effects: &mut Vec<Effect>) {
+        if let Some(reason) = self.why_never(inputs) {
+            effects.push(Effect::Refuse { task, for_now: false, reason });
+            return;
+        }
+        let inputs =
+            inputs.iter().map(|(object, size_bytes)| Input { object: *object, size_bytes: *size_bytes, origin: None });
+        let mut inputs: Vec<_> = inputs.collect();
+        inputs.sort_unstable_by_key(|input| input.object);
+        let entry = Task { inputs, need, state: State::Queued, overtaken: 0 };
+        assert!(self.tasks.insert(task, entry).is_none(), "task {task} assigned twice");
+        self.queued.push_back(task);
+    }
+
+    /// Why these inputs are beyond the store's limits, if they are.
+    fn why_never(&self, inputs: &[(ObjectId, u64)]) -> Option<String> {
+        let total = inputs.iter().fold(0u64, |total, (_, size)| total.saturating_add(*size));
+        let limit = self.space.limit_bytes();
+        if total > limit {
+            return Some(format!(
+                "its inputs are {}, the store holds {}: give executors a larger store (--cache)",
+                units::format_bytes(total),
+                units::format_bytes(limit)
+            ));
+        }
+        let (count, most) = (inputs.len() as u64, self.space.limit_objects());
+        (count > most).then(|| {
+            format!("it reads {count} objects, the store holds {most}: give executors a larger store (--cache-objects)")
+        })
+    }
+
+    /// Moves tasks from `Queued` on, in order of arrival, as far as the store has room. Past one that waits for room go
+    /// some that need none.
     fn admit(&mut self, effects: &mut Vec<Effect>) {
-        while let Some(task) = self.queued.front().copied() {
-            match self.reserve(task, effects) {
-                Ok(()) => drop(self.queued.pop_front()),
-                Err(NoRoom::Now) => break,
-                Err(NoRoom::Never) => {
-                    self.queued.pop_front();
-                    let reason = self.why_never(task);
-                    self.tasks.remove(&task);
-                    effects.push(Effect::Refuse { task, reason });
+        let mut place = 0;
+        while let Some(task) = self.queued.get(place).copied() {
+            let needs_none = self.tasks[&task].inputs.iter().all(|input| self.space.is_known(input.object));
+            if (place == 0 || needs_none) && self.admit_one(task, effects) {
+                self.queued.remove(place);
+                for earlier in self.queued.iter().take(place) {
+                    self.tasks.get_mut(earlier).expect("queued tasks are known").overtaken += 1;
                 }
+            } else if self.tasks[&task].overtaken >= MAX_OVERTAKEN || place as u32 >= MAX_OVERTAKEN {
+                break;
+            } else {
+                place += 1;
             }
         }
     }
 
-    /// Reserves room for all of a task's inputs at once, or for none.
-    fn reserve(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> Result<(), NoRoom> {
-        let entry = self.tasks.get_mut(&task).expect("queued tasks are known");
-        if entry.inputs.is_empty() {
-            entry.state = State::Ready;
-            self.ready.push_back(task);
-            return Ok(());
+    /// Reserves room for all inputs of a queued task at once, or for none; false if it must wait. If there is nothing to
+    /// wait for, the task is refused for now.
+    fn admit_one(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> bool {
+        // What this task alone is promised is not in its way.
+        let will_change = self.space.is_busy();
+        let inputs = &self.tasks[&task].inputs;
+        // Promise what is known first, so that it is not evicted for the rest.
+        let (mut known, mut missing) = (Vec::new(), Room::default());
+        for input in inputs {
+            if self.space.is_known(input.object) {
+                self.space.pin(input.object);
+                known.push(input.object);
+            } else {
+                missing.bytes += input.size_bytes;
+                missing.objects += 1;
+            }
         }
-        let total: u64 = entry.inputs.iter().map(|(_, size)| size).sum();
-        if total > self.space.limit_bytes() {
-            return Err(NoRoom::Never);
-        }
-        // Promise what is here first, so that it is not evicted for the rest.
-        let inputs = entry.inputs.clone();
-        let objects = inputs.iter().map(|(object, _)| *object);
-        let promised: Vec<_> = objects.filter(|object| self.space.is_known(*object)).collect();
-        promised.iter().for_each(|object| self.space.pin(*object));
-        let missing = inputs.iter().filter(|(object, _)| !self.space.is_known(*object));
-        let (bytes, objects) = missing.fold((0, 0), |(bytes, objects), (_, size)| (bytes + size, objects + 1));
         let mut evicted = Vec::new();
-        let room = self.space.make_room(bytes, objects, &mut evicted);
-        effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
-        if let Err(no_room) = room {
-            promised.iter().for_each(|object| self.space.unpin(*object));
-            // What was promised to this task alone is not in anyone's way.
-            let others = self.under_way > 0 || self.tasks.values().any(|other| other.state != State::Queued);
-            return Err(if no_room == NoRoom::Now && others { NoRoom::Now } else { NoRoom::Never });
+        if self.space.make_room(missing, &mut evicted) {
+            effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
+            self.promise(task);
+            return true;
         }
-        self.promise(task, &inputs);
-        Ok(())
+        known.into_iter().for_each(|object| self.space.unpin(object));
+        if will_change {
+            return false;
+        }
+        let total = self.tasks.remove(&task).expect("queued tasks are known").inputs.iter().map(|i| i.size_bytes).sum();
+        let reason = format!("the disk under the store has no room for its inputs ({})", units::format_bytes(total));
+        effects.push(Effect::Refuse { task, for_now: true, reason });
+        true
     }
 
-    /// Books the inputs of a task that has room for all of them.
-    fn promise(&mut self, task: TaskId, inputs: &[(ObjectId, u64)]) {
-        let (mut missing, mut reads) = (0, Reads::default());
-        for (object, size_bytes) in inputs {
-            if self.space.is_here(*object) {
-                reads.local.add(*size_bytes);
+    /// Books the inputs of a task that has room for all of them; those that were known are pinned already.
+    fn promise(&mut self, task: TaskId) {
+        let entry = self.tasks.get_mut(&task).expect("the caller knows it");
+        let mut missing = 0;
+        for input in &mut entry.inputs {
+            if self.space.is_here(input.object) {
+                self.space.used(input.object);
+                input.origin = Some(Origin::Local);
                 continue;
             }
             missing += 1;
-            if let Some(fetch) = self.fetches.get_mut(object) {
+            if let Some(fetch) = self.fetches.get_mut(&input.object) {
                 fetch.tasks.push(task);
                 continue;
             }
-            self.space.expect(*object, *size_bytes);
-            self.space.pin(*object);
-            let fetch = Fetch { tasks: alloc::vec![task], size_bytes: *size_bytes, tries: 0, under_way: false };
-            self.fetches.insert(*object, fetch);
-            self.to_fetch.push_back(*object);
+            self.space.expect(input.object, input.size_bytes);
+            self.space.pin(input.object);
+            self.fetches.insert(input.object, Fetch::new(alloc::vec![task], input.size_bytes));
+            self.to_fetch.push_back(input.object);
         }
-        let entry = self.tasks.get_mut(&task).expect("the caller knows it");
-        entry.reads = reads;
+        entry.overtaken = 0;
         if missing == 0 {
             entry.state = State::Ready;
             self.ready.push_back(task);
         } else {
             entry.state = State::Staging { missing };
         }
-    }
-
-    fn why_never(&self, task: TaskId) -> String {
-        let total: u64 = self.tasks[&task].inputs.iter().map(|(_, size)| size).sum();
-        let limit = self.space.limit_bytes();
-        if total > limit {
-            return format!(
-                "its inputs are {}, the store holds {}: give executors a larger store (--cache)",
-                units::format_bytes(total),
-                units::format_bytes(limit)
-            );
-        }
-        let (count, most) = (self.tasks[&task].inputs.len() as u64, self.space.limit_objects());
-        if count > most {
-            return format!(
-                "it reads {count} objects, the store holds {most}: give executors a larger store (--cache-objects)"
-            );
-        }
-        format!("the disk under the store has no room for its inputs ({})", units::format_bytes(total))
     }
 
     fn fetch_next(&mut self, effects: &mut Vec<Effect>) {
@@ -367,17 +282,14 @@ impl Node {
         }
     }
 
-    fn fetched(&mut self, object: ObjectId, from: From, effects: &mut Vec<Effect>) {
+    fn fetched(&mut self, object: ObjectId, from: Origin, effects: &mut Vec<Effect>) {
         let Some(fetch) = self.fetches.remove(&object) else { panic!("{object} came without being asked for") };
         self.under_way -= 1;
         self.space.arrived(object);
         for (place, task) in fetch.tasks.iter().enumerate() {
             let entry = self.tasks.get_mut(task).expect("waiting tasks are known");
-            match (place, from) {
-                (0, From::Peer) => entry.reads.peer.add(fetch.size_bytes),
-                (0, From::Persistent) => entry.reads.persistent.add(fetch.size_bytes),
-                _ => entry.reads.local.add(fetch.size_bytes),
-            }
+            let input = entry.input(object).expect("a task waits for its inputs");
+            input.origin = Some(if place == 0 { from } else { Origin::Local });
             let State::Staging { missing } = &mut entry.state else {
                 panic!("task {task} waits but is {:?}", entry.state)
             };
@@ -399,10 +311,8 @@ impl Node {
         let (tries, size_bytes, waited_for) = (fetch.tries, fetch.size_bytes, !fetch.tasks.is_empty());
         if *failure == FetchFailure::Full && waited_for && tries < FETCH_TRIES_ON_FULL_DISK {
             let mut evicted = Vec::new();
-            // Its own bytes are booked already: room for as much again is room for what the disk did not have.
-            let room = self.space.make_room(size_bytes, 0, &mut evicted);
-            effects.extend(evicted.iter().map(|object| Effect::Evict { object: *object }));
-            if room.is_ok() || !evicted.is_empty() {
+            if self.space.free_disk(size_bytes, &mut evicted) {
+                effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
                 self.to_fetch.push_back(object);
                 return;
             }
@@ -415,36 +325,64 @@ impl Node {
                 FetchFailure::Full => {
                     let reason =
                         format!("its disk is full: no room for {object} ({})", units::format_bytes(size_bytes));
-                    Effect::Refuse { task, reason }
+                    Effect::Refuse { task, for_now: true, reason }
                 }
-                FetchFailure::Lost => Effect::Fail { task, object },
+                FetchFailure::Unavailable => Effect::Fail { task, object },
             });
         }
     }
 
     fn found(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
-        let mut evicted = Vec::new();
-        if !self.caching || self.space.make_room(size_bytes, 1, &mut evicted).is_err() {
-            effects.push(Effect::Evict { object });
-        } else if !self.space.is_known(object) {
-            self.space.expect(object, size_bytes);
-            self.space.arrived(object);
+        if self.space.is_known(object) {
+            return;
         }
-        effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
+        if !self.caching || !self.space.found(object, size_bytes) {
+            effects.push(Effect::Evict { object });
+        }
     }
 
-    /// What is lost is promised to nobody: a task that still needs it will not find it, and is assigned again.
     fn lost(&mut self, object: ObjectId) {
         // If it is being fetched again already, the loss is one that was told of before.
-        if self.fetches.contains_key(&object) {
+        if self.fetches.contains_key(&object) || !self.space.is_known(object) {
             return;
         }
         self.space.remove(object);
-        for entry in self.tasks.values_mut().filter(|entry| entry.state != State::Queued) {
-            if entry.inputs.iter().any(|(other, _)| *other == object) {
-                entry.inputs = entry.inputs.iter().filter(|(other, _)| *other != object).copied().collect();
-            }
+        let (mut waiting, mut size_bytes) = (Vec::new(), 0);
+        for (task, entry) in &mut self.tasks {
+            let missing = match entry.state {
+                State::Queued => continue,
+                State::Running { .. } => {
+                    // Its promise went with the object.
+                    entry.inputs.retain(|input| input.object != object);
+                    continue;
+                }
+                State::Staging { missing } => missing,
+                State::Ready => 0,
+            };
+            let Some(input) = entry.input(object) else { continue };
+            (input.origin, size_bytes) = (None, input.size_bytes);
+            entry.state = State::Staging { missing: missing + 1 };
+            waiting.push(*task);
         }
+        self.ready.retain(|task| !waiting.contains(task));
+        if waiting.is_empty() {
+            return;
+        }
+        // It takes the room that it had.
+        self.space.expect(object, size_bytes);
+        waiting.iter().for_each(|_| self.space.pin(object));
+        self.fetches.insert(object, Fetch::new(waiting, size_bytes));
+        self.to_fetch.push_back(object);
+    }
+
+    /// What waits for its turn to be fetched does not show on the disk; the store takes the room of what it was asked for.
+    fn free_space(&mut self, bytes: u64, inodes: u64) {
+        let mut free = Room { bytes, objects: inodes };
+        for fetch in self.fetches.values().filter(|fetch| !fetch.under_way) {
+            free.bytes = free.bytes.saturating_sub(fetch.size_bytes);
+            free.objects = free.objects.saturating_sub(1);
+        }
+        self.space.set_free(free);
     }
 
     // ---- slots
@@ -455,7 +393,7 @@ impl Node {
             let entry = self.tasks.get_mut(&task).expect("ready tasks are known");
             if let Some(slot) = self.slots.take(&entry.need) {
                 entry.state = State::Running { slot };
-                effects.push(Effect::Start { task, slot, reads: entry.reads });
+                effects.push(Effect::Start { task, slot, reads: entry.reads() });
                 self.ready.remove(place);
                 for earlier in self.ready.iter().take(place) {
                     self.tasks.get_mut(earlier).expect("ready tasks are known").overtaken += 1;
@@ -492,8 +430,8 @@ impl Node {
         if entry.state == State::Queued {
             return entry;
         }
-        let inputs: BTreeSet<_> = entry.inputs.iter().map(|(object, _)| *object).collect();
-        for object in inputs {
+        for Input { object, .. } in &entry.inputs {
+            let object = *object;
             self.space.unpin(object);
             match self.fetches.get_mut(&object) {
                 Some(fetch) => {
@@ -515,6 +453,11 @@ impl Node {
             self.space.remove(object);
             effects.push(Effect::Evict { object });
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn fetches(&self) -> usize {
+        self.fetches.len()
     }
 
     #[cfg(test)]

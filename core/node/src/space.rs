@@ -29,41 +29,58 @@ struct Entry {
     here: bool,
 }
 
+impl Entry {
+    fn is_idle(&self) -> bool {
+        self.here && self.pins == 0
+    }
+}
+
+/// Objects, counted and weighed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub bytes: u64,
+    pub objects: u64,
+}
+
+impl Room {
+    fn add(&mut self, entry: &Entry) {
+        self.bytes += entry.size_bytes;
+        self.objects += 1;
+    }
+
+    fn take(&mut self, entry: &Entry) {
+        self.bytes -= entry.size_bytes;
+        self.objects -= 1;
+    }
+}
+
 pub(crate) struct Space {
     limits: Limits,
     /// What the disk last said it has free, less what was reserved since.
-    free_bytes: u64,
-    free_inodes: u64,
+    free: Room,
     entries: HashMap<ObjectId, Entry, IdHash>,
-    used_bytes: u64,
+    /// All entries.
+    used: Room,
+    /// Those that could be evicted.
+    idle: Room,
     policy: Box<dyn Eviction>,
-}
-
-/// Why room cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
-    /// Not even in an empty store.
-    Never,
-    /// Tasks were promised what would have to leave, or it is still on its way.
-    Now,
 }
 
 impl Space {
     pub fn new(limits: Limits, policy: EvictionPolicy, seed: u64) -> Self {
         Space {
             limits,
-            free_bytes: u64::MAX,
-            free_inodes: u64::MAX,
+            free: Room { bytes: u64::MAX, objects: u64::MAX },
             entries: HashMap::default(),
-            used_bytes: 0,
+            used: Room::default(),
+            idle: Room::default(),
             policy: eviction::of(policy, seed),
         }
     }
 
-    /// What the disk has free.
-    pub fn set_free(&mut self, bytes: u64, inodes: u64) {
-        self.free_bytes = bytes;
-        self.free_inodes = inodes;
+    /// What the disk has free, less what was reserved and does not show on the disk.
+    pub fn set_free(&mut self, free: Room) {
+        self.free = free;
     }
 
     pub fn limit_bytes(&self) -> u64 {
@@ -80,7 +97,7 @@ impl Space {
 
     /// Whether it is here and no task was promised it.
     pub fn is_idle(&self, object: ObjectId) -> bool {
-        self.entries.get(&object).is_some_and(|entry| entry.here && entry.pins == 0)
+        self.entries.get(&object).is_some_and(Entry::is_idle)
     }
 
     /// Whether it is here or on its way.
@@ -88,83 +105,138 @@ impl Space {
         self.entries.contains_key(&object)
     }
 
-    /// Makes room for objects of these sizes, evicting what nobody was promised; what is evicted is added to `evicted`
-    /// even where room does not suffice in the end.
-    pub fn make_room(&mut self, bytes: u64, objects: u64, evicted: &mut Vec<ObjectId>) -> Result<(), NoRoom> {
-        if bytes > self.limits.bytes || objects > self.limits.inodes {
-            return Err(NoRoom::Never);
+    /// Whether there is anything that cannot leave now but will be free to: promised to a task, or on its way.
+    pub fn is_busy(&self) -> bool {
+        self.idle.objects < self.used.objects
+    }
+
+    /// Makes room for `more` within the limits and on the disk. What it evicts for that, of what no task was promised,
+    /// is added to `evicted`; where that would not suffice, it evicts nothing and returns false.
+    pub fn make_room(&mut self, more: Room, evicted: &mut Vec<ObjectId>) -> bool {
+        let nothing = more == Room::default();
+        self.evict_until(|space, less| nothing || space.is_within(more, less) && space.is_free(more, less), evicted)
+    }
+
+    /// As [`make_room`](Self::make_room), for bytes that are booked, but that the disk did not have when it last said what
+    /// it has free.
+    pub fn free_disk(&mut self, bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
+        let has_room = self.evict_until(|space, less| space.is_free(Room { bytes, objects: 0 }, less), evicted);
+        if has_room {
+            self.free.bytes = self.free.bytes.saturating_sub(bytes);
         }
-        while !self.fits(bytes, objects) {
+        has_room
+    }
+
+    /// `fits` tells whether there is room once so much has left.
+    fn evict_until(&mut self, fits: impl Fn(&Self, Room) -> bool, evicted: &mut Vec<ObjectId>) -> bool {
+        if !fits(self, self.idle) {
+            return false;
+        }
+        while !fits(self, Room::default()) {
             let entries = &self.entries;
-            let may_leave = |object| entries.get(&object).is_some_and(|entry| entry.here && entry.pins == 0);
-            let Some(victim) = self.policy.victim(&may_leave) else {
-                let may_change = self.entries.values().any(|entry| entry.pins > 0 || !entry.here);
-                return Err(if may_change { NoRoom::Now } else { NoRoom::Never });
-            };
+            let may_leave = |object| entries.get(&object).is_some_and(Entry::is_idle);
+            let victim = self.policy.victim(&may_leave).expect("there is room once all that is idle has left");
             self.remove(victim);
             evicted.push(victim);
         }
-        Ok(())
+        true
     }
 
-    fn fits(&self, bytes: u64, objects: u64) -> bool {
-        let within =
-            self.used_bytes + bytes <= self.limits.bytes && self.entries.len() as u64 + objects <= self.limits.inodes;
-        let above = self.free_bytes >= self.limits.floor_bytes.saturating_add(bytes)
-            && self.free_inodes >= self.limits.floor_inodes.saturating_add(objects);
-        within && (above || bytes + objects == 0)
+    fn is_within(&self, more: Room, less: Room) -> bool {
+        (self.used.bytes - less.bytes).saturating_add(more.bytes) <= self.limits.bytes
+            && (self.used.objects - less.objects).saturating_add(more.objects) <= self.limits.inodes
+    }
+
+    fn is_free(&self, more: Room, less: Room) -> bool {
+        self.free.bytes.saturating_add(less.bytes) >= self.limits.floor_bytes.saturating_add(more.bytes)
+            && self.free.objects.saturating_add(less.objects) >= self.limits.floor_inodes.saturating_add(more.objects)
+    }
+
+    /// Books an object that was in the store when it was opened: what the disk has free is without it already. False
+    /// if it is beyond the limits.
+    pub fn found(&mut self, object: ObjectId, size_bytes: u64) -> bool {
+        let fits = self.is_within(Room { bytes: size_bytes, objects: 1 }, Room::default());
+        if fits {
+            self.enter(object, Entry { size_bytes, pins: 0, here: true });
+            self.policy.stored(object);
+        }
+        fits
     }
 
     /// Books an object that is going to be fetched. Room was made for it.
     pub fn expect(&mut self, object: ObjectId, size_bytes: u64) {
-        let before = self.entries.insert(object, Entry { size_bytes, pins: 0, here: false });
-        assert!(before.is_none(), "{object} expected twice");
-        self.used_bytes += size_bytes;
-        self.free_bytes = self.free_bytes.saturating_sub(size_bytes);
-        self.free_inodes = self.free_inodes.saturating_sub(1);
+        self.enter(object, Entry { size_bytes, pins: 0, here: false });
+        self.free.bytes = self.free.bytes.saturating_sub(size_bytes);
+        self.free.objects = self.free.objects.saturating_sub(1);
     }
 
-    /// The object is in the store.
+    fn enter(&mut self, object: ObjectId, entry: Entry) {
+        self.used.add(&entry);
+        if entry.is_idle() {
+            self.idle.add(&entry);
+        }
+        assert!(self.entries.insert(object, entry).is_none(), "{object} booked twice");
+    }
+
+    /// The object is in the store; the tasks that were promised it read it.
     pub fn arrived(&mut self, object: ObjectId) {
         let entry = self.entries.get_mut(&object).expect("only what is expected arrives");
         entry.here = true;
+        if entry.is_idle() {
+            self.idle.add(entry);
+        }
         self.policy.stored(object);
+        (0..entry.pins).for_each(|_| self.policy.used(object));
     }
 
     /// The object is not, or no longer, in the store.
     pub fn remove(&mut self, object: ObjectId) {
         if let Some(entry) = self.entries.remove(&object) {
-            self.used_bytes -= entry.size_bytes;
-            self.free_bytes = self.free_bytes.saturating_add(entry.size_bytes);
-            self.free_inodes = self.free_inodes.saturating_add(1);
+            self.used.take(&entry);
+            if entry.is_idle() {
+                self.idle.take(&entry);
+            }
+            self.free.bytes = self.free.bytes.saturating_add(entry.size_bytes);
+            self.free.objects = self.free.objects.saturating_add(1);
             if entry.here {
                 self.policy.removed(object);
             }
         }
     }
 
+    /// A task reads the object, which is here.
+    pub fn used(&mut self, object: ObjectId) {
+        self.policy.used(object);
+    }
+
     /// Promises the object to a task: it does not leave until every promise is taken back.
     pub fn pin(&mut self, object: ObjectId) {
         let entry = self.entries.get_mut(&object).expect("only what is known is promised");
-        entry.pins += 1;
-        if entry.here {
-            self.policy.used(object);
+        if entry.is_idle() {
+            self.idle.take(entry);
         }
+        entry.pins += 1;
     }
 
     /// Takes a promise back; an object that was lost in between is no longer known.
     pub fn unpin(&mut self, object: ObjectId) {
         if let Some(entry) = self.entries.get_mut(&object) {
-            entry.pins = entry.pins.saturating_sub(1);
+            assert!(entry.pins > 0, "{object} was promised to nobody");
+            entry.pins -= 1;
+            if entry.is_idle() {
+                self.idle.add(entry);
+            }
         }
     }
 
     #[cfg(test)]
     pub fn validate(&self) {
-        let sum: u64 = self.entries.values().map(|entry| entry.size_bytes).sum();
-        assert_eq!(sum, self.used_bytes);
-        assert!(self.used_bytes <= self.limits.bytes, "{} of {} bytes", self.used_bytes, self.limits.bytes);
-        assert!(self.entries.len() as u64 <= self.limits.inodes);
+        let (mut used, mut idle) = (Room::default(), Room::default());
+        self.entries.values().for_each(|entry| used.add(entry));
+        self.entries.values().filter(|entry| entry.is_idle()).for_each(|entry| idle.add(entry));
+        assert_eq!((used, idle), (self.used, self.idle));
+        assert!(used.bytes <= self.limits.bytes, "{} of {} bytes", used.bytes, self.limits.bytes);
+        assert!(used.objects <= self.limits.inodes);
     }
 
     #[cfg(test)]

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use eyas_types::{EvictionPolicy, JobId, ObjectId, Resources, TaskId};
 use proptest::prelude::*;
 
-use crate::{Effect, Event, FetchFailure, From, Limits, Node};
+use crate::{Effect, Event, FetchFailure, Limits, Node, Origin};
 
 fn id(n: u8) -> ObjectId {
     ObjectId([n; 16])
@@ -43,7 +43,7 @@ impl Node {
     }
 
     fn fetched_here(&mut self, n: u8) -> Vec<Effect> {
-        self.run(Event::Fetched { object: id(n), from: From::Persistent })
+        self.run(Event::Fetched { object: id(n), from: Origin::Persistent })
     }
 }
 
@@ -56,18 +56,24 @@ enum Step {
     Recall { which: u8 },
     Cancel { which: u8 },
     Free { bytes: u8 },
+    Lose { which: u8 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (prop::collection::btree_set(0u8..10, 0..4), 1u32..3).prop_map(|(inputs, cpus)| Step::Assign { inputs, cpus }),
+        6 => (prop::collection::btree_set(0u8..10, 0..8), 1u32..3).prop_map(|(inputs, cpus)| Step::Assign { inputs, cpus }),
         8 => (any::<u8>(), 0u8..3).prop_map(|(which, from)| Step::Fetched { which, from }),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(which, full)| Step::FetchFailed { which, full }),
         6 => any::<u8>().prop_map(|which| Step::End { which }),
         1 => any::<u8>().prop_map(|which| Step::Recall { which }),
         1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
-        1 => (50u8..).prop_map(|bytes| Step::Free { bytes }),
+        1 => (0u8..).prop_map(|bytes| Step::Free { bytes }),
+        2 => any::<u8>().prop_map(|which| Step::Lose { which }),
     ]
+}
+
+fn size_bytes(n: u8) -> u64 {
+    u64::from(n) * 6
 }
 
 /// A disk and a process table that obey effects.
@@ -120,7 +126,13 @@ impl World {
                     );
                 }
                 Effect::Kill { task } => assert!(self.running.contains_key(task)),
-                Effect::GiveBack { task } | Effect::Refuse { task, .. } | Effect::Fail { task, .. } => {
+                Effect::Refuse { task, for_now, .. } => {
+                    let (inputs, _) = self.waiting.remove(task).expect("only what waits is refused");
+                    let total: u64 = inputs.iter().map(|object| size_bytes(object.0[0])).sum();
+                    let never = total > LIMITS.bytes || inputs.len() as u64 > LIMITS.inodes;
+                    assert_eq!(*for_now, !never, "{task} reads {total} bytes");
+                }
+                Effect::GiveBack { task } | Effect::Fail { task, .. } => {
                     assert!(self.waiting.remove(task).is_some());
                 }
             }
@@ -138,7 +150,7 @@ impl World {
                 let task = task(self.next);
                 self.next += 1;
                 self.waiting.insert(task, (inputs.iter().map(|n| id(*n)).collect(), *count));
-                let inputs = inputs.iter().map(|n| (id(*n), u64::from(*n) * 6)).collect();
+                let inputs = inputs.iter().map(|n| (id(*n), size_bytes(*n))).collect();
                 self.run(Event::Assigned { task, inputs, need: cpus(count * 1000) });
             }
             Step::Fetched { which, from } => {
@@ -148,7 +160,7 @@ impl World {
                 };
                 self.fetching.remove(&object);
                 self.store.insert(object);
-                let from = [From::Local, From::Peer, From::Persistent][usize::from(*from)];
+                let from = [Origin::Local, Origin::Peer, Origin::Persistent][usize::from(*from)];
                 self.run(Event::Fetched { object, from });
             }
             Step::FetchFailed { which, full } => {
@@ -157,7 +169,7 @@ impl World {
                     return;
                 };
                 self.fetching.remove(&object);
-                let failure = if *full { FetchFailure::Full } else { FetchFailure::Lost };
+                let failure = if *full { FetchFailure::Full } else { FetchFailure::Unavailable };
                 self.run(Event::FetchFailed { object, failure });
             }
             Step::End { which } => {
@@ -174,6 +186,14 @@ impl World {
                     self.run(Event::Cancelled { task });
                 }
             }
+            Step::Lose { which } => {
+                let count = self.store.len().max(1);
+                let Some(object) = self.store.iter().nth(usize::from(*which) % count).copied() else { return };
+                self.store.remove(&object);
+                // What runs has it in its sandbox.
+                self.running.values_mut().for_each(|(inputs, ..)| inputs.retain(|other| *other != object));
+                self.run(Event::Lost { object });
+            }
             Step::Free { bytes } => self.run(Event::FreeSpace { bytes: u64::from(*bytes), inodes: 10 }),
         }
     }
@@ -183,12 +203,20 @@ impl World {
         self.run(Event::Ended { task });
     }
 
+    /// What the store holds when it is opened.
+    fn find(&mut self, objects: &BTreeSet<u8>) {
+        for n in objects {
+            self.store.insert(id(*n));
+            self.run(Event::Found { object: id(*n), size_bytes: size_bytes(*n) });
+        }
+    }
+
     /// Everything that waits starts or is refused, once fetches come and tasks end.
     fn drain(&mut self) {
         loop {
             if let Some(object) = self.fetching.pop_first() {
                 self.store.insert(object);
-                self.run(Event::Fetched { object, from: From::Persistent });
+                self.run(Event::Fetched { object, from: Origin::Persistent });
             } else if let Some(task) = self.running.keys().next().copied() {
                 self.end(task);
             } else {
@@ -204,12 +232,16 @@ proptest! {
 
     #[test]
     fn limits_hold_and_every_task_comes_to_its_end(
-        policy in 0usize..4, caching: bool, steps in prop::collection::vec(step(), 1..100)
+        policy in 0usize..4,
+        caching: bool,
+        found in prop::collection::btree_set(0u8..10, 0..8),
+        steps in prop::collection::vec(step(), 1..100)
     ) {
         let policy = EvictionPolicy::ALL[policy];
         let mut logs = Vec::new();
         for _ in 0..2 {
             let mut world = World::new(policy, caching);
+            world.find(&found);
             steps.iter().for_each(|step| world.apply(step));
             world.drain();
             prop_assert!(caching || world.store.is_empty(), "without caching nothing stays");
@@ -277,7 +309,7 @@ fn a_lost_input_fails_every_task_that_needs_it_and_no_other() {
     node.assign(0, &[(1, 10)]);
     node.assign(1, &[(1, 10), (2, 10)]);
     node.assign(2, &[(2, 10)]);
-    let effects = node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Lost });
+    let effects = node.run(Event::FetchFailed { object: id(1), failure: FetchFailure::Unavailable });
     let failed = |index| Effect::Fail { task: task(index), object: id(1) };
     assert_eq!(effects, vec![failed(0), failed(1)]);
     assert!(matches!(node.fetched_here(2)[..], [Effect::Start { .. }]));
@@ -296,4 +328,130 @@ fn an_object_is_lost_once_however_often_that_is_told() {
     node.run(Event::Lost { object: id(1) });
     node.run(Event::Ended { task: task(1) });
     assert!(matches!(node.fetched_here(1)[..], [Effect::Start { .. }]));
+}
+
+/// A node with `disk_bytes` free under its store, of which 10 stay free.
+fn node_on_disk(disk_bytes: u64, max_fetches: usize) -> Node {
+    let limits = Limits { bytes: 1000, inodes: 100, floor_bytes: 10, floor_inodes: 0 };
+    let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, max_fetches, 1);
+    node.run(Event::FreeSpace { bytes: disk_bytes, inodes: 100 });
+    node
+}
+
+#[test]
+fn a_store_is_warm_after_a_restart_however_full_its_disk() {
+    let mut node = node_on_disk(0, 1);
+    for n in 0..50 {
+        assert_eq!(node.run(Event::Found { object: id(n), size_bytes: 20 }), []);
+    }
+    let beyond = node.run(Event::Found { object: id(50), size_bytes: 20 });
+    assert_eq!(beyond, [Effect::Evict { object: id(50) }], "the limits hold");
+    assert!(matches!(node.assign(0, &[(7, 20)])[..], [Effect::Start { .. }]));
+}
+
+#[test]
+fn a_full_disk_refuses_for_now_and_a_small_store_for_ever() {
+    let mut node = node_on_disk(15, 1);
+    assert!(matches!(node.assign(0, &[(1, 10)])[..], [Effect::Refuse { for_now: true, .. }]));
+    assert!(matches!(node.assign(1, &[(1, 1001)])[..], [Effect::Refuse { for_now: false, .. }]));
+    node.run(Event::FreeSpace { bytes: 20, inodes: 100 });
+    assert!(matches!(node.assign(2, &[(1, 10)])[..], [Effect::Fetch { .. }]));
+    let full = Event::FetchFailed { object: id(1), failure: FetchFailure::Full };
+    assert!(matches!(node.run(full)[..], [Effect::Refuse { for_now: true, .. }]));
+}
+
+#[test]
+fn what_waits_to_be_fetched_has_its_room_on_the_disk() {
+    let mut node = node_on_disk(100, 1);
+    assert_eq!(node.assign(0, &[(1, 40)]).len(), 1);
+    assert_eq!(node.assign(1, &[(2, 40)]), [], "it has room and waits for its turn");
+    assert_eq!(node.assign(2, &[(3, 40)]), []);
+    // The store has taken the room of the first.
+    assert_eq!(node.run(Event::FreeSpace { bytes: 60, inodes: 99 }), []);
+    let effects = node.fetched_here(1);
+    assert!(effects.contains(&Effect::Fetch { object: id(2), task: task(1) }), "{effects:?}");
+    node.fetched_here(2);
+    assert_eq!(node.fetches(), 0, "no room was promised to the third");
+}
+
+#[test]
+fn nothing_leaves_for_a_task_that_would_not_fit_even_so() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    for n in 0..5 {
+        node.assign(u32::from(n), &[(n, 10)]);
+        node.fetched_here(n);
+        node.run(Event::Ended { task: task(u32::from(n)) });
+    }
+    let many: Vec<_> = (20..27).map(|n| (n, 1)).collect();
+    let [Effect::Refuse { for_now: false, reason, .. }] = &node.assign(9, &many)[..] else { panic!() };
+    assert!(reason.contains("7 objects") && reason.contains("--cache-objects"), "{reason}");
+    node.assign(10, &[(0, 10)]);
+    assert_eq!(node.assign(11, &[(9, 95)]), [], "it waits for what 10 reads");
+    let effects = node.run(Event::Ended { task: task(10) });
+    assert_eq!(effects.len(), 6, "all five leave for it: {effects:?}");
+}
+
+#[test]
+fn a_task_that_waits_for_room_is_overtaken_by_a_few_that_need_none() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    node.assign(0, &[(1, 80)]);
+    node.fetched_here(1);
+    assert_eq!(node.assign(1, &[(2, 80)]), []);
+    assert_eq!(node.assign(2, &[(3, 10)]), [], "it would take room that the first waits for");
+    for index in 3..11 {
+        let inputs: &[_] = if index % 2 == 0 { &[] } else { &[(1, 80)] };
+        assert!(matches!(node.assign(index, inputs)[..], [Effect::Start { .. }]), "{index}");
+        node.run(Event::Ended { task: task(index) });
+    }
+    assert_eq!(node.assign(11, &[]), [], "now all wait for it");
+    let effects = node.run(Event::Ended { task: task(0) });
+    assert_eq!(effects[..2], [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: task(1) }]);
+}
+
+#[test]
+fn waiting_for_room_is_no_use_of_what_is_here() {
+    let mut node = node(EvictionPolicy::Lfu, true);
+    let read = |node: &mut Node, index, n, size| {
+        if let [Effect::Fetch { .. }] = node.assign(index, &[(n, size)])[..] {
+            node.fetched_here(n);
+        }
+    };
+    for (index, n) in [1, 2, 2].into_iter().enumerate() {
+        read(&mut node, index as u32, n, 20);
+        node.run(Event::Ended { task: task(index as u32) });
+    }
+    read(&mut node, 10, 3, 60);
+    // Asks again for room at every event.
+    node.assign(11, &[(1, 20), (4, 60)]);
+    (0..9).for_each(|_| drop(node.run(Event::FreeSpace { bytes: 1000, inodes: 1000 })));
+    node.run(Event::Recalled { task: task(11) });
+    let effects = node.assign(12, &[(6, 20)]);
+    assert_eq!(effects[0], Effect::Evict { object: id(1) }, "read once, and 2 twice");
+}
+
+#[test]
+fn every_task_that_waited_for_an_object_uses_it() {
+    let mut node = node(EvictionPolicy::Lfu, true);
+    // Three read 1, as two read 2; 2 was read last.
+    for (index, n) in [1, 1, 1, 2, 2].into_iter().enumerate() {
+        node.assign(index as u32, &[(n, 40)]);
+    }
+    node.fetched_here(1);
+    node.fetched_here(2);
+    (0..5).for_each(|index| drop(node.run(Event::Ended { task: task(index) })));
+    assert_eq!(node.assign(9, &[(3, 40)])[0], Effect::Evict { object: id(2) });
+}
+
+#[test]
+fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    let need = cpus(2000);
+    node.run(Event::Assigned { task: task(0), inputs: [(id(1), 40)].into(), need });
+    node.assign(1, &[(1, 40)]);
+    node.fetched_here(1);
+    assert_eq!(node.run(Event::Lost { object: id(1) }), [Effect::Fetch { object: id(1), task: task(1) }]);
+    assert_eq!(node.run(Event::Ended { task: task(0) }), [], "1 does not start without its input");
+    let [Effect::Start { task: started, reads, .. }] = node.fetched_here(1)[..] else { panic!() };
+    assert_eq!((started, reads.count(), reads.persistent.bytes), (task(1), 1, 40));
+    assert_eq!(node.assign(2, &[(2, 80)]), [], "it is promised to 1");
 }

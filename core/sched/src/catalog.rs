@@ -27,8 +27,9 @@ const STALE_ENTRIES: usize = 16;
 #[derive(Clone, Copy)]
 pub(crate) struct Wait {
     pub ticket: Ticket,
-    /// The other input of a task that has two, else [`ObjectKey::NONE`]. Most entries that a search meets are of tasks that the executor holds
-    /// half of, as it does many others: with this it need not look at the task to pass it.
+    /// The other input of a task that has two, else [`ObjectKey::NONE`]. Most entries that a search meets are of
+    /// tasks that the executor holds half of, as it does many others: with this it need not look at the task to pass
+    /// it.
     pub other: ObjectKey,
 }
 
@@ -48,6 +49,8 @@ pub(crate) struct Object {
     pub holders: Vec<ExecutorKey>,
     /// Tasks that wait for it, oldest first; may name tasks that have left the queue.
     pub waiting: VecDeque<Wait>,
+    /// Which list `waiting` is, from 1; see [`Catalog::want`].
+    pub list: u16,
     /// How many of `waiting` are in the queue.
     pub wanted: u32,
     /// Tasks that are known to the scheduler and name it.
@@ -70,8 +73,15 @@ impl Catalog {
     }
 
     fn insert(&mut self, id: ObjectId) -> ObjectKey {
-        let object =
-            Object { id, holders: Vec::new(), waiting: VecDeque::new(), wanted: 0, references: 0, to_tell: Vec::new() };
+        let object = Object {
+            id,
+            holders: Vec::new(),
+            waiting: VecDeque::new(),
+            list: 1,
+            wanted: 0,
+            references: 0,
+            to_tell: Vec::new(),
+        };
         let key = match self.free.pop() {
             Some(key) => {
                 self.objects[key.0 as usize] = object;
@@ -119,6 +129,21 @@ impl Catalog {
         }
     }
 
+    /// A task that wants the object joined the queue.
+    ///
+    /// When nobody wanted it, its list begins anew, so that how far somebody searched an earlier one means nothing:
+    /// turns may have come round since. That is missed by one search in 65,535 of those that follow after more than
+    /// 2^31 turns.
+    pub fn want(&mut self, key: ObjectKey, wait: Wait) {
+        let object = &mut self[key];
+        if object.wanted == 0 {
+            object.waiting.clear();
+            object.list = object.list.wrapping_add(1).max(1);
+        }
+        object.waiting.push_back(wait);
+        object.wanted += 1;
+    }
+
     /// A task that wanted the object left the queue.
     pub fn leave(&mut self, key: ObjectKey, ticket: Ticket, is_waiting: impl Fn(Ticket) -> bool) {
         let object = &mut self[key];
@@ -154,6 +179,14 @@ impl Catalog {
 
     pub fn len(&self) -> usize {
         self.keys.len()
+    }
+}
+
+impl Object {
+    /// Takes a holder off the list of those to tell.
+    pub fn tell_no_more(&mut self, by: ExecutorKey) {
+        let place = self.to_tell.iter().position(|other| *other == by);
+        self.to_tell.swap_remove(place.expect("who is not alerted is to be told"));
     }
 }
 

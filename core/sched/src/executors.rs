@@ -29,7 +29,7 @@ const LOOKAHEAD_US: u64 = 20_000;
 /// Most tasks beyond its slots, per slot.
 const MAX_LOOKAHEAD: u64 = 1024;
 /// Tasks partly local to an executor that are remembered; those with the smallest share are forgotten first.
-const MAX_PARTIAL: usize = 256;
+const MAX_PARTIAL: usize = if cfg!(test) { 4 } else { 256 };
 
 /// Whether an executor can start a task at once, or only line it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,11 +44,15 @@ pub(crate) struct Executor {
     pub id: ExecutorId,
     pub capacity: Resources,
     assigned: Assigned,
-    /// Tasks that it was given and has not ended, in no particular order.
-    pub in_flight: Vec<TaskKey>,
+    /// Tasks that it was given and has not ended, with the numbers of their assignments, the newest last.
+    pub in_flight: VecDeque<(u64, TaskKey)>,
+    /// Processors of those of them that were asked back, in thousandths.
+    recalled_milli: u64,
+    /// It is about to leave, and takes no more.
+    pub is_draining: bool,
     pub held: Map<ObjectKey, Held>,
     /// Held objects that tasks wait for and that were not searched to the end.
-    pub to_search: VecDeque<ObjectKey>,
+    pub to_search: ToSearch,
     /// Waiting tasks of which it holds a part, the best last. Sorted rather than a tree: most of what is met when it
     /// is full is worse than the first, and turned away by one comparison.
     partial: Vec<(u16, Reverse<u32>, TaskKey)>,
@@ -61,12 +65,20 @@ pub(crate) struct Executor {
 pub(crate) struct Held {
     /// Its place in the object's list of holders.
     pub place: u32,
-    /// Waiting tasks of the object before this turn were searched; see [`Held::searched`].
+    /// Waiting tasks of the object before this turn were searched.
     pub cursor: u32,
-    /// Whether `cursor` means anything yet.
-    pub searched: bool,
+    /// Which list of the object's `cursor` is of; 0 for none.
+    pub list: u16,
     /// It is on `to_search`; if not, the executor is on the object's `to_tell`.
     pub alerted: bool,
+}
+
+/// Objects to search. Those that very many tasks want come last: a task that is held entirely is in the lists of all
+/// its inputs, and is found in a short one sooner.
+#[derive(Default)]
+pub(crate) struct ToSearch {
+    next: VecDeque<ObjectKey>,
+    last: VecDeque<ObjectKey>,
 }
 
 /// What assigned tasks hold; more than the capacity where tasks are lined up.
@@ -98,13 +110,14 @@ pub(crate) struct Executors {
     keys: Map<ExecutorId, ExecutorKey>,
     /// Those that ask for work, first come first served. Entries whose line says otherwise are skipped.
     ready: [VecDeque<ExecutorKey>; 2],
-    /// With the number of their parking, which counts up.
+    /// Those with a free slot, and all; with the number of their parking, which counts up.
     parked: [BTreeSet<(u64, ExecutorKey)>; 2],
     parkings: u64,
     /// Where each is parked, if it is; apart from the table, because a newcomer asks it of many.
     parked_at: Vec<Option<Level>>,
     busy_milli: u64,
     total_milli: u64,
+    coming_back_milli: u64,
     /// Those that have tasks lined up behind their slots.
     overbooked: BTreeSet<ExecutorKey>,
 }
@@ -116,9 +129,11 @@ impl Executors {
             id,
             capacity,
             assigned: Assigned::default(),
-            in_flight: Vec::new(),
+            in_flight: VecDeque::new(),
+            recalled_milli: 0,
+            is_draining: false,
             held: Map::default(),
-            to_search: VecDeque::new(),
+            to_search: ToSearch::default(),
             partial: Vec::new(),
             partial_forgotten: false,
             mean_run_us: LOOKAHEAD_US,
@@ -147,7 +162,7 @@ impl Executors {
             "{} left with tasks or replicas",
             executor.id
         );
-        self.total_milli -= u64::from(executor.capacity.cpus_milli);
+        self.total_milli -= executor.total_milli();
         let id = executor.id;
         self.set_line(key, Line::Gone);
         self.ready.iter_mut().for_each(|line| line.retain(|other| *other != key));
@@ -172,42 +187,66 @@ impl Executors {
         Utilisation { busy_milli: self.busy_milli, total_milli: self.total_milli }
     }
 
-    /// Executors with tasks lined up behind their slots,
-    /// all round, the one after `last` first.
+    /// Executors with tasks lined up behind their slots, all round, the one after `last` first.
     pub fn overbooked_after(&self, last: ExecutorKey) -> impl Iterator<Item = ExecutorKey> {
         let after = self.overbooked.range((Bound::Excluded(last), Bound::Unbounded));
         after.chain(self.overbooked.range(..=last)).copied()
     }
 
-    /// Books a task's needs on an executor; returns its place in the executor's list.
-    pub fn assign(&mut self, key: ExecutorKey, task: TaskKey, need: &Resources) -> u32 {
-        let executor = &mut self.table[key.0 as usize];
-        let (before, was_overbooked) = (executor.busy_milli(), executor.is_overbooked());
-        executor.assigned.add(need);
-        executor.in_flight.push(task);
-        self.busy_milli += executor.busy_milli() - before;
-        if executor.is_overbooked() && !was_overbooked {
-            self.overbooked.insert(key);
-        }
-        executor.in_flight.len() as u32 - 1
+    /// Processors of tasks that were asked back and may still come, in thousandths. One that was not lined up any more
+    /// when it was asked for runs to its end where it is.
+    pub fn coming_back_milli(&self) -> u64 {
+        self.coming_back_milli
     }
 
-    /// Takes a task off an executor; returns the task that moved into its place, if one did.
-    pub fn unassign(&mut self, key: ExecutorKey, place: u32, need: &Resources) -> Option<TaskKey> {
+    /// Books a task's needs on an executor.
+    pub fn assign(&mut self, key: ExecutorKey, task: TaskKey, number: u64, need: &Resources) {
+        self.change(key, |executor| {
+            executor.assigned.add(need);
+            executor.in_flight.push_back((number, task));
+        });
+    }
+
+    /// Takes a task off an executor.
+    pub fn unassign(&mut self, key: ExecutorKey, number: u64, was_recalled: bool, need: &Resources) {
+        self.change(key, |executor| {
+            executor.assigned.subtract(need);
+            executor.recalled_milli -= if was_recalled { need.cpus_milli.into() } else { 0 };
+            let place = executor.in_flight.binary_search_by_key(&number, |(number, _)| *number);
+            executor.in_flight.remove(place.expect("what is assigned is in flight"));
+        });
+    }
+
+    /// A task of such needs was asked back from an executor.
+    pub fn recall(&mut self, key: ExecutorKey, need: &Resources) {
+        self.change(key, |executor| executor.recalled_milli += u64::from(need.cpus_milli));
+    }
+
+    /// The executor takes no more tasks. Its replicas have been taken from it.
+    pub fn drain(&mut self, key: ExecutorKey) {
+        self.set_line(key, Line::None);
+        self.change(key, |executor| executor.is_draining = true);
+    }
+
+    /// Changes an executor, and with it the sums over all.
+    fn change(&mut self, key: ExecutorKey, change: impl FnOnce(&mut Executor)) {
         let executor = &mut self.table[key.0 as usize];
-        let (before, was_overbooked) = (executor.busy_milli(), executor.is_overbooked());
-        executor.assigned.subtract(need);
-        executor.in_flight.swap_remove(place as usize);
-        self.busy_milli -= before - executor.busy_milli();
-        if was_overbooked && !executor.is_overbooked() {
-            self.overbooked.remove(&key);
+        let before = (executor.total_milli(), executor.busy_milli(), executor.coming_back_milli());
+        let was_overbooked = executor.is_overbooked();
+        change(executor);
+        self.total_milli = self.total_milli - before.0 + executor.total_milli();
+        self.busy_milli = self.busy_milli - before.1 + executor.busy_milli();
+        self.coming_back_milli = self.coming_back_milli - before.2 + executor.coming_back_milli();
+        match (was_overbooked, executor.is_overbooked()) {
+            (false, true) => _ = self.overbooked.insert(key),
+            (true, false) => _ = self.overbooked.remove(&key),
+            _ => {}
         }
-        self[key].in_flight.get(place as usize).copied()
     }
 
     /// The executor asks for work.
     pub fn make_ready(&mut self, key: ExecutorKey, level: Level) {
-        if self[key].line != Line::Ready(level) {
+        if self[key].line != Line::Ready(level) && !self[key].is_draining {
             self.set_line(key, Line::Ready(level));
             self.ready[level as usize].push_back(key);
         }
@@ -224,6 +263,10 @@ impl Executors {
         None
     }
 
+    pub fn is_anyone_ready(&self, level: Level) -> bool {
+        self.ready[level as usize].iter().any(|key| self[*key].line == Line::Ready(level))
+    }
+
     /// The executor found nothing to take; it waits for a cause to look again.
     pub fn park(&mut self, key: ExecutorKey) {
         self.parkings += 1;
@@ -238,37 +281,53 @@ impl Executors {
         }
     }
 
-    /// Executors parked at `level`, longest parked first.
+    /// Executors that are parked and may be offered tasks at `level`, longest parked first: one with a part of a slot
+    /// free may also line tasks up.
     pub fn parked(&self, level: Level) -> impl ExactSizeIterator<Item = ExecutorKey> {
         self.parked[level as usize].iter().map(|(_, key)| *key)
     }
 
     pub fn is_parked(&self, key: ExecutorKey, level: Level) -> bool {
-        self.parked_at[key.0 as usize] == Some(level)
+        self.parked_at[key.0 as usize].is_some_and(|at| at <= level)
+    }
+
+    /// Those of [`parked`](Self::parked) from that parking on, with the numbers of their parkings.
+    pub fn parked_from(&self, level: Level, first: u64) -> impl Iterator<Item = (u64, ExecutorKey)> {
+        self.parked[level as usize].range((first, ExecutorKey::FIRST)..).copied()
+    }
+
+    /// The number of the next parking.
+    pub fn next_parking(&self) -> u64 {
+        self.parkings + 1
     }
 
     fn set_line(&mut self, key: ExecutorKey, line: Line) {
         let executor = &mut self.table[key.0 as usize];
         if let Line::Parked(level, since) = executor.line {
-            self.parked[level as usize].remove(&(since, key));
+            self.parked[level as usize..].iter_mut().for_each(|parked| _ = parked.remove(&(since, key)));
             self.parked_at[key.0 as usize] = None;
         }
         executor.line = line;
         if let Line::Parked(level, since) = line {
-            self.parked[level as usize].insert((since, key));
+            self.parked[level as usize..].iter_mut().for_each(|parked| _ = parked.insert((since, key)));
             self.parked_at[key.0 as usize] = Some(level);
         }
     }
 }
 
 impl Executor {
+    /// Whether it could take a task of such needs if it had no other.
+    pub fn is_large_enough(&self, need: &Resources) -> bool {
+        !self.is_draining && self.capacity.covers(need)
+    }
+
     /// Whether it can take a task of such needs at `level`.
     pub fn has_room(&self, need: &Resources, level: Level) -> bool {
         let stretch = match level {
             Level::Slot => 1,
             Level::Ahead => 1 + self.lookahead(),
         };
-        self.capacity.covers(need)
+        self.is_large_enough(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
             && self.assigned.fits_with(need, &self.capacity, stretch)
     }
@@ -288,11 +347,7 @@ impl Executor {
     /// Learns from a task that ran so long.
     pub fn learn_run_time(&mut self, ran_us: u64) {
         // A moving average over about eight tasks, so that a change of job shows within a few.
-        self.mean_run_us = (7 * self.mean_run_us + ran_us) / 8;
-    }
-
-    pub fn slots_taken_milli(&self) -> u64 {
-        self.assigned.cpus_milli
+        self.mean_run_us = (7 * self.mean_run_us).saturating_add(ran_us) / 8;
     }
 
     pub fn view(&self) -> ExecutorView {
@@ -312,23 +367,37 @@ impl Executor {
 
     /// Whether tasks are lined up behind its slots.
     pub fn is_overbooked(&self) -> bool {
-        self.assigned.cpus_milli > self.capacity.cpus_milli.into()
+        self.over_milli() > 0
     }
 
-    fn busy_milli(&self) -> u64 {
-        self.assigned.cpus_milli.min(self.capacity.cpus_milli.into())
+    /// Processors that it lacks for tasks lined up behind its slots, in thousandths.
+    pub fn over_milli(&self) -> u64 {
+        let over = self.assigned.cpus_milli.saturating_sub(self.capacity.cpus_milli.into());
+        if self.is_draining { 0 } else { over }
     }
 
-    /// Whether a task of which it holds `share` would be forgotten at once; then it is.
-    pub fn turns_away(&mut self, share: u16, turn: u32) -> bool {
-        let is_worse = self.partial.len() == MAX_PARTIAL && (share, Reverse(turn)) < (self.partial[0].0, self.partial[0].1);
-        self.partial_forgotten |= is_worse;
-        is_worse
+    fn total_milli(&self) -> u64 {
+        if self.is_draining { 0 } else { self.capacity.cpus_milli.into() }
+    }
+
+    /// Processors with a task, in thousandths; none if it is not to count.
+    pub fn busy_milli(&self) -> u64 {
+        self.assigned.cpus_milli.min(self.total_milli())
+    }
+
+    pub fn coming_back_milli(&self) -> u64 {
+        self.recalled_milli.min(self.over_milli())
+    }
+
+    /// Whether it remembers so many tasks of which it holds more that it would forget this one at once.
+    pub fn is_outdone(&self, share: u16, turn: u32) -> bool {
+        self.partial.len() == MAX_PARTIAL && (share, Reverse(turn)) < (self.partial[0].0, self.partial[0].1)
     }
 
     /// Remembers a waiting task of which it holds `share` (of 65,535).
     pub fn remember_partial(&mut self, share: u16, turn: u32, task: TaskKey) {
-        if self.turns_away(share, turn) {
+        if self.is_outdone(share, turn) {
+            self.partial_forgotten = true;
             return;
         }
         let entry = (share, Reverse(turn), task);
@@ -346,6 +415,38 @@ impl Executor {
     /// The waiting task of which it was last seen to hold the largest share; of equals, the oldest.
     pub fn pop_partial(&mut self) -> Option<(u16, u32, TaskKey)> {
         self.partial.pop().map(|(share, Reverse(turn), task)| (share, turn, task))
+    }
+}
+
+impl ToSearch {
+    pub fn push(&mut self, object: ObjectKey) {
+        self.next.push_back(object);
+    }
+
+    /// The one to search first, and whether it was put off.
+    pub fn first(&self) -> Option<(ObjectKey, bool)> {
+        let next = self.next.front().map(|object| (*object, false));
+        next.or_else(|| self.last.front().map(|object| (*object, true)))
+    }
+
+    pub fn pop(&mut self) {
+        if self.next.pop_front().is_none() {
+            self.last.pop_front();
+        }
+    }
+
+    /// Others are searched before the first.
+    pub fn put_off(&mut self) {
+        self.last.extend(self.next.pop_front());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.next.is_empty() && self.last.is_empty()
+    }
+
+    #[cfg(test)]
+    pub fn contains(&self, object: &ObjectKey) -> bool {
+        self.next.contains(object) || self.last.contains(object)
     }
 }
 

@@ -94,7 +94,7 @@ impl Scheduler {
     /// Tasks an executor was given and has not ended, in the order of their ids.
     pub fn tasks_of(&self, executor: ExecutorId) -> Vec<TaskId> {
         let Some(key) = self.executors.find(executor) else { return Vec::new() };
-        let mut tasks: Vec<_> = self.executors[key].in_flight.iter().map(|task| self.queue[*task].id).collect();
+        let mut tasks: Vec<_> = self.executors[key].in_flight.iter().map(|(_, task)| self.queue[*task].id).collect();
         tasks.sort_unstable();
         tasks
     }
@@ -115,10 +115,10 @@ impl Scheduler {
 
     fn why_waiting(&self, task: TaskKey) -> WaitReason {
         let need = self.queue.need(self.queue[task].class);
-        if self.executors.all().next().is_none() {
+        if self.executors.all().all(|(_, executor)| executor.is_draining) {
             return WaitReason::NoExecutors;
         }
-        if !self.executors.all().any(|(_, executor)| executor.capacity.covers(need)) {
+        if !self.executors.all().any(|(_, executor)| executor.is_large_enough(need)) {
             return WaitReason::TooLarge;
         }
         if let Some(refusals) = self.queue.refusals.get(&task) {

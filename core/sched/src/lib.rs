@@ -14,16 +14,21 @@
 extern crate alloc;
 
 mod catalog;
+mod cold;
+mod decide;
+mod event;
 mod executors;
 mod explain;
 mod hash;
 pub mod placement;
 mod queue;
+mod recall;
 mod scheduler;
 mod search;
 #[cfg(test)]
 mod tests;
 
 pub use catalog::ObjectKey;
+pub use event::{Config, Effect, Ended, Event, Hint, MAX_HINTS};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
-pub use scheduler::{Config, Effect, Ended, Event, Hint, MAX_HINTS, Scheduler};
+pub use scheduler::Scheduler;

@@ -11,7 +11,7 @@ use core::num::NonZeroU32;
 use eyas_types::{JobId, Resources, TaskId};
 
 use crate::catalog::ObjectKey;
-use crate::executors::ExecutorKey;
+use crate::executors::{ExecutorKey, Level};
 
 /// A task's place in the table, from 1, so that an option of it takes no more room; reused when the task is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +29,7 @@ impl TaskKey {
 
 /// A resource class's place in the list of classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Class(pub u16);
+pub(crate) struct Class(pub u32);
 
 /// Names one wait of one task: a task that was queued again has another `turn`. Turns wrap around; two that are
 /// compared are never 2^31 apart, because no queue is that long.
@@ -54,16 +54,20 @@ pub(crate) struct Task {
     pub was_refused: bool,
     /// This wait's ticket is on the scheduler's list of cold tasks.
     pub listed_cold: bool,
+    /// It was put at the front, where it overtakes others.
+    pub was_put_first: bool,
 }
+
+const _: () = assert!(size_of::<Task>() == 64);
 
 /// Legal moves: `Waiting → Assigned → Waiting …`, `Waiting → Held → Waiting`; from any state a task may be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Waiting,
-    /// Assigned; with its place in the executor's list.
+    /// Assigned; with the number of the assignment, which names it in the executor's list.
     Assigned {
         executor: ExecutorKey,
-        place: u32,
+        number: u64,
         recalled: bool,
     },
     /// Between two of the above, inside one event.
@@ -111,11 +115,16 @@ pub(crate) struct Queue {
     free: Vec<TaskKey>,
     jobs: BTreeMap<JobId, Vec<Option<TaskKey>>>,
     classes: Vec<ClassQueue>,
+    by_need: BTreeMap<Resources, Class>,
+    free_classes: Vec<Class>,
+    only_class: Option<Class>,
     next_turn: u32,
     /// The order given to the next task that joins at the back, and at the front.
     next_back: i64,
     next_front: i64,
     waiting: u64,
+    /// Tasks that have left so far.
+    taken: u64,
     /// Executors that refused a task, for the few tasks that were.
     pub refusals: BTreeMap<TaskKey, Vec<ExecutorKey>>,
 }
@@ -124,9 +133,15 @@ struct ClassQueue {
     need: Resources,
     /// Oldest first, with its place in the order over all classes.
     tickets: VecDeque<(i64, Ticket)>,
+    /// Tasks of the class that are known; with the last of them, its place may go to another.
+    known: u64,
     waiting: u64,
-    /// Tasks that left out of turn since the oldest became the oldest.
-    head_overtaken: u64,
+    /// How many tasks of any class had left the queue when one of this class last had its turn.
+    turn_at: u64,
+    /// Who takes nothing until it has room for the oldest.
+    way_made_by: Option<ExecutorKey>,
+    /// Executors that were parked at each level before this number are known to have no room.
+    no_room_before: [u64; 2],
 }
 
 impl Queue {
@@ -142,6 +157,7 @@ impl Queue {
             attempt: 0,
             was_refused: false,
             listed_cold: false,
+            was_put_first: false,
         };
         let key = match self.free.pop() {
             Some(key) => {
@@ -164,16 +180,48 @@ impl Queue {
     }
 
     fn class_of(&mut self, need: &Resources) -> Class {
-        let place = self.classes.iter().position(|class| class.need == *need).unwrap_or_else(|| {
-            self.classes.push(ClassQueue {
-                need: need.clone(),
-                tickets: VecDeque::new(),
-                waiting: 0,
-                head_overtaken: 0,
-            });
-            self.classes.len() - 1
-        });
-        Class(u16::try_from(place).expect("fewer than 65,536 different resource needs"))
+        let known = self.by_need.get(need).copied();
+        let class = known.unwrap_or_else(|| self.new_class(need));
+        self.classes[class.0 as usize].known += 1;
+        class
+    }
+
+    fn new_class(&mut self, need: &Resources) -> Class {
+        let queue = ClassQueue {
+            need: need.clone(),
+            tickets: VecDeque::new(),
+            known: 0,
+            waiting: 0,
+            turn_at: 0,
+            way_made_by: None,
+            no_room_before: [0; 2],
+        };
+        let class = match self.free_classes.pop() {
+            Some(class) => {
+                self.classes[class.0 as usize] = queue;
+                class
+            }
+            None => {
+                self.classes.push(queue);
+                Class(self.classes.len() as u32 - 1)
+            }
+        };
+        self.by_need.insert(need.clone(), class);
+        self.only_class = (self.by_need.len() == 1).then_some(class);
+        class
+    }
+
+    /// A task of the class is forgotten.
+    fn leave_class(&mut self, class: Class) {
+        let queue = &mut self.classes[class.0 as usize];
+        queue.known -= 1;
+        if queue.known == 0 {
+            queue.tickets = VecDeque::new();
+            self.by_need.remove(&queue.need);
+            self.free_classes.push(class);
+            let mut left = self.by_need.values().copied();
+            self.only_class = left.next().filter(|_| left.next().is_none());
+        }
     }
 
     pub fn find(&self, id: TaskId) -> Option<TaskKey> {
@@ -194,9 +242,12 @@ impl Queue {
         assert_eq!(task.state, State::Held, "task {} queued twice", task.id);
         task.state = State::Waiting;
         task.turn = turn;
+        task.was_put_first = front;
         let ticket = Ticket { task: key, turn };
-        let class = usize::from(task.class.0);
-        let queue = &mut self.classes[class];
+        let queue = &mut self.classes[task.class.0 as usize];
+        if queue.waiting == 0 {
+            queue.turn_at = self.taken;
+        }
         if front {
             self.next_front -= 1;
             queue.tickets.push_front((self.next_front, ticket));
@@ -209,21 +260,25 @@ impl Queue {
         ticket
     }
 
-    /// Takes a waiting task out of the queue.
-    pub fn take(&mut self, key: TaskKey) {
+    /// Takes a waiting task out of the queue. Returns the executor that made way for it, if one did.
+    pub fn take(&mut self, key: TaskKey) -> Option<ExecutorKey> {
         let task = &mut self.tasks[key.place()];
         assert_eq!(task.state, State::Waiting, "task {} is not in the queue", task.id);
         task.state = State::Held;
         task.listed_cold = false;
         let ticket = Ticket { task: key, turn: task.turn };
-        let class = usize::from(task.class.0);
+        let class = task.class.0 as usize;
+        let was_put_first = task.was_put_first;
         self.waiting -= 1;
+        self.taken += 1;
         let queue = &mut self.classes[class];
         queue.waiting -= 1;
+        let mut made_way = None;
         if queue.tickets.front().is_some_and(|(_, first)| *first == ticket) {
-            queue.head_overtaken = 0;
-        } else {
-            queue.head_overtaken += 1;
+            made_way = queue.way_made_by.take();
+            if !was_put_first {
+                queue.turn_at = self.taken;
+            }
         }
         while let Some((_, first)) = self.classes[class].tickets.front() {
             if self.is_waiting(*first) {
@@ -237,6 +292,7 @@ impl Queue {
             tickets.retain(|(_, ticket)| self.is_waiting(*ticket));
             self.classes[class].tickets = tickets;
         }
+        made_way
     }
 
     /// Forgets a held task.
@@ -244,17 +300,19 @@ impl Queue {
         let gone = Task {
             id: self[key].id,
             inputs: Inputs::new(&[]),
-            class: Class(0),
+            class: self[key].class,
             state: State::Forgotten,
             turn: self[key].turn,
             attempt: 0,
             was_refused: false,
             listed_cold: false,
+            was_put_first: false,
         };
         let task = core::mem::replace(&mut self.tasks[key.place()], gone);
         assert_eq!(task.state, State::Held, "task {} forgotten while {:?}", task.id, task.state);
         self.refusals.remove(&key);
         self.free.push(key);
+        self.leave_class(task.class);
         if let Some(places) = self.jobs.get_mut(&task.id.job) {
             places[task.id.index as usize] = None;
         }
@@ -269,37 +327,77 @@ impl Queue {
     }
 
     /// Classes with waiting tasks, the one with the oldest task first.
-    pub fn waiting_classes(&self) -> impl Iterator<Item = Class> {
-        let mut classes: Vec<_> = (0..self.classes.len())
-            .filter_map(|place| Some((self.classes[place].tickets.front()?.0, Class(place as u16))))
-            .collect();
+    pub fn waiting_classes(&self) -> impl Iterator<Item = Class> + use<> {
+        let oldest = |class: Class| Some((self.classes[class.0 as usize].tickets.front()?.0, class));
+        let only = self.only_class.and_then(oldest);
+        let places = if self.only_class.is_some() { 0 } else { self.classes.len() as u32 };
+        let mut classes: Vec<_> = (0..places).map(Class).filter_map(oldest).collect();
         classes.sort_unstable_by_key(|(order, _)| *order);
-        classes.into_iter().map(|(_, class)| class)
+        only.into_iter().chain(classes).map(|(_, class)| class)
     }
 
     /// Waiting tasks of a class, oldest first.
     pub fn waiting_in(&self, class: Class) -> impl Iterator<Item = TaskKey> {
-        let tickets = self.classes[usize::from(class.0)].tickets.iter();
+        let tickets = self.classes[class.0 as usize].tickets.iter();
         tickets.filter(|(_, ticket)| self.is_waiting(*ticket)).map(|(_, ticket)| ticket.task)
     }
 
-    /// How many tasks left the queue since the class's oldest one became its oldest.
-    pub fn head_overtaken(&self, class: Class) -> u64 {
-        self.classes[usize::from(class.0)].head_overtaken
+    /// Classes of which no task had its turn while `window` tasks left the queue.
+    pub fn overdue_classes(&self, window: u64) -> impl Iterator<Item = Class> {
+        let classes = self.classes.iter().zip(0..).filter(move |(class, _)| self.is_overdue(class, window));
+        classes.map(|(_, place)| Class(place))
+    }
+
+    fn is_overdue(&self, class: &ClassQueue, window: u64) -> bool {
+        class.waiting > 0 && self.taken - class.turn_at >= window
+    }
+
+    /// The waiting task is going to be taken because its class is overdue. What was put first is not the one that the
+    /// class waited for.
+    pub fn have_turn(&mut self, task: TaskKey) {
+        if !self[task].was_put_first {
+            let class = self[task].class;
+            self.classes[class.0 as usize].turn_at = self.taken;
+        }
+    }
+
+    /// Who takes nothing until it has room for the oldest task of the class.
+    pub fn way_made_by(&self, class: Class) -> Option<ExecutorKey> {
+        self.classes[class.0 as usize].way_made_by
+    }
+
+    pub fn set_way_made_by(&mut self, class: Class, by: ExecutorKey) {
+        self.classes[class.0 as usize].way_made_by = Some(by);
+    }
+
+    /// The executor takes no more tasks.
+    pub fn forget_way_made_by(&mut self, gone: ExecutorKey) {
+        let classes = self.classes.iter_mut().filter(|class| class.way_made_by == Some(gone));
+        classes.for_each(|class| class.way_made_by = None);
+    }
+
+    /// Executors that were parked at that level before this number are known to have no room for the class.
+    pub fn no_room_before(&mut self, class: Class, level: Level) -> &mut u64 {
+        &mut self.classes[class.0 as usize].no_room_before[level as usize]
     }
 
     /// What tasks of a class hold while they run.
     pub fn need(&self, class: Class) -> &Resources {
-        &self.classes[usize::from(class.0)].need
+        &self.classes[class.0 as usize].need
     }
 
-    /// Whether only one class has ever been seen, which most clusters most of the time have.
+    /// The only class of known tasks, which most clusters most of the time have.
     pub fn only_class(&self) -> Option<Class> {
-        (self.classes.len() == 1).then_some(Class(0))
+        self.only_class
     }
 
     pub fn waiting(&self) -> u64 {
         self.waiting
+    }
+
+    #[cfg(test)]
+    pub fn skip_turns(&mut self, count: u32) {
+        self.next_turn = self.next_turn.wrapping_add(count);
     }
 
     #[cfg(test)]

@@ -10,6 +10,10 @@
 //!
 //! The window `W` bounds the entries looked at in one decision, as in the paper; what lies beyond is looked at in the
 //! next one.
+//!
+//! What a decision costs is the cache lines it reads for the first time. So entries are read in batches, that their
+//! misses overlap, and say of a task with two inputs which the other is: the task itself is only read if it is held
+//! whole, or if the executor remembers no better ones.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,12 +25,12 @@ use crate::queue::{Queue, TaskKey, Ticket};
 
 /// The share of a task whose inputs the executor holds entirely.
 pub(crate) const FULL: u16 = u16::MAX;
+/// A waiting list that is searched after shorter ones.
+const LONG_LIST: usize = 1024;
 /// Entries of a waiting list that are read before they are looked at, so that their cache misses overlap; fewer at
 /// first, because a full hit ends the search.
 const LOOKS_AT_ONCE: usize = 16;
 const LOOKS_AT_FIRST: usize = 4;
-/// Partial hits that are checked in one decision before the executor is said to be no best holder of any.
-const PARTIAL_LOOKS: usize = 16;
 /// So many holders that each is compared.
 const FEW_HOLDERS: usize = 32;
 /// Parked holders whose shares of a newcomer are compared.
@@ -70,7 +74,11 @@ fn share_where(queue: &Queue, catalog: &Catalog, task: TaskKey, is_held: impl Fn
 fn part(local: u64, all: u64) -> u16 {
     let most = u64::from(FULL - 1);
     // Division of 128 bits is slow, and products of fewer than 2^48 bytes need none.
-    let share = if local < 1 << 48 { local * most / all } else { (u128::from(local) * u128::from(most) / u128::from(all)) as u64 };
+    let share = if local < 1 << 48 {
+        local * most / all
+    } else {
+        (u128::from(local) * u128::from(most) / u128::from(all)) as u64
+    };
     (share as u16).max(1)
 }
 
@@ -84,13 +92,17 @@ pub(crate) fn next_full_hit(
     level: Level,
     looks: &mut u64,
 ) -> Option<TaskKey> {
-    while let Some(object) = executors[by].to_search.front().copied() {
+    while let Some((object, was_put_off)) = executors[by].to_search.first() {
         // It may have been evicted since, or be on the list twice because it was stored again.
-        let Some(Held { alerted: true, searched, cursor, .. }) = executors[by].held.get(&object) else {
-            executors[by].to_search.pop_front();
+        let Some(Held { alerted: true, list, cursor, .. }) = executors[by].held.get(&object) else {
+            executors[by].to_search.pop();
             continue;
         };
-        let start = if *searched {
+        if !was_put_off && catalog[object].waiting.len() > LONG_LIST {
+            executors[by].to_search.put_off();
+            continue;
+        }
+        let start = if *list == catalog[object].list {
             first_after(*cursor, &catalog[object].waiting)
         } else {
             catalog.tidy(object, |ticket| queue.is_waiting(ticket));
@@ -106,8 +118,8 @@ pub(crate) fn next_full_hit(
                 break;
             }
             for (met, wait) in met.iter_mut().zip(catalog[object].waiting.range(place..place + count)) {
-                let passed = is_outdone(catalog, executors, by, object, wait);
-                *met = (!passed && queue.is_waiting(wait.ticket)).then_some(wait.ticket);
+                let is_passed = pass_outdone(queue, catalog, executors, by, object, wait);
+                *met = (!is_passed && queue.is_waiting(wait.ticket)).then_some(wait.ticket);
             }
             for met in &met[..count] {
                 *looks -= 1;
@@ -115,10 +127,10 @@ pub(crate) fn next_full_hit(
                 let Some(ticket) = *met else { continue };
                 let share = share_held(queue, catalog, executors, ticket.task, by);
                 if share == FULL && may_take(queue, executors, by, ticket.task, level) {
-                    set_cursor(executors, by, object, ticket.turn);
+                    set_cursor(catalog, executors, by, object, ticket.turn);
                     return Some(ticket.task);
                 }
-                if share > 0 {
+                if share > 0 && may_ever_take(queue, executors, by, ticket.task) {
                     executors[by].remember_partial(share, ticket.turn, ticket.task);
                 }
             }
@@ -126,12 +138,12 @@ pub(crate) fn next_full_hit(
         }
         if place > start {
             let last = catalog[object].waiting[place - 1].ticket;
-            set_cursor(executors, by, object, last.turn);
+            set_cursor(catalog, executors, by, object, last.turn);
         }
         if place < catalog[object].waiting.len() {
             return None;
         }
-        executors[by].to_search.pop_front();
+        executors[by].to_search.pop();
         let held = executors[by].held.get_mut(&object).expect("held: it was looked up above");
         held.alerted = false;
         catalog[object].to_tell.push(by);
@@ -139,15 +151,26 @@ pub(crate) fn next_full_hit(
     None
 }
 
-/// Whether it shows without a look at the task that the executor holds no more than a part of it, and knows enough
+/// Passes a task if it shows without a look at it that the executor holds no more than a part of it, and knows enough
 /// better ones.
-fn is_outdone(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey, object: ObjectKey, wait: &Wait) -> bool {
+fn pass_outdone(
+    queue: &Queue,
+    catalog: &Catalog,
+    executors: &mut Executors,
+    by: ExecutorKey,
+    object: ObjectKey,
+    wait: &Wait,
+) -> bool {
     let executor = &mut executors[by];
     if wait.other == ObjectKey::NONE || executor.held.contains_key(&wait.other) {
         return false;
     }
     let local = catalog.weight(object);
-    executor.turns_away(part(local, local + catalog.weight(wait.other)), wait.ticket.turn)
+    let is_outdone = executor.is_outdone(part(local, local + catalog.weight(wait.other)), wait.ticket.turn);
+    if is_outdone && !executor.partial_forgotten {
+        executor.partial_forgotten = queue.is_waiting(wait.ticket);
+    }
+    is_outdone
 }
 
 /// The place of the first entry that joined after the turn `cursor`. Looks from the back, in growing steps: most often
@@ -169,10 +192,10 @@ fn first_after(cursor: u32, waiting: &VecDeque<Wait>) -> usize {
     first
 }
 
-fn set_cursor(executors: &mut Executors, by: ExecutorKey, object: ObjectKey, turn: u32) {
+fn set_cursor(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey, object: ObjectKey, turn: u32) {
     if let Some(held) = executors[by].held.get_mut(&object) {
         held.cursor = turn;
-        held.searched = true;
+        held.list = catalog[object].list;
     }
 }
 
@@ -188,13 +211,7 @@ pub(crate) fn best_partial_hit(
 ) -> Option<TaskKey> {
     let mut put_back = Vec::new();
     let mut found = None;
-    while put_back.len() < PARTIAL_LOOKS {
-        let Some((share, turn, task)) = executors[by].pop_partial() else {
-            if executors[by].partial_forgotten && put_back.is_empty() {
-                search_again(catalog, executors, by);
-            }
-            break;
-        };
+    while let Some((share, turn, task)) = executors[by].pop_partial() {
         if !queue.is_waiting(Ticket { task, turn }) {
             continue;
         }
@@ -212,29 +229,31 @@ pub(crate) fn best_partial_hit(
         }
         put_back.push((now, turn, task));
     }
-    for (share, turn, task) in put_back {
+    if found.is_none() && put_back.is_empty() && executors[by].partial_forgotten {
+        search_again(catalog, executors, by);
+    }
+    for (share, turn, task) in put_back.into_iter().rev() {
         executors[by].remember_partial(share, turn, task);
     }
     found
 }
 
 /// Forgets how far the executor has searched; needed when it had more partial hits than it could remember.
-fn search_again(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey) {
+fn search_again(catalog: &mut Catalog, executors: &mut Executors, by: ExecutorKey) {
     let executor = &mut executors[by];
     executor.partial_forgotten = false;
-    let mut again: Vec<_> = executor
-        .held
-        .iter_mut()
-        .filter(|(object, _)| catalog[**object].wanted > 0)
-        .map(|(object, held)| {
-            held.searched = false;
-            (*object, core::mem::replace(&mut held.alerted, true))
-        })
-        .filter(|(_, was_alerted)| !was_alerted)
-        .map(|(object, _)| object)
-        .collect();
+    let mut again = Vec::new();
+    for (object, held) in executor.held.iter_mut().filter(|(object, _)| catalog[**object].wanted > 0) {
+        held.list = 0;
+        if !core::mem::replace(&mut held.alerted, true) {
+            again.push(*object);
+        }
+    }
     again.sort_unstable();
-    executor.to_search.extend(again);
+    for object in again {
+        catalog[object].tell_no_more(by);
+        executor.to_search.push(object);
+    }
 }
 
 /// Whether anybody holds a larger share of the task than `by`, who holds `share`.
@@ -264,9 +283,14 @@ pub(crate) fn someone_holds_more(
                 holders if holders.len() <= FEW_HOLDERS => holders.contains(holder),
                 _ => executors[*holder].held.contains_key(&input),
             };
-            share_where(queue, catalog, task, is_held) > share
+            share_where(queue, catalog, task, is_held) > share && may_ever_take(queue, executors, *holder, task)
         })
     })
+}
+
+/// Whether the executor is large enough for the task and has not refused it.
+pub(crate) fn may_ever_take(queue: &Queue, executors: &Executors, by: ExecutorKey, task: TaskKey) -> bool {
+    executors[by].is_large_enough(queue.need(queue[task].class)) && !has_refused(queue, by, task)
 }
 
 /// Whether the executor has room for the task and has not refused it.

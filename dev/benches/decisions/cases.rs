@@ -13,10 +13,11 @@ const CASES: [(&str, &str, Case); 7] = [
     (
         "everywhere-idle",
         "every executor holds the object; tasks for it arrive one by one, most slots are free",
-        |p, s, l| everywhere(p, s, l, 1),
+        |p, s, l| everywhere(p, s, l, s.shape.executors / 2),
     ),
     ("everywhere-busy", "the same, with no slot free: each end is followed by an arrival", |p, s, l| {
-        everywhere(p, s, l, 4)
+        // One and two slots in turn, and as many tasks lined up: six for two executors.
+        everywhere(p, s, l, 3 * s.shape.executors)
     }),
     ("common-input", "a deep queue; every task reads one object that all hold, and one of many", common_input),
     ("one-object", "a deep queue; every task reads the same object, which all hold", one_object),
@@ -47,16 +48,14 @@ pub fn run(scale: Scale, only: Option<&str>) {
     }
 }
 
-/// `tasks_each` tasks run or are lined up on each pair of executors, on average.
-fn everywhere(policy: PlacementPolicy, scale: Scale, latencies: &mut Latencies, tasks_each: usize) -> Cluster {
+/// Throughout, `in_flight` tasks run or are lined up.
+fn everywhere(policy: PlacementPolicy, scale: Scale, latencies: &mut Latencies, in_flight: usize) -> Cluster {
     let mut cluster = Cluster::new(policy, scale.shape);
     cluster.fill_stores();
     cluster.store_everywhere(0);
     let reports = cluster.next_batch(0);
     cluster.handle(reports);
-    // One and two slots in turn, and as many tasks lined up: six for two executors.
-    let tasks = if tasks_each == 1 { scale.shape.executors / 2 } else { 3 * scale.shape.executors };
-    let before: Vec<_> = (0..tasks).map(|_| cluster.arrival(vec![0])).collect();
+    let before = (0..in_flight).map(|_| cluster.arrival(vec![0])).collect();
     cluster.handle(before);
     for _ in 0..scale.case_tasks {
         let arrival = vec![cluster.arrival(vec![0])];

@@ -133,7 +133,7 @@ impl Cluster {
             let slots = 1 + id % 2;
             cluster.executors.push(Executor { slots, ..Executor::default() });
             let capacity = Resources { cpus_milli: 1000 * slots as u32, ..Resources::default() };
-            cluster.apply(Event::ExecutorJoined { executor: ExecutorId(id as u32), capacity });
+            cluster.apply(Event::ExecutorJoined { executor: ExecutorId(id as u32), capacity, held: Box::default() });
         }
         cluster
     }
@@ -186,7 +186,8 @@ impl Cluster {
     }
 
     fn ended(&self, by: u32, index: u32, ended: Ended) -> Event {
-        Event::TaskEnded { executor: ExecutorId(by), task: TaskId { job: JobId(1), index }, ended, ran_us: RAN_US }
+        let task = TaskId { job: JobId(1), index };
+        Event::TaskEnded { executor: ExecutorId(by), task, ended, ran_us: Some(RAN_US) }
     }
 
     /// The arrival of a task that reads these objects.

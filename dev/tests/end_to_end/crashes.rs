@@ -104,7 +104,7 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
             command = ["sh", "-c", "echo made > out"]
             outputs = [{ file = "out", to = "made" }]
             [[task]]
-            command = ["sh", "-c", "cat out > last"]
+            command = ["sh", "-c", "cat made > last"]
             inputs = [{ task = "made" }]
             outputs = [{ file = "last" }]
         "#,

@@ -2,12 +2,12 @@
 
 mod course;
 mod items;
-mod job;
 mod pending;
+mod progress;
 mod spec;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use course::SAMPLE_EVERY;
-pub(crate) use job::{Job, Phase, Released, unix_ms};
+pub(crate) use progress::{Job, Phase, Released, unix_ms};
 pub(crate) use spec::JobSpec;

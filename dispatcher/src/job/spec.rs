@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use eyas_types::task::{MAX_INPUTS, MAX_TEMPLATES};
+use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_TEMPLATES};
+use eyas_types::units;
 use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -29,6 +30,11 @@ pub(crate) enum SpecError {
     TooManyTasks,
     #[error("the job has no template or more than {MAX_TEMPLATES}")]
     Templates,
+    #[error(
+        "no more than {} of a task's output can be kept: let it write a file and name that as output",
+        units::format_bytes(MAX_CAPTURE_BYTES)
+    )]
+    Capture,
     #[error("a command has no words")]
     EmptyCommand,
     #[error("task {task}: {what}")]
@@ -59,6 +65,9 @@ impl JobSpec {
         }
         if self.templates.iter().any(|template| template.program == Program::Command(Vec::new())) {
             return Err(SpecError::EmptyCommand);
+        }
+        if self.templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES) {
+            return Err(SpecError::Capture);
         }
         let mut needs = BTreeMap::new();
         for task in 0..self.items.len() as u32 {

@@ -98,3 +98,13 @@ fn a_job_without_tasks_has_ended() {
     let job = Job::new(JobId(1), JobSpec::default());
     assert_eq!(job.state(), JobState::Succeeded);
 }
+
+#[test]
+fn a_task_whose_producer_left_its_output_out_does_not_run() {
+    let mut job = diamond();
+    run(&mut job, 0, wrote(0));
+    let released = run(&mut job, 1, Outcome::of(Status::Succeeded));
+    assert_eq!(released, Released { ready: vec![], hopeless: vec![2] });
+    job.ended(2, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
+    assert_eq!(job.failed_tasks(), Vec::<u32>::new(), "a retry would end the same way");
+}

@@ -15,7 +15,8 @@ pub fn eyas() -> &'static Path {
 }
 
 /// Cargo does not build another package's binary for a test, so the test does; it has the profile and folder that the
-/// test itself was built with.
+/// test itself was built with. The whole workspace is named, because with less of it cargo would choose other features
+/// of some dependencies, and build those again.
 fn build() -> PathBuf {
     // target/PROFILE/deps/TEST
     let test = env::current_exe().expect("a test has a path");
@@ -27,7 +28,7 @@ fn build() -> PathBuf {
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "eyas-cli", "--bin", "eyas", "--profile", profile]);
+    command.args(["build", "--quiet", "--workspace", "--bin", "eyas", "--profile", profile]);
     command.arg("--target-dir").arg(profile_folder.parent().expect("PROFILE is in a folder"));
     let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be started");
     assert!(status.success(), "eyas cannot be built");

@@ -4,12 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::home::{Done, Home, finish};
-use super::{process, wait_for, wait_until};
+use super::{DEADLINE, process, wait_for, wait_until};
 
 /// Its name in the home.
 const NAME: &str = "test";
@@ -52,10 +53,16 @@ impl Owned {
         Owned { child, input }
     }
 
+    /// Lets it end by itself, as it does when its standard input does.
     fn end(&mut self) {
         drop(self.input.take());
-        if !std::thread::panicking() {
-            wait_until("a process of the cluster ends", || self.child.try_wait().expect("our own child").is_some());
+        let deadline = Instant::now() + DEADLINE;
+        while self.child.try_wait().expect("our own child").is_none() {
+            if std::thread::panicking() || Instant::now() > deadline {
+                self.kill();
+                assert!(std::thread::panicking(), "a process of the cluster does not end");
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -201,8 +208,10 @@ impl Executor {
     }
 
     /// Stops it in the middle of whatever it does.
+    #[track_caller]
     pub fn suspend(&self) {
         process::signal(self.process(), Signal::STOP);
+        wait_until("it stands still", || process::state(self.process()) == Some('T'));
     }
 
     pub fn resume(&self) {

@@ -142,8 +142,8 @@ impl Drop for Home {
     fn drop(&mut self) {
         if thread::panicking() {
             // The test has failed already, and what it started must not stay.
-            for (process, _) in self.processes() {
-                process::signal(process, Signal::KILL);
+            while let processes @ [_, ..] = &self.processes()[..] {
+                processes.iter().for_each(|(process, _)| process::signal(*process, Signal::KILL));
             }
             eprintln!("{}", fs::read_to_string(self.path("log")).unwrap_or_default());
             return;

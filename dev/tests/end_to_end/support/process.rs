@@ -12,10 +12,15 @@ pub fn signal(process: u32, signal: Signal) {
     let _ = kill_process(process, signal);
 }
 
+/// The letter by which `/proc` says what a process does; none if it is gone.
+pub fn state(process: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
 /// Whether a process runs; one that has ended and was not reaped does not.
 pub fn is_alive(process: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"));
-    stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])))
+    state(process).is_some_and(|state| !['Z', 'X'].contains(&state))
 }
 
 /// Every process whose environment has this entry, with its command line.

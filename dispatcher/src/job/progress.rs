@@ -282,10 +282,14 @@ impl Job {
                 let Some(unmet) = self.unmet.get_mut(&dependent) else { continue };
                 if phase == Phase::Succeeded {
                     unmet.remove(&index);
-                    if unmet.is_empty() {
-                        self.unmet.remove(&dependent);
-                        released.ready.push(dependent);
+                    if !unmet.is_empty() {
+                        continue;
                     }
+                    self.unmet.remove(&dependent);
+                    // A task may succeed without an output that it was free to leave out.
+                    let item = self.spec.items.get(dependent);
+                    let complete = self.inputs(&item).all(|(_, object)| object.is_some());
+                    if complete { released.ready.push(dependent) } else { released.hopeless.push(dependent) }
                 } else {
                     released.hopeless.push(dependent);
                 }
@@ -300,10 +304,19 @@ impl Job {
         released
     }
 
-    /// Tasks that have ended without success.
+    /// Tasks that have ended without success and may run again. One whose producers all succeeded, but left out what it
+    /// reads, would only end the same way.
     pub fn failed_tasks(&self) -> Vec<u32> {
-        let indices = 0..self.tasks.len() as u32;
-        indices.filter(|index| matches!(self.tasks[*index as usize].phase, Phase::Failed | Phase::Cancelled)).collect()
+        let failed = |index: &u32| matches!(self.tasks[*index as usize].phase, Phase::Failed | Phase::Cancelled);
+        (0..self.tasks.len() as u32).filter(failed).filter(|index| !self.lacks_for_good(*index)).collect()
+    }
+
+    fn lacks_for_good(&self, index: u32) -> bool {
+        let item = self.spec.items.get(index);
+        self.inputs(&item).any(|(input, object)| {
+            let succeeded = |task: u32| self.tasks[task as usize].phase == Phase::Succeeded;
+            object.is_none() && producer(input).is_some_and(succeeded)
+        })
     }
 
     /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may be

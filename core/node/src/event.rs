@@ -1,0 +1,141 @@
+//! What a node is told, and what it wants done: the whole of its traffic with the world.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+
+use eyas_types::{ObjectId, Reads, Resources, TaskId};
+
+/// What has happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The dispatcher gave this node a task.
+    Assigned {
+        /// Which.
+        task: TaskId,
+        /// Objects it reads, each once, with their sizes in bytes.
+        inputs: Box<[(ObjectId, u64)]>,
+        /// What it holds while it runs.
+        need: Resources,
+    },
+    /// The dispatcher wants a task back, if it has not started.
+    Recalled {
+        /// Which.
+        task: TaskId,
+    },
+    /// A task shall not run, or not go on.
+    Cancelled {
+        /// Which.
+        task: TaskId,
+    },
+    /// An object is in the store.
+    Fetched {
+        /// Which.
+        object: ObjectId,
+        /// Where it came from.
+        from: Origin,
+    },
+    /// An object could not be fetched.
+    FetchFailed {
+        /// Which.
+        object: ObjectId,
+        /// Why.
+        failure: FetchFailure,
+    },
+    /// A started task has ended, and its outputs were delivered.
+    Ended {
+        /// Which.
+        task: TaskId,
+    },
+    /// The store had this object when it was opened.
+    Found {
+        /// Which.
+        object: ObjectId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// The store no longer has this object, though nobody told it to forget it: it was damaged. It is fetched again for
+    /// tasks that wait; those that run are left to it, and are assigned again if they did not get hold of it.
+    Lost {
+        /// Which.
+        object: ObjectId,
+    },
+    /// What the store's disk has free, with the room of fetches that were asked for taken.
+    FreeSpace {
+        /// Bytes.
+        bytes: u64,
+        /// Inodes.
+        inodes: u64,
+    },
+}
+
+/// Where an object came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It was in the store already.
+    Local,
+    /// A peer's store.
+    Peer,
+    /// Persistent storage.
+    Persistent,
+}
+
+/// Why an object could not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchFailure {
+    /// The store's disk is full.
+    Full,
+    /// It is nowhere to be had, or has changed; tasks that need it fail.
+    Unavailable,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Fetch an object into the store.
+    Fetch {
+        /// Which.
+        object: ObjectId,
+        /// A task that needs it, whose hints say where to look.
+        task: TaskId,
+    },
+    /// Remove an object from the store.
+    Evict {
+        /// Which.
+        object: ObjectId,
+    },
+    /// Start a task; its inputs are there.
+    Start {
+        /// Which.
+        task: TaskId,
+        /// The number of its slot, from 0.
+        slot: u32,
+        /// Where its inputs came from.
+        reads: Reads,
+    },
+    /// Kill a started task; `Ended` follows.
+    Kill {
+        /// Which.
+        task: TaskId,
+    },
+    /// A recalled or cancelled task had not started and is forgotten.
+    GiveBack {
+        /// Which.
+        task: TaskId,
+    },
+    /// This node cannot take the task, which is forgotten; another may.
+    Refuse {
+        /// Which.
+        task: TaskId,
+        /// Whether it may take it later: the disk is full, which can change. If not, the store is too small for it.
+        for_now: bool,
+        /// Why, for a person.
+        reason: String,
+    },
+    /// The task cannot run because this input cannot be had; it is forgotten.
+    Fail {
+        /// Which.
+        task: TaskId,
+        /// Which input.
+        object: ObjectId,
+    },
+}

@@ -1,0 +1,154 @@
+//! What the scheduler is told and what it answers.
+
+use alloc::boxed::Box;
+
+use eyas_types::{ExecutorId, ObjectId, PlacementPolicy, Resources, TaskId};
+
+/// Most holders named in a [`Hint`].
+pub const MAX_HINTS: usize = 4;
+
+/// How a scheduler decides.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The placement policy.
+    pub policy: PlacementPolicy,
+    /// GCC's threshold (the paper uses 0.8 and 0.9).
+    pub utilisation_threshold: f64,
+    /// `W`: entries looked at in one decision, and how often the oldest task may be overtaken. `None`: it may be
+    /// overtaken 100 times for each executor, at least 2,500 times, and 2,500 entries are looked at (data-diffusion
+    /// §4.4, §5.1.1).
+    pub window: Option<u64>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { policy: PlacementPolicy::GoodCacheCompute, utilisation_threshold: 0.9, window: None }
+    }
+}
+
+/// What has happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An executor is there, and no task is on it.
+    ExecutorJoined {
+        /// Its id, never used before.
+        executor: ExecutorId,
+        /// What it has for tasks.
+        capacity: Resources,
+        /// Objects it holds, with their sizes in bytes.
+        held: Box<[(ObjectId, u64)]>,
+    },
+    /// An executor is about to leave: it is given no more tasks, and what it holds counts no more.
+    ExecutorDraining {
+        /// Which.
+        executor: ExecutorId,
+    },
+    /// An executor is gone, with all it held. Its tasks are queued again, first in line.
+    ExecutorLeft {
+        /// Which.
+        executor: ExecutorId,
+    },
+    /// A task may run.
+    TaskReady {
+        /// Its id, not in use.
+        task: TaskId,
+        /// Objects it reads, with their sizes in bytes; each once.
+        inputs: Box<[(ObjectId, u64)]>,
+        /// What it holds while it runs.
+        need: Resources,
+    },
+    /// A task shall not run, or not go on.
+    TaskCancelled {
+        /// Which.
+        task: TaskId,
+    },
+    /// A task is over, wherever it is; if it was assigned, its executor is about to leave.
+    TaskDropped {
+        /// Which.
+        task: TaskId,
+    },
+    /// An executor has done with a task.
+    TaskEnded {
+        /// The executor it was assigned to.
+        executor: ExecutorId,
+        /// Which.
+        task: TaskId,
+        /// How.
+        ended: Ended,
+        /// How long it ran, microseconds; `None` if it was not started.
+        ran_us: Option<u64>,
+    },
+    /// An executor holds a replica.
+    Stored {
+        /// Which.
+        executor: ExecutorId,
+        /// Of which object.
+        object: ObjectId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// An executor no longer holds a replica.
+    Evicted {
+        /// Which.
+        executor: ExecutorId,
+        /// Of which object.
+        object: ObjectId,
+    },
+}
+
+/// How an executor has done with a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// For good.
+    Finished,
+    /// It is to be tried again, anywhere.
+    Again,
+    /// It was given back before it started.
+    Returned,
+    /// This executor cannot take it; another may.
+    Refused,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Give the task to the executor.
+    Assign {
+        /// To which.
+        executor: ExecutorId,
+        /// Which task.
+        task: TaskId,
+        /// How often it was assigned before.
+        attempt: u32,
+        /// Who holds the inputs that this executor does not.
+        hints: Box<[Hint]>,
+    },
+    /// Ask for a task back if it has not started, because another executor is idle.
+    Recall {
+        /// From which.
+        executor: ExecutorId,
+        /// Which task.
+        task: TaskId,
+    },
+    /// Kill a task.
+    Cancel {
+        /// On which.
+        executor: ExecutorId,
+        /// Which task.
+        task: TaskId,
+    },
+    /// Every executor that is large enough for the task has refused it; it is forgotten.
+    Unplaceable {
+        /// Which.
+        task: TaskId,
+    },
+}
+
+/// Who holds an input: a hint, never a promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// The input's place among the task's inputs.
+    pub input: u16,
+    /// Up to [`MAX_HINTS`] holders, the first to be tried first.
+    pub holders: Box<[ExecutorId]>,
+}

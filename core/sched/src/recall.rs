@@ -1,0 +1,82 @@
+//! Asking tasks back: idle slots take what is lined up behind others elsewhere.
+//!
+//! A task that has started in the meantime is not given back; nothing is answered then, and it ends where it is. So
+//! of what was asked for, no more is expected of an executor than it has lined up.
+
+use alloc::vec::Vec;
+
+use crate::decide::PARKED_LOOKS;
+use crate::event::Effect;
+use crate::executors::Level;
+use crate::placement::Otherwise;
+use crate::queue::{State, TaskKey};
+use crate::scheduler::Scheduler;
+use crate::search;
+
+/// Lined-up tasks that are looked at after one event, for some to ask back.
+const RECALL_LOOKS: usize = 16;
+
+impl Scheduler {
+    /// Asks for as many tasks as there are idle slots for, the newest of an executor first: it starts them last.
+    pub(crate) fn recall(&mut self, effects: &mut Vec<Effect>) {
+        let utilisation = self.executors.utilisation();
+        let idle_milli = utilisation.total_milli - utilisation.busy_milli;
+        let mut idle_milli = idle_milli.saturating_sub(self.executors.coming_back_milli());
+        if idle_milli == 0 || self.executors.parked(Level::Slot).len() == 0 {
+            return;
+        }
+        let mut looks = RECALL_LOOKS;
+        let overbooked: Vec<_> = self.executors.overbooked_after(self.recall_from).take(RECALL_LOOKS).collect();
+        for by in overbooked {
+            if looks == 0 || idle_milli == 0 {
+                break;
+            }
+            self.recall_from = by;
+            let mut over_milli = self.executors[by].over_milli();
+            let newest: Vec<_> = self.executors[by].in_flight.iter().rev().take(looks).map(|(_, task)| *task).collect();
+            for task in newest {
+                let need_milli = u64::from(self.queue.need(self.queue[task].class).cpus_milli).max(1);
+                if over_milli < need_milli || idle_milli < need_milli {
+                    break;
+                }
+                looks -= 1;
+                if matches!(self.queue[task].state, State::Assigned { recalled: true, .. }) {
+                    over_milli -= need_milli;
+                } else if self.has_idle_taker(task) {
+                    over_milli -= need_milli;
+                    idle_milli -= need_milli;
+                    self.ask_back(task, effects);
+                }
+            }
+        }
+    }
+
+    fn ask_back(&mut self, task: TaskKey, effects: &mut Vec<Effect>) {
+        let entry = &mut self.queue[task];
+        let State::Assigned { executor, recalled, .. } = &mut entry.state else {
+            panic!("task {} asked back but is {:?}", entry.id, entry.state);
+        };
+        *recalled = true;
+        let (by, id, class) = (*executor, entry.id, entry.class);
+        self.executors.recall(by, self.queue.need(class));
+        effects.push(Effect::Recall { executor: self.executors[by].id, task: id });
+    }
+
+    /// Whether an idle executor would take the task if it waited. If none would, it would only come back to where it
+    /// is lined up.
+    fn has_idle_taker(&mut self, task: TaskKey) -> bool {
+        if self.policy.is_data_aware() && self.parked_taker(task, Level::Slot).is_some() {
+            return true;
+        }
+        let takes_any = self.otherwise() == Otherwise::AnyTask || self.is_cold(task);
+        let (class, mut first) = (self.queue[task].class, 0);
+        for _ in 0..if takes_any { PARKED_LOOKS } else { 0 } {
+            let Some((parking, by)) = self.parked_with_room(class, Level::Slot, first) else { break };
+            if !search::has_refused(&self.queue, by, task) {
+                return true;
+            }
+            first = parking + 1;
+        }
+        false
+    }
+}

@@ -1,0 +1,306 @@
+//! Histories in which a task waited, or an executor idled, without cause.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::WaitReason;
+
+fn gpu() -> Resources {
+    with_gpus(1, cpus(1000))
+}
+
+fn with_window(policy: PlacementPolicy, window: u64) -> Scheduler {
+    Scheduler::new(Config { policy, window: Some(window), ..Config::default() })
+}
+
+impl Scheduler {
+    /// Ends the tasks of executor 1 one after another, the oldest first, while `next` keeps submitting others. After
+    /// how many the named one was given to it.
+    fn ends_until(&mut self, wanted: u32, how: impl Fn(u32) -> Ended, mut next: impl FnMut(&mut Self, u32)) -> u32 {
+        let mut running: VecDeque<u32> = self.on(1).into();
+        for round in 0..500 {
+            let index = running.pop_front().expect("executor 1 is busy");
+            self.end(1, index, how(round));
+            next(self, 1_000 + round);
+            let new: Vec<_> = self.on(1).into_iter().filter(|index| !running.contains(index)).collect();
+            running.extend(new);
+            if running.contains(&wanted) {
+                return round;
+            }
+        }
+        panic!("task {wanted} starved");
+    }
+}
+
+#[test]
+fn a_search_begun_again_is_told_of_no_object_twice() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.store(1, 1);
+    // More partial hits than are remembered.
+    for index in 0..40 {
+        scheduler.submit(index, &[1, 10 + index as u8]);
+    }
+    for _ in 0..30 {
+        let oldest = scheduler.on(1)[0];
+        scheduler.finish(1, oldest);
+    }
+    scheduler.evict(1, 1);
+    scheduler.submit(1_000, &[1]);
+}
+
+#[test]
+fn a_wide_task_does_not_starve_behind_narrow_ones() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = with_window(*policy, 10);
+        scheduler.join(1, 2);
+        (0..6).for_each(|index| drop(scheduler.submit(index, &[])));
+        scheduler.submit_with(100, &[], cpus(2000));
+        (101..105).for_each(|index| drop(scheduler.submit(index, &[])));
+        let rounds = scheduler.ends_until(100, |_| Ended::Finished, |s, index| drop(s.submit(index, &[])));
+        assert!(rounds < 20, "{policy}: after {rounds}");
+    }
+}
+
+#[test]
+fn tasks_tried_again_do_not_make_the_oldest_young() {
+    let mut scheduler = with_window(PlacementPolicy::MaxCacheHit, 10);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    scheduler.store(1, 1);
+    scheduler.store(2, 2);
+    (0..3).for_each(|index| drop(scheduler.submit(index, &[2])));
+    (3..7).for_each(|index| drop(scheduler.submit(index, &[1])));
+    let how = |round: u32| if round % 8 == 7 { Ended::Again } else { Ended::Finished };
+    let rounds = scheduler.ends_until(2, how, |s, index| drop(s.submit(index, &[1])));
+    assert!(rounds < 20, "after {rounds}");
+}
+
+#[test]
+fn the_one_of_many_idle_executors_that_is_large_enough_is_found() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        for id in 0..100 {
+            scheduler.join_with(id, if id == 80 { gpu() } else { cpus(1000) });
+        }
+        assert_eq!(assigned(&scheduler.submit_with(0, &[], gpu())), [(80, 0)], "{policy}");
+    }
+}
+
+#[test]
+fn cold_tasks_too_large_for_anybody_do_not_hide_others() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
+    scheduler.join(1, 1);
+    (0..100).for_each(|index| drop(scheduler.submit_with(index, &[], gpu())));
+    assert_eq!(assigned(&scheduler.submit(100, &[])), [(1, 100)]);
+}
+
+#[test]
+fn a_task_is_given_up_when_those_large_enough_refused_it() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 1);
+    scheduler.join(2, 4);
+    assert_eq!(assigned(&scheduler.submit_with(0, &[1], cpus(4000))), [(2, 0)]);
+    assert_eq!(scheduler.end(2, 0, Ended::Refused), [Effect::Unplaceable { task: task(0) }]);
+}
+
+#[test]
+fn a_task_nobody_can_take_does_not_stop_recalls() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[]);
+    scheduler.submit(1, &[]);
+    scheduler.submit_with(2, &[], gpu());
+    assert_eq!(scheduler.join(2, 1), [Effect::Recall { executor: ExecutorId(1), task: task(1) }]);
+}
+
+#[test]
+fn a_recall_that_came_too_late_does_not_stop_others() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[]);
+    scheduler.submit(1, &[]);
+    assert_eq!(scheduler.join(2, 1).len(), 1);
+    // Task 1 starts before it is asked for, and runs for long.
+    scheduler.finish(1, 0);
+    (2..5).for_each(|index| drop(scheduler.submit(index, &[])));
+    let lined_up = *scheduler.on(1).last().expect("task 1, and one behind it");
+    let mut recalled = Vec::new();
+    while let Some(index) = scheduler.on(2).first().copied() {
+        recalled.extend(scheduler.finish(2, index));
+    }
+    assert_eq!(recalled, [Effect::Recall { executor: ExecutorId(1), task: task(lined_up) }]);
+}
+
+#[test]
+fn the_newest_task_is_asked_back_first() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 2);
+    (0..4).for_each(|index| drop(scheduler.submit(index, &[])));
+    scheduler.finish(1, 0);
+    scheduler.submit(4, &[]);
+    scheduler.finish(1, 1);
+    scheduler.submit(5, &[]);
+    scheduler.finish(1, 3);
+    // Tasks 2 and 4 run.
+    assert_eq!(scheduler.join(2, 1), [Effect::Recall { executor: ExecutorId(1), task: task(5) }]);
+}
+
+#[test]
+fn an_idle_holder_is_woken_when_a_better_one_goes() {
+    type Goes = fn(&mut Scheduler) -> Vec<Effect>;
+    let ways: [(&str, Goes); 3] = [
+        ("leaves", |s| s.run(Event::ExecutorLeft { executor: ExecutorId(2) })),
+        ("drains", |s| s.run(Event::ExecutorDraining { executor: ExecutorId(2) })),
+        ("evicts", |s| [s.evict(2, 1), s.evict(2, 2)].concat()),
+    ];
+    for (how, goes) in ways {
+        let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
+        (1..=2).for_each(|id| drop(scheduler.join(id, 1)));
+        scheduler.store(2, 5);
+        (1..=2).for_each(|index| drop(scheduler.submit(index, &[5])));
+        for (id, n) in [(1, 1), (2, 1), (2, 2)] {
+            scheduler.store(id, n);
+        }
+        assert_eq!(assigned(&scheduler.submit(0, &[1, 2, 3])), [], "{how}");
+        assert_eq!(assigned(&goes(&mut scheduler)).first(), Some(&(1, 0)), "{how}");
+    }
+}
+
+#[test]
+fn partial_hits_that_are_too_large_do_not_hide_others() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
+    scheduler.join(1, 1);
+    scheduler.store(1, 8);
+    assert_eq!(assigned(&scheduler.submit(91, &[8])), [(1, 91)]);
+    assert_eq!(assigned(&scheduler.submit(92, &[8])), [(1, 92)]);
+    scheduler.store(1, 1);
+    (0..20).for_each(|index| drop(scheduler.submit_with(index, &[1], gpu())));
+    assert_eq!(assigned(&scheduler.submit(50, &[1, 2])), []);
+    assert_eq!(assigned(&scheduler.finish(1, 91)), [(1, 50)]);
+}
+
+#[test]
+fn nobody_waits_for_a_holder_that_is_too_small() {
+    for policy in [PlacementPolicy::MaxCacheHit, PlacementPolicy::GoodCacheCompute] {
+        let mut scheduler = scheduler(policy);
+        scheduler.join(1, 20);
+        (0..40).for_each(|index| drop(scheduler.submit(index, &[])));
+        scheduler.store(1, 1);
+        scheduler.join_with(2, gpu());
+        assert_eq!(assigned(&scheduler.submit_with(99, &[1], gpu())), [(2, 99)], "{policy}");
+    }
+}
+
+#[test]
+fn a_search_goes_on_after_turns_have_come_round() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
+    scheduler.join(2, 1);
+    scheduler.submit(90, &[7]);
+    scheduler.join(1, 1);
+    scheduler.store(1, 1);
+    (10..13).for_each(|index| drop(scheduler.submit(index, &[1])));
+    (10..13).for_each(|index| drop(scheduler.finish(1, index)));
+    scheduler.queue.skip_turns(1 << 31);
+    scheduler.store(1, 8);
+    (1..3).for_each(|index| drop(scheduler.submit(index, &[8])));
+    scheduler.submit(3, &[1]);
+    assert_eq!(assigned(&scheduler.finish(1, 1)), [(1, 3)]);
+}
+
+#[test]
+fn what_never_ran_teaches_no_run_time() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    (0..60).for_each(|index| drop(scheduler.submit(index, &[])));
+    for _ in 0..50 {
+        let [first, ..] = scheduler.on(1)[..] else { panic!("executor 1 idles") };
+        let (executor, task) = (ExecutorId(1), task(first));
+        scheduler.run(Event::TaskEnded { executor, task, ended: Ended::Finished, ran_us: None });
+    }
+    assert_eq!(scheduler.on(1).len(), 2, "one runs and one is lined up");
+}
+
+#[test]
+fn any_number_of_needs_may_come_and_go() {
+    let mut scheduler = scheduler(PlacementPolicy::FirstAvailable);
+    let effects = &mut Vec::new();
+    for index in 0..70_000 {
+        let need = Resources { memory_bytes: u64::from(index) + 1, ..cpus(1000) };
+        scheduler.handle(Event::TaskReady { task: task(index), inputs: Box::default(), need }, effects);
+        scheduler.handle(Event::TaskCancelled { task: task(index) }, effects);
+    }
+    assert_eq!(scheduler.queue.only_class(), None);
+}
+
+#[test]
+fn an_executor_short_of_memory_lines_tasks_up() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        let of_memory = |cpus_milli, memory_bytes| Resources { memory_bytes, ..cpus(cpus_milli) };
+        scheduler.join_with(1, of_memory(8000, 16));
+        (0..4).for_each(|index| drop(scheduler.submit_with(index, &[], of_memory(1000, 8))));
+        assert_eq!(scheduler.on(1), [0, 1, 2, 3], "{policy}: two run and two are lined up");
+    }
+}
+
+#[test]
+fn who_refused_many_tasks_is_given_others() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    (1..=3).for_each(|id| drop(scheduler.join(id, 1)));
+    (500..506).for_each(|index| drop(scheduler.submit(index, &[])));
+    (0..100).for_each(|index| drop(scheduler.submit(index, &[1])));
+    (100..110).for_each(|index| drop(scheduler.submit(index, &[])));
+    let mut refused = 0;
+    while let Some(index) = scheduler.on(1).into_iter().find(|index| *index < 100 || *index >= 500) {
+        let ended = if index < 100 { Ended::Refused } else { Ended::Finished };
+        refused += u32::from(ended == Ended::Refused);
+        scheduler.end(1, index, ended);
+    }
+    assert_eq!((refused, scheduler.on(1).len()), (100, 2));
+}
+
+#[test]
+fn who_drains_gets_no_more() {
+    for policy in PlacementPolicy::ALL {
+        let mut scheduler = scheduler(*policy);
+        scheduler.join(1, 1);
+        scheduler.submit(0, &[1]);
+        scheduler.store(1, 1);
+        assert_eq!(scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) }), []);
+        assert_eq!(assigned(&scheduler.submit(1, &[1])), []);
+        assert_eq!(assigned(&scheduler.end(1, 0, Ended::Again)), [], "{policy}");
+        let waits = scheduler.explain_task(task(1)).and_then(|view| view.waits);
+        assert_eq!(waits, Some(WaitReason::NoExecutors));
+        scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) });
+        assert_eq!(assigned(&scheduler.join(2, 2)).len(), 2, "{policy}");
+    }
+}
+
+#[test]
+fn what_an_executor_brings_counts_from_its_first_task_on() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.submit(0, &[]);
+    scheduler.submit(1, &[1]);
+    let held = [(object(1), 10)].into();
+    let joined = Event::ExecutorJoined { executor: ExecutorId(1), capacity: cpus(1000), held };
+    assert_eq!(assigned(&scheduler.run(joined)), [(1, 1), (1, 0)]);
+}
+
+#[test]
+fn an_idle_executor_takes_what_it_holds_the_most_of_when_utilisation_falls() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 20);
+    (0..40).for_each(|index| drop(scheduler.submit(index, &[])));
+    (1..=4).for_each(|n| drop(scheduler.store(1, n)));
+    scheduler.join(2, 1);
+    scheduler.store(2, 2);
+    // Executor 1 holds more of both, and is busy with other tasks.
+    assert_eq!(assigned(&scheduler.submit(100, &[1, 3, 4])), []);
+    assert_eq!(assigned(&scheduler.submit(101, &[1, 2, 3])), []);
+    let mut given = Vec::new();
+    for id in 3..6 {
+        given.extend(assigned(&scheduler.join_with(id, Resources { memory_bytes: 1, ..cpus(1000) })));
+    }
+    assert!(given.contains(&(2, 101)) || given.is_empty(), "{given:?}");
+}

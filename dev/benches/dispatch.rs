@@ -1,0 +1,147 @@
+//! How many tasks a second go through one dispatcher and two executors on this machine, over real sockets and TLS; and
+//! how long the shortest job takes from its command to its end.
+//!
+//! **No-op tasks** run inside the executor, so that what is measured is eyas alone: queue, placement, two frames, books,
+//! journal, and the client that sees every result. Expected before measuring: 2 to 4 µs a task on each side, most of it
+//! allocation and encoding; the journal and the client share the same two processors. At least 150,000/s.
+//!
+//! **`/bin/true`** is measured beside the least that can be done: two threads that each start it with `posix_spawn` and
+//! wait for it, in a loop. What a process costs is fork, exec, dynamic linking and exit, about 1 ms on a virtual
+//! machine; eyas adds pipes for its output, a group, a wait that can be interrupted, and its messages. At least 85% of
+//! the loop. `xargs -P2` does the same from one thread. All see the same words and the same environment, and run in
+//! turns; ratios are of the same turn. On a machine that others use too, rates favour who has more processes; the
+//! processor time of a task does not, so that is shown as well: on an idle machine its ratio is that of the rates.
+//!
+//! `cargo bench -p eyas-dev --bench dispatch`; `-- --tiny` only shows that it runs. Other systems' rates:
+//! `dev/bench_peers.py`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use eyas_dev::bench::{eyas, home, is_tiny, median, used_cpu_s};
+
+const TARGET_NOOP_PER_S: f64 = 150_000.0;
+const TARGET_OF_BARE: f64 = 0.85;
+/// What each process is: `true` with a word, as a task with an item has it. (GNU `true` reads its locale if it has one
+/// word, so one without would be another program.)
+const PROGRAM: &str = "/bin/true";
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// In a run.
+    pub noop_tasks: u32,
+    /// In a run.
+    pub processes: u32,
+    /// Runs of each.
+    pub rounds: usize,
+}
+
+const FULL: Scale = Scale { noop_tasks: 1_000_000, processes: 4_000, rounds: 5 };
+/// Only shows that it runs.
+pub const TINY: Scale = Scale { noop_tasks: 200, processes: 8, rounds: 1 };
+
+/// One way to run processes, and what it showed in each round.
+struct Way {
+    name: &'static str,
+    run: fn(&Path, u32) -> f64,
+    per_s: Vec<f64>,
+    cpu_us: Vec<f64>,
+}
+
+fn main() {
+    run(if is_tiny() { TINY } else { FULL });
+}
+
+/// Measures and prints.
+pub fn run(scale: Scale) {
+    let home = home();
+    let home = home.path();
+    let first: Vec<f64> = (0..3 * scale.rounds).map(|_| started_to_ended_s(home) * 1e3).collect();
+    println!("one no-op task, command to end  {:>9.0} ms\n", median(&first));
+
+    let noop: Vec<f64> = (0..scale.rounds).map(|_| run_eyas(home, scale.noop_tasks, &["--noop"])).collect();
+    let per_s = median(&noop);
+    println!("no-op tasks                     {per_s:>9.0} /s   {:.2} x target", per_s / TARGET_NOOP_PER_S);
+    println!("                                of {} each: {}\n", scale.noop_tasks, rounded(&noop));
+
+    let way = |name, run| Way { name, run, per_s: Vec::new(), cpu_us: Vec::new() };
+    let mut ways = [
+        way("posix_spawn and wait, 2 threads", |_, count| bare(count)),
+        way("eyas, 2 executors", |home, count| run_eyas(home, count, &["--", PROGRAM])),
+        way("xargs -P2", |_, count| xargs(count)),
+    ];
+    for _ in 0..scale.rounds {
+        for way in &mut ways {
+            let before_s = used_cpu_s();
+            way.per_s.push((way.run)(home, scale.processes));
+            way.cpu_us.push((used_cpu_s() - before_s) * 1e6 / f64::from(scale.processes));
+        }
+    }
+    println!(
+        "{PROGRAM}, {} each in {} turns        /s   of bare   cpu us/task   bare's of it",
+        scale.processes, scale.rounds
+    );
+    for way in &ways {
+        let of_bare =
+            |ours: &[f64], bare: &[f64]| median(&ours.iter().zip(bare).map(|(a, b)| a / b).collect::<Vec<_>>());
+        println!(
+            "{:<32}{:>9.0}{:>10.2}{:>14.0}{:>15.2}",
+            way.name,
+            median(&way.per_s),
+            of_bare(&way.per_s, &ways[0].per_s),
+            median(&way.cpu_us),
+            of_bare(&ways[0].cpu_us, &way.cpu_us),
+        );
+    }
+    println!("\ntargets: {TARGET_NOOP_PER_S} no-op tasks/s; {TARGET_OF_BARE} of bare");
+}
+
+fn rounded(values: &[f64]) -> String {
+    values.iter().map(|value| format!("{value:.0}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs a job on a cluster of its own; its tasks a second, from its submission to its end, as eyas says.
+fn run_eyas(home: &Path, tasks: u32, words: &[&str]) -> f64 {
+    let array = format!("1-{tasks}");
+    let ran =
+        eyas(home, &["run", "--array", &array, "--report", "none"]).args(words).output().expect("eyas can be started");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{said}");
+    let per_s = said.rsplit_once('(').and_then(|(_, rest)| rest.split_once("/s)")?.0.parse().ok());
+    per_s.unwrap_or_else(|| panic!("no rate in: {said}"))
+}
+
+fn started_to_ended_s(home: &Path) -> f64 {
+    let started = Instant::now();
+    run_eyas(home, 1, &["--noop"]);
+    started.elapsed().as_secs_f64()
+}
+
+fn bare(count: u32) -> f64 {
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            scope.spawn(move || {
+                for number in (first..count).step_by(2) {
+                    let mut command = Command::new(PROGRAM);
+                    let ran = command.arg(number.to_string()).stdin(Stdio::null()).status();
+                    assert!(ran.expect("it can be started").success());
+                }
+            });
+        }
+    });
+    f64::from(count) / started.elapsed().as_secs_f64()
+}
+
+fn xargs(count: u32) -> f64 {
+    let started = Instant::now();
+    let mut xargs = Command::new("xargs");
+    let Ok(mut child) = xargs.args(["-P2", "-n1", PROGRAM]).stdin(Stdio::piped()).spawn() else { return f64::NAN };
+    let words: String = (0..count).map(|number| format!("{number}\n")).collect();
+    child.stdin.take().expect("piped").write_all(words.as_bytes()).expect("xargs reads");
+    assert!(child.wait().expect("our own child").success());
+    f64::from(count) / started.elapsed().as_secs_f64()
+}

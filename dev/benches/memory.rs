@@ -1,0 +1,136 @@
+//! How much memory the dispatcher needs for a task that waits.
+//!
+//! A real dispatcher without executors; a client submits 1,000,000 tasks, each of which reads one of 100,000 objects and
+//! has its path as its item. When the last task is in the queue, what the process's resident memory has grown by is
+//! divided by the tasks. It is all there is: the item, the task's state in its job, its place in the queue and in the
+//! waiting list of its input, the objects' names, the catalog, the journal's cache, and what the allocator holds back.
+//!
+//! Expected before measuring: the item's own text (50 bytes) with its end (8); state of the job (32); queue and waiting
+//! list (130, the limit of `benches/decisions.rs`); a tenth of an object (250 with its URL, id and catalog entry):
+//! 245 bytes. The limit is 300.
+//!
+//! `cargo bench -p eyas-dev --bench memory`; `-- --tiny` only shows that it runs.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use eyas_dev::bench::{Owned, eyas, home, is_tiny, wait_for};
+use eyas_session::{Access, Session, dial};
+use eyas_types::{Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Value, Version};
+use eyas_wire::Role;
+use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
+
+const TARGET_TASK_BYTES: f64 = 300.0;
+
+/// How much is submitted.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// Tasks that wait.
+    pub tasks: u32,
+    /// Objects that they read.
+    pub objects: u32,
+}
+
+const FULL: Scale = Scale { tasks: 1_000_000, objects: 100_000 };
+/// Only shows that it runs.
+pub const TINY: Scale = Scale { tasks: 300, objects: 30 };
+
+fn main() {
+    run(if is_tiny() { TINY } else { FULL });
+}
+
+/// Measures and prints.
+pub fn run(scale: Scale) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(measure(scale));
+}
+
+async fn measure(scale: Scale) {
+    let home = home();
+    let access_path = home.path().join("access.toml");
+    let words = ["start", "dispatcher", "--listen", "127.0.0.1:0", "--owned", "--access"];
+    let mut dispatcher = eyas(home.path(), &words);
+    let dispatcher = dispatcher.arg(&access_path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let mut dispatcher = Owned(dispatcher.expect("eyas can be started"));
+    wait_for(&access_path, &mut dispatcher);
+    let access = Access::load(&access_path).expect("written whole");
+    let mut session = dial(&access, Role::Client).await.expect("it listens");
+    let process = dispatcher.0.id();
+    let before = resident_bytes(process, "VmRSS");
+    let started = Instant::now();
+    let job = submit(&mut session, scale).await;
+    let accepted_s = started.elapsed().as_secs_f64();
+    wait_until_queued(&mut session, TaskId { job, index: scale.tasks - 1 }).await;
+    let queued_s = started.elapsed().as_secs_f64();
+    let (after, peak) = (resident_bytes(process, "VmRSS"), resident_bytes(process, "VmHWM"));
+    let per_task = |bytes: u64| bytes.saturating_sub(before) as f64 / f64::from(scale.tasks);
+    println!("{} tasks over {} objects wait in the queue", scale.tasks, scale.objects);
+    println!("resident before, after, at most   {} {} {} MB", before >> 20, after >> 20, peak >> 20);
+    println!(
+        "of a waiting task                 {:.0} bytes   {:.2} of the limit",
+        per_task(after),
+        per_task(after) / TARGET_TASK_BYTES
+    );
+    println!("at most, while it was submitted   {:.0} bytes", per_task(peak));
+    println!("accepted after {accepted_s:.2} s, in the queue after {queued_s:.2} s");
+    println!("\nlimit: {TARGET_TASK_BYTES} bytes");
+}
+
+async fn submit(session: &mut Session, scale: Scale) -> JobId {
+    let writer = &mut session.writer;
+    let templates = vec![TaskTemplate::new(Program::Noop)];
+    writer.send(&[FromClient::Submit { name: "memory".into(), templates }]).await.expect("it reads");
+    let objects: Vec<_> = (0..scale.objects).map(object).collect();
+    for part in objects.chunks(SUBMISSION_PART) {
+        writer.send(&[FromClient::Objects(part.to_vec())]).await.expect("it reads");
+    }
+    let tasks: Vec<_> = (0..scale.tasks).collect();
+    for part in tasks.chunks(SUBMISSION_PART) {
+        let items = part.iter().map(|task| item(task % scale.objects)).collect();
+        writer.send(&[FromClient::Items(items)]).await.expect("it reads");
+    }
+    writer.send(&[FromClient::Commit]).await.expect("it reads");
+    match &session.reader.next::<ToClient>().await.expect("an answer")[..] {
+        [ToClient::Accepted { job }] => *job,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn path(object: u32) -> String {
+    format!("/data/survey/run-{:03}/frame-{object:08}.fits", object / 1000)
+}
+
+fn object(number: u32) -> ObjectSpec {
+    let version = Version::Modified { mtime_ns: 1_600_000_000_000_000_000, size_bytes: 2_000_000 };
+    ObjectSpec { source: format!("file://{}", path(number)), version, executable: false }
+}
+
+fn item(object: u32) -> TaskItem {
+    let input = Input { from: InputFrom::Object(object), name: None };
+    TaskItem { template: 0, values: vec![Value { text: path(object), input: Some(0) }], inputs: vec![input] }
+}
+
+/// Asks about the last task until it is not its job any more but executors that it waits for.
+async fn wait_until_queued(session: &mut Session, last: TaskId) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        session.writer.send(&[FromClient::Explain { task: last }]).await.expect("it reads");
+        match &session.reader.next::<ToClient>().await.expect("an answer")[..] {
+            [ToClient::Explained(explained)] if explained.because.iter().any(|why| why.contains("no executor")) => {
+                return;
+            }
+            [ToClient::Explained(_)] => assert!(Instant::now() < deadline, "the tasks do not come into the queue"),
+            other => panic!("{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A line of the process's status, in bytes.
+fn resident_bytes(process: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux tells it");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
+    kib * 1024
+}

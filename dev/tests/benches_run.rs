@@ -1,0 +1,26 @@
+//! Benchmarks run, tiny, so that they never rot. What they measure is of no interest here.
+
+#[allow(dead_code, reason = "its main is for `cargo bench`")]
+#[path = "../benches/dispatch.rs"]
+mod dispatch;
+#[allow(dead_code, reason = "its main is for `cargo bench`")]
+#[path = "../benches/local_hit.rs"]
+mod local_hit;
+#[allow(dead_code, reason = "its main is for `cargo bench`")]
+#[path = "../benches/memory.rs"]
+mod memory;
+
+#[test]
+fn dispatch_runs() {
+    dispatch::run(dispatch::TINY);
+}
+
+#[test]
+fn local_hit_runs() {
+    local_hit::run(local_hit::TINY);
+}
+
+#[test]
+fn memory_runs() {
+    memory::run(memory::TINY);
+}

@@ -1,0 +1,126 @@
+//! Tasks that executors could not take. One that all have refused fails, but not for a full disk: if one of them refused
+//! it only for now, it waits and is offered to all again, a bounded number of times.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use eyas_types::TaskId;
+
+/// A task that all refused for now waits so long.
+const ROOM_RETRY_EVERY: Duration = Duration::from_secs(5);
+/// A task that all refused for now so many times fails.
+const MAX_ROOM_RETRIES: u32 = 60;
+
+#[derive(Default)]
+pub(crate) struct Refusals {
+    tasks: HashMap<TaskId, Refused>,
+    /// Tasks that wait, with the end of their wait, the first first; some were forgotten since.
+    waiting: VecDeque<(Instant, TaskId)>,
+}
+
+#[derive(Default)]
+struct Refused {
+    /// What the last executor said; of those that refused it for now, if there are such.
+    reason: String,
+    /// Whether one of them may take it later.
+    for_now: bool,
+    /// How often all have refused it.
+    rounds: u32,
+    waits_until: Option<Instant>,
+}
+
+impl Refusals {
+    /// An executor cannot take the task.
+    pub fn refused(&mut self, task: TaskId, reason: &str, for_now: bool) {
+        let entry = self.tasks.entry(task).or_default();
+        if for_now || !entry.for_now {
+            entry.reason = reason.to_owned();
+        }
+        entry.for_now |= for_now;
+    }
+
+    /// All executors have refused the task. It waits from `now` on to be offered again.
+    ///
+    /// # Errors
+    /// Why it fails, for a person: none of them can ever take it, or it has waited long enough.
+    pub fn by_all(&mut self, task: TaskId, now: Instant) -> Result<(), String> {
+        let Some(entry) = self.tasks.get_mut(&task) else { return Err("every executor has refused it".into()) };
+        if !entry.for_now {
+            return Err(entry.reason.clone());
+        }
+        if entry.rounds == MAX_ROOM_RETRIES {
+            return Err(format!("{} (no executor had room for it in {MAX_ROOM_RETRIES} tries)", entry.reason));
+        }
+        let until = now + ROOM_RETRY_EVERY;
+        (entry.rounds, entry.for_now, entry.waits_until) = (entry.rounds + 1, false, Some(until));
+        self.waiting.push_back((until, task));
+        Ok(())
+    }
+
+    /// A task that has waited long enough at `now` and is to be offered again, if there is one.
+    pub fn next_due(&mut self, now: Instant) -> Option<TaskId> {
+        while let Some((until, task)) = self.waiting.pop_front_if(|(until, _)| *until <= now) {
+            if let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.waits_until == Some(until)) {
+                entry.waits_until = None;
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// Why the task waits to be offered again, if it does.
+    pub fn why_waiting(&self, task: TaskId) -> Option<&str> {
+        self.tasks.get(&task).filter(|entry| entry.waits_until.is_some()).map(|entry| entry.reason.as_str())
+    }
+
+    /// The task has ended.
+    pub fn forget(&mut self, task: TaskId) {
+        self.tasks.remove(&task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_types::JobId;
+
+    use super::*;
+
+    const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
+
+    #[test]
+    fn what_all_refuse_for_ever_fails_with_the_last_reason() {
+        let mut refusals = Refusals::default();
+        refusals.refused(TASK, "a", false);
+        refusals.refused(TASK, "b", false);
+        assert_eq!(refusals.by_all(TASK, Instant::now()), Err("b".into()));
+    }
+
+    #[test]
+    fn what_one_refuses_for_now_is_offered_again_so_many_times() {
+        let (mut refusals, mut now) = (Refusals::default(), Instant::now());
+        for _ in 0..MAX_ROOM_RETRIES {
+            refusals.refused(TASK, "its disk is full", true);
+            refusals.refused(TASK, "its store is small", false);
+            assert_eq!(refusals.by_all(TASK, now), Ok(()));
+            assert_eq!(refusals.why_waiting(TASK), Some("its disk is full"));
+            assert_eq!(refusals.next_due(now), None);
+            now += ROOM_RETRY_EVERY;
+            assert_eq!((refusals.next_due(now), refusals.next_due(now)), (Some(TASK), None));
+            assert_eq!(refusals.why_waiting(TASK), None);
+        }
+        refusals.refused(TASK, "its disk is full", true);
+        let why = refusals.by_all(TASK, now).unwrap_err();
+        assert!(why.contains("its disk is full") && why.contains("60 tries"), "{why}");
+    }
+
+    #[test]
+    fn what_has_ended_while_it_waited_is_not_offered_again() {
+        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        refusals.refused(TASK, "full", true);
+        assert_eq!(refusals.by_all(TASK, now), Ok(()));
+        refusals.forget(TASK);
+        // It runs anew, and is refused again.
+        refusals.refused(TASK, "full", true);
+        assert_eq!(refusals.next_due(now + ROOM_RETRY_EVERY), None);
+    }
+}
