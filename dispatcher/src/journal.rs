@@ -23,6 +23,9 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 1;
 /// Writes that may wait for the thread; who writes more waits, which holds the whole dispatcher back.
 const MAX_WAITING_WRITES: usize = 16;
+/// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
+/// million tasks must not stay here a second time.
+const CACHE_BYTES: usize = 16 << 20;
 /// So long after a transaction with entries, the next one begins. A first one begins at once; of many, each takes more
 /// with it, which costs the disk, and all who are told of it, less.
 const PACE: Duration = Duration::from_millis(10);
@@ -93,7 +96,8 @@ impl Journal {
     ) -> Result<Self, JournalError> {
         let error = |why: String| JournalError { path: path.display().to_string(), why };
         make_private(path).map_err(|e| error(e.to_string()))?;
-        let database = Database::create(path).map_err(|e| error(e.to_string()))?;
+        let mut builder = Database::builder();
+        let database = builder.set_cache_size(CACHE_BYTES).create(path).map_err(|e| error(e.to_string()))?;
         check_version(&database).map_err(error)?;
         let database = Arc::new(database);
         let (writes, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);

@@ -63,7 +63,7 @@ pub fn default_capacity() -> Resources {
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
     // Disk for sandboxes is what the temporary folder's file system has free now.
-    let disk = statvfs(&std::env::temp_dir()).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+    let disk = statvfs(std::env::temp_dir()).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
     Resources {
         cpus_milli: (processors * 1000) as u32,
         memory_bytes: memory_kib.map_or(u64::MAX, |kib| kib * 1024),

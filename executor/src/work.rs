@@ -1,5 +1,6 @@
 //! Running one task: sandbox, process, outputs. On a thread of its slot's, which may block.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -136,7 +137,8 @@ impl Workshop {
         let folder = self.sandboxes.join(format!("{task}-{attempt}"));
         Sandbox::create(folder.clone()).map(Some).map_err(|e| {
             let reason = format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
-            failed(FailureKind::Node, reason)
+            let is_full = matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            failed(if is_full { FailureKind::NodeFull } else { FailureKind::Node }, reason)
         })
     }
 
@@ -156,7 +158,8 @@ impl Workshop {
             if let Err(e) = sandbox.stage(&self.store, *object, place) {
                 let is_missing = e.kind == StoreErrorKind::NotHere;
                 let reason = format!("cannot stage {} on {}: {e}", place.display(), self.name);
-                failure = Some(failed(FailureKind::Node, reason));
+                let is_full = e.kind == StoreErrorKind::Full;
+                failure = Some(failed(if is_full { FailureKind::NodeFull } else { FailureKind::Node }, reason));
                 if !is_missing {
                     break;
                 }

@@ -68,7 +68,7 @@ impl Scheduler {
                 (false, Level::Ahead) => return,
                 (true, _) => {}
             }
-            match self.choose(by, level) {
+            match self.choose(by, level, self.otherwise()) {
                 Some(task) => self.assign(by, task, effects),
                 // The window ended the search: it goes on where it stopped.
                 None if !self.executors[by].to_search.is_empty() => {}
@@ -138,7 +138,7 @@ impl Scheduler {
     }
 
     /// The task that this executor shall take, if any.
-    fn choose(&mut self, by: ExecutorKey, level: Level) -> Option<TaskKey> {
+    fn choose(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise) -> Option<TaskKey> {
         if let Some(task) = self.overdue_for(by, level) {
             return Some(task);
         }
@@ -150,7 +150,6 @@ impl Scheduler {
         if let Some(task) = search::next_full_hit(queue, catalog, executors, by, level, &mut looks) {
             return Some(task);
         }
-        let otherwise = self.otherwise();
         let only_best_holder = otherwise == Otherwise::OnlyBestHolder;
         let Scheduler { queue, catalog, executors, .. } = self;
         search::best_partial_hit(queue, catalog, executors, by, level, only_best_holder)
@@ -224,19 +223,18 @@ impl Scheduler {
         None
     }
 
-    /// What an executor takes that has been searched for before.
+    /// What a parked executor takes. It looks for what it holds only if it may take any, and would else not be given
+    /// that of which it holds the most.
     fn choose_parked(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise) -> Option<TaskKey> {
-        if let Some(task) = self.overdue_for(by, level) {
-            return Some(task);
+        if otherwise == Otherwise::OnlyBestHolder {
+            return self.overdue_for(by, level).or_else(|| self.without_hit(by, level, otherwise));
         }
-        let Scheduler { queue, catalog, executors, .. } = self;
-        if otherwise == Otherwise::AnyTask
-            && self.policy.is_data_aware()
-            && let Some(task) = search::best_partial_hit(queue, catalog, executors, by, level, false)
-        {
-            return Some(task);
+        loop {
+            let task = self.choose(by, level, otherwise);
+            if task.is_some() || !self.policy.is_data_aware() || self.executors[by].to_search.is_empty() {
+                return task;
+            }
         }
-        self.without_hit(by, level, otherwise)
     }
 
     /// Of executors parked at that number or later, the first that has room for tasks of the class. Room does not

@@ -47,7 +47,7 @@ pub(crate) struct Executor {
     /// Tasks that it was given and has not ended, with the numbers of their assignments, the newest last.
     pub in_flight: VecDeque<(u64, TaskKey)>,
     /// Processors of those of them that were asked back, in thousandths.
-    recalled_milli: u64,
+    pub recalled_milli: u64,
     /// It is about to leave, and takes no more.
     pub is_draining: bool,
     pub held: Map<ObjectKey, Held>,
@@ -217,9 +217,12 @@ impl Executors {
         });
     }
 
-    /// A task of such needs was asked back from an executor.
-    pub fn recall(&mut self, key: ExecutorKey, need: &Resources) {
-        self.change(key, |executor| executor.recalled_milli += u64::from(need.cpus_milli));
+    /// A task of such needs was asked back from an executor, or is no longer expected.
+    pub fn expect_back(&mut self, key: ExecutorKey, need: &Resources, is_expected: bool) {
+        self.change(key, |executor| match is_expected {
+            true => executor.recalled_milli += u64::from(need.cpus_milli),
+            false => executor.recalled_milli -= u64::from(need.cpus_milli),
+        });
     }
 
     /// The executor takes no more tasks. Its replicas have been taken from it.

@@ -1,13 +1,13 @@
 //! Asking tasks back: idle slots take what is lined up behind others elsewhere.
 //!
 //! A task that has started in the meantime is not given back; nothing is answered then, and it ends where it is. So
-//! of what was asked for, no more is expected of an executor than it has lined up.
+//! what an executor is likely to have started, as it has a slot for it, is no longer expected.
 
 use alloc::vec::Vec;
 
 use crate::decide::PARKED_LOOKS;
 use crate::event::Effect;
-use crate::executors::Level;
+use crate::executors::{ExecutorKey, Level};
 use crate::placement::Otherwise;
 use crate::queue::{State, TaskKey};
 use crate::scheduler::Scheduler;
@@ -52,14 +52,39 @@ impl Scheduler {
     }
 
     fn ask_back(&mut self, task: TaskKey, effects: &mut Vec<Effect>) {
+        let by = self.expect_back(task, true);
+        effects.push(Effect::Recall { executor: self.executors[by].id, task: self.queue[task].id });
+    }
+
+    /// Sets whether an assigned task is expected back; returns from whom.
+    fn expect_back(&mut self, task: TaskKey, is_expected: bool) -> ExecutorKey {
         let entry = &mut self.queue[task];
         let State::Assigned { executor, recalled, .. } = &mut entry.state else {
             panic!("task {} asked back but is {:?}", entry.id, entry.state);
         };
-        *recalled = true;
-        let (by, id, class) = (*executor, entry.id, entry.class);
-        self.executors.recall(by, self.queue.need(class));
-        effects.push(Effect::Recall { executor: self.executors[by].id, task: id });
+        assert_ne!(core::mem::replace(recalled, is_expected), is_expected, "task {} asked back twice", entry.id);
+        let (by, class) = (*executor, entry.class);
+        self.executors.expect_back(by, self.queue.need(class), is_expected);
+        by
+    }
+
+    /// A task of the executor has ended, so it starts the oldest of those that were lined up.
+    pub(crate) fn expect_no_more(&mut self, by: ExecutorKey) {
+        if self.executors[by].recalled_milli == 0 {
+            return;
+        }
+        let mut free_milli = u64::from(self.executors[by].capacity.cpus_milli);
+        let oldest: Vec<_> = self.executors[by].in_flight.iter().map(|(_, task)| *task).collect();
+        for task in oldest {
+            let need_milli = u64::from(self.queue.need(self.queue[task].class).cpus_milli);
+            if free_milli < need_milli {
+                break;
+            }
+            free_milli -= need_milli;
+            if matches!(self.queue[task].state, State::Assigned { recalled: true, .. }) {
+                self.expect_back(task, false);
+            }
+        }
     }
 
     /// Whether an idle executor would take the task if it waited. If none would, it would only come back to where it

@@ -141,6 +141,7 @@ impl Scheduler {
         let by = self.executors.find(executor).unwrap_or_else(|| panic!("{executor} ended {id} but never joined"));
         let task = self.queue.find(id).unwrap_or_else(|| panic!("{executor} ended {id}, which is not known"));
         self.unassign(task, by);
+        self.expect_no_more(by);
         match ended {
             Ended::Finished => self.forget(task),
             Ended::Again => self.enqueue(task, true),

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Cluster, Home, eyas, is_root};
+use crate::support::{Cluster, Home, eyas, is_root, wait_for};
 
 #[test]
 fn a_missing_input_is_named_before_anything_runs() {
@@ -212,8 +212,16 @@ fn a_full_disk_sends_the_task_elsewhere() {
         cluster.run(&["executor", "stop", "n2"]).exits(0);
         cluster.executor(2).wait();
         cluster.run(&["run", "--array", "1-3", "--", "true"]).exits(0);
-        // And a task that nobody else can take fails with the reason.
-        cluster.run(&["run", "--each", "in/1", "--", "true"]).exits(1).says(&["n1", "disk"]);
+        // A task that nobody else can take waits until someone can.
+        cluster.write("job.toml", "[[task]]\ncommand = [\"cat\"]\neach = \"in/1\"\n");
+        let task = format!("{}.0", cluster.submit("job.toml"));
+        let explained = || cluster.run(&["explain", &task]).exits(0).stdout;
+        let why = wait_for("it is refused", || Some(explained()).filter(|why| why.contains("n1 cannot take")));
+        assert!(why.contains("disk"), "{why}");
+        if keep_free == "0" {
+            cluster.add_executor(&[]);
+            cluster.run(&["job", "wait", "3"]).exits(0);
+        }
         drop(cluster);
         drop(disk);
     }

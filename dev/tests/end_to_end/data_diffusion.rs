@@ -206,12 +206,12 @@ fn all_files(folder: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_task_that_writes_to_its_input_spoils_nobody_elses() {
+fn a_task_that_writes_to_its_input_fails_and_spoils_nobody_elses() {
     let cluster = Cluster::start(&[&[]]);
     cluster.write("input", "good");
-    let spoil = "chmod u+w input; echo bad > input; cat input";
     let words = ["run", "--sandbox", "-i", "input", "--array", "1", "--", "sh", "-c"];
-    assert_eq!(cluster.run(&[&words[..], &[spoil]].concat()).exits(0).stdout, "bad\n");
+    let spoil = "chmod u+w input; echo bad > input";
+    cluster.run(&[&words[..], &[spoil]].concat()).exits(1).says(&["wrote to one of its inputs"]);
     assert_eq!(cluster.run(&[&words[..], &["cat input"]].concat()).exits(0).stdout, "good");
     assert_eq!(cluster.read("input"), "good", "nor the user's own");
 }

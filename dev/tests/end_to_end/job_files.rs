@@ -169,6 +169,6 @@ fn what_needs_a_failed_task_fails_with_it() {
     cluster.run(&["submit", "-w", "job.toml"]).exits(1).says(&["1 of 4 tasks succeeded, 3 failed"]);
     let status = |task: &str| cluster.task(task)["status"].as_str().unwrap().to_owned();
     assert_eq!(status("1.0"), "exit code 1");
-    assert!(status("1.1").contains("needs the output of task 1.0"), "{}", status("1.1"));
-    assert!(status("1.2").contains("needs the output of task 1.1"), "{}", status("1.2"));
+    assert!(status("1.1").contains("output of task 1.0, which did not succeed"), "{}", status("1.1"));
+    assert!(status("1.2").contains("output of task 1.1, which did not succeed"), "{}", status("1.2"));
 }

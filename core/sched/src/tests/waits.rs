@@ -290,17 +290,16 @@ fn what_an_executor_brings_counts_from_its_first_task_on() {
 #[test]
 fn an_idle_executor_takes_what_it_holds_the_most_of_when_utilisation_falls() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
-    scheduler.join(1, 20);
-    (0..40).for_each(|index| drop(scheduler.submit(index, &[])));
+    scheduler.join_with(1, with_gpus(4, cpus(20_000)));
+    (0..2).for_each(|index| drop(scheduler.submit_with(index, &[], cpus(20_000))));
     (1..=4).for_each(|n| drop(scheduler.store(1, n)));
-    scheduler.join(2, 1);
+    scheduler.join(3, 2);
+    (2..4).for_each(|index| drop(scheduler.submit_with(index, &[], cpus(2000))));
+    scheduler.join_with(2, gpu());
     scheduler.store(2, 2);
-    // Executor 1 holds more of both, and is busy with other tasks.
-    assert_eq!(assigned(&scheduler.submit(100, &[1, 3, 4])), []);
-    assert_eq!(assigned(&scheduler.submit(101, &[1, 2, 3])), []);
-    let mut given = Vec::new();
-    for id in 3..6 {
-        given.extend(assigned(&scheduler.join_with(id, Resources { memory_bytes: 1, ..cpus(1000) })));
-    }
-    assert!(given.contains(&(2, 101)) || given.is_empty(), "{given:?}");
+    // Executor 1 holds all of both, and is busy.
+    assert_eq!(assigned(&scheduler.submit_with(100, &[1, 3, 4], gpu())), []);
+    assert_eq!(assigned(&scheduler.submit_with(101, &[1, 2, 3], gpu())), []);
+    assert_eq!(assigned(&scheduler.finish(3, 2)), []);
+    assert_eq!(assigned(&scheduler.finish(3, 3)), [(2, 101)]);
 }

@@ -23,7 +23,6 @@ struct Owned {
 
 /// An executor of the cluster.
 pub struct Executor {
-    name: String,
     folder: PathBuf,
     process: Owned,
 }
@@ -114,7 +113,7 @@ impl Cluster {
                 command.args([word, value]);
             }
         }
-        self.executors.push(Executor { name, folder, process: Owned::start(&self.home, command) });
+        self.executors.push(Executor { folder, process: Owned::start(&self.home, command) });
         self.executors.last_mut().expect("just added")
     }
 
@@ -183,10 +182,6 @@ impl Cluster {
 }
 
 impl Executor {
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Its folder, with store and sandboxes.
     pub fn folder(&self) -> &std::path::Path {
         &self.folder

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -199,13 +199,6 @@ impl Done {
             assert!(self.stderr.contains(word), "`{word}` is not in stderr:\n{}", self.stderr);
         }
         self
-    }
-
-    /// The lines of standard output, sorted.
-    pub fn sorted(&self) -> Vec<&str> {
-        let mut lines: Vec<_> = self.stdout.lines().collect();
-        lines.sort_unstable();
-        lines
     }
 
     /// Standard output as JSON with a schema's version; the value under `name`.

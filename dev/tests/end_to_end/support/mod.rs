@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 pub use binary::eyas;
-pub use cluster::{Cluster, Executor};
-pub use home::{Done, Home, finish};
+pub use cluster::Cluster;
+pub use home::{Home, finish};
 pub use process::{is_alive, listening_ports, signal};
 
 /// Everything that a test waits for happens within this time, also on a busy machine.
