@@ -64,7 +64,7 @@ const MAX_LINES: usize = 600;
 
 /// Files with more, and why.
 const LONG: &[(&str, &str)] =
-    &[("core/sched/src/scheduler.rs", "one state machine; its events, moves and searches are read together")];
+    &[("dispatcher/src/brain.rs", "the one owner of the dispatcher's state; its messages are read together")];
 
 type Arrow = (String, String);
 

@@ -1,6 +1,6 @@
 //! The dispatcher: accepts jobs, keeps the queue and the catalog, places tasks.
 //!
-//! The shell around [`eyas_sched::Scheduler`], which decides. One task, the [brain](mod@brain), owns all state and
+//! The shell around [`eyas_sched::Scheduler`], which decides. One task, the brain, owns all state and
 //! never waits; around it are a task for each connection and the journal's thread. What a client was told is on disk:
 //! a job is accepted, and a result shown, only once the journal has it, so that `kill -9` loses neither.
 
