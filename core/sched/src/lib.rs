@@ -6,7 +6,7 @@
 //!
 //! The paper scans a window of the queue for each decision. Here an index from each object to the tasks that wait
 //! for it, and from each executor to the objects it holds, finds the same task in a few look-ups, so that the
-//! window may be the whole queue; see [`search`](mod@search).
+//! window may be the whole queue; see `search.rs`.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,6 +1,7 @@
 //! Processes that die, hang or run too long: nothing accepted is lost, nothing is counted twice, nothing runs on.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 use rustix::process::Signal;
@@ -92,45 +93,50 @@ fn an_executor_that_says_nothing_is_done_without_and_may_come_back() {
 #[test]
 fn a_killed_dispatcher_goes_on_where_it_was() {
     let mut cluster = Cluster::start(&[&["--slots", "2"], &["--slots", "2"]]);
+    let work = cluster.work();
     cluster.write(
-        "job.toml",
+        "chain.toml",
         r#"
             [[task]]
-            id = "some"
-            command = ["sh", "-c", "echo x >> ended-{}; [ {} -gt 5 ] || { echo {}; exit; }; until [ -e go ]; do sleep 0.02; done; echo {}"]
-            array = "1-12"
-            [[task]]
             id = "made"
-            command = ["sh", "-c", "echo made > out"]
+            command = ["sh", "-c", "until [ -e $WORK/go ]; do sleep 0.02; done; echo made > out"]
             outputs = [{ file = "out", to = "made" }]
+            env = { WORK = "FOLDER" }
             [[task]]
             command = ["sh", "-c", "cat made > last"]
             inputs = [{ task = "made" }]
             outputs = [{ file = "last" }]
-        "#,
+        "#
+        .replace("FOLDER", work.to_str().unwrap()),
     );
-    cluster.submit("job.toml");
-    wait_until("five tasks have ended", || cluster.job("1")["tasks"]["succeeded"] == 5);
+    let script =
+        "echo x >> ended-$0; [ $0 -gt 5 ] || { echo $0; exit; }; until [ -e go ]; do sleep 0.02; done; echo $0";
+    let mut run = cluster.spawn_on(&["run", "--array", "1-12", "--", "sh", "-c", script]);
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let shown: Vec<String> = lines.by_ref().take(5).map(Result::unwrap).collect();
+    let chain = cluster.submit("chain.toml");
     cluster.restart_dispatcher();
-    // At once: what was told before is still true.
+    assert_eq!(run.wait().unwrap().code(), Some(1), "it cannot know how the job goes on");
+    // At once: what was shown before is still true.
     let job = cluster.job("1");
-    assert_eq!((&job["state"], &job["tasks"]["succeeded"]), (&"running".into(), &5.into()));
-    for task in 0..5 {
-        let log = cluster.run(&["task", "log", &format!("1.{task}")]).exits(0).stdout;
-        assert_eq!(log, format!("{}\n", task + 1));
+    assert!(job["state"] == "running" && job["tasks"]["succeeded"] == 5, "{job}");
+    for item in &shown {
+        let task = format!("1.{}", item.parse::<u32>().unwrap() - 1);
+        assert_eq!(cluster.run(&["task", "log", &task]).exits(0).stdout, format!("{item}\n"));
     }
     cluster.wait_for_executors(2);
     cluster.write("go", "");
-    cluster.run(&["job", "wait", "1"]).exits(0).says(&["14 of 14 tasks succeeded"]);
-    let ran = |task: u32| cluster.read(&format!("ended-{task}")).lines().count();
-    assert!((1..=5).all(|task| ran(task) == 1), "what had ended ran again");
+    cluster.run(&["job", "wait", "1"]).exits(0).says(&["12 of 12 tasks succeeded"]);
+    let ran = |item: &String| cluster.read(&format!("ended-{item}")).lines().count();
+    assert!(shown.iter().all(|item| ran(item) == 1), "what had ended ran again");
+    cluster.run(&["job", "wait", &chain]).exits(0);
     assert_eq!(cluster.read("last"), "made\n");
     // And once more, with nothing left to do; ids go on.
     cluster.restart_dispatcher();
     assert_eq!(cluster.job("1")["state"], "succeeded");
     cluster.wait_for_executors(2);
-    assert_eq!(cluster.submit("job.toml"), "2");
-    cluster.run(&["job", "wait", "2"]).exits(0);
+    assert_eq!(cluster.submit("chain.toml"), "3");
+    cluster.run(&["job", "wait", "3"]).exits(0);
 }
 
 #[test]
