@@ -1,6 +1,7 @@
 //! The journal: what must survive the dispatcher. One thread writes it, all that has gathered in one transaction, and
 //! tells what is on disk; anyone may read what is.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -14,8 +15,10 @@ use thiserror::Error;
 
 use crate::job::JobSpec;
 
-/// Jobs as they were submitted.
-const JOBS: TableDefinition<u32, &[u8]> = TableDefinition::new("jobs");
+/// Jobs as they were submitted, in parts that follow each other: a value is written, read and cached as a whole.
+const JOBS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("jobs");
+/// Bytes of a job in one part.
+const PART_BYTES: usize = 1 << 20;
 /// What happened to each, in order.
 const ENTRIES: TableDefinition<(u32, u64), &[u8]> = TableDefinition::new("entries");
 /// The journal's own version.
@@ -134,11 +137,15 @@ impl Journal {
     pub fn read_all(&self) -> Result<Vec<Recorded>, String> {
         let read = self.database.begin_read().map_err(|e| e.to_string())?;
         let jobs = read.open_table(JOBS).map_err(|e| e.to_string())?;
-        let mut recorded = Vec::new();
+        let mut encoded: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
         for row in jobs.iter().map_err(|e| e.to_string())? {
-            let (job, spec) = row.map_err(|e| e.to_string())?;
-            let job = JobId(job.value());
-            let spec = postcard::from_bytes(spec.value()).map_err(|e| format!("job {job} cannot be decoded: {e}"))?;
+            let (key, part) = row.map_err(|e| e.to_string())?;
+            encoded.entry(key.value().0).or_default().extend_from_slice(part.value());
+        }
+        let mut recorded = Vec::new();
+        for (job, spec) in encoded {
+            let job = JobId(job);
+            let spec = postcard::from_bytes(&spec).map_err(|e| format!("job {job} cannot be decoded: {e}"))?;
             recorded.push(Recorded { job, spec, entries: Vec::new() });
         }
         for job in &mut recorded {
@@ -191,7 +198,9 @@ fn write_all(database: &Database, batch: &[Write]) -> Result<Vec<Written>, redb:
         for what in batch {
             match what {
                 Write::Job { job, spec } => {
-                    jobs.insert(job.0, &encode(&**spec)[..])?;
+                    for (number, part) in encode(&**spec).chunks(PART_BYTES).enumerate() {
+                        jobs.insert((job.0, number as u32), part)?;
+                    }
                     done.push(Written::Job(*job));
                 }
                 Write::Entry { job, number, entry } => {
@@ -199,7 +208,7 @@ fn write_all(database: &Database, batch: &[Write]) -> Result<Vec<Written>, redb:
                     done.push(Written::Entries(*job, number + 1));
                 }
                 Write::Forget { job } => {
-                    jobs.remove(job.0)?;
+                    jobs.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
                     entries.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                 }
             }
@@ -232,7 +241,8 @@ mod tests {
             Journal::open(&path, move |written| drop(sender.send(written)), |e| panic!("{e}")).unwrap()
         };
         let journal = open(sender.clone());
-        let spec = JobSpec { name: "survey".into(), ..JobSpec::default() };
+        // Of more than one part.
+        let spec = JobSpec { name: "survey".repeat(PART_BYTES / 4), ..JobSpec::default() };
         journal.write(Write::Job { job: JobId(7), spec: Arc::new(spec.clone()) });
         let entries = [
             Entry::Results { at_us: 5, results: vec![result(0), result(1)] },

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -14,8 +15,10 @@ use crate::work::MARKER;
 
 /// What the executor says when it has left nothing behind.
 const FAREWELL: &[u8] = b"done";
-/// Processes may start others while being killed; the search is repeated until it finds none, so often at most.
-const SWEEPS: usize = 20;
+/// Processes may start others and write files while being killed; the search is repeated until it finds none, so often at
+/// most, with a pause between.
+const SWEEPS: usize = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The executor's end of the pipe.
 pub(crate) struct Guardian {
@@ -53,11 +56,14 @@ pub fn guard(mut input: impl Read, marker: &str, sandboxes: &Path) {
         return;
     }
     for _ in 0..SWEEPS {
-        if kill_marked(marker) == 0 {
+        let killed = kill_marked(marker);
+        // What was just killed may still be writing.
+        let is_removed = std::fs::remove_dir_all(sandboxes).is_ok() || !sandboxes.exists();
+        if killed == 0 && is_removed {
             break;
         }
+        std::thread::sleep(PAUSE);
     }
-    let _ = std::fs::remove_dir_all(sandboxes);
 }
 
 /// Kills every process whose environment has the marker; how many there were.

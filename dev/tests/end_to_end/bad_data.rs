@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::PathBuf;
 use std::process::Command;
+
+use tempfile::TempDir;
 
 use crate::support::{Cluster, Home, eyas, is_root, wait_for};
 
@@ -89,7 +90,8 @@ fn an_unreadable_input_is_an_error_that_says_so() {
             chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let own = home.path("eyas");
-        fs::copy(eyas(), &own).unwrap();
+        // By another process: what this one has open for writing, its other children would keep busy.
+        assert!(Command::new("cp").args([eyas(), &own]).status().unwrap().success());
         let mut other = Command::new("setpriv");
         other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(own);
         home.command_of(other, &words)
@@ -168,20 +170,20 @@ fn a_job_without_executors_says_so() {
 }
 
 /// A small file system of its own, gone when dropped.
-struct SmallDisk(PathBuf);
+struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    fn mount(folder: PathBuf, options: &str) -> Option<Self> {
-        fs::create_dir(&folder).unwrap();
+    fn mount(options: &str) -> Option<Self> {
+        let folder = TempDir::with_prefix("eyas-test-disk-").unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder).stderr(std::process::Stdio::null());
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).stderr(std::process::Stdio::null());
         mount.status().is_ok_and(|status| status.success()).then_some(SmallDisk(folder))
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let status = Command::new("umount").arg(&self.0).status();
+        let status = Command::new("umount").arg(self.0.path()).status();
         assert!(status.is_ok_and(|status| status.success()) || std::thread::panicking(), "cannot unmount");
     }
 }
@@ -189,12 +191,13 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_sends_the_task_elsewhere() {
     for (options, keep_free) in [("size=4m", "0"), ("size=64m", "1GB")] {
-        let home = Home::new();
-        let Some(disk) = SmallDisk::mount(home.path("disk"), options) else {
+        // Before the cluster, so that it is unmounted after the cluster's end.
+        let Some(disk) = SmallDisk::mount(options) else {
             eprintln!("SKIPPED: this user may not mount a small file system");
             return;
         };
-        let folder = disk.0.join("n1");
+        let home = Home::new();
+        let folder = disk.0.path().join("n1");
         for number in 1..=4 {
             home.write(&format!("in/{number}"), vec![b'0' + number; 5_000_000]);
         }
@@ -222,7 +225,5 @@ fn a_full_disk_sends_the_task_elsewhere() {
             cluster.add_executor(&[]);
             cluster.run(&["job", "wait", "3"]).exits(0);
         }
-        drop(cluster);
-        drop(disk);
     }
 }

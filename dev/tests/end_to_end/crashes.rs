@@ -147,7 +147,7 @@ fn an_executor_whose_dispatcher_does_not_come_back_gives_up_and_leaves_nothing_r
     signal(cluster.dispatcher(), Signal::KILL);
     finish(run).exits(1).says(&["connection", "has ended"]);
     cluster.executor(1).wait();
-    assert!(!processes.iter().any(|process| is_alive(*process)), "its task runs on");
+    wait_until("its task is dead", || !processes.iter().any(|process| is_alive(*process)));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_task_that_takes_too_long_is_killed_with_all_that_it_started() {
     assert_eq!(done.stdout, "");
     let all: Vec<u32> = (1..=2).flat_map(|task| tries(&home, task)).flatten().collect();
     assert_eq!(all.len(), 4);
-    assert!(!all.iter().any(|process| is_alive(*process)));
+    wait_until("all of them are dead", || !all.iter().any(|process| is_alive(*process)));
 }
 
 #[test]

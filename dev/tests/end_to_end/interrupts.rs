@@ -38,7 +38,7 @@ fn an_interrupt_ends_everything_and_keeps_what_is_done() {
         let done = finish(child).exits(130).says(&["1 of 9 tasks succeeded, 8 were cancelled"]);
         assert_eq!(done.stdout, "first\n");
         assert!(home.read("report.json").contains("\"cancelled\":8"));
-        assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+        wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
         home.wait_until_empty();
     }
 }
@@ -65,22 +65,24 @@ fn a_killed_run_leaves_no_process_and_no_file() {
     signal(child.id(), Signal::KILL);
     assert_eq!(finish(child).code, 137);
     home.wait_until_empty();
-    assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+    wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
 }
 
 #[test]
 fn everything_killed_at_once_leaves_no_process() {
     let home = Home::new();
     let (child, children) = run(&home);
-    // All of eyas but the guardians, which are there for this.
+    // All of eyas but the guardians, which are there for this; executors first, before they see that the others are gone.
     let processes = home.processes();
-    let ours = processes.iter().filter(|(_, words)| words.contains(" start ") || words.contains(" run "));
-    let killed: Vec<u32> = ours.map(|(process, _)| *process).collect();
+    let find =
+        |words: &str| processes.iter().filter(|process| process.1.contains(words)).map(|process| process.0).collect();
+    let killed: [Vec<u32>; 3] = [" start executor ", " start dispatcher ", " run "].map(find);
+    let killed = killed.concat();
     assert_eq!(killed.len(), 4, "{processes:?}");
     killed.iter().for_each(|process| signal(*process, Signal::KILL));
     assert_eq!(finish(child).code, 137);
     wait_until("guardians have cleaned up", || home.processes().is_empty());
-    assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+    wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
     // Nobody is left who could remove the store; the sandboxes are gone.
     for run in home.temporary() {
         assert!(!run.join("n1/sandboxes").exists() && !run.join("n2/sandboxes").exists());
@@ -95,7 +97,7 @@ fn an_interrupt_on_a_running_cluster_cancels_the_job_alone() {
     let children = wait_for_children(&cluster);
     signal(child.id(), Signal::INT);
     finish(child).exits(130);
-    assert!(!children.iter().any(|child| is_alive(*child)), "tasks run on");
+    wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
     assert_eq!(cluster.job("1")["state"], "cancelled");
     cluster.run(&["run", "--array", "1", "--", "true"]).exits(0);
 }
