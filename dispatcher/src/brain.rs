@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use eyas_sched::{Effect, Ended, Event, Hint, Scheduler};
-use eyas_session::{Outbox, OutboxError};
+use eyas_session::Outbox;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
@@ -170,6 +170,7 @@ impl Brain {
                 let Ok(message) = inbox.try_recv() else { break };
                 self.handle(message);
             }
+            self.executors.flush();
             let cannot_wait = self.stopping.is_some() || self.jobs.values().any(|job| job.pending.has_full_entry());
             if !self.writing || cannot_wait {
                 self.write_results();
@@ -200,6 +201,7 @@ impl Brain {
                 let _ = reply.send(self.watched.get(&job).map(|watched| watched.standing.subscribe()));
             }
         }
+        self.executors.flush();
     }
 
     /// Tells the scheduler what happened and does what it decides.
@@ -209,8 +211,8 @@ impl Brain {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Assign { executor, task, attempt, hints } => self.assign(executor, task, attempt, &hints),
-                Effect::Recall { executor, task } => self.send(executor, ToExecutor::Recall { task }),
-                Effect::Cancel { executor, task } => self.send(executor, ToExecutor::Cancel { task }),
+                Effect::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
+                Effect::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
                 Effect::Unplaceable { task } => {
                     if let Err(why) = self.refusals.by_all(task, Instant::now()) {
                         self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why));
@@ -221,24 +223,16 @@ impl Brain {
         self.effects = effects;
     }
 
-    fn send(&mut self, executor: ExecutorId, message: ToExecutor) {
-        let Some(entry) = self.executors.get_mut(executor) else { return };
-        // Of an end of its connection, its session will tell.
-        if entry.send(message) == Err(OutboxError::Full) && !std::mem::replace(&mut entry.is_deaf, true) {
-            tracing::warn!(%executor, "does not read what it is sent; its connection will end");
-        }
-    }
-
     // ---- executors
 
     fn joined(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, reply: oneshot::Sender<ExecutorId>) {
         let id = self.executors.join(registration, outbox);
         tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
         let heartbeat_us = self.heartbeat.as_micros() as u64;
-        self.send(id, ToExecutor::Welcome { executor: id, caching: self.caching, heartbeat_us });
+        self.executors.send(id, ToExecutor::Welcome { executor: id, caching: self.caching, heartbeat_us });
         let _ = reply.send(id);
         if self.stopping.is_some() {
-            self.send(id, ToExecutor::Stop);
+            self.executors.send(id, ToExecutor::Stop);
             return;
         }
         let held = if self.caching { &registration.held[..] } else { &[] };
@@ -378,9 +372,9 @@ impl Brain {
         let Some(entry) = self.executors.get_mut(executor) else { return };
         if entry.lacks_template(task.job, template) {
             let spec = Box::new(spec.clone());
-            let _ = entry.send(ToExecutor::Template { job: task.job, template, spec });
+            self.executors.send(executor, ToExecutor::Template { job: task.job, template, spec });
         }
-        self.send(executor, ToExecutor::Assign(assignment));
+        self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 
     /// Whether this executor has the task, by our books.
@@ -432,7 +426,9 @@ impl Brain {
             }
             _ => Ended::Finished,
         };
-        let ran_us = (outcome.ran_us > 0).then_some(outcome.ran_us);
+        // What never started says nothing of how long such tasks run.
+        let has_run = outcome.status == Status::Succeeded || outcome.ran_us > 0;
+        let ran_us = has_run.then_some(outcome.ran_us);
         if ended == Ended::Finished {
             let name = self.executors.name(executor);
             // The scheduler first, so that a dependent finds the slot free.
@@ -590,7 +586,7 @@ impl Brain {
 
     pub(crate) fn stop_one(&mut self, executor: ExecutorId) {
         self.tell(Event::ExecutorDraining { executor });
-        self.send(executor, ToExecutor::Stop);
+        self.executors.send(executor, ToExecutor::Stop);
     }
 
     pub(crate) fn begin_to_stop(&mut self) {

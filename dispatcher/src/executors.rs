@@ -13,7 +13,9 @@ pub(crate) struct Executor {
     pub process: u32,
     pub store_bytes: u64,
     pub transfer: SocketAddr,
-    pub outbox: Outbox<ToExecutor>,
+    outbox: Outbox<ToExecutor>,
+    /// What it is to be sent, in order.
+    messages: Vec<ToExecutor>,
     pub last_heard: Instant,
     /// It does not read what it is sent, and has missed something.
     pub is_deaf: bool,
@@ -28,6 +30,8 @@ pub(crate) struct Executor {
 pub(crate) struct Executors {
     present: BTreeMap<ExecutorId, Executor>,
     joined: u32,
+    /// Those that are to be sent something.
+    to_send: Vec<ExecutorId>,
 }
 
 impl Executors {
@@ -44,6 +48,7 @@ impl Executors {
             store_bytes: registration.store_bytes,
             transfer: registration.transfer,
             outbox,
+            messages: Vec::new(),
             last_heard: Instant::now(),
             is_deaf: false,
             ended: 0,
@@ -86,16 +91,39 @@ impl Executors {
         self.get(id).map_or_else(|| id.to_string(), |executor| executor.name.clone())
     }
 
-    /// A job is forgotten everywhere.
-    pub fn forget_job(&mut self, job: JobId) {
-        for executor in self.present.values_mut() {
-            let before = executor.templates.len();
-            executor.templates.retain(|(of, _)| *of != job);
-            if executor.templates.len() < before {
-                // One that does not read will be dropped soon.
-                let _ = executor.outbox.post(ToExecutor::ForgetJob { job });
+    /// Has a message for an executor; it goes out with the others at the next [`flush`](Self::flush).
+    pub fn send(&mut self, id: ExecutorId, message: ToExecutor) {
+        let Some(executor) = self.present.get_mut(&id) else { return };
+        if executor.messages.is_empty() {
+            self.to_send.push(id);
+        }
+        executor.messages.push(message);
+    }
+
+    /// Sends what has gathered.
+    pub fn flush(&mut self) {
+        for id in self.to_send.drain(..) {
+            let Some(executor) = self.present.get_mut(&id) else { continue };
+            let messages = std::mem::take(&mut executor.messages);
+            // Of an end of its connection, its session will tell.
+            if executor.outbox.post(messages) == Err(OutboxError::Full)
+                && !std::mem::replace(&mut executor.is_deaf, true)
+            {
+                tracing::warn!(executor = %id, "does not read what it is sent; its connection will end");
             }
         }
+    }
+
+    /// A job is forgotten everywhere.
+    pub fn forget_job(&mut self, job: JobId) {
+        let knew = |executor: &mut Executor| {
+            let before = executor.templates.len();
+            executor.templates.retain(|(of, _)| *of != job);
+            executor.templates.len() < before
+        };
+        let who_knew: Vec<_> =
+            self.present.iter_mut().filter_map(|(id, executor)| knew(executor).then_some(*id)).collect();
+        who_knew.into_iter().for_each(|id| self.send(id, ToExecutor::ForgetJob { job }));
     }
 }
 
@@ -113,9 +141,5 @@ impl Executor {
 
     pub fn evicted(&mut self, object: ObjectId) {
         self.held_bytes -= self.held.remove(&object).unwrap_or(0);
-    }
-
-    pub fn send(&self, message: ToExecutor) -> Result<(), OutboxError> {
-        self.outbox.post(message)
     }
 }

@@ -116,7 +116,7 @@ impl Brain {
             Note::Commands(commands) => {
                 for command in commands {
                     self.command(command);
-                    self.settle().await;
+                    self.decide();
                 }
             }
             Note::Fetched { object, result } => self.fetched(object, result),
@@ -244,8 +244,8 @@ impl Brain {
         self.events.push_back(Event::FetchFailed { object, failure });
     }
 
-    /// Lets the node decide until nothing is left to decide, and tells the dispatcher what is not worth waiting with.
-    async fn settle(&mut self) {
+    /// Lets the node decide until nothing is left to decide.
+    fn decide(&mut self) {
         let mut effects = Vec::new();
         while let Some(event) = self.events.pop_front() {
             self.node.handle(event, &mut effects);
@@ -254,6 +254,11 @@ impl Brain {
             }
         }
         self.unavailable.clear();
+    }
+
+    /// Decides, and tells the dispatcher what is not worth waiting with.
+    async fn settle(&mut self) {
+        self.decide();
         let is_lined_up = self.tasks.len() > self.running;
         let is_late = self.due.is_some_and(|due| due <= Instant::now());
         if !is_lined_up || is_late || self.facts.len() >= MAX_GATHERED {
@@ -264,8 +269,9 @@ impl Brain {
     /// Tells the dispatcher all that has gathered.
     pub async fn flush(&mut self) {
         self.due = None;
-        for fact in self.facts.drain(..) {
-            self.cut_off |= self.outbox.put(fact).await.is_err();
+        if !self.facts.is_empty() {
+            let facts = std::mem::take(&mut self.facts);
+            self.cut_off |= self.outbox.put(facts).await.is_err();
         }
     }
 

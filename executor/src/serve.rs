@@ -165,8 +165,8 @@ impl Executor {
             transfer: self.server.addr(),
             held: held.to_vec(),
         };
-        // The channel is new and empty.
-        let _ = outbox.post(FromExecutor::Register(registration));
+        // The outbox is new and empty.
+        let _ = outbox.post(vec![FromExecutor::Register(registration)]);
         let first = match reader.next::<ToExecutor>().await {
             Ok(first) => first,
             Err(why) => return Ok(Ended::Lost(why)),
@@ -220,7 +220,7 @@ impl Executor {
         self.wind_down(&mut brain, &mut inbox).await;
         if matches!(ended, Some(Ended::Stopped)) {
             brain.flush().await;
-            let _ = outbox.put(FromExecutor::Leaving).await;
+            let _ = outbox.put(vec![FromExecutor::Leaving]).await;
             drop((brain, outbox));
             let _ = timeout(KILL_DEADLINE, sending).await;
         } else {

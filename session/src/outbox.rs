@@ -1,8 +1,10 @@
-//! An outbox: messages are put in from anywhere, and one task sends what has gathered, in frames.
+//! An outbox: batches of messages are put in from anywhere, and one task sends what has gathered, in frames.
+
+use std::sync::Arc;
 
 use eyas_wire::frame::Frame;
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{AcquireError, Semaphore, TryAcquireError, mpsc};
 
 use crate::connection::{SessionError, Writer};
 
@@ -10,13 +12,16 @@ use crate::connection::{SessionError, Writer};
 /// that the other side has stopped reading.
 pub const OUTBOX_MESSAGES: usize = 1 << 16;
 
-/// Where messages to one connection are put.
+/// Where messages to one connection are put. What is said together is put in together: it wakes the sender once, and
+/// goes out in as few frames as it fits in.
 #[derive(Clone)]
 pub struct Outbox<M> {
-    sender: mpsc::Sender<M>,
+    sender: mpsc::UnboundedSender<Vec<M>>,
+    /// Messages that there is room for.
+    room: Arc<Semaphore>,
 }
 
-/// Why a message was not taken.
+/// Why messages were not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboxError {
     /// There is no room: the other side does not read.
@@ -29,50 +34,82 @@ pub enum OutboxError {
 pub fn outbox<M: Serialize + Send + 'static>(
     mut writer: Writer,
 ) -> (Outbox<M>, impl Future<Output = Result<(), SessionError>> + Send) {
-    let (sender, mut receiver) = mpsc::channel::<M>(OUTBOX_MESSAGES);
+    let (sender, mut receiver) = mpsc::unbounded_channel::<Vec<M>>();
+    let room = Arc::new(Semaphore::new(OUTBOX_MESSAGES));
+    let outbox = Outbox { sender, room: room.clone() };
     let send = async move {
+        // However it ends, nobody waits for room any longer.
+        let _closed = CloseOnDrop(room.clone());
         let mut frame = Frame::default();
-        while let Some(message) = receiver.recv().await {
-            frame.push(&message);
-            while !frame.is_full() {
+        while let Some(mut batch) = receiver.recv().await {
+            loop {
+                let sent = permits(&batch) as usize;
+                for message in batch {
+                    frame.push(&message);
+                    if frame.is_full() {
+                        writer.send_frame(&mut frame).await?;
+                    }
+                }
+                room.add_permits(sent);
                 match receiver.try_recv() {
-                    Ok(message) => frame.push(&message),
+                    Ok(next) => batch = next,
                     Err(_) => break,
                 }
             }
-            writer.send_frame(&mut frame).await?;
+            if !frame.is_empty() {
+                writer.send_frame(&mut frame).await?;
+            }
         }
         writer.close().await;
         Ok(())
     };
-    (Outbox { sender }, send)
+    (outbox, send)
 }
 
 impl<M> Outbox<M> {
-    /// Puts a message in without waiting.
+    /// Puts messages in without waiting; all of them, or none.
     ///
     /// # Errors
     /// If the other side does not read, or the connection has ended.
-    pub fn post(&self, message: M) -> Result<(), OutboxError> {
-        self.sender.try_send(message).map_err(|e| match e {
-            mpsc::error::TrySendError::Full(_) => OutboxError::Full,
-            mpsc::error::TrySendError::Closed(_) => OutboxError::Ended,
-        })
+    pub fn post(&self, messages: Vec<M>) -> Result<(), OutboxError> {
+        self.room.try_acquire_many(permits(&messages)).map_err(OutboxError::from)?.forget();
+        self.sender.send(messages).map_err(|_| OutboxError::Ended)
     }
 
-    /// Puts a message in, waiting for room.
+    /// Puts messages in, waiting for room.
     ///
     /// # Errors
     /// If the connection has ended.
-    pub async fn put(&self, message: M) -> Result<(), OutboxError> {
-        self.sender.send(message).await.map_err(|_| OutboxError::Ended)
+    pub async fn put(&self, messages: Vec<M>) -> Result<(), OutboxError> {
+        self.room.acquire_many(permits(&messages)).await.map_err(OutboxError::from)?.forget();
+        self.sender.send(messages).map_err(|_| OutboxError::Ended)
     }
+}
 
-    /// The same, from a thread that may block.
-    ///
-    /// # Errors
-    /// If the connection has ended.
-    pub fn put_blocking(&self, message: M) -> Result<(), OutboxError> {
-        self.sender.blocking_send(message).map_err(|_| OutboxError::Ended)
+/// A batch larger than the outbox fills it.
+fn permits<M>(batch: &[M]) -> u32 {
+    batch.len().min(OUTBOX_MESSAGES) as u32
+}
+
+impl From<TryAcquireError> for OutboxError {
+    fn from(error: TryAcquireError) -> Self {
+        match error {
+            TryAcquireError::NoPermits => OutboxError::Full,
+            TryAcquireError::Closed => OutboxError::Ended,
+        }
+    }
+}
+
+impl From<AcquireError> for OutboxError {
+    fn from(_: AcquireError) -> Self {
+        OutboxError::Ended
+    }
+}
+
+struct CloseOnDrop(Arc<Semaphore>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
