@@ -50,6 +50,7 @@ async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> 
         listen: args.listen,
         advertise,
         scheduler: scheduler(&args.placement)?,
+        is_ephemeral: args.owned.ephemeral,
         heartbeat: Duration::from_micros(args.heartbeat.max(1000)),
     };
     let (stop, stopped) = watch::channel(false);

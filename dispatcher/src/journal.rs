@@ -2,14 +2,16 @@
 //! tells what is on disk; anyone may read what is.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use eyas_types::JobId;
 use eyas_wire::client::TaskResult;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -91,16 +93,23 @@ pub(crate) struct Recorded {
 
 impl Journal {
     /// Opens the journal, or makes a new one. `written` is called from its thread for all that gets on disk; when writing
-    /// fails, `failed` is, and nothing is written any more.
+    /// fails, `failed` is, and nothing is written any more. What ends with this process need not survive it
+    /// (`is_scratch`): the disk is not waited for.
     pub fn open(
         path: &Path,
+        is_scratch: bool,
         written: impl Fn(Vec<Written>) + Send + 'static,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> Result<Self, JournalError> {
         let error = |why: String| JournalError { path: path.display().to_string(), why };
-        make_private(path).map_err(|e| error(e.to_string()))?;
+        let file = open_private(path).map_err(|e| error(e.to_string()))?;
         let mut builder = Database::builder();
-        let database = builder.set_cache_size(CACHE_BYTES).create(path).map_err(|e| error(e.to_string()))?;
+        builder.set_cache_size(CACHE_BYTES);
+        let database = match is_scratch {
+            true => builder.create_with_backend(Scratch(file)),
+            false => builder.create(path),
+        };
+        let database = database.map_err(|e| error(e.to_string()))?;
         check_version(&database).map_err(error)?;
         let database = Arc::new(database);
         let (writes, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
@@ -167,9 +176,36 @@ impl Journal {
     }
 }
 
-/// Makes the file, if it is not there, so that only its owner can read what commands were run and what they wrote.
-fn make_private(path: &Path) -> std::io::Result<()> {
-    std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map(drop)
+/// Opens the file, and makes it if it is not there, so that only its owner can read what commands were run and what they
+/// wrote.
+fn open_private(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// A file that never waits for its disk.
+#[derive(Debug)]
+struct Scratch(File);
+
+impl StorageBackend for Scratch {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
 }
 
 fn check_version(database: &Database) -> Result<(), String> {
@@ -238,7 +274,7 @@ mod tests {
         let path = folder.path().join("journal.redb");
         let (sender, done) = mpsc::channel();
         let open = |sender: mpsc::Sender<Vec<Written>>| {
-            Journal::open(&path, move |written| drop(sender.send(written)), |e| panic!("{e}")).unwrap()
+            Journal::open(&path, false, move |written| drop(sender.send(written)), |e| panic!("{e}")).unwrap()
         };
         let journal = open(sender.clone());
         // Of more than one part.
@@ -274,7 +310,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.redb");
         std::fs::write(&path, [7; 5000]).unwrap();
-        let opened = Journal::open(&path, |_| {}, |_| {});
-        assert!(opened.err().unwrap().to_string().contains("journal.redb"));
+        for is_scratch in [false, true] {
+            let opened = Journal::open(&path, is_scratch, |_| {}, |_| {});
+            assert!(opened.err().unwrap().to_string().contains("journal.redb"));
+        }
     }
 }

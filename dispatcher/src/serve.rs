@@ -38,6 +38,8 @@ pub struct Config {
     pub advertise: Option<String>,
     /// How tasks are placed.
     pub scheduler: eyas_sched::Config,
+    /// Its folder goes when it ends, so that what is in it need not survive a crash.
+    pub is_ephemeral: bool,
     /// How often each executor must be heard of.
     pub heartbeat: Duration,
 }
@@ -118,6 +120,7 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     let (written_sender, written) = mpsc::unbounded_channel();
     let journal = Journal::open(
         &folder.join("journal.redb"),
+        config.is_ephemeral,
         move |written| drop(written_sender.send(written)),
         move |error| drop(failed_sender.blocking_send(error)),
     )?;

@@ -1,34 +1,72 @@
 //! Carries out what [`Node`] decides, for one session with the dispatcher: turns commands and what happened into
 //! events, effects into fetches, evictions, processes and reports.
+//!
+//! Whoever has news takes the brain ([`Desk::brain`]), tells it, and lets go: the session of commands, a fetch of its
+//! object, a slot's thread of the task that has ended. So the thread finds its next task waiting and nobody is woken
+//! for it. Nothing is waited for while the brain is held; what there is to tell the dispatcher, the session sends.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, mpsc as threads};
+use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
 use std::time::{Duration, Instant};
 
 use eyas_node::{Effect, Event, FetchFailure, Node, Origin};
-use eyas_session::Outbox;
 use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Source};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
 use eyas_wire::executor::{Assignment, FromExecutor, ToExecutor};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
 
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
 /// While tasks are lined up behind those that run, what there is to tell gathers for so long: the dispatcher has no need
 /// to hear of each short task alone, which would cost both sides more than the task. It gives out work for longer ahead.
-const GATHER: Duration = Duration::from_millis(5);
+const GATHER: Duration = Duration::from_millis(10);
 /// Facts that gather at most.
 const MAX_GATHERED: usize = 256;
 
-/// What reaches the brain from elsewhere. The channel needs no bound of its own: commands are bounded by what the
-/// dispatcher gives an executor at once, the others by the tasks and fetches under way.
-pub(crate) enum Note {
-    Commands(Vec<ToExecutor>),
-    Fetched { object: ObjectId, result: Result<Origin, FetchError> },
-    Done { work: Box<Work>, done: Box<Done> },
+/// Where the brain is found, and its session woken.
+pub(crate) struct Desk {
+    brain: Mutex<Brain>,
+    wake: Notify,
+}
+
+impl Desk {
+    pub fn new(node: Node, caching: bool, workshop: Arc<Workshop>, fetcher: Fetcher) -> Arc<Self> {
+        Arc::new_cyclic(|desk| Desk {
+            brain: Mutex::new(Brain::new(node, caching, workshop, fetcher, desk.clone())),
+            wake: Notify::new(),
+        })
+    }
+
+    /// The brain, which is held only for as long as it takes to tell it something.
+    pub fn brain(&self) -> MutexGuard<'_, Brain> {
+        self.brain.lock().expect("a brain that has broken off ends its executor")
+    }
+
+    /// Returns when the dispatcher is to be told what there is.
+    pub async fn due(&self) {
+        loop {
+            let woken = self.wake.notified();
+            let due = self.brain().due;
+            match due {
+                None => woken.await,
+                // A timer would take until its next millisecond.
+                Some(due) if due <= Instant::now() => return,
+                Some(due) => tokio::select! {
+                    () = woken => {}
+                    () = sleep_until(due.into()) => return,
+                },
+            }
+        }
+    }
+
+    /// Returns when something has happened since it last did, while the brain is leaving.
+    pub async fn changed(&self) {
+        self.wake.notified().await;
+    }
 }
 
 /// A task this executor was given and has not done with.
@@ -49,11 +87,10 @@ pub(crate) struct Brain {
     caching: bool,
     workshop: Arc<Workshop>,
     fetcher: Fetcher,
-    outbox: Outbox<FromExecutor>,
-    notes: mpsc::UnboundedSender<Note>,
+    desk: Weak<Desk>,
     /// What the dispatcher is to be told, in order, and when at the latest.
     facts: Vec<FromExecutor>,
-    pub due: Option<Instant>,
+    due: Option<Instant>,
     events: VecDeque<Event>,
     templates: HashMap<(JobId, u16), Arc<TaskTemplate>>,
     tasks: HashMap<TaskId, Given>,
@@ -68,26 +105,16 @@ pub(crate) struct Brain {
     leaving: bool,
     /// The dispatcher told it to stop.
     pub stopped: bool,
-    /// The dispatcher can no longer be told anything.
-    pub cut_off: bool,
 }
 
 impl Brain {
-    pub fn new(
-        node: Node,
-        caching: bool,
-        workshop: Arc<Workshop>,
-        fetcher: Fetcher,
-        outbox: Outbox<FromExecutor>,
-        notes: mpsc::UnboundedSender<Note>,
-    ) -> Self {
+    fn new(node: Node, caching: bool, workshop: Arc<Workshop>, fetcher: Fetcher, desk: Weak<Desk>) -> Self {
         Brain {
             node,
             caching,
             workshop,
             fetcher,
-            outbox,
-            notes,
+            desk,
             facts: Vec::new(),
             due: None,
             events: VecDeque::new(),
@@ -99,32 +126,26 @@ impl Brain {
             running: 0,
             leaving: false,
             stopped: false,
-            cut_off: false,
         }
     }
 
     /// Tells the node what the store held when the session began.
-    pub async fn found(&mut self, held: &[(ObjectId, u64)]) {
+    pub fn found(&mut self, held: &[(ObjectId, u64)]) {
         self.look_at_disk();
         self.events.extend(held.iter().map(|(object, size)| Event::Found { object: *object, size_bytes: *size }));
-        self.settle().await;
+        self.settle();
     }
 
-    /// Takes note of what happened and does what follows from it.
-    pub async fn handle(&mut self, note: Note) {
-        match note {
-            Note::Commands(commands) => {
-                for command in commands {
-                    self.command(command);
-                    self.decide();
-                }
-            }
-            Note::Fetched { object, result } => self.fetched(object, result),
-            Note::Done { work, done } => self.done(*work, *done),
+    /// Does what the dispatcher says.
+    pub fn commands(&mut self, commands: Vec<ToExecutor>) {
+        for command in commands {
+            self.command(command);
+            self.decide();
         }
-        self.settle().await;
+        self.settle();
     }
 
+    /// A task has ended, and its slot is free.
     fn done(&mut self, work: Work, done: Done) {
         let task = work.assignment.task;
         self.running -= 1;
@@ -135,23 +156,24 @@ impl Brain {
         self.events.push_back(Event::Ended { task });
         // Once: a store that loses its objects again and again is no place for the task.
         let again = !done.missing.is_empty() && !work.control.is_cancelled() && !self.tasks[&task].restaged;
-        if !again {
-            return match done.outcome.status {
-                Status::Cancelled if self.leaving => self.give_back(task),
-                _ => self.report(task, done.outcome),
-            };
+        match done.outcome.status {
+            _ if again => {
+                self.assigned(work.assignment);
+                if let Some(given) = self.tasks.get_mut(&task) {
+                    given.restaged = true;
+                }
+            }
+            Status::Cancelled if self.leaving => self.give_back(task),
+            _ => self.report(task, done.outcome),
         }
-        self.assigned(work.assignment);
-        if let Some(given) = self.tasks.get_mut(&task) {
-            given.restaged = true;
-        }
+        self.settle();
     }
 
     /// Asks the disk what it has free, and tells the dispatcher that this executor is alive.
-    pub async fn tick(&mut self) {
+    pub fn tick(&mut self) {
         self.look_at_disk();
         self.tell(FromExecutor::Heartbeat);
-        self.settle().await;
+        self.settle();
     }
 
     /// Whether no process runs and no fetch is under way.
@@ -159,13 +181,13 @@ impl Brain {
         self.running == 0 && self.fetching.is_empty()
     }
 
-    /// Gives back what has not started, and kills and gives back what runs; [`is_idle`](Self::is_idle) once the notes of
-    /// that have come.
-    pub async fn kill_all(&mut self) {
+    /// Gives back what has not started, and kills and gives back what runs; it is [idle](Self::is_idle) once all that
+    /// has ended.
+    pub fn kill_all(&mut self) {
         self.leaving = true;
         let unstarted = self.tasks.iter().filter(|(_, given)| given.control.is_none());
         self.events.extend(unstarted.map(|(task, _)| Event::Recalled { task: *task }));
-        self.settle().await;
+        self.decide();
         self.tasks.values().filter_map(|given| given.control.as_ref()).for_each(|control| control.cancel());
     }
 
@@ -213,35 +235,35 @@ impl Brain {
         self.tasks.insert(task, given);
     }
 
+    /// A fetch has ended.
     fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>) {
         let size_bytes = self.fetching.remove(&object).unwrap_or(0);
-        let failure = match result {
+        let event = match result {
             Ok(from) => {
                 if self.caching {
                     self.tell(FromExecutor::Stored { object, size_bytes });
                 }
-                self.events.push_back(Event::Fetched { object, from });
-                return;
+                Event::Fetched { object, from }
             }
-            Err(error) => error,
+            Err(error) => Event::FetchFailed { object, failure: self.fetch_failed(object, error) },
         };
-        tracing::info!(%object, "fetch failed: {failure}");
-        let failure = match failure.kind {
+        self.events.push_back(event);
+        self.settle();
+    }
+
+    fn fetch_failed(&mut self, object: ObjectId, error: FetchError) -> FetchFailure {
+        tracing::info!(%object, "fetch failed: {error}");
+        let kind = match error.kind {
             FetchErrorKind::Full => {
                 self.look_at_disk();
-                FetchFailure::Full
+                return FetchFailure::Full;
             }
-            kind => {
-                let kind = match kind {
-                    FetchErrorKind::Changed => FailureKind::InputChanged,
-                    FetchErrorKind::Local => FailureKind::Node,
-                    _ => FailureKind::Input,
-                };
-                self.unavailable.insert(object, (kind, failure.message));
-                FetchFailure::Unavailable
-            }
+            FetchErrorKind::Changed => FailureKind::InputChanged,
+            FetchErrorKind::Local => FailureKind::Node,
+            _ => FailureKind::Input,
         };
-        self.events.push_back(Event::FetchFailed { object, failure });
+        self.unavailable.insert(object, (kind, error.message));
+        FetchFailure::Unavailable
     }
 
     /// Lets the node decide until nothing is left to decide.
@@ -256,23 +278,29 @@ impl Brain {
         self.unavailable.clear();
     }
 
-    /// Decides, and tells the dispatcher what is not worth waiting with.
-    async fn settle(&mut self) {
+    /// Decides, and sees to it that the dispatcher is told in time.
+    fn settle(&mut self) {
         self.decide();
         let is_lined_up = self.tasks.len() > self.running;
-        let is_late = self.due.is_some_and(|due| due <= Instant::now());
-        if !is_lined_up || is_late || self.facts.len() >= MAX_GATHERED {
-            self.flush().await;
+        let is_urgent = !is_lined_up || self.facts.len() >= MAX_GATHERED;
+        if !self.facts.is_empty() && (is_urgent || self.due.is_none()) {
+            self.due = Some(Instant::now() + if is_urgent { Duration::ZERO } else { GATHER });
+            self.wake();
+        } else if self.leaving {
+            self.wake();
         }
     }
 
-    /// Tells the dispatcher all that has gathered.
-    pub async fn flush(&mut self) {
-        self.due = None;
-        if !self.facts.is_empty() {
-            let facts = std::mem::take(&mut self.facts);
-            self.cut_off |= self.outbox.put(facts).await.is_err();
+    fn wake(&self) {
+        if let Some(desk) = self.desk.upgrade() {
+            desk.wake.notify_one();
         }
+    }
+
+    /// All that there is to tell the dispatcher, in order.
+    pub fn take_facts(&mut self) -> Vec<FromExecutor> {
+        self.due = None;
+        std::mem::take(&mut self.facts)
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -312,15 +340,17 @@ impl Brain {
         let input = &given.assignment.as_ref().expect("it has not started").inputs[place];
         let (spec, holders) = (input.object.clone(), input.holders.clone());
         self.fetching.insert(object, spec.size_bytes());
-        let (fetcher, workshop, notes, caching) =
-            (self.fetcher.clone(), self.workshop.clone(), self.notes.clone(), self.caching);
-        tokio::spawn(async move {
+        let (fetcher, workshop, desk, caching) =
+            (self.fetcher.clone(), self.workshop.clone(), self.desk.clone(), self.caching);
+        self.workshop.movers.spawn(async move {
             let result = match caching {
                 true => fetch_shared(&fetcher, &spec, &holders).await,
                 false => fetch_private(&workshop, &spec, object).await,
             };
-            // If nobody listens, the session has ended.
-            let _ = notes.send(Note::Fetched { object, result });
+            // If it is gone, the session has ended.
+            if let Some(desk) = desk.upgrade() {
+                desk.brain().fetched(object, result);
+            }
         });
     }
 
@@ -353,7 +383,7 @@ impl Brain {
         };
         self.running += 1;
         while self.slots.len() <= slot as usize {
-            self.slots.push(slot_thread(self.workshop.clone(), self.notes.clone()));
+            self.slots.push(slot_thread(self.workshop.clone(), self.desk.clone()));
         }
         self.slots[slot as usize].send(work).expect("slot threads live as long as the brain");
     }
@@ -371,17 +401,19 @@ impl Brain {
     }
 
     fn tell(&mut self, fact: FromExecutor) {
-        self.due.get_or_insert_with(|| Instant::now() + GATHER);
         self.facts.push(fact);
     }
 }
 
-fn slot_thread(workshop: Arc<Workshop>, notes: mpsc::UnboundedSender<Note>) -> threads::Sender<Work> {
+fn slot_thread(workshop: Arc<Workshop>, desk: Weak<Desk>) -> threads::Sender<Work> {
     let (sender, receiver) = threads::channel::<Work>();
     let run = move || {
         for work in receiver {
-            let done = Box::new(workshop.run(&work));
-            let _ = notes.send(Note::Done { work: Box::new(work), done });
+            let done = workshop.run(&work);
+            // If it is gone, the session has ended.
+            if let Some(desk) = desk.upgrade() {
+                desk.brain().done(work, done);
+            }
         }
     };
     std::thread::Builder::new().name("slot".into()).spawn(run).expect("a thread for a slot");

@@ -1,10 +1,10 @@
 //! One process at a time: started in its own group, its output captured, killed whole, reaped with what it used.
 
-use std::io;
+use std::io::{self, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,17 +79,16 @@ pub(crate) fn run(
     timeout: Option<Duration>,
     control: &Control,
 ) -> io::Result<Ran> {
+    let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
     // Without `pre_exec`, so that the standard library may use posix_spawn, which does not copy this process's tables.
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    let pid = Pid::from_child(&child);
-    let watched = watch(&mut child, pid, capture_bytes, timeout, control);
+    command.process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    let pid = Pid::from_child(&command.spawn()?);
+    let killed = watch(pid, &mut streams, timeout, control);
     // The leader is not reaped yet, so that its group's number is still its own.
     let _ = kill_process_group(pid, Signal::KILL);
     let (status, cpu_us) = reap(pid)?;
-    let (mut streams, killed) = watched?;
     streams.drain();
-    let end = match (killed, status.code(), status.signal()) {
+    let end = match (killed?, status.code(), status.signal()) {
         (Some(end), _, _) => end,
         (None, Some(code), _) => End::Exited(code),
         (None, None, signal) => End::Signalled(signal.unwrap_or(0)),
@@ -97,19 +96,10 @@ pub(crate) fn run(
     Ok(Ran { end, cpu_us, stdout: streams.stdout.captured, stderr: streams.stderr.captured })
 }
 
-/// Captures output until the process has ended, and kills it when its time is over or it is cancelled.
-fn watch(
-    child: &mut Child,
-    pid: Pid,
-    capture_bytes: u64,
-    timeout: Option<Duration>,
-    control: &Control,
-) -> io::Result<(Streams, Option<End>)> {
+/// Captures output until the process has ended, and kills it when its time is over or it is cancelled. Tells why it was
+/// killed, if it was.
+fn watch(pid: Pid, streams: &mut Streams, timeout: Option<Duration>, control: &Control) -> io::Result<Option<End>> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-    let mut streams = Streams {
-        stdout: Stream::new(child.stdout.take().expect("piped").into(), capture_bytes)?,
-        stderr: Stream::new(child.stderr.take().expect("piped").into(), capture_bytes)?,
-    };
     let mut killed = None;
     let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
@@ -123,15 +113,11 @@ fn watch(
         }
         let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let [ended, woken, out, err] = {
-            // What has closed is not looked at: however little is asked for, its end would be told at once, again and
-            // again until the process has ended too. The pidfd stands in for it.
-            let out = if streams.stdout.is_open { streams.stdout.pipe.as_fd() } else { pidfd.as_fd() };
-            let err = if streams.stderr.is_open { streams.stderr.pipe.as_fd() } else { pidfd.as_fd() };
             let mut fds = [
                 PollFd::new(&pidfd, PollFlags::IN),
                 PollFd::new(&control.wake, if killed.is_none() { PollFlags::IN } else { PollFlags::empty() }),
-                PollFd::new(&out, PollFlags::IN),
-                PollFd::new(&err, PollFlags::IN),
+                PollFd::new(&streams.stdout.pipe, PollFlags::IN),
+                PollFd::new(&streams.stderr.pipe, PollFlags::IN),
             ];
             match poll(&mut fds, left.as_ref()) {
                 Ok(_) => fds.each_ref().map(|fd| !fd.revents().is_empty()),
@@ -146,7 +132,7 @@ fn watch(
             streams.stderr.read();
         }
         if ended {
-            return Ok((streams, killed));
+            return Ok(killed);
         }
         if woken && killed.is_none() && control.is_cancelled() {
             killed = Some(End::Cancelled);
@@ -162,43 +148,49 @@ struct Streams {
 }
 
 impl Streams {
+    /// The streams, and the ends that a process writes to. The command keeps those open until it is dropped or gets
+    /// others, so that nobody is woken by their closing, which comes one by one and before the process has ended.
+    fn new(capture_bytes: u64) -> io::Result<(Self, [PipeWriter; 2])> {
+        let (stdout, stdout_writer) = io::pipe()?;
+        let (stderr, stderr_writer) = io::pipe()?;
+        let stream = |pipe| Stream::new(pipe, capture_bytes);
+        Ok((Streams { stdout: stream(stdout)?, stderr: stream(stderr)? }, [stdout_writer, stderr_writer]))
+    }
+
     /// Takes what is still in the pipes; does not wait for processes that left the group and keep them open.
     fn drain(&mut self) {
-        while self.stdout.is_open && self.stdout.read() {}
-        while self.stderr.is_open && self.stderr.read() {}
+        while self.stdout.read() {}
+        while self.stderr.read() {}
     }
 }
 
 struct Stream {
-    pipe: OwnedFd,
+    pipe: PipeReader,
     captured: Captured,
     capture_bytes: u64,
-    is_open: bool,
 }
 
 impl Stream {
-    fn new(pipe: OwnedFd, capture_bytes: u64) -> io::Result<Self> {
+    fn new(pipe: PipeReader, capture_bytes: u64) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Stream { pipe, captured: Captured::default(), capture_bytes, is_open: true })
+        Ok(Stream { pipe, captured: Captured::default(), capture_bytes })
     }
 
     /// Reads once; whether there may be more now.
     fn read(&mut self) -> bool {
         let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
         match rustix::io::read(&self.pipe, &mut buffer) {
-            Ok(([], _)) => self.is_open = false,
-            Ok((bytes, _)) => {
+            Ok((bytes, _)) if !bytes.is_empty() => {
                 let room = self.capture_bytes.saturating_sub(self.captured.bytes.len() as u64);
                 let kept = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
                 self.captured.bytes.extend_from_slice(&bytes[..kept]);
                 self.captured.cut_bytes += (bytes.len() - kept) as u64;
-                return true;
+                true
             }
-            Err(Errno::INTR) => return true,
-            Err(Errno::AGAIN) => {}
-            Err(_) => self.is_open = false,
+            Err(Errno::INTR) => true,
+            // Nothing more now; or never.
+            Ok(_) | Err(_) => false,
         }
-        false
     }
 }
 

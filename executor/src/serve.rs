@@ -14,10 +14,10 @@ use eyas_wire::Role;
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::brain::{Brain, Note, tick_every};
+use crate::brain::{Desk, tick_every};
 use crate::claim::{claim, claim_inner};
 use crate::config::Config;
 use crate::guardian::Guardian;
@@ -85,11 +85,24 @@ enum Ended {
     Lost(SessionError),
 }
 
-/// Runs an executor until it is stopped, by `stop` or by the dispatcher.
+/// Runs an executor until it is stopped, by `stop` or by the dispatcher. Bytes are moved on the runtime that this is
+/// called in. Session and brain have a thread of their own, where one step follows the other without waking anyone: it
+/// is what short tasks wait for.
 ///
 /// # Errors
 /// If its store cannot be opened, or the dispatcher cannot be reached for longer than the settings allow.
-pub async fn run(config: Config, access: Access, mut stop: Stop) -> Result<(), ExecutorError> {
+pub async fn run(config: Config, access: Access, stop: Stop) -> Result<(), ExecutorError> {
+    let movers = Handle::current();
+    let live = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| ExecutorError::Io { what: "cannot start".into(), source })?;
+        runtime.block_on(live(config, access, stop, movers))
+    };
+    let ended = tokio::task::spawn_blocking(live).await;
+    ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+}
+
+async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) -> Result<(), ExecutorError> {
     let sandboxes = config.sandbox_folder();
     let io = |what: &str, path: &PathBuf| {
         let what = format!("cannot {what} {}", path.display());
@@ -129,7 +142,7 @@ pub async fn run(config: Config, access: Access, mut stop: Stop) -> Result<(), E
         sandboxes,
         store: store.clone(),
         storage: storage.clone(),
-        runtime: Handle::current(),
+        movers,
     });
     let fetcher = Fetcher::new(store, storage, peers, HolderOrder::AsGiven);
     let executor = Executor { config, access, workshop, fetcher, server };
@@ -177,77 +190,46 @@ impl Executor {
             return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
         };
         tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
-        let (notes, mut inbox) = mpsc::unbounded_channel();
-        let mut brain = Brain::new(
-            self.node(caching),
-            caching,
-            self.workshop.clone(),
-            self.fetcher.clone(),
-            outbox.clone(),
-            notes.clone(),
-        );
+        let desk = Desk::new(self.node(caching), caching, self.workshop.clone(), self.fetcher.clone());
         let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let receive = async move {
-            let rest: Vec<_> = first.collect();
-            let _ = notes.send(Note::Commands(rest));
-            loop {
+        desk.brain().found(held);
+        let receive = async {
+            desk.brain().commands(first.collect());
+            while !desk.brain().stopped {
                 match reader.next().await {
-                    Ok(commands) => drop(notes.send(Note::Commands(commands))),
-                    Err(why) => break why,
+                    Ok(commands) => desk.brain().commands(commands),
+                    Err(why) => return Ended::Lost(why),
                 }
             }
+            Ended::Stopped
         };
         tokio::pin!(receive);
-        brain.found(held).await;
-        let mut ended = None;
-        while ended.is_none() {
+        let ended = loop {
             tokio::select! {
                 biased;
-                Some(note) = inbox.recv() => brain.handle(note).await,
-                () = until(brain.due) => brain.flush().await,
-                why = &mut receive => ended = Some(Ended::Lost(why)),
-                _ = ticks.tick() => brain.tick().await,
-                () = stop.wait() => ended = Some(Ended::Stopped),
+                () = desk.due() => {
+                    if outbox.put(desk.brain().take_facts()).await.is_err() {
+                        let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
+                        break Ended::Lost(SessionError::Ended { address, why });
+                    }
+                }
+                ended = &mut receive => break ended,
+                _ = ticks.tick() => desk.brain().tick(),
+                () = stop.wait() => break Ended::Stopped,
             }
-            if brain.stopped {
-                ended = Some(Ended::Stopped);
-            } else if brain.cut_off {
-                let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
-                ended = Some(Ended::Lost(SessionError::Ended { address, why }));
-            }
-        }
-        self.wind_down(&mut brain, &mut inbox).await;
-        if matches!(ended, Some(Ended::Stopped)) {
-            brain.flush().await;
-            let _ = outbox.put(vec![FromExecutor::Leaving]).await;
-            drop((brain, outbox));
+        };
+        wind_down(&desk).await;
+        if matches!(ended, Ended::Stopped) {
+            let mut facts = desk.brain().take_facts();
+            facts.push(FromExecutor::Leaving);
+            let _ = outbox.put(facts).await;
+            drop(outbox);
             let _ = timeout(KILL_DEADLINE, sending).await;
         } else {
             sending.abort();
         }
-        Ok(ended.unwrap_or(Ended::Stopped))
-    }
-
-    /// Kills what runs and waits until it has ended, and until what is being fetched is there.
-    async fn wind_down(&self, brain: &mut Brain, inbox: &mut mpsc::UnboundedReceiver<Note>) {
-        let wait = async {
-            brain.kill_all().await;
-            while !brain.is_idle() {
-                match inbox.recv().await {
-                    // Commands that were on their way are for a session that has ended.
-                    Some(Note::Commands(_)) => {}
-                    Some(note) => {
-                        brain.handle(note).await;
-                        brain.kill_all().await;
-                    }
-                    None => break,
-                }
-            }
-        };
-        if timeout(KILL_DEADLINE, wait).await.is_err() {
-            tracing::warn!("some tasks or fetches have not ended in time");
-        }
+        Ok(ended)
     }
 
     fn node(&self, caching: bool) -> Node {
@@ -277,10 +259,24 @@ async fn redial(access: &Access, patience: Duration) -> Result<Session, SessionE
     }
 }
 
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment.into()).await,
-        None => std::future::pending().await,
+/// Kills what runs and waits until it has ended, and until what is being fetched is there. Commands that still come are
+/// for a session that has ended.
+async fn wind_down(desk: &Desk) {
+    let wait = async {
+        loop {
+            let is_idle = {
+                let mut brain = desk.brain();
+                brain.kill_all();
+                brain.is_idle()
+            };
+            if is_idle {
+                break;
+            }
+            desk.changed().await;
+        }
+    };
+    if timeout(KILL_DEADLINE, wait).await.is_err() {
+        tracing::warn!("some tasks or fetches have not ended in time");
     }
 }
 

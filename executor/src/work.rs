@@ -38,7 +38,8 @@ pub(crate) struct Workshop {
     pub sandboxes: PathBuf,
     pub store: ObjectStore,
     pub storage: Storage,
-    pub runtime: Handle,
+    /// Where bytes are moved.
+    pub movers: Handle,
 }
 
 /// A task's end, and what was found of its inputs.
@@ -248,7 +249,7 @@ impl Workshop {
                     format!("{}/{place}", work.template.base.trim_end_matches('/'))
                 };
                 let url = url_of(&place).map_err(|e| failed(FailureKind::Output, e.message))?;
-                let put = self.runtime.block_on(self.storage.put(&file, &url));
+                let put = self.movers.block_on(self.storage.put(&file, &url));
                 let object = put.map_err(|e| failed(FailureKind::Output, e.message))?;
                 delivered.push(Delivered { output: output as u16, object });
             }
