@@ -11,7 +11,9 @@ use eyas_client::view::{JobReport, JobState, JobView};
 use eyas_client::{Client, ClientError, read_job_file};
 use eyas_store::url_of;
 
-use crate::command::{CatalogCommand, ExecutorCommand, JobCommand, Reach, ReportArgs, SubmitArgs, TaskCommand};
+use crate::command::{
+    CatalogCommand, ExecutorCommand, JobCommand, Reach, ReconnectArgs, ReportArgs, SubmitArgs, TaskCommand,
+};
 use crate::{Failure, report as pages, show};
 
 /// A cluster that was told to stop is waited for so long.
@@ -44,11 +46,11 @@ pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, 
         true => show::json("job", &job)?,
         false => println!("{job}"),
     }
-    if args.wait { wait(&mut client, job, reach).await } else { Ok(ExitCode::SUCCESS) }
+    if args.wait { wait(&mut client, job, args.reconnect, reach).await } else { Ok(ExitCode::SUCCESS) }
 }
 
-async fn wait(client: &mut Client, job: JobId, reach: &Reach) -> Result<ExitCode, Failure> {
-    let ended = client.watch(job, false, |_| {}).await?;
+async fn wait(client: &mut Client, job: JobId, reconnect: ReconnectArgs, reach: &Reach) -> Result<ExitCode, Failure> {
+    let ended = client.watch(job, false, reconnect.patience(), |seen| show::seen(&seen)).await?;
     match reach.json {
         true => show::json("jobs", std::slice::from_ref(&ended))?,
         false => eprintln!("eyas: {}", show::summary(&ended)),
@@ -62,7 +64,7 @@ pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Fa
     let request = match which {
         JobCommand::List => FromClient::Jobs { job: None },
         JobCommand::Show { job } => FromClient::Jobs { job: Some(job) },
-        JobCommand::Wait { job } => return wait(&mut client, job, reach).await,
+        JobCommand::Wait { job, reconnect } => return wait(&mut client, job, reconnect, reach).await,
         JobCommand::Cancel { job } => FromClient::Cancel { job, task: None },
         JobCommand::Retry { job } => FromClient::Retry { job },
     };

@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
-use eyas_client::{Cluster, ClusterError};
+use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
 
 /// Runs very many short tasks over very much shared data, and brings work and data together.
@@ -107,7 +109,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "array")]
     pub each_line: Option<String>,
     /// One task for each number of a range, such as 1-100 or 0-90:10
-    #[arg(long, value_name = "RANGE")]
+    #[arg(long, value_name = "RANGE", value_parser = parse_range)]
     pub array: Option<String>,
     /// Cut lines in columns {1}, {2} … at this text
     #[arg(long, value_name = "TEXT", requires = "each_line")]
@@ -125,8 +127,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub folder: Option<String>,
     /// Environment variable; the value may have placeholders (again for more)
-    #[arg(long, short = 'e', value_name = "NAME=VALUE")]
-    pub env: Vec<String>,
+    #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = parse_variable)]
+    pub env: Vec<(String, String)>,
     /// Processors that a task takes
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     pub cpus: f64,
@@ -137,8 +139,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub disk: Option<u64>,
     /// Another resource that a task takes, such as gpu=1 (again for more)
-    #[arg(long, value_name = "NAME=N")]
-    pub resource: Vec<String>,
+    #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
+    pub resource: Vec<(String, u64)>,
     /// Kill a task that runs longer
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     pub timeout: Option<u64>,
@@ -161,6 +163,8 @@ pub(crate) struct RunArgs {
     /// Do nothing in each task but have its inputs there
     #[arg(long, conflicts_with = "command")]
     pub noop: bool,
+    #[command(flatten)]
+    pub reconnect: ReconnectArgs,
     #[command(flatten)]
     pub shape: ShapeArgs,
     /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} …
@@ -190,8 +194,8 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "SIZE", help_heading = "Executors", value_parser = units::parse_bytes)]
     pub node_memory: Option<u64>,
     /// Another resource of each executor, such as gpu=1 (again for more)
-    #[arg(long, value_name = "NAME=N", help_heading = "Executors")]
-    pub node_resource: Vec<String>,
+    #[arg(long, value_name = "NAME=N", help_heading = "Executors", value_parser = parse_amount)]
+    pub node_resource: Vec<(String, u64)>,
     /// Size of each executor's store
     #[arg(long, value_name = "SIZE", help_heading = "Executors", default_value = "10GB", value_parser = units::parse_bytes)]
     pub cache: u64,
@@ -230,6 +234,22 @@ pub(crate) struct SubmitArgs {
     /// Wait for the job's end; the exit code says whether it succeeded
     #[arg(long, short = 'w')]
     pub wait: bool,
+    #[command(flatten)]
+    pub reconnect: ReconnectArgs,
+}
+
+/// What who waits for a dispatcher's answer does when it is gone.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct ReconnectArgs {
+    /// After losing the dispatcher, try to come back for so long
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = units::parse_duration_us)]
+    reconnect: u64,
+}
+
+impl ReconnectArgs {
+    pub fn patience(self) -> Duration {
+        Duration::from_micros(self.reconnect)
+    }
 }
 
 #[derive(Subcommand)]
@@ -239,7 +259,11 @@ pub(crate) enum JobCommand {
     /// One job
     Show { job: JobId },
     /// Wait for a job's end; the exit code says whether it succeeded
-    Wait { job: JobId },
+    Wait {
+        job: JobId,
+        #[command(flatten)]
+        reconnect: ReconnectArgs,
+    },
     /// Cancel what has not ended of a job
     Cancel { job: JobId },
     /// Run failed and cancelled tasks again
@@ -365,9 +389,8 @@ pub(crate) struct ExecutorArgs {
     /// Its folder on a disk of the node, for store and sandboxes [default: one in the temporary folder]
     #[arg(long, value_name = "PATH")]
     pub folder: Option<PathBuf>,
-    /// After losing the dispatcher, try to come back for so long
-    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = units::parse_duration_us)]
-    pub reconnect: u64,
+    #[command(flatten)]
+    pub reconnect: ReconnectArgs,
     #[command(flatten)]
     pub node: NodeArgs,
     /// Executors that share the machine, for what is not said of each
@@ -388,21 +411,41 @@ pub(crate) struct OwnedArgs {
     pub ephemeral: bool,
 }
 
-/// `NAME=N` as a counted resource.
-pub(crate) fn named_amounts(words: &[String]) -> Result<Vec<(String, u64)>, String> {
-    let mut amounts = Vec::new();
-    for word in words {
-        let parsed = word.split_once('=').and_then(|(name, n)| Some((name, n.parse::<u64>().ok()?)));
-        let (name, amount) = parsed
-            .filter(|(name, _)| !name.is_empty())
-            .ok_or_else(|| format!("`{word}` is not a resource: write NAME=N, for example gpu=1"))?;
-        if amounts.iter().any(|(other, _)| other == name) {
-            return Err(format!("resource `{name}` is given twice"));
-        }
-        amounts.push((name.to_owned(), amount));
+fn parse_range(text: &str) -> Result<String, String> {
+    check_array(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
+}
+
+/// `NAME=VALUE` of an environment.
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not NAME=VALUE")),
     }
+}
+
+/// `NAME=N` as a counted resource.
+fn parse_amount(text: &str) -> Result<(String, u64), String> {
+    let parsed = text.split_once('=').and_then(|(name, n)| Some((name, n.parse::<u64>().ok()?)));
+    match parsed {
+        Some((name, amount)) if !name.is_empty() => Ok((name.to_owned(), amount)),
+        _ => Err(format!("`{text}` is not a resource: write NAME=N, for example gpu=1")),
+    }
+}
+
+/// Counted resources in the order of their names.
+///
+/// # Errors
+/// If one is given twice.
+pub(crate) fn named_amounts(given: &[(String, u64)]) -> Result<Vec<(String, u64)>, clap::Error> {
+    let mut amounts = given.to_vec();
     amounts.sort();
-    Ok(amounts)
+    match amounts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => {
+            let twice = format!("resource `{}` is given twice\n", pair[0].0);
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, twice))
+        }
+        None => Ok(amounts),
+    }
 }
 
 pub(crate) fn print_completion(shell: Shell) -> std::io::Result<()> {
@@ -427,10 +470,13 @@ mod tests {
 
     #[test]
     fn resources_are_read_as_written() {
-        let words = |words: &[&str]| named_amounts(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
-        assert_eq!(words(&["tape=2", "gpu=1"]), Ok(vec![("gpu".into(), 1), ("tape".into(), 2)]));
+        let amounts = |words: &[&str]| {
+            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_amount(word)).collect();
+            named_amounts(&parsed?).map_err(|e| e.to_string())
+        };
+        assert_eq!(amounts(&["tape=2", "gpu=1"]), Ok(vec![("gpu".into(), 1), ("tape".into(), 2)]));
         for wrong in [&["gpu"][..], &["=1"], &["gpu=x"], &["gpu=1", "gpu=2"]] {
-            assert!(words(wrong).is_err(), "{wrong:?}");
+            assert!(amounts(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -154,7 +154,7 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
     if let Some(memory) = args.node_memory {
         say("node-memory", memory.to_string());
     }
-    args.node_resource.iter().for_each(|resource| say("node-resource", resource.clone()));
+    args.node_resource.iter().for_each(|(name, amount)| say("node-resource", format!("{name}={amount}")));
     say("cache", args.cache.to_string());
     say("cache-objects", args.cache_objects.to_string());
     say("keep-free", args.keep_free.to_string());

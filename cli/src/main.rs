@@ -21,7 +21,7 @@ use clap::Parser;
 
 use command::{Command, Eyas};
 
-/// What went wrong, for a person. The command ends with exit code 1.
+/// What went wrong, for a person. The command ends with exit code 1; with 2 if it is a [`clap::Error`].
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
@@ -74,6 +74,9 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
 }
 
 fn fail(error: &Failure) -> ExitCode {
+    if let Some(wrong) = error.downcast_ref::<clap::Error>() {
+        wrong.exit();
+    }
     eprintln!("eyas: {error}");
     ExitCode::FAILURE
 }

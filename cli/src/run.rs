@@ -1,7 +1,7 @@
 //! `eyas run`: the main job. Drafts it, finds or starts a cluster, submits, shows progress and results, writes the
 //! report, and stops what it started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -99,10 +99,6 @@ impl Interrupt {
 async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
     let program = args.command.first().map_or("noop", |program| program.rsplit('/').next().unwrap_or(program));
     let mut draft = Draft::new(args.name.as_deref().unwrap_or(program));
-    let pair = |word: &String| match word.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("`{word}` is not NAME=VALUE")),
-    };
     let output = |word: &String| match word.split_once('=') {
         Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), optional: false },
         None => OutputFields { file: word.clone(), to: None, optional: false },
@@ -116,7 +112,7 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         array: args.array.clone(),
         inputs: args.input.iter().cloned().map(InputFields::Path).collect(),
         outputs: args.output.iter().map(output).collect(),
-        env: args.env.iter().map(pair).collect::<Result<_, _>>()?,
+        env: args.env.iter().cloned().collect(),
         folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
         cpus: Some(args.cpus),
         memory: args.memory.map(Bytes),
@@ -146,8 +142,10 @@ async fn run_on(
     };
     let stuck = Arc::new(Notify::new());
     let mut output = Output::new(args.keep_order, is_own.then(|| stuck.clone()));
+    // A cluster of its own is not started again by anyone.
+    let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
     let watched = tokio::select! {
-        watched = client.watch(job, true, |seen| output.see(seen)) => Ok(watched?),
+        watched = client.watch(job, true, patience, |seen| output.see(seen)) => Ok(watched?),
         () = interrupt.comes() => Err(INTERRUPTED),
         () = stuck.notified() => Err(FAILED),
     };
@@ -181,7 +179,7 @@ async fn run_on(
 async fn cancel(access: &Access, job: JobId, output: &mut Output) -> Result<JobView, Failure> {
     let mut client = Client::connect(access).await?;
     client.ask(FromClient::Cancel { job, task: None }).await?;
-    Ok(client.watch(job, true, |seen| output.see(seen)).await?)
+    Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
 }
 
 fn report_paths(args: &RunArgs, job: JobId) -> Vec<PathBuf> {
@@ -209,7 +207,8 @@ struct Output {
     cut_bytes: u64,
     error: Option<io::Error>,
     progress: ProgressBar,
-    warned: bool,
+    /// Warnings that were shown.
+    warned: BTreeSet<String>,
     /// Told when the job cannot go on.
     stuck: Option<Arc<Notify>>,
 }
@@ -229,7 +228,7 @@ impl Output {
             cut_bytes: 0,
             error: None,
             progress,
-            warned: false,
+            warned: BTreeSet::new(),
             stuck,
         }
     }
@@ -238,6 +237,7 @@ impl Output {
         match seen {
             Seen::Results(results) => results.into_iter().for_each(|result| self.result(result)),
             Seen::Progress(view) => self.show_progress(&view),
+            seen @ (Seen::Lost(_) | Seen::Back) => self.progress.suspend(|| show::seen(&seen)),
         }
     }
 
@@ -256,8 +256,12 @@ impl Output {
             format_bytes(reads.persistent.bytes)
         );
         self.progress.set_message(message);
-        if !view.warnings.is_empty() && !std::mem::replace(&mut self.warned, true) {
-            self.progress.suspend(|| view.warnings.iter().for_each(|warning| eprintln!("eyas: {warning}")));
+        for warning in &view.warnings {
+            if self.warned.insert(warning.clone()) {
+                self.progress.suspend(|| eprintln!("eyas: {warning}"));
+            }
+        }
+        if view.is_stuck {
             self.stuck.iter().for_each(|stuck| stuck.notify_one());
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use eyas_client::Seen;
 use eyas_client::types::units::{format_bytes, format_duration_us};
 use eyas_client::view::{ExecutorView, Explanation, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView};
 use serde::Serialize;
@@ -147,9 +148,18 @@ pub(crate) fn explanation(explanation: &Explanation) -> io::Result<()> {
     objects(&explanation.inputs)
 }
 
+/// What is said when the dispatcher of a watched job is lost, and when it is back.
+pub(crate) fn seen(seen: &Seen) {
+    match seen {
+        Seen::Lost(why) => eprintln!("eyas: {why}; trying to come back"),
+        Seen::Back => eprintln!("eyas: the dispatcher is back"),
+        Seen::Results(_) | Seen::Progress(_) => {}
+    }
+}
+
 /// What is said of output that was not kept.
 pub(crate) fn cut(bytes: u64) -> String {
-    format!("{bytes} bytes of output were past the bound (--capture) and are lost")
+    format!("{bytes} bytes of output were past a bound (--capture, or what the dispatcher keeps) and are lost")
 }
 
 /// What is said of a job when it has ended.

@@ -97,7 +97,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         // Executors of one cluster on one machine share what is emulated; all of them have this access file.
         emulation_folder: cluster.folder().join("emulated"),
         folder: folder.clone(),
-        reconnect: Duration::from_micros(args.reconnect),
+        reconnect: args.reconnect.patience(),
         guardian: Some(vec![own_path()?, "guard".into()]),
     };
     let (switch, stop) = Stop::new();

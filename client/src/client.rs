@@ -1,6 +1,7 @@
 //! A client's connection to a dispatcher.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use eyas_session::{Access, Session, SessionError, dial};
 use eyas_types::JobId;
@@ -10,6 +11,10 @@ use eyas_wire::view::JobView;
 use thiserror::Error;
 
 use crate::draft::Draft;
+
+/// First and longest wait between two tries to reach the dispatcher again.
+const REDIAL: Duration = Duration::from_millis(100);
+const REDIAL_MOST: Duration = Duration::from_secs(5);
 
 /// Why a request was not answered.
 #[derive(Debug, Error)]
@@ -32,10 +37,15 @@ pub enum Seen {
     Results(Vec<TaskResult>),
     /// How it stands.
     Progress(Box<JobView>),
+    /// The dispatcher is gone; it is dialled again.
+    Lost(SessionError),
+    /// It is back; the watch goes on where it was.
+    Back,
 }
 
 /// A connection to a dispatcher. It asks one thing at a time.
 pub struct Client {
+    access: Access,
     session: Session,
     received: VecDeque<ToClient>,
 }
@@ -46,7 +56,8 @@ impl Client {
     /// # Errors
     /// If the dispatcher cannot be reached, or does not know this access file.
     pub async fn connect(access: &Access) -> Result<Self, ClientError> {
-        Ok(Client { session: dial(access, Role::Client).await?, received: VecDeque::new() })
+        let session = dial(access, Role::Client).await?;
+        Ok(Client { access: access.clone(), session, received: VecDeque::new() })
     }
 
     /// Asks anything but a submission or a watch.
@@ -79,23 +90,66 @@ impl Client {
     }
 
     /// Watches a job to its end, and tells how it ended. With `results`, every result is seen once, those from before
-    /// as well.
+    /// as well. A dispatcher that is lost is dialled for as long as there is `patience`: it may be started again.
     ///
     /// # Errors
-    /// If there is no such job, or the connection ends.
+    /// If there is no such job, the cluster is stopped, or the dispatcher does not come back.
     pub async fn watch(
         &mut self,
         job: JobId,
         results: bool,
+        patience: Duration,
         mut see: impl FnMut(Seen),
     ) -> Result<JobView, ClientError> {
-        self.session.writer.send(&[FromClient::Watch { job, from: 0, results }]).await?;
+        let mut seen = 0;
+        loop {
+            match self.watch_from(job, results, &mut seen, &mut see).await {
+                Err(ClientError::Session(why)) if can_come_back(&why) && !patience.is_zero() => {
+                    see(Seen::Lost(why));
+                    self.redial(patience).await?;
+                    see(Seen::Back);
+                }
+                watched => return watched,
+            }
+        }
+    }
+
+    /// Watches on this connection from the result on that is next; `seen` counts them.
+    async fn watch_from(
+        &mut self,
+        job: JobId,
+        results: bool,
+        seen: &mut u64,
+        see: &mut impl FnMut(Seen),
+    ) -> Result<JobView, ClientError> {
+        self.session.writer.send(&[FromClient::Watch { job, from: *seen, results }]).await?;
         loop {
             match self.next().await? {
-                ToClient::Results(results) => see(Seen::Results(results)),
+                ToClient::Results(results) => {
+                    *seen += results.len() as u64;
+                    see(Seen::Results(results));
+                }
                 ToClient::Progress(view) => see(Seen::Progress(view)),
                 ToClient::Over(view) => return Ok(*view),
                 _ => return Err(ClientError::Unexpected),
+            }
+        }
+    }
+
+    /// Reaches the dispatcher again, trying for so long; what will not get better with time is not tried again.
+    async fn redial(&mut self, patience: Duration) -> Result<(), SessionError> {
+        let deadline = Instant::now() + patience;
+        let mut wait = REDIAL;
+        loop {
+            tokio::time::sleep(wait.min(deadline.saturating_duration_since(Instant::now()))).await;
+            match dial(&self.access, Role::Client).await {
+                Ok(session) => {
+                    self.session = session;
+                    self.received.clear();
+                    return Ok(());
+                }
+                Err(e) if !can_come_back(&e) || Instant::now() >= deadline => return Err(e),
+                Err(_) => wait = (wait * 2).min(REDIAL_MOST),
             }
         }
     }
@@ -113,5 +167,88 @@ impl Client {
                 None => self.received.extend(self.session.reader.next::<ToClient>().await?),
             }
         }
+    }
+}
+
+/// Whether the dispatcher may be reached later.
+fn can_come_back(why: &SessionError) -> bool {
+    matches!(why, SessionError::Unreachable { .. } | SessionError::Ended { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_session::Acceptor;
+    use eyas_types::{Outcome, Reads, Status};
+    use eyas_wire::view::{JobState, TaskCounts};
+    use tokio::net::TcpListener;
+
+    fn results(indices: std::ops::Range<u32>) -> ToClient {
+        let outcome = || Outcome::of(Status::Succeeded);
+        let result = |index| TaskResult {
+            index,
+            attempt: 0,
+            executor: "n1".into(),
+            queued_us: 0,
+            delivery_us: 0,
+            outcome: outcome(),
+        };
+        ToClient::Results(indices.map(result).collect())
+    }
+
+    fn over() -> ToClient {
+        ToClient::Over(Box::new(JobView {
+            job: JobId(1),
+            name: "job".into(),
+            state: JobState::Succeeded,
+            tasks: TaskCounts::default(),
+            retried: 0,
+            reads: Reads::default(),
+            submitted_unix_ms: 0,
+            elapsed_us: 0,
+            executors: 0,
+            capacity_milli: 0,
+            is_stuck: false,
+            warnings: Vec::new(),
+        }))
+    }
+
+    /// Serves one connection after the other, each until its answers are sent; where each watch began.
+    async fn serve(listener: TcpListener, access: &Access, connections: Vec<Vec<ToClient>>) -> Vec<u64> {
+        let acceptor = Acceptor::new(access);
+        let mut began = Vec::new();
+        for answers in connections {
+            let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+            let requests = session.reader.next::<FromClient>().await.unwrap();
+            let [FromClient::Watch { from, .. }] = requests[..] else { panic!("{requests:?}") };
+            began.push(from);
+            session.writer.send(&answers).await.unwrap();
+            session.writer.close().await;
+        }
+        began
+    }
+
+    #[tokio::test]
+    async fn a_watch_goes_on_where_it_was_when_the_dispatcher_is_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let access = Access::create("test", &listener.local_addr().unwrap().to_string());
+        let connections = vec![vec![results(0..2)], Vec::new(), vec![results(2..5), over()], Vec::new()];
+        let watch = async {
+            let mut client = Client::connect(&access).await.unwrap();
+            let (mut seen, mut losses) = (Vec::new(), 0);
+            let see = |what| match what {
+                Seen::Results(results) => seen.extend(results.iter().map(|result| result.index)),
+                Seen::Lost(_) => losses += 1,
+                Seen::Progress(_) | Seen::Back => {}
+            };
+            let view = client.watch(JobId(1), true, Duration::from_secs(30), see).await.unwrap();
+            assert_eq!((view.state, seen, losses), (JobState::Succeeded, vec![0, 1, 2, 3, 4], 2));
+            // Without patience the first loss is the last.
+            let mut client = Client::connect(&access).await.unwrap();
+            let ended = client.watch(JobId(1), true, Duration::ZERO, |_| {}).await;
+            assert!(matches!(ended, Err(ClientError::Session(SessionError::Ended { .. }))), "{ended:?}");
+        };
+        let (began, ()) = tokio::join!(serve(listener, &access, connections), watch);
+        assert_eq!(began, [0, 2, 2, 0]);
     }
 }

@@ -13,7 +13,7 @@
 //!     draft.task_on_file(template, file).await?;
 //! }
 //! let job = client.submit(draft).await?;
-//! client.watch(job, true, |_| {}).await?;
+//! client.watch(job, true, std::time::Duration::from_secs(60), |_| {}).await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -30,7 +30,7 @@ pub use client::{Client, ClientError, Seen};
 pub use clusters::{Cluster, ClusterError, home};
 pub use draft::{Draft, DraftError};
 pub use jobfile::{Bytes, Duration, InputFields, JobFileError, OneOrMore, OutputFields, TaskFields, read_job_file};
-pub use sources::{Line, SourceError, array, files_of, lines_of};
+pub use sources::{Line, SourceError, array, check_array, files_of, lines_of};
 
 pub use eyas_types as types;
 pub use eyas_wire::{client as messages, view};

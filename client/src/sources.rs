@@ -110,9 +110,26 @@ pub fn lines_of(file: &str, separator: Option<&str>) -> Result<Vec<Line>, Source
 /// # Errors
 /// If it is not written so.
 pub fn array(text: &str) -> Result<Vec<u64>, SourceError> {
+    let mut numbers = BTreeSet::new();
+    for (first, last, step) in ranges(text)? {
+        numbers.extend((first..=last).step_by(step));
+    }
+    Ok(numbers.into_iter().collect())
+}
+
+/// Whether [`array`] can read it, without making the numbers.
+///
+/// # Errors
+/// If it is not written so.
+pub fn check_array(text: &str) -> Result<(), SourceError> {
+    ranges(text).map(drop)
+}
+
+/// First, last and step of each part.
+fn ranges(text: &str) -> Result<Vec<(u64, u64, usize)>, SourceError> {
     let wrong = || SourceError::Range(text.to_owned());
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
-    let mut numbers = BTreeSet::new();
+    let mut ranges = Vec::new();
     for part in text.split(',') {
         let (range, step) = match part.split_once(':') {
             Some((range, step)) => (range, number(step)?),
@@ -128,9 +145,9 @@ pub fn array(text: &str) -> Result<Vec<u64>, SourceError> {
         if (last - first) / step >= MAX_NUMBERS {
             return Err(SourceError::TooMany(text.to_owned()));
         }
-        numbers.extend((first..=last).step_by(usize::try_from(step).map_err(|_| wrong())?));
+        ranges.push((first, last, usize::try_from(step).map_err(|_| wrong())?));
     }
-    Ok(numbers.into_iter().collect())
+    Ok(ranges)
 }
 
 #[cfg(test)]

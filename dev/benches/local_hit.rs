@@ -154,7 +154,12 @@ impl Executor {
         let (mut session, _) = Acceptor::new(&access).accept(stream).await.expect("it has the access file");
         let first = session.reader.next::<FromExecutor>().await.expect("it registers");
         assert!(matches!(first[..], [FromExecutor::Register(_)]), "{first:?}");
-        let welcome = ToExecutor::Welcome { executor: ExecutorId(0), caching: true, heartbeat_us: 60_000_000 };
+        let welcome = ToExecutor::Welcome {
+            executor: ExecutorId(0),
+            caching: true,
+            heartbeat_us: 60_000_000,
+            lease_us: 180_000_000,
+        };
         session.writer.send(&[welcome]).await.expect("it reads");
         Executor { session, next: TaskId { job: JobId(0), index: 0 }, _process: process }
     }

@@ -16,6 +16,15 @@ const MAX_TASKS_SHOWN: u32 = 10_000;
 /// Executors in one sentence.
 const MAX_NAMES: usize = 5;
 
+/// Whether the answer tells of jobs, so that it must still be true after a crash.
+pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
+    use FromClient::{Cancel, Explain, Jobs, Log, Report, Retry, Tasks};
+    matches!(
+        request,
+        Jobs { .. } | Tasks { .. } | Log { .. } | Explain { .. } | Report { .. } | Cancel { .. } | Retry { .. }
+    )
+}
+
 impl Brain {
     /// Answers anything but submissions and watches.
     pub(crate) fn answer(&mut self, request: FromClient) -> ToClient {
@@ -49,7 +58,7 @@ impl Brain {
                     }
                     None => 0..self.job(job)?.tasks.len() as u32,
                 };
-                ToClient::Done(tasks.filter(|index| self.cancel(TaskId { job, index: *index })).count() as u64)
+                ToClient::Done(self.cancel(job, tasks))
             }
             FromClient::Retry { job } => {
                 if !self.job(job)?.has_ended() {
@@ -92,15 +101,23 @@ impl Brain {
         let mut view = job.view();
         view.executors = self.executors.len() as u64;
         view.capacity_milli = self.scheduler.utilisation().total_milli;
+        if job.lacked_output_room {
+            view.warnings.push(format!(
+                "output of its tasks was cut, as the journal keeps no more than {} of all jobs: let tasks write files",
+                units::format_bytes(self.max_output_bytes)
+            ));
+        }
         if job.has_ended() || job.counts.waiting == 0 {
             return view;
         }
         if view.executors == 0 {
+            view.is_stuck = true;
             view.warnings.push("no executor has joined: start some with `eyas start executor`".into());
         } else {
             let executors = self.scheduler.explain_executors();
             let too_large = |need: &&Resources| !executors.iter().any(|executor| executor.capacity.covers(need));
             if let Some(need) = job.spec.templates.iter().map(|template| &template.resources).find(too_large) {
+                view.is_stuck = true;
                 view.warnings.push(format!(
                     "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of disk{}",
                     f64::from(need.cpus_milli) / 1000.0,
@@ -324,11 +341,14 @@ struct Results {
 }
 
 impl Results {
-    /// A task's last result, if it has ended; it may not be on disk yet.
+    /// A task's last result, if it has ended.
     fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
         if entry >= job.entries {
             return Ok(job.pending.last(index).cloned());
+        }
+        if let Some(entry) = job.being_written(entry) {
+            return Ok(entry.results().iter().rev().find(|result| result.index == index).cloned());
         }
         if self.entry != Some(entry) {
             self.entry = Some(entry);

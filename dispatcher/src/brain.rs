@@ -1,6 +1,6 @@
 //! The one owner of the dispatcher's state. Messages come in from sessions and the journal; it never waits for any.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use eyas_sched::{Effect, Ended, Event, Hint, Scheduler};
@@ -9,26 +9,29 @@ use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, Registration, ToExecutor};
-use eyas_wire::view::JobView;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::answers::is_of_jobs;
 use crate::executors::{Executor, Executors};
-use crate::job::{Job, JobSpec, Phase, Released, SAMPLE_EVERY, unix_ms};
-use crate::journal::{Entry, Journal, Write, Written};
+use crate::job::{Job, JobSpec, Phase, Released, SAMPLE_EVERY};
+use crate::journal::{Journal, Written};
 use crate::refusals::Refusals;
+use crate::told::{Standing, Told};
 
 /// Tasks of a new job that are queued before other messages are looked at again.
 const QUEUED_AT_ONCE: u32 = 10_000;
 /// Messages handled before results are written and other things are looked at.
 const HANDLED_AT_ONCE: usize = 256;
-/// A task that was on so many executors when they were lost is not given to another.
+/// A task that may have run on so many executors when they were lost is not given to another.
 const MAX_LOSSES: u16 = 5;
-/// Ended jobs that are remembered; the oldest is forgotten, with its results.
-const MAX_ENDED_JOBS: usize = 200;
 /// An executor that was not heard of for so many heartbeats is lost.
 const MISSED_HEARTBEATS: u32 = 4;
 /// Once told to stop, executors have so long to leave.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+mod jobs;
+#[cfg(test)]
+mod tests;
 
 /// What the brain is told.
 pub(crate) enum Message {
@@ -40,20 +43,6 @@ pub(crate) enum Message {
     Watched { job: JobId, reply: oneshot::Sender<Option<watch::Receiver<Standing>>> },
 }
 
-/// How a watched job stands: its view, and how many of its entries are on disk.
-#[derive(Clone, Debug)]
-pub(crate) struct Standing {
-    pub view: JobView,
-    pub entries: u64,
-    /// Nothing more will come.
-    pub is_over: bool,
-}
-
-struct Watched {
-    standing: watch::Sender<Standing>,
-    entries_on_disk: u64,
-}
-
 pub(crate) struct Brain {
     pub(crate) scheduler: Scheduler,
     pub(crate) policy: String,
@@ -63,9 +52,10 @@ pub(crate) struct Brain {
     pub(crate) jobs: BTreeMap<JobId, Job>,
     next_job: u32,
     pub(crate) journal: Journal,
-    /// Who submitted a job that is not on disk yet.
-    accepting: HashMap<JobId, oneshot::Sender<ToClient>>,
-    watched: HashMap<JobId, Watched>,
+    told: Told,
+    /// Captured output that the journal keeps, and may keep.
+    output_bytes: u64,
+    pub(crate) max_output_bytes: u64,
     /// Results were put to be written and are not on disk yet.
     writing: bool,
     /// Jobs with tasks that are not queued yet.
@@ -87,8 +77,9 @@ impl Brain {
             jobs: BTreeMap::new(),
             next_job: 1,
             journal,
-            accepting: HashMap::new(),
-            watched: HashMap::new(),
+            told: Told::default(),
+            output_bytes: 0,
+            max_output_bytes: jobs::MAX_JOURNAL_OUTPUT_BYTES,
             writing: false,
             queueing: Vec::new(),
             refusals: Refusals::default(),
@@ -96,50 +87,6 @@ impl Brain {
             stopping: None,
             last_tick: Instant::now(),
         }
-    }
-
-    /// Takes up what the journal has: jobs that had not ended go on.
-    pub fn recover(&mut self) -> Result<(), String> {
-        for recorded in self.journal.read_all()? {
-            if !recorded.spec.is_sound() {
-                return Err(format!("job {} is damaged", recorded.job));
-            }
-            let mut job = Job::new(recorded.job, recorded.spec);
-            let mut hopeless = Vec::new();
-            for entry in &recorded.entries {
-                match entry {
-                    Entry::Results { at_us, results } => {
-                        hopeless.extend(results.iter().flat_map(|result| job.book(result, *at_us).hopeless));
-                    }
-                    Entry::Retried(tasks) => {
-                        // Only a job that has ended is retried: nobody was left to be told.
-                        hopeless.clear();
-                        job.retry_these(tasks);
-                    }
-                }
-                job.entries += 1;
-            }
-            self.next_job = self.next_job.max(recorded.job.0 + 1);
-            let entries_on_disk = job.entries;
-            self.watch(&job, entries_on_disk);
-            let (id, has_ended) = (job.id, job.has_ended());
-            if has_ended {
-                job.next_to_queue = job.tasks.len() as u32;
-            } else {
-                tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
-                self.queueing.push(id);
-            }
-            self.jobs.insert(id, job);
-            // The end of what failed may have been written, and that of those who needed it not.
-            for index in hopeless {
-                if self.jobs[&id].tasks[index as usize].phase == Phase::Blocked {
-                    let reason = "it needs the output of a task that did not succeed";
-                    let outcome = Outcome::failed(FailureKind::Dependency, reason);
-                    self.end(TaskId { job: id, index }, 0, String::new(), outcome);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Works until the cluster is stopped.
@@ -192,13 +139,21 @@ impl Brain {
             Message::Gone { executor } => self.lost(executor, true),
             Message::Submitted { spec, reply } => self.submitted(*spec, reply),
             Message::Asked { request, reply } => {
+                let is_of_jobs = is_of_jobs(&request);
                 let answer = self.answer(request);
-                // Who asked may have gone away.
-                let _ = reply.send(answer);
+                if is_of_jobs {
+                    // What it tells must not be lost.
+                    self.write_results();
+                    self.told.answer(answer, reply);
+                } else {
+                    // Who asked may have gone away.
+                    let _ = reply.send(answer);
+                }
             }
             Message::Watched { job, reply } => {
+                self.write_results();
                 self.show(job);
-                let _ = reply.send(self.watched.get(&job).map(|watched| watched.standing.subscribe()));
+                let _ = reply.send(self.told.watch(job));
             }
         }
         self.executors.flush();
@@ -229,7 +184,9 @@ impl Brain {
         let id = self.executors.join(registration, outbox);
         tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
         let heartbeat_us = self.heartbeat.as_micros() as u64;
-        self.executors.send(id, ToExecutor::Welcome { executor: id, caching: self.caching, heartbeat_us });
+        // Shorter than it takes to count as lost.
+        let lease_us = heartbeat_us * u64::from(MISSED_HEARTBEATS - 1);
+        self.executors.send(id, ToExecutor::Welcome { executor: id, caching: self.caching, heartbeat_us, lease_us });
         let _ = reply.send(id);
         if self.stopping.is_some() {
             self.executors.send(id, ToExecutor::Stop);
@@ -248,7 +205,7 @@ impl Brain {
         entry.last_heard = Instant::now();
         match message {
             FromExecutor::Register(_) => tracing::warn!(%executor, "registered twice"),
-            FromExecutor::Heartbeat => {}
+            FromExecutor::Heartbeat => self.executors.send(executor, ToExecutor::Heard),
             FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);
@@ -275,10 +232,12 @@ impl Brain {
         let Some(gone) = self.executors.leave(executor) else { return };
         // Ends below leave room on it, which is not to be filled.
         self.tell(Event::ExecutorDraining { executor });
-        for task in self.scheduler.tasks_of(executor) {
+        let tasks = self.scheduler.tasks_of(executor);
+        let suspects = if is_loss { self.may_have_run(&tasks, &gone.capacity) } else { BTreeSet::new() };
+        for task in tasks {
             let Some(job) = self.jobs.get_mut(&task.job) else { continue };
             let state = &mut job.tasks[task.index as usize];
-            state.losses += u16::from(is_loss);
+            state.losses += u16::from(suspects.contains(&task));
             let outcome = if job.cancelling.contains(&task.index) {
                 Outcome::of(Status::Cancelled)
             } else if state.losses >= MAX_LOSSES {
@@ -297,6 +256,24 @@ impl Brain {
         }
         self.tell(Event::ExecutorLeft { executor });
         tracing::info!(%executor, name = gone.name, "has left");
+    }
+
+    /// Which of an executor's tasks may have run: in the order in which it was given them, those that fit in it together.
+    /// Others were lined up behind them, and had no part in its loss.
+    fn may_have_run(&self, tasks: &[TaskId], capacity: &Resources) -> BTreeSet<TaskId> {
+        let mut in_order: Vec<_> = tasks.iter().filter_map(|task| Some((self.jobs.get(&task.job)?, *task))).collect();
+        in_order.sort_by_key(|(job, task)| job.assigned_at(task.index));
+        let mut free = capacity.clone();
+        let fits = |(job, task): &(&Job, TaskId)| {
+            let item = job.spec.items.get(task.index);
+            let need = &job.template_of(&item).resources;
+            let fits = free.covers(need);
+            if fits {
+                free.take(need);
+            }
+            fits
+        };
+        in_order.into_iter().filter(fits).map(|(_, task)| task).collect()
     }
 
     // ---- tasks
@@ -443,11 +420,14 @@ impl Brain {
     /// A task has ended for good, which may set others free, or leave them without what they wait for.
     fn end(&mut self, task: TaskId, attempt: u32, executor: String, outcome: Outcome) {
         let mut ends = vec![(task.index, attempt, executor, outcome)];
-        while let Some((index, attempt, executor, outcome)) = ends.pop() {
-            let Some(job) = self.jobs.get_mut(&task.job) else { return };
-            if job.tasks[index as usize].phase.has_ended() {
+        while let Some((index, attempt, executor, mut outcome)) = ends.pop() {
+            let ended = self.jobs.get(&task.job).map(|job| job.tasks[index as usize].phase.has_ended());
+            if ended.unwrap_or(true) {
                 continue;
             }
+            let lacked_room = self.keep_output(&mut outcome);
+            let Some(job) = self.jobs.get_mut(&task.job) else { return };
+            job.lacked_output_room |= lacked_room;
             let cancelled = outcome.status == Status::Cancelled;
             self.refusals.forget(job.task_id(index));
             let Released { ready, hopeless } = job.ended(index, attempt, executor, outcome);
@@ -476,74 +456,7 @@ impl Brain {
         }
     }
 
-    // ---- jobs
-
-    fn submitted(&mut self, mut spec: JobSpec, reply: oneshot::Sender<ToClient>) {
-        if self.stopping.is_some() {
-            let _ = reply.send(ToClient::Refused("the cluster is stopping".into()));
-            return;
-        }
-        spec.submitted_unix_ms = unix_ms();
-        let id = JobId(self.next_job);
-        self.next_job += 1;
-        let job = Job::new(id, spec);
-        self.journal.write(Write::Job { job: id, spec: job.spec.clone() });
-        self.watch(&job, 0);
-        self.jobs.insert(id, job);
-        self.accepting.insert(id, reply);
-    }
-
-    fn watch(&mut self, job: &Job, entries_on_disk: u64) {
-        let standing = Standing { view: job.view(), entries: entries_on_disk, is_over: job.has_ended() };
-        self.watched.insert(job.id, Watched { standing: watch::Sender::new(standing), entries_on_disk });
-    }
-
-    fn written(&mut self, written: &[Written]) {
-        for what in written {
-            match what {
-                Written::Job(id) => {
-                    if let Some(reply) = self.accepting.remove(id) {
-                        let _ = reply.send(ToClient::Accepted { job: *id });
-                        self.queueing.push(*id);
-                        self.show(*id);
-                    }
-                }
-                Written::Entries(id, entries) => {
-                    self.writing = false;
-                    if let Some(watched) = self.watched.get_mut(id) {
-                        watched.entries_on_disk = *entries;
-                        self.show(*id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Writes down results that have gathered.
-    fn write_results(&mut self) {
-        for job in self.jobs.values_mut().filter(|job| !job.pending.is_empty()) {
-            let at_us = job.now_us();
-            for results in job.pending.take() {
-                let entry = Entry::Results { at_us, results };
-                self.journal.write(Write::Entry { job: job.id, number: job.entries, entry });
-                job.entries += 1;
-                self.writing = true;
-            }
-            if job.has_ended() {
-                self.scheduler.forget_job(job.id);
-                self.executors.forget_job(job.id);
-            }
-        }
-    }
-
-    /// Shows watchers how a job stands.
-    fn show(&mut self, id: JobId) {
-        let (Some(job), Some(watched)) = (self.jobs.get(&id), self.watched.get(&id)) else { return };
-        let entries = watched.entries_on_disk;
-        let is_over = job.has_ended() && entries == job.entries && job.pending.is_empty();
-        let view = self.view(job);
-        watched.standing.send_replace(Standing { view, entries, is_over });
-    }
+    // ---- time
 
     fn tick(&mut self) {
         // While the dispatcher itself stood still (suspended, or waiting for its disk), nobody could be heard.
@@ -560,7 +473,8 @@ impl Brain {
                 let (now_us, counts) = (job.now_us(), job.counts);
                 job.course.tick(now_us, false, counts.waiting, counts.assigned, executors, now);
             }
-            if self.watched.get(&id).is_some_and(|watched| watched.standing.receiver_count() > 0) {
+            // What is being written shows it too, once it is on disk.
+            if self.told.is_watched(id) && !self.told.is_behind() && self.jobs[&id].pending.is_empty() {
                 self.show(id);
             }
         }
@@ -572,16 +486,7 @@ impl Brain {
             self.lost(executor, true);
         }
         self.queue_refused();
-        self.forget_old_jobs();
-    }
-
-    fn forget_old_jobs(&mut self) {
-        let ended: Vec<_> = self.jobs.values().filter(|job| job.has_ended()).map(|job| job.id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(MAX_ENDED_JOBS)) {
-            self.jobs.remove(id);
-            self.watched.remove(id);
-            self.journal.write(Write::Forget { job: *id });
-        }
+        self.forget_old_jobs(0);
     }
 
     pub(crate) fn stop_one(&mut self, executor: ExecutorId) {
@@ -595,42 +500,6 @@ impl Brain {
         for executor in executors {
             self.stop_one(executor);
         }
-    }
-
-    // ---- what clients ask for
-
-    /// Cancels one task, if it has not ended.
-    pub(crate) fn cancel(&mut self, task: TaskId) -> bool {
-        let Some(job) = self.jobs.get_mut(&task.job) else { return false };
-        match job.tasks[task.index as usize].phase {
-            Phase::Assigned => {
-                if job.cancelling.insert(task.index) {
-                    self.tell(Event::TaskCancelled { task });
-                }
-                true
-            }
-            Phase::Waiting | Phase::Blocked => {
-                self.tell(Event::TaskCancelled { task });
-                self.end(task, 0, String::new(), Outcome::of(Status::Cancelled));
-                true
-            }
-            Phase::Succeeded | Phase::Failed | Phase::Cancelled => false,
-        }
-    }
-
-    /// Runs failed and cancelled tasks of a job again; how many.
-    pub(crate) fn retry(&mut self, id: JobId) -> u64 {
-        let Some(job) = self.jobs.get_mut(&id) else { return 0 };
-        let again = job.failed_tasks();
-        let ready = job.retry_these(&again);
-        // Results before this entry are of earlier tries.
-        self.write_results();
-        let Some(job) = self.jobs.get_mut(&id) else { return 0 };
-        self.journal.write(Write::Entry { job: id, number: job.entries, entry: Entry::Retried(again.clone()) });
-        job.entries += 1;
-        self.queue_released(id, &ready);
-        self.show(id);
-        again.len() as u64
     }
 }
 

@@ -47,8 +47,10 @@ impl Client {
                 Ok(())
             }
             FromClient::Objects(objects) => {
-                if let Some(Ok(spec)) = &mut self.submission {
-                    spec.objects.extend(objects);
+                if let Some(Ok(spec)) = &mut self.submission
+                    && let Err(e) = spec.push_objects(objects)
+                {
+                    self.submission = Some(Err(e.to_string()));
                 }
                 Ok(())
             }

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use eyas_session::{Outbox, OutboxError};
-use eyas_types::{ExecutorId, JobId, ObjectId, Reads};
+use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources};
 use eyas_wire::executor::{Registration, ToExecutor};
 
 pub(crate) struct Executor {
     pub name: String,
     pub process: u32,
+    pub capacity: Resources,
     pub store_bytes: u64,
     pub transfer: SocketAddr,
     outbox: Outbox<ToExecutor>,
@@ -45,6 +46,7 @@ impl Executors {
         let executor = Executor {
             name,
             process: registration.process,
+            capacity: registration.capacity.clone(),
             store_bytes: registration.store_bytes,
             transfer: registration.transfer,
             outbox,

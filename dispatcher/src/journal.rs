@@ -31,6 +31,9 @@ const MAX_WAITING_WRITES: usize = 16;
 /// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
 /// million tasks must not stay here a second time.
 const CACHE_BYTES: usize = 16 << 20;
+/// A file of so many bytes that has less than half of them in use is made smaller when it is opened. To know what is in
+/// use, all of it is read.
+const COMPACT_FROM_BYTES: u64 = if cfg!(test) { 8 << 20 } else { 256 << 20 };
 /// So long after a transaction with entries, the next one begins. A first one begins at once; of many, each takes more
 /// with it, which costs the disk, and all who are told of it, less.
 const PACE: Duration = Duration::from_millis(10);
@@ -42,14 +45,24 @@ pub(crate) enum Entry {
     Results { at_us: u64, results: Vec<TaskResult> },
     /// Failed or cancelled tasks were queued again.
     Retried(Vec<u32>),
+    /// Tasks that executors had were told to end; each is cancelled unless it has another result afterwards.
+    Cancelled(Vec<u32>),
 }
 
 impl Entry {
     /// The results it has.
+    pub fn results(&self) -> &[TaskResult] {
+        match self {
+            Entry::Results { results, .. } => results,
+            Entry::Retried(_) | Entry::Cancelled(_) => &[],
+        }
+    }
+
+    /// The same, taken out of it.
     pub fn into_results(self) -> Vec<TaskResult> {
         match self {
             Entry::Results { results, .. } => results,
-            Entry::Retried(_) => Vec::new(),
+            Entry::Retried(_) | Entry::Cancelled(_) => Vec::new(),
         }
     }
 }
@@ -65,16 +78,17 @@ pub struct JournalError {
 /// What is to be written.
 pub(crate) enum Write {
     Job { job: JobId, spec: Arc<JobSpec> },
-    Entry { job: JobId, number: u64, entry: Entry },
+    Entry { job: JobId, number: u64, entry: Arc<Entry> },
     Forget { job: JobId },
 }
 
-/// What is on disk now.
+/// What is on disk now; one for each [`Write`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Job(JobId),
     /// All entries of the job before this number.
     Entries(JobId, u64),
+    Forgotten(JobId),
 }
 
 /// Where entries are read, and put to be written.
@@ -82,13 +96,6 @@ pub(crate) enum Written {
 pub(crate) struct Journal {
     database: Arc<Database>,
     writes: mpsc::SyncSender<Write>,
-}
-
-/// A job as the journal has it.
-pub(crate) struct Recorded {
-    pub job: JobId,
-    pub spec: JobSpec,
-    pub entries: Vec<Entry>,
 }
 
 impl Journal {
@@ -109,8 +116,12 @@ impl Journal {
             true => builder.create_with_backend(Scratch(file)),
             false => builder.create(path),
         };
-        let database = database.map_err(|e| error(e.to_string()))?;
+        let mut database = database.map_err(|e| error(e.to_string()))?;
         check_version(&database).map_err(error)?;
+        let file_bytes = std::fs::metadata(path).map_err(|e| error(e.to_string()))?.len();
+        if file_bytes >= COMPACT_FROM_BYTES {
+            compact(&mut database, file_bytes).map_err(|e| error(e.to_string()))?;
+        }
         let database = Arc::new(database);
         let (writes, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
         let (database_of_thread, path) = (database.clone(), path.display().to_string());
@@ -142,8 +153,8 @@ impl Journal {
         let _ = self.writes.send(write);
     }
 
-    /// All jobs with what happened to them, oldest first.
-    pub fn read_all(&self) -> Result<Vec<Recorded>, String> {
+    /// All jobs as they were submitted, oldest first.
+    pub fn read_jobs(&self) -> Result<Vec<(JobId, JobSpec)>, String> {
         let read = self.database.begin_read().map_err(|e| e.to_string())?;
         let jobs = read.open_table(JOBS).map_err(|e| e.to_string())?;
         let mut encoded: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
@@ -151,28 +162,30 @@ impl Journal {
             let (key, part) = row.map_err(|e| e.to_string())?;
             encoded.entry(key.value().0).or_default().extend_from_slice(part.value());
         }
-        let mut recorded = Vec::new();
-        for (job, spec) in encoded {
-            let job = JobId(job);
-            let spec = postcard::from_bytes(&spec).map_err(|e| format!("job {job} cannot be decoded: {e}"))?;
-            recorded.push(Recorded { job, spec, entries: Vec::new() });
-        }
-        for job in &mut recorded {
-            job.entries = self.read(job.job, 0, u64::MAX)?;
-        }
-        Ok(recorded)
+        let decode = |(job, spec): (u32, Vec<u8>)| match postcard::from_bytes(&spec) {
+            Ok(spec) => Ok((JobId(job), spec)),
+            Err(e) => Err(format!("job {job} cannot be decoded: {e}")),
+        };
+        encoded.into_iter().map(decode).collect()
     }
 
     /// Entries of a job from `from` on and before `to`.
     pub fn read(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, String> {
+        let mut entries = Vec::new();
+        self.replay(job, from, to, |entry| entries.push(entry))?;
+        Ok(entries)
+    }
+
+    /// Takes the same one after the other: all of a job's output may be more than there is memory.
+    pub fn replay(&self, job: JobId, from: u64, to: u64, mut take: impl FnMut(Entry)) -> Result<(), String> {
         let read = self.database.begin_read().map_err(|e| e.to_string())?;
         let entries = read.open_table(ENTRIES).map_err(|e| e.to_string())?;
-        let rows = entries.range((job.0, from)..(job.0, to)).map_err(|e| e.to_string())?;
-        rows.map(|row| {
+        for row in entries.range((job.0, from)..(job.0, to)).map_err(|e| e.to_string())? {
             let (_, entry) = row.map_err(|e| e.to_string())?;
-            postcard::from_bytes(entry.value()).map_err(|e| format!("an entry of job {job} cannot be decoded: {e}"))
-        })
-        .collect()
+            let entry = postcard::from_bytes(entry.value());
+            take(entry.map_err(|e| format!("an entry of job {job} cannot be decoded: {e}"))?);
+        }
+        Ok(())
     }
 }
 
@@ -225,6 +238,18 @@ fn check_version(database: &Database) -> Result<(), String> {
     write.commit().map_err(|e| text(&e))
 }
 
+/// Gives back what forgotten jobs took on the disk, where that is most of the file.
+fn compact(database: &mut Database, file_bytes: u64) -> Result<(), redb::Error> {
+    let write = database.begin_write()?;
+    let stats = write.stats()?;
+    write.abort()?;
+    if stats.allocated_pages() * (stats.page_size() as u64) < file_bytes / 2 {
+        tracing::info!(file_bytes, "the journal is made smaller");
+        database.compact()?;
+    }
+    Ok(())
+}
+
 fn write_all(database: &Database, batch: &[Write]) -> Result<Vec<Written>, redb::Error> {
     let mut done = Vec::new();
     let write = database.begin_write()?;
@@ -240,12 +265,13 @@ fn write_all(database: &Database, batch: &[Write]) -> Result<Vec<Written>, redb:
                     done.push(Written::Job(*job));
                 }
                 Write::Entry { job, number, entry } => {
-                    entries.insert((job.0, *number), &encode(entry)[..])?;
+                    entries.insert((job.0, *number), &encode(&**entry)[..])?;
                     done.push(Written::Entries(*job, number + 1));
                 }
                 Write::Forget { job } => {
                     jobs.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
                     entries.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
+                    done.push(Written::Forgotten(*job));
                 }
             }
         }
@@ -268,6 +294,15 @@ mod tests {
         TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 1, delivery_us: 2, outcome }
     }
 
+    /// Waits until its thread has ended, and with it the use of the file.
+    fn close(journal: Journal) {
+        let Journal { database, writes } = journal;
+        drop(writes);
+        while Arc::strong_count(&database) > 1 {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn what_was_written_is_there_after_opening_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -283,26 +318,60 @@ mod tests {
         let entries = [
             Entry::Results { at_us: 5, results: vec![result(0), result(1)] },
             Entry::Retried(vec![1]),
+            Entry::Cancelled(vec![2]),
             Entry::Results { at_us: 9, results: vec![result(1)] },
         ];
         for (number, entry) in entries.iter().enumerate() {
-            journal.write(Write::Entry { job: JobId(7), number: number as u64, entry: entry.clone() });
+            journal.write(Write::Entry { job: JobId(7), number: number as u64, entry: Arc::new(entry.clone()) });
         }
         let mut written = Vec::new();
-        while !written.contains(&Written::Entries(JobId(7), 3)) {
+        while !written.contains(&Written::Entries(JobId(7), 4)) {
             written.extend(done.recv_timeout(std::time::Duration::from_secs(30)).unwrap());
         }
         assert_eq!(written[0], Written::Job(JobId(7)));
         assert_eq!(journal.read(JobId(7), 1, 2).unwrap(), entries[1..2]);
-        let Journal { database, writes } = journal;
-        drop(writes);
-        while Arc::strong_count(&database) > 1 {
-            std::thread::yield_now();
-        }
-        drop(database);
+        close(journal);
         let again = open(sender);
-        let recorded = again.read_all().unwrap();
-        assert_eq!((recorded[0].job, &recorded[0].spec, &recorded[0].entries[..]), (JobId(7), &spec, &entries[..]));
+        assert_eq!(again.read_jobs().unwrap(), [(JobId(7), spec)]);
+        assert_eq!(again.read(JobId(7), 0, u64::MAX).unwrap(), entries);
+    }
+
+    #[test]
+    fn a_file_that_is_mostly_unused_is_made_smaller() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.redb");
+        let (sender, done) = mpsc::channel();
+        let open = || {
+            let sender = sender.clone();
+            Journal::open(&path, false, move |written| drop(sender.send(written)), |e| panic!("{e}")).unwrap()
+        };
+        let bytes = || std::fs::metadata(&path).unwrap().len();
+        let journal = open();
+        // Two jobs in turns, so that what stays lies between what goes.
+        for number in 0..16 {
+            for job in [JobId(1), JobId(2)] {
+                let outcome = Outcome { stdout: vec![number as u8; 1 << 20], ..Outcome::of(Status::Succeeded) };
+                let results = vec![TaskResult { outcome, ..result(0) }];
+                journal.write(Write::Entry { job, number, entry: Arc::new(Entry::Results { at_us: 0, results }) });
+            }
+        }
+        let before = journal.clone();
+        let is_written = |job| before.read(job, 15, 16).unwrap().len() == 1;
+        while !(is_written(JobId(1)) && is_written(JobId(2))) {
+            done.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
+        drop(before);
+        journal.write(Write::Forget { job: JobId(1) });
+        // Of the other, a bit stays.
+        journal.write(Write::Job { job: JobId(2), spec: Arc::default() });
+        while !done.recv_timeout(Duration::from_secs(30)).unwrap().contains(&Written::Job(JobId(2))) {}
+        let kept = journal.read(JobId(2), 0, u64::MAX).unwrap();
+        close(journal);
+        let full = bytes();
+        let again = open();
+        println!("{full} {}", bytes());
+        assert!(bytes() < full, "{full} bytes before, {} after", bytes());
+        assert_eq!(again.read(JobId(2), 0, u64::MAX).unwrap(), kept);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The dispatcher: accepts jobs, keeps the queue and the catalog, places tasks.
 //!
 //! The shell around [`eyas_sched::Scheduler`], which decides. One task, the brain, owns all state and
-//! never waits; around it are a task for each connection and the journal's thread. What a client was told is on disk:
-//! a job is accepted, and a result shown, only once the journal has it, so that `kill -9` loses neither.
+//! never waits; around it are a task for each connection and the journal's thread. What a client was told of a
+//! job is on disk: that it is accepted, cancelled or run again, how far it is, and each result. `kill -9` makes none of
+//! it untrue.
 
 #![forbid(unsafe_code)]
 
@@ -15,5 +16,6 @@ mod job;
 mod journal;
 mod refusals;
 mod serve;
+mod told;
 
 pub use serve::{Config, DispatcherError, Running, start};

@@ -18,6 +18,7 @@ use eyas_wire::executor::{Assignment, FromExecutor, ToExecutor};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use crate::lease::Lease;
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
@@ -34,9 +35,9 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub fn new(node: Node, caching: bool, workshop: Arc<Workshop>, fetcher: Fetcher) -> Arc<Self> {
+    pub fn new(node: Node, caching: bool, workshop: Arc<Workshop>, fetcher: Fetcher, lease: Lease) -> Arc<Self> {
         Arc::new_cyclic(|desk| Desk {
-            brain: Mutex::new(Brain::new(node, caching, workshop, fetcher, desk.clone())),
+            brain: Mutex::new(Brain::new(node, caching, workshop, fetcher, Arc::new(lease), desk.clone())),
             wake: Notify::new(),
         })
     }
@@ -87,6 +88,7 @@ pub(crate) struct Brain {
     caching: bool,
     workshop: Arc<Workshop>,
     fetcher: Fetcher,
+    lease: Arc<Lease>,
     desk: Weak<Desk>,
     /// What the dispatcher is to be told, in order, and when at the latest.
     facts: Vec<FromExecutor>,
@@ -108,12 +110,20 @@ pub(crate) struct Brain {
 }
 
 impl Brain {
-    fn new(node: Node, caching: bool, workshop: Arc<Workshop>, fetcher: Fetcher, desk: Weak<Desk>) -> Self {
+    fn new(
+        node: Node,
+        caching: bool,
+        workshop: Arc<Workshop>,
+        fetcher: Fetcher,
+        lease: Arc<Lease>,
+        desk: Weak<Desk>,
+    ) -> Self {
         Brain {
             node,
             caching,
             workshop,
             fetcher,
+            lease,
             desk,
             facts: Vec::new(),
             due: None,
@@ -172,6 +182,7 @@ impl Brain {
     /// Asks the disk what it has free, and tells the dispatcher that this executor is alive.
     pub fn tick(&mut self) {
         self.look_at_disk();
+        self.lease.asked(Instant::now());
         self.tell(FromExecutor::Heartbeat);
         self.settle();
     }
@@ -201,6 +212,7 @@ impl Brain {
     fn command(&mut self, command: ToExecutor) {
         match command {
             ToExecutor::Welcome { .. } => tracing::warn!("welcomed twice"),
+            ToExecutor::Heard => self.lease.answered(),
             ToExecutor::Template { job, template, spec } => {
                 self.templates.insert((job, template), Arc::new(*spec));
             }
@@ -380,6 +392,7 @@ impl Brain {
             slot,
             arrived: given.arrived,
             control,
+            lease: self.lease.clone(),
         };
         self.running += 1;
         while self.slots.len() <= slot as usize {
@@ -408,8 +421,13 @@ impl Brain {
 fn slot_thread(workshop: Arc<Workshop>, desk: Weak<Desk>) -> threads::Sender<Work> {
     let (sender, receiver) = threads::channel::<Work>();
     let run = move || {
-        for work in receiver {
-            let done = workshop.run(&work);
+        let mut spare = None;
+        while let Ok(work) = receiver.try_recv().or_else(|_| {
+            // While there is nothing else to do.
+            spare = spare.take().or_else(|| workshop.spare_sandbox());
+            receiver.recv()
+        }) {
+            let done = workshop.run(&work, &mut spare);
             // If it is gone, the session has ended.
             if let Some(desk) = desk.upgrade() {
                 desk.brain().done(work, done);

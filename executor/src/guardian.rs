@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::sandbox;
+use crate::strays::has_variables;
 use crate::work::MARKER;
 
 /// What the executor says when it has left nothing behind.
@@ -58,7 +60,9 @@ pub fn guard(mut input: impl Read, marker: &str, sandboxes: &Path) {
     for _ in 0..SWEEPS {
         let killed = kill_marked(marker);
         // What was just killed may still be writing.
-        let is_removed = std::fs::remove_dir_all(sandboxes).is_ok() || !sandboxes.exists();
+        let is_removed = sandbox::remove(sandboxes).is_ok();
+        // The folder that they were in, unless a new executor has others there.
+        let _ = sandboxes.parent().map(std::fs::remove_dir);
         if killed == 0 && is_removed {
             break;
         }
@@ -68,15 +72,11 @@ pub fn guard(mut input: impl Read, marker: &str, sandboxes: &Path) {
 
 /// Kills every process whose environment has the marker; how many there were.
 fn kill_marked(marker: &str) -> usize {
-    let variable = format!("{MARKER}={marker}");
+    let variable = [format!("{MARKER}={marker}")];
     let Ok(processes) = std::fs::read_dir("/proc") else { return 0 };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let marked = pids.filter(|pid| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
-    });
-    let killed = marked.filter_map(Pid::from_raw).filter(|pid| kill_process(*pid, Signal::KILL).is_ok());
-    killed.count()
+    let marked = pids.filter_map(Pid::from_raw).filter(|pid| has_variables(*pid, &variable));
+    marked.filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count()
 }
 
 #[cfg(test)]
@@ -88,11 +88,13 @@ mod tests {
         let marker = format!("guardian-test-{}", std::process::id());
         let mut left = Command::new("sleep").arg("1000").env(MARKER, &marker).spawn().unwrap();
         let mut other = Command::new("sleep").arg("1000").env(MARKER, "another").spawn().unwrap();
-        let sandboxes = tempfile::tempdir().unwrap();
-        guard(io::empty(), &marker, sandboxes.path());
+        let folder = tempfile::tempdir().unwrap();
+        let sandboxes = folder.path().join("sandboxes").join(&marker);
+        std::fs::create_dir_all(&sandboxes).unwrap();
+        guard(io::empty(), &marker, &sandboxes);
         assert!(!left.wait().unwrap().success());
         assert!(other.try_wait().unwrap().is_none(), "another executor's task was killed");
-        assert!(!sandboxes.path().exists());
+        assert!(!sandboxes.parent().unwrap().exists());
         other.kill().unwrap();
         other.wait().unwrap();
     }

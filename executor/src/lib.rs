@@ -8,9 +8,11 @@ mod brain;
 mod claim;
 mod config;
 pub mod guardian;
+mod lease;
 mod process;
 mod sandbox;
 mod serve;
+mod strays;
 mod work;
 
 pub use config::{Config, ConfigError, default_capacity};

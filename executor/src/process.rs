@@ -30,6 +30,8 @@ pub(crate) enum End {
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub end: End,
+    /// Its process group, of which nothing is left, or not for long.
+    pub group: Pid,
     pub cpu_us: u64,
     pub stdout: Captured,
     pub stderr: Captured,
@@ -69,7 +71,7 @@ impl Control {
     }
 }
 
-/// Runs a command to its end. Nothing of its process group is left afterwards.
+/// Runs a command to its end. All of its process group has been killed afterwards.
 ///
 /// # Errors
 /// If it could not be started.
@@ -93,7 +95,7 @@ pub(crate) fn run(
         (None, Some(code), _) => End::Exited(code),
         (None, None, signal) => End::Signalled(signal.unwrap_or(0)),
     };
-    Ok(Ran { end, cpu_us, stdout: streams.stdout.captured, stderr: streams.stderr.captured })
+    Ok(Ran { end, group: pid, cpu_us, stdout: streams.stdout.captured, stderr: streams.stderr.captured })
 }
 
 /// Captures output until the process has ended, and kills it when its time is over or it is cancelled. Tells why it was

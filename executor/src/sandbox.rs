@@ -2,8 +2,9 @@
 //! the task has ended. Names from outside never lead out of it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use eyas_store::{ObjectStore, StoreError};
@@ -22,12 +23,19 @@ impl Sandbox {
         match fs::create_dir(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&folder)?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_dir_all(&folder)?;
+                remove(&folder)?;
                 fs::create_dir(&folder)?;
             }
             other => other?,
         }
         Ok(Sandbox { folder })
+    }
+
+    /// The same, of one that was made ahead: some file systems take longer for a new folder than for all the rest.
+    pub fn rename(mut self, folder: PathBuf) -> io::Result<Self> {
+        fs::rename(&self.folder, &folder)?;
+        self.folder = folder;
+        Ok(self)
     }
 
     pub fn folder(&self) -> &Path {
@@ -71,10 +79,33 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        if let Err(e) = fs::remove_dir_all(&self.folder) {
+        if let Err(e) = remove(&self.folder) {
             tracing::warn!(folder = %self.folder.display(), "cannot remove a sandbox: {e}");
         }
     }
+}
+
+/// Removes a folder, also if there are folders in it that their owner may not write to.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    let result = match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            make_writable(folder);
+            fs::remove_dir_all(folder)
+        }
+        result => result,
+    };
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Lets the owner write to all folders in a folder. What this cannot change, removing it will tell.
+fn make_writable(folder: &Path) {
+    let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.for_each(|entry| make_writable(&entry.path()));
 }
 
 /// An output's pattern with everything filled in, and whether it is a glob: only what the user wrote as pattern can make
@@ -132,6 +163,22 @@ mod tests {
         let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
         let object = ObjectSpec { source: source.into(), version, executable: false };
         AssignedInput { object, name: None, holders: Vec::new() }
+    }
+
+    #[test]
+    fn a_sandbox_goes_with_folders_that_nobody_may_write_to() {
+        let outer = tempfile::tempdir().unwrap();
+        let sandbox = Sandbox::create(outer.path().join("spare")).unwrap().rename(outer.path().join("task")).unwrap();
+        let deep = sandbox.folder().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("file"), "x").unwrap();
+        fs::set_permissions(&deep, Permissions::from_mode(0o555)).unwrap();
+        fs::set_permissions(deep.parent().unwrap(), Permissions::from_mode(0o000)).unwrap();
+        make_writable(sandbox.folder());
+        assert_eq!(fs::metadata(&deep).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(sandbox);
+        assert_eq!(fs::read_dir(outer.path()).unwrap().count(), 0);
+        remove(&outer.path().join("task")).unwrap();
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use eyas_node::Node;
 use eyas_session::{Access, Session, SessionError, dial, outbox};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
-use eyas_transfer::{Fetcher, HolderOrder, PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{Fetcher, PeerKey, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_wire::Role;
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
@@ -21,6 +22,9 @@ use crate::brain::{Desk, tick_every};
 use crate::claim::{claim, claim_inner};
 use crate::config::Config;
 use crate::guardian::Guardian;
+use crate::lease::Lease;
+use crate::sandbox;
+use crate::strays::Strays;
 use crate::work::Workshop;
 
 /// First and longest wait between two tries to reach the dispatcher.
@@ -103,7 +107,9 @@ pub async fn run(config: Config, access: Access, stop: Stop) -> Result<(), Execu
 }
 
 async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) -> Result<(), ExecutorError> {
-    let sandboxes = config.sandbox_folder();
+    let marker = format!("{}-{}", std::process::id(), started_at());
+    // Each executor's own, so that the guardian of one that has died cannot take them from its successor.
+    let sandboxes = config.sandbox_folder().join(&marker);
     let io = |what: &str, path: &PathBuf| {
         let what = format!("cannot {what} {}", path.display());
         move |source| ExecutorError::Io { what, source }
@@ -112,13 +118,12 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     claim_inner(&config.store_folder()).map_err(io("use the folder", &config.store_folder()))?;
     let (store, found) = ObjectStore::open(config.store_folder())?;
     // What an earlier executor left in the same folder, which is now ours.
-    let _ = std::fs::remove_dir_all(&sandboxes);
+    let _ = sandbox::remove(&config.sandbox_folder());
     claim_inner(&sandboxes).map_err(io("make", &sandboxes))?;
     if config.emulation.storage_bytes_per_s.is_some() {
         std::fs::create_dir_all(&config.emulation_folder).map_err(io("make", &config.emulation_folder))?;
     }
     let limits = config.emulation.limits(&config.emulation_folder)?;
-    let marker = format!("{}-{}", std::process::id(), started_at());
     let guardian = match &config.guardian {
         Some(command) => {
             Some(Guardian::start(command, &marker, &sandboxes).map_err(io("start a guardian for", &sandboxes))?)
@@ -136,15 +141,21 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     let server = server.map_err(io("serve peers from", &sandboxes))?;
     let peers = Peers::new(PeerKey(key), PeerLimits::default(), limits.link_in.clone());
     let storage = Storage::new(limits);
+    let strays = Strays::adopt();
+    if let Err(e) = &strays {
+        tracing::info!("processes that leave their task's group will not be found: {e}");
+    }
     let workshop = Arc::new(Workshop {
         name: config.name.clone(),
         marker,
         sandboxes,
+        spares: AtomicU64::new(0),
         store: store.clone(),
         storage: storage.clone(),
+        strays: strays.ok(),
         movers,
     });
-    let fetcher = Fetcher::new(store, storage, peers, HolderOrder::AsGiven);
+    let fetcher = Fetcher::new(store, storage, peers);
     let executor = Executor { config, access, workshop, fetcher, server };
     let mut held = found;
     loop {
@@ -158,6 +169,8 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
             () = stop.wait() => break,
         };
     }
+    // Nothing is in it but what slots had ready.
+    let _ = sandbox::remove(&executor.config.sandbox_folder());
     if let Some(guardian) = guardian {
         guardian.dismiss();
     }
@@ -178,6 +191,7 @@ impl Executor {
             transfer: self.server.addr(),
             held: held.to_vec(),
         };
+        let registered = Instant::now();
         // The outbox is new and empty.
         let _ = outbox.post(vec![FromExecutor::Register(registration)]);
         let first = match reader.next::<ToExecutor>().await {
@@ -185,12 +199,13 @@ impl Executor {
             Err(why) => return Ok(Ended::Lost(why)),
         };
         let mut first = first.into_iter();
-        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us }) = first.next() else {
+        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us }) = first.next() else {
             let why = "the dispatcher did not welcome this executor".to_owned();
             return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
         };
         tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
-        let desk = Desk::new(self.node(caching), caching, self.workshop.clone(), self.fetcher.clone());
+        let lease = Lease::new(registered, Duration::from_micros(lease_us));
+        let desk = Desk::new(self.node(caching), caching, self.workshop.clone(), self.fetcher.clone(), lease);
         let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         desk.brain().found(held);
@@ -209,7 +224,8 @@ impl Executor {
             tokio::select! {
                 biased;
                 () = desk.due() => {
-                    if outbox.put(desk.brain().take_facts()).await.is_err() {
+                    let facts = desk.brain().take_facts();
+                    if outbox.put(facts).await.is_err() {
                         let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
                         break Ended::Lost(SessionError::Ended { address, why });
                     }

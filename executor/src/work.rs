@@ -4,20 +4,26 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Storage, StoreErrorKind, url_of};
+use eyas_store::{ObjectStore, Prepared, Storage, StoreErrorKind, url_of};
 use eyas_types::outcome::{Delivered, Failure, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
 use eyas_wire::executor::Assignment;
 use tokio::runtime::Handle;
 
+use crate::lease::Lease;
 use crate::process::{self, Control, End};
 use crate::sandbox::{self, Sandbox, pattern_of};
+use crate::strays::Strays;
 
 /// Marks every process that an executor has started, and all that they start, so that a guardian finds them.
 pub(crate) const MARKER: &str = "EYAS_EXECUTOR";
+
+/// Tells a process which task it is of.
+const TASK: &str = "EYAS_TASK_ID";
 
 /// A task that is to run now.
 pub(crate) struct Work {
@@ -29,6 +35,7 @@ pub(crate) struct Work {
     pub slot: u32,
     pub arrived: Instant,
     pub control: Arc<Control>,
+    pub lease: Arc<Lease>,
 }
 
 /// What all tasks of an executor share.
@@ -36,8 +43,12 @@ pub(crate) struct Workshop {
     pub name: String,
     pub marker: String,
     pub sandboxes: PathBuf,
+    /// Spare sandboxes made so far.
+    pub spares: AtomicU64,
     pub store: ObjectStore,
     pub storage: Storage,
+    /// Where the system can tell of them.
+    pub strays: Option<Strays>,
     /// Where bytes are moved.
     pub movers: Handle,
 }
@@ -72,10 +83,11 @@ fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Resu
 }
 
 impl Workshop {
-    pub fn run(&self, work: &Work) -> Done {
+    /// Runs a task; takes the `spare` sandbox if it needs one.
+    pub fn run(&self, work: &Work, spare: &mut Option<Sandbox>) -> Done {
         let started = Instant::now();
         let (mut damaged, mut missing) = (Vec::new(), Vec::new());
-        let mut outcome = self.try_run(work, &mut damaged, &mut missing).unwrap_or_else(Outcome::of);
+        let mut outcome = self.try_run(work, spare, &mut damaged, &mut missing).unwrap_or_else(Outcome::of);
         outcome.waited_us = (started - work.arrived).as_micros() as u64;
         outcome.ran_us = started.elapsed().as_micros() as u64;
         outcome.reads = work.reads;
@@ -85,10 +97,11 @@ impl Workshop {
     fn try_run(
         &self,
         work: &Work,
+        spare: &mut Option<Sandbox>,
         damaged: &mut Vec<ObjectId>,
         missing: &mut Vec<ObjectId>,
     ) -> Result<Outcome, Status> {
-        let sandbox = self.sandbox(work)?;
+        let sandbox = self.sandbox(work, spare)?;
         let staged = self.stage(work, sandbox.as_ref(), missing)?;
         let with = Expansion {
             values: &work.assignment.values,
@@ -101,6 +114,9 @@ impl Workshop {
         let timeout = work.template.timeout_us.map(Duration::from_micros);
         let ran = retry_busy(|| process::run(&mut command, work.template.capture_bytes, timeout, &work.control));
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
+        if let Some(strays) = &self.strays {
+            strays.kill(ran.group, &[format!("{TASK}={}", work.assignment.task), format!("{MARKER}={}", self.marker)]);
+        }
         damaged.extend(work.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
         let status = match ran.end {
             End::Exited(0) => Status::Succeeded,
@@ -127,8 +143,14 @@ impl Workshop {
         Ok(outcome)
     }
 
+    /// An empty sandbox for a task to come, if the disk lets us; if not, that task will say why.
+    pub fn spare_sandbox(&self) -> Option<Sandbox> {
+        let number = self.spares.fetch_add(1, Ordering::Relaxed);
+        Sandbox::create(self.sandboxes.join(format!("spare-{number}"))).ok()
+    }
+
     /// The task's sandbox, if it needs one.
-    fn sandbox(&self, work: &Work) -> Result<Option<Sandbox>, Status> {
+    fn sandbox(&self, work: &Work, spare: &mut Option<Sandbox>) -> Result<Option<Sandbox>, Status> {
         let template = &work.template;
         let outside = matches!(template.folder, WorkingFolder::Path(_));
         if outside && work.assignment.inputs.is_empty() && template.outputs.is_empty() {
@@ -136,6 +158,9 @@ impl Workshop {
         }
         let Assignment { task, attempt, .. } = work.assignment;
         let folder = self.sandboxes.join(format!("{task}-{attempt}"));
+        if let Some(sandbox) = spare.take().and_then(|spare| spare.rename(folder.clone()).ok()) {
+            return Ok(Some(sandbox));
+        }
         Sandbox::create(folder.clone()).map(Some).map_err(|e| {
             let reason = format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
             let is_full = matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
@@ -201,7 +226,7 @@ impl Workshop {
             command.env(name, value.expand(with));
         }
         let task = work.assignment.task;
-        command.env("EYAS_JOB_ID", task.job.to_string()).env("EYAS_TASK_ID", task.to_string());
+        command.env("EYAS_JOB_ID", task.job.to_string()).env(TASK, task.to_string());
         command.env("EYAS_SLOT", (work.slot + 1).to_string()).env(MARKER, &self.marker);
         if let Some(sandbox) = sandbox {
             command.env("EYAS_SANDBOX", sandbox.folder());
@@ -223,9 +248,30 @@ impl Workshop {
         failed(FailureKind::Start, reason)
     }
 
-    /// Writes the outputs to persistent storage.
+    /// Writes the outputs to persistent storage: first all of them, then they appear, as long as the task is still ours.
     fn deliver(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<Delivered>, Status> {
-        let mut delivered = Vec::new();
+        let mut prepared = Vec::new();
+        let result = self.prepare(work, with, sandbox, &mut prepared);
+        let is_ours = result.is_ok() && (prepared.is_empty() || work.lease.wait(|| !work.control.is_cancelled()));
+        if !is_ours {
+            prepared.into_iter().for_each(|(_, output)| self.movers.block_on(self.storage.discard(output)));
+            return result.and(Err(Status::Cancelled));
+        }
+        let publish = |(output, prepared)| {
+            let published = self.movers.block_on(self.storage.publish(prepared));
+            published.map(|object| Delivered { output, object }).map_err(|e| failed(FailureKind::Output, e.message))
+        };
+        prepared.into_iter().map(publish).collect()
+    }
+
+    /// Writes all outputs so that none appears yet; each with its number.
+    fn prepare(
+        &self,
+        work: &Work,
+        with: &Expansion<'_>,
+        sandbox: &Sandbox,
+        prepared: &mut Vec<(u16, Prepared)>,
+    ) -> Result<(), Status> {
         for (output, spec) in work.template.outputs.iter().enumerate() {
             let (pattern, is_glob) = pattern_of(&spec.pattern, with);
             let destination = spec.destination.expand(with);
@@ -249,11 +295,10 @@ impl Workshop {
                     format!("{}/{place}", work.template.base.trim_end_matches('/'))
                 };
                 let url = url_of(&place).map_err(|e| failed(FailureKind::Output, e.message))?;
-                let put = self.movers.block_on(self.storage.put(&file, &url));
-                let object = put.map_err(|e| failed(FailureKind::Output, e.message))?;
-                delivered.push(Delivered { output: output as u16, object });
+                let written = self.movers.block_on(self.storage.prepare(&file, &url));
+                prepared.push((output as u16, written.map_err(|e| failed(FailureKind::Output, e.message))?));
             }
         }
-        Ok(delivered)
+        Ok(())
     }
 }

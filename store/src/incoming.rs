@@ -127,7 +127,7 @@ impl Drop for Partial {
 }
 
 /// Reserves `size_bytes` for `file`, where the file system can.
-pub(crate) fn reserve(file: &File, size_bytes: u64) -> Result<(), Errno> {
+fn reserve(file: &File, size_bytes: u64) -> Result<(), Errno> {
     if size_bytes == 0 {
         return Ok(());
     }

@@ -28,5 +28,5 @@ pub use incoming::Incoming;
 pub use limiter::Limiter;
 pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence};
 pub use stage::StagedBy;
-pub use storage::Storage;
+pub use storage::{Prepared, Storage};
 pub use url::url_of;

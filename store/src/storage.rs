@@ -19,7 +19,7 @@ use crate::error::{StorageError, StorageErrorKind};
 use crate::incoming::Incoming;
 use crate::url::Place;
 use remote::Remote;
-use sink::{PrivateFile, Sink};
+use sink::Sink;
 
 /// Tries at one request, the first included.
 const MAX_TRIES: u32 = 4;
@@ -74,34 +74,43 @@ impl Storage {
         self.read(spec, into).await
     }
 
-    /// Brings the object into a private file `dest`, which must not exist and is removed again on failure: policy FA
-    /// caches nothing.
-    ///
-    /// # Errors
-    /// As [`Storage::fetch`].
-    pub async fn fetch_private(&self, spec: &ObjectSpec, dest: &Path) -> Result<Checksum, StorageError> {
-        let (dest, size_bytes, executable) = (dest.to_path_buf(), spec.size_bytes(), spec.executable);
-        let file = blocking(move || PrivateFile::create(dest, size_bytes, executable)).await?;
-        self.read(spec, file).await
-    }
-
-    /// Writes `file` to `url`, whole or not at all, creating folders as needed, and tells what is there now.
+    /// Writes `file` to where `url` is, creating folders as needed, but so that it does not appear yet. This takes as
+    /// long as storage is slow; what follows does not, so that several outputs appear as one, or none.
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
-    pub async fn put(&self, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
+    pub async fn prepare(&self, file: &Path, url: &str) -> Result<Prepared, StorageError> {
         self.0.limits.request().await;
         match Place::of(url)? {
             Place::File(path) => {
                 let (from, path, url, limits) =
                     (file.to_path_buf(), path.to_path_buf(), url.to_string(), self.0.limits.clone());
-                blocking(move || retry_blocking(|| file::put(&from, &path, &url, &limits))).await
+                let prepared = blocking(move || retry_blocking(|| file::prepare(&from, &path, &url, &limits)));
+                Ok(Prepared::File(Box::new(prepared.await?)))
             }
-            Place::S3 { .. } => self.0.remote.put(file, url, &self.0.limits).await,
+            Place::S3 { .. } => Ok(Prepared::S3(self.0.remote.prepare(file, url, &self.0.limits).await?)),
             Place::Http(_) => Err(StorageError::new(
                 StorageErrorKind::Invalid,
                 format!("cannot write `{url}`: eyas only reads from http; write to a path or to s3://bucket/key"),
             )),
+        }
+    }
+
+    /// Lets what was prepared appear, whole or not at all, and tells what is there now.
+    ///
+    /// # Errors
+    /// As [`Storage::prepare`].
+    pub async fn publish(&self, prepared: Prepared) -> Result<ObjectSpec, StorageError> {
+        match prepared {
+            Prepared::File(file) => blocking(move || file.publish()).await,
+            Prepared::S3(upload) => self.0.remote.publish(upload, &self.0.limits).await,
+        }
+    }
+
+    /// Removes what was prepared. (A file removes itself when dropped; a bucket must be told.)
+    pub async fn discard(&self, prepared: Prepared) {
+        if let Prepared::S3(upload) = prepared {
+            upload.abort().await;
         }
     }
 
@@ -124,6 +133,14 @@ impl Storage {
             Place::Http(_) | Place::S3 { .. } => self.0.remote.read(spec, into, &self.0.limits).await,
         }
     }
+}
+
+/// An output that has been written and does not appear yet.
+pub enum Prepared {
+    /// Under a hidden name beside its own.
+    File(Box<file::Prepared>),
+    /// An upload that is not completed.
+    S3(remote::Upload),
 }
 
 /// Runs `work` on a thread that may block.

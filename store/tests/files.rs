@@ -35,9 +35,6 @@ async fn files_of_any_name_are_fetched_at_their_version() {
         assert_eq!((spec.base_name(), spec.size_bytes(), spec.executable), (*name, content.len() as u64, false));
         assert_eq!(fetch(&storage, &store, &spec).await.unwrap(), Checksum::of(&content));
         assert_eq!(store.open_object(spec.id()).unwrap().size_bytes, content.len() as u64);
-        let private = dir.path().join(format!("private {number}"));
-        assert_eq!(storage.fetch_private(&spec, &private).await.unwrap(), Checksum::of(&content));
-        assert_eq!(fs::read(&private).unwrap(), content);
     }
 }
 
@@ -71,10 +68,9 @@ async fn a_file_that_changed_is_refused_and_leaves_nothing() {
     // Same size, another time.
     fs::write(&path, b"BEFORE").unwrap();
     fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-    let private = dir.path().join("private");
-    let error = storage().fetch_private(&spec, &private).await.unwrap_err();
+    let error = fetch(&storage(), &store, &spec).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Changed);
-    assert_eq!((store.len(), private.exists()), (0, false));
+    assert_eq!(store.len(), 0);
 }
 
 #[tokio::test]
@@ -104,7 +100,7 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     fs::write(&from, vec![7; 3_000_000]).unwrap();
     fs::set_permissions(&from, fs::Permissions::from_mode(0o755)).unwrap();
     let to = dir.path().join("out/of the/way\n?");
-    let spec = storage().put(&from, &url(&to)).await.unwrap();
+    let spec = put(&storage(), &from, &url(&to)).await.unwrap();
     assert_eq!(fs::read(&to).unwrap(), vec![7; 3_000_000]);
     assert_eq!(spec, storage().stat(&url(&to), None).await.unwrap());
     assert!(spec.executable);
@@ -113,8 +109,12 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     let shared = tempfile::tempdir().unwrap();
     let limits = "storage=800Mbit/s,storage-latency=1us".parse::<eyas_store::Emulation>().unwrap();
     let emulated = Storage::new(limits.limits(shared.path()).unwrap());
-    let spec = emulated.put(&from, &url(&to)).await.unwrap();
+    let spec = put(&emulated, &from, &url(&to)).await.unwrap();
     assert_eq!((spec.size_bytes(), fs::read(&to).unwrap()), (5, b"again".to_vec()));
+    // What is prepared is not seen, and what is not published is gone.
+    let prepared = storage().prepare(&from, &url(&to.with_file_name("unpublished"))).await.unwrap();
+    assert!(!to.with_file_name("unpublished").exists());
+    storage().discard(prepared).await;
     assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
 }
 
@@ -122,18 +122,22 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
 async fn what_cannot_be_written_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("result");
-    let missing = storage().put(&from, &url(&dir.path().join("out"))).await.unwrap_err();
+    let missing = put(&storage(), &from, &url(&dir.path().join("out"))).await.unwrap_err();
     assert_eq!(missing.kind, StorageErrorKind::Local);
     fs::write(&from, b"x").unwrap();
     fs::create_dir(dir.path().join("folder")).unwrap();
-    let folder = storage().put(&from, &url(&dir.path().join("folder"))).await.unwrap_err();
+    let folder = put(&storage(), &from, &url(&dir.path().join("folder"))).await.unwrap_err();
     assert_eq!(folder.kind, StorageErrorKind::Invalid);
-    let under_a_file = storage().put(&from, &url(&from.join("x"))).await.unwrap_err();
+    let under_a_file = put(&storage(), &from, &url(&from.join("x"))).await.unwrap_err();
     assert!(!under_a_file.kind.is_retryable(), "{under_a_file}");
-    let web = storage().put(&from, "http://localhost/x").await.unwrap_err();
+    let web = put(&storage(), &from, "http://localhost/x").await.unwrap_err();
     assert_eq!(web.kind, StorageErrorKind::Invalid);
-    let full = storage().put(&from, "file:///dev/full/x").await.unwrap_err();
+    let full = put(&storage(), &from, "file:///dev/full/x").await.unwrap_err();
     assert!(!full.kind.is_retryable(), "{full}");
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
+}
+
+async fn put(storage: &Storage, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
+    storage.publish(storage.prepare(file, url).await?).await
 }

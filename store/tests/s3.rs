@@ -2,7 +2,10 @@
 
 mod web;
 
-use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageErrorKind};
+use std::path::Path;
+
+use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind};
+use eyas_types::ObjectSpec;
 use web::{Page, Web};
 
 #[test]
@@ -30,12 +33,15 @@ async fn write_and_read(web: Web) {
         let content: Vec<u8> = (0..size).map(|at: u32| (at / 11) as u8).collect();
         std::fs::write(&from, &content).unwrap();
         let url = format!("s3://bucket/{key}");
-        let spec = storage.put(&from, &url).await.unwrap();
+        let spec = put(&storage, &from, &url).await.unwrap();
         assert_eq!((spec.source.as_str(), spec.size_bytes()), (url.as_str(), u64::from(size)));
         assert_eq!(storage.stat(&url, None).await.unwrap(), spec);
         let into = store.begin(spec.id(), spec.size_bytes(), false).unwrap();
         assert_eq!(storage.fetch(&spec, into).await.unwrap(), Checksum::of(&content));
     }
+    let prepared = storage.prepare(&from, "s3://bucket/unpublished").await.unwrap();
+    storage.discard(prepared).await;
+    assert_eq!(storage.stat("s3://bucket/unpublished", None).await.unwrap_err().kind, StorageErrorKind::NotFound);
     assert_eq!(web.count("PUT /bucket/small"), 1);
     assert_eq!(web.count("PUT /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
     assert_eq!(web.count("GET /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
@@ -55,4 +61,8 @@ async fn write_and_read(web: Web) {
     web.put("/bucket/small", page(etag, 2));
     assert_eq!(storage.fetch(&spec, into()).await.unwrap(), Checksum::of(&[9; 100_000]));
     assert_eq!(storage.stat("s3://bucket/none", None).await.unwrap_err().kind, StorageErrorKind::NotFound);
+}
+
+async fn put(storage: &Storage, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
+    storage.publish(storage.prepare(file, url).await?).await
 }

@@ -5,9 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_store::{ObjectStore, Presence, Storage, StorageError, StoreError, StoreErrorKind};
@@ -19,15 +17,6 @@ use crate::peers::Peers;
 
 /// Holders that are tried before persistent storage.
 const MAX_HOLDERS_TRIED: usize = 4;
-
-/// In which order holders are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HolderOrder {
-    /// As the caller gives them.
-    AsGiven,
-    /// From a place that depends on the object and on this fetcher, so that many nodes do not all ask the first.
-    Spread,
-}
 
 /// Where an object came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +46,6 @@ struct Inner {
     store: ObjectStore,
     storage: Storage,
     peers: Peers,
-    order: HolderOrder,
-    salt: RandomState,
     /// One entry for each object being fetched: as many as callers want at once, which is theirs to bound.
     under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<Ended>>>>,
 }
@@ -67,12 +54,13 @@ type Ended = Result<Fetched, FetchError>;
 
 impl Fetcher {
     /// Fetches into `store`.
-    pub fn new(store: ObjectStore, storage: Storage, peers: Peers, order: HolderOrder) -> Self {
+    pub fn new(store: ObjectStore, storage: Storage, peers: Peers) -> Self {
         let under_way = Mutex::default();
-        Fetcher(Arc::new(Inner { store, storage, peers, order, salt: RandomState::new(), under_way }))
+        Fetcher(Arc::new(Inner { store, storage, peers, under_way }))
     }
 
-    /// Makes sure that the object is in the store. `holders` are hints. A fetch that has begun runs to its end even if
+    /// Makes sure that the object is in the store. `holders` are hints, tried in
+    /// their order. A fetch that has begun runs to its end even if
     /// its caller goes away; who asks for the same object meanwhile waits for it, and counts as [`Source::Local`].
     ///
     /// # Errors
@@ -110,17 +98,6 @@ impl Fetcher {
             result => result,
         }
     }
-
-    /// Brings the object into a file of one task, past the store: policy FA caches nothing.
-    ///
-    /// # Errors
-    /// As [`Fetcher::fetch`].
-    pub async fn fetch_private(&self, spec: &ObjectSpec, dest: &Path) -> Result<Fetched, FetchError> {
-        match self.0.storage.fetch_private(spec, dest).await {
-            Ok(_) => Ok(Fetched { from: Source::Persistent, bytes: spec.size_bytes() }),
-            Err(error) => Err(FetchError { kind: error.kind.into(), message: error.message }),
-        }
-    }
 }
 
 impl Inner {
@@ -153,7 +130,7 @@ impl Inner {
         }
         let bytes = spec.size_bytes();
         let mut tried = Vec::new();
-        for holder in self.in_order(id, holders) {
+        for holder in holders.iter().copied().take(MAX_HOLDERS_TRIED) {
             match self.peers.fetch(holder, id, bytes, spec.executable, &self.store).await {
                 Ok(_) => return Ok(Fetched { from: Source::Peer(holder), bytes }),
                 Err(error) if matches!(error.kind, PeerErrorKind::Full | PeerErrorKind::Local) => {
@@ -186,16 +163,6 @@ impl Inner {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         self.storage.fetch(spec, into).await.map(drop)
-    }
-
-    fn in_order(&self, id: ObjectId, holders: &[SocketAddr]) -> Vec<SocketAddr> {
-        let mut order = holders.to_vec();
-        if self.order == HolderOrder::Spread && !order.is_empty() {
-            let first = self.salt.hash_one(id) % order.len() as u64;
-            order.rotate_left(first as usize);
-        }
-        order.truncate(MAX_HOLDERS_TRIED);
-        order
     }
 }
 

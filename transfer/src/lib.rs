@@ -20,7 +20,7 @@ mod protocol;
 mod server;
 
 pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
-pub use fetcher::{Fetched, Fetcher, HolderOrder, Source};
+pub use fetcher::{Fetched, Fetcher, Source};
 pub use limits::PeerLimits;
 pub use peers::Peers;
 pub use protocol::PeerKey;

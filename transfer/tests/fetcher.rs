@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use cluster::{Node, content, limits};
 use eyas_store::{Emulation, Limits, Storage};
-use eyas_transfer::{FetchErrorKind, Fetched, Fetcher, HolderOrder, PeerKey, Source};
+use eyas_transfer::{FetchErrorKind, Fetched, Fetcher, PeerKey, Source};
 use eyas_types::{ObjectSpec, Version};
 
 /// A file in persistent storage, as a job was promised it.
@@ -17,8 +17,8 @@ async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
     Storage::new(Limits::default()).stat(&url, None).await.unwrap()
 }
 
-fn fetcher(node: &Node, order: HolderOrder) -> Fetcher {
-    Fetcher::new(node.store.clone(), Storage::new(Limits::default()), node.peers.clone(), order)
+fn fetcher(node: &Node) -> Fetcher {
+    Fetcher::new(node.store.clone(), Storage::new(Limits::default()), node.peers.clone())
 }
 
 fn nobody() -> SocketAddr {
@@ -30,7 +30,7 @@ async fn sources_are_tried_in_the_papers_order() {
     let (here, there) = (Node::new(), Node::new());
     let spec = source(&here, "input", 100_000).await;
     let (id, bytes) = (spec.id(), 100_000);
-    let fetcher = fetcher(&here, HolderOrder::AsGiven);
+    let fetcher = fetcher(&here);
     // No hint: persistent storage.
     let fetched = fetcher.fetch(&spec, &[]).await.unwrap();
     assert_eq!(fetched, Fetched { from: Source::Persistent, bytes });
@@ -56,7 +56,7 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
     let spec = source(&here, "input", 100_000).await;
     there.put(spec.id(), &content(100_000));
     there.damage(spec.id());
-    let fetched = fetcher(&here, HolderOrder::AsGiven).fetch(&spec, &[there.addr()]).await.unwrap();
+    let fetched = fetcher(&here).fetch(&spec, &[there.addr()]).await.unwrap();
     assert_eq!((fetched.from, here.get(spec.id())), (Source::Persistent, content(100_000)));
 }
 
@@ -67,17 +67,17 @@ async fn a_failure_lists_what_was_tried() {
     let mut spec = source(&here, "input", 10).await;
     std::fs::remove_file(here.dir.path().join("input")).unwrap();
     let holders = [wrong.addr(), stranger.addr()];
-    let error = fetcher(&here, HolderOrder::AsGiven).fetch(&spec, &holders).await.unwrap_err();
+    let error = fetcher(&here).fetch(&spec, &holders).await.unwrap_err();
     assert_eq!(error.kind, FetchErrorKind::NotFound);
     for said in [&spec.source, &format!("peer {} does not have it", wrong.addr()), &stranger.addr().to_string()] {
         assert!(error.message.contains(said.as_str()), "{error}");
     }
     std::fs::write(here.dir.path().join("input"), "changed").unwrap();
-    let error = fetcher(&here, HolderOrder::AsGiven).fetch(&spec, &[]).await.unwrap_err();
+    let error = fetcher(&here).fetch(&spec, &[]).await.unwrap_err();
     assert_eq!(error.kind, FetchErrorKind::Changed);
     // No disk has room for this; no other source is asked in vain.
     spec.version = Version::Modified { mtime_ns: 0, size_bytes: 1 << 60 };
-    let error = fetcher(&here, HolderOrder::AsGiven).fetch(&spec, &[]).await.unwrap_err();
+    let error = fetcher(&here).fetch(&spec, &[]).await.unwrap_err();
     assert!(matches!(error.kind, FetchErrorKind::Full | FetchErrorKind::Local), "{error}");
     assert_eq!(here.partial_files(), 0);
 }
@@ -87,7 +87,7 @@ async fn simultaneous_wishes_share_one_fetch() {
     let (here, there) = (Node::new(), Node::new());
     let spec = source(&here, "input", 3_000_000).await;
     there.put(spec.id(), &content(3_000_000));
-    let fetcher = fetcher(&here, HolderOrder::Spread);
+    let fetcher = fetcher(&here);
     let mut wishes = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let (fetcher, spec, holders) = (fetcher.clone(), spec.clone(), [there.addr()]);
@@ -105,7 +105,7 @@ async fn a_fetch_outlives_the_caller_that_began_it() {
     let spec = source(&here, "input", 100_000).await;
     let shared = tempfile::tempdir().unwrap();
     let slow = Emulation::parse("storage-latency=30ms").unwrap().limits(shared.path()).unwrap();
-    let fetcher = Fetcher::new(here.store.clone(), Storage::new(slow), here.peers.clone(), HolderOrder::Spread);
+    let fetcher = Fetcher::new(here.store.clone(), Storage::new(slow), here.peers.clone());
     let began = tokio::spawn({
         let (fetcher, spec) = (fetcher.clone(), spec.clone());
         async move { fetcher.fetch(&spec, &[]).await }
@@ -117,25 +117,10 @@ async fn a_fetch_outlives_the_caller_that_began_it() {
 }
 
 #[tokio::test]
-async fn many_nodes_do_not_all_ask_the_first_holder() {
-    let holders: Vec<_> = (0..3).map(|_| Node::new()).collect();
-    let here = Node::new();
-    let fetcher = fetcher(&here, HolderOrder::Spread);
-    let addrs: Vec<_> = holders.iter().map(Node::addr).collect();
-    for number in 0..40 {
-        let spec = source(&here, &format!("input {number}"), 10).await;
-        holders.iter().for_each(|holder| holder.put(spec.id(), &content(10)));
-        fetcher.fetch(&spec, &addrs).await.unwrap();
-    }
-    // 40 objects over 3 holders: that one of them gets none has a chance of 3·(2/3)^40, one in four million.
-    assert!(holders.iter().all(|holder| holder.server.served().count > 0));
-}
-
-#[tokio::test]
 async fn an_object_that_became_executable_becomes_so_here() {
     let here = Node::new();
     let mut spec = source(&here, "tool", 10).await;
-    let fetcher = fetcher(&here, HolderOrder::AsGiven);
+    let fetcher = fetcher(&here);
     fetcher.fetch(&spec, &[]).await.unwrap();
     spec.executable = true;
     assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, Source::Local);
@@ -147,25 +132,13 @@ async fn an_object_that_became_executable_becomes_so_here() {
 async fn what_is_found_at_a_restart_is_checked_before_it_counts() {
     let here = Node::new();
     let spec = source(&here, "input", 100_000).await;
-    fetcher(&here, HolderOrder::AsGiven).fetch(&spec, &[]).await.unwrap();
+    fetcher(&here).fetch(&spec, &[]).await.unwrap();
     here.damage(spec.id());
     let Node { dir, store, server, peers } = here;
     drop((store, server));
     let (store, found) = eyas_store::ObjectStore::open(dir.path().join("store")).unwrap();
     assert_eq!(found, [(spec.id(), 100_000)]);
-    let fetcher = Fetcher::new(store, Storage::new(Limits::default()), peers, HolderOrder::AsGiven);
+    let fetcher = Fetcher::new(store, Storage::new(Limits::default()), peers);
     assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, Source::Persistent);
     assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, Source::Local);
-}
-
-#[tokio::test]
-async fn without_a_cache_every_task_reads_for_itself() {
-    let here = Node::new();
-    let spec = source(&here, "input", 100_000).await;
-    let dest = here.dir.path().join("private");
-    let fetched = fetcher(&here, HolderOrder::AsGiven).fetch_private(&spec, &dest).await.unwrap();
-    assert_eq!(fetched, Fetched { from: Source::Persistent, bytes: 100_000 });
-    assert_eq!((std::fs::read(&dest).unwrap(), here.store.len()), (content(100_000), 0));
-    let error = fetcher(&here, HolderOrder::AsGiven).fetch_private(&spec, &dest).await.unwrap_err();
-    assert_eq!(error.kind, FetchErrorKind::Local, "the file is there already: {error}");
 }

@@ -74,14 +74,14 @@ pub enum FromClient {
         /// Of which job.
         job: JobId,
     },
-    /// Cancel what has not ended of a job, or one task. Answered by `Done`.
+    /// Cancel what has not ended of a job, or one task. Answered by `Done`, once it is on disk.
     Cancel {
         /// Which job.
         job: JobId,
         /// Only this task of it.
         task: Option<u32>,
     },
-    /// Run the failed and cancelled tasks of a job again. Answered by `Done`.
+    /// Run the failed and cancelled tasks of a job again. Answered by `Done`, once it is on disk.
     Retry {
         /// Which job.
         job: JobId,

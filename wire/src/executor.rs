@@ -72,7 +72,11 @@ pub enum ToExecutor {
         caching: bool,
         /// How often it must be heard of.
         heartbeat_us: u64,
+        /// For so long after it sent a heartbeat that was answered, its tasks are not given to others.
+        lease_us: u64,
     },
+    /// The answer to a heartbeat.
+    Heard,
     /// A template that assignments will name.
     Template {
         /// The job.

@@ -73,7 +73,9 @@ pub struct JobView {
     pub executors: u64,
     /// Processors of all executors, thousandths.
     pub capacity_milli: u64,
-    /// What a person should know: tasks that no executor can take, for example.
+    /// Some of its tasks wait for executors that are not there: any at all, or larger ones.
+    pub is_stuck: bool,
+    /// What a person should know: what it is stuck on, and whether output was lost.
     pub warnings: Vec<String>,
 }
 
@@ -108,6 +110,7 @@ pub struct TaskView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecutorView {
     /// Its id.
+    #[serde(with = "as_shown")]
     pub executor: ExecutorId,
     /// Its name.
     pub name: String,
@@ -236,4 +239,23 @@ pub struct Metrics {
     pub peer_share: f64,
     /// Share of input bytes from persistent storage.
     pub persistent_share: f64,
+}
+
+/// Executors' ids as they are shown, `e0`, for people and their programs; a number on the wire.
+mod as_shown {
+    use eyas_types::ExecutorId;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+    pub fn serialize<S: Serializer>(id: &ExecutorId, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() { serializer.collect_str(id) } else { id.serialize(serializer) }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ExecutorId, D::Error> {
+        if !deserializer.is_human_readable() {
+            return ExecutorId::deserialize(deserializer);
+        }
+        let text = String::deserialize(deserializer)?;
+        let number = text.strip_prefix('e').and_then(|number| number.parse().ok());
+        number.map(ExecutorId).ok_or_else(|| de::Error::custom(format!("`{text}` is not an executor's id")))
+    }
 }

@@ -69,6 +69,7 @@ fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> Job
         elapsed_us,
         executors: if elapsed_us == 0 { 0 } else { EXECUTORS as u64 },
         capacity_milli: if elapsed_us == 0 { 0 } else { EXECUTORS as u64 * 2000 },
+        is_stuck: false,
         warnings: Vec::new(),
     }
 }

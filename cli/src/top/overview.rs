@@ -219,6 +219,7 @@ pub(crate) mod tests {
             elapsed_us: 10_000_000,
             executors: 2,
             capacity_milli: 4000,
+            is_stuck: false,
             warnings: Vec::new(),
         }
     }

@@ -150,6 +150,8 @@ fn every_answer_has_a_form_for_programs() {
     let mut names: Vec<_> = executors.as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, ["n1", "n2"]);
+    let ids: Vec<_> = executors.as_array().unwrap().iter().map(|e| e["executor"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["e0", "e1"]);
     let object = cluster.ask(&["catalog", "show", "input"], "objects")[0].clone();
     let id = object["object"].as_str().expect("an id is text");
     assert_eq!(cluster.ask(&["catalog", "show", id], "objects")[0], object);
@@ -157,7 +159,7 @@ fn every_answer_has_a_form_for_programs() {
     assert_eq!(cluster.ask(&["job", "cancel", "1"], "tasks"), 0);
     assert_eq!(cluster.ask(&["job", "retry", "1"], "tasks"), 0);
     assert_eq!(cluster.ask(&["job", "wait", "1"], "jobs")[0]["state"], "succeeded");
-    assert_eq!(cluster.ask(&["executor", "stop", "n1"], "executors"), 1);
+    assert_eq!(cluster.ask(&["executor", "stop", ids[0]], "executors"), 1);
     cluster.wait_for_executors(1);
 }
 

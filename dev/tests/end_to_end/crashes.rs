@@ -116,7 +116,6 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
     let shown: Vec<String> = lines.by_ref().take(5).map(Result::unwrap).collect();
     let chain = cluster.submit("chain.toml");
     cluster.restart_dispatcher();
-    assert_eq!(run.wait().unwrap().code(), Some(1), "it cannot know how the job goes on");
     // At once: what was shown before is still true.
     let job = cluster.job("1");
     assert!(job["state"] == "running" && job["tasks"]["succeeded"] == 5, "{job}");
@@ -127,6 +126,9 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
     cluster.wait_for_executors(2);
     cluster.write("go", "");
     cluster.run(&["job", "wait", "1"]).exits(0).says(&["12 of 12 tasks succeeded"]);
+    let mut shown_later: Vec<u32> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
+    shown_later.sort_unstable();
+    assert_eq!((run.wait().unwrap().code(), shown_later), (Some(0), (6..=12).collect()));
     let ran = |item: &String| cluster.read(&format!("ended-{item}")).lines().count();
     assert!(shown.iter().all(|item| ran(item) == 1), "what had ended ran again");
     cluster.run(&["job", "wait", &chain]).exits(0);
@@ -142,10 +144,10 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
 #[test]
 fn an_executor_whose_dispatcher_does_not_come_back_gives_up_and_leaves_nothing_running() {
     let mut cluster = Cluster::start(&[&["--reconnect", "300ms"]]);
-    let run = waiters(&cluster, "1", &[]);
+    let run = waiters(&cluster, "1", &["--reconnect", "300ms"]);
     let processes = wait_for_tries(&cluster, 1, 1)[0];
     signal(cluster.dispatcher(), Signal::KILL);
-    finish(run).exits(1).says(&["connection", "has ended"]);
+    finish(run).exits(1).says(&["connection", "has ended", "trying to come back", "cannot reach"]);
     cluster.executor(1).wait();
     wait_until("its task is dead", || !processes.iter().any(|process| is_alive(*process)));
 }
@@ -159,6 +161,56 @@ fn a_task_that_takes_too_long_is_killed_with_all_that_it_started() {
     let all: Vec<u32> = (1..=2).flat_map(|task| tries(&home, task)).flatten().collect();
     assert_eq!(all.len(), 4);
     wait_until("all of them are dead", || !all.iter().any(|process| is_alive(*process)));
+}
+
+#[test]
+fn what_left_a_tasks_process_group_dies_with_it_too() {
+    let cluster = Cluster::start(&[&[]]);
+    let script = "setsid sleep 1000 >/dev/null 2>&1 & timeout 1000 sleep 1001 & \
+                  setsid sh -c 'sleep 1002 & sleep 1003 & wait' & echo started > $0; [ $0 = ends ] || wait";
+    let run = |name: &str, words: &[&str]| {
+        cluster.spawn_on(&[&["run", "--array", "1"], words, &["--", "sh", "-c", script, name]].concat())
+    };
+    finish(run("ends", &[])).exits(0);
+    finish(run("late", &["--timeout", "500ms"])).exits(1).says(&["timed out"]);
+    let cancelled = run("cancelled", &[]);
+    cluster.wait_for_file("cancelled");
+    cluster.run(&["job", "cancel", "3"]).exits(0);
+    finish(cancelled).exits(1);
+    wait_until("all of them are dead", || {
+        cluster.processes().iter().all(|(_, command)| !command.contains("sleep 100"))
+    });
+}
+
+#[test]
+fn an_executor_that_was_suspended_does_not_overwrite_what_its_successor_has_written() {
+    let cluster = Cluster::start_with(&["--heartbeat", "300ms"], &[&[], &[]]);
+    let script =
+        "echo $$ > $0/$$.new; mv $0/$$.new $0/$$.ran; until [ -e $0/go-$$ ]; do sleep 0.02; done; echo $$ > out";
+    let work = cluster.work().display().to_string();
+    let run = cluster.spawn_on(&["run", "--array", "1", "-o", "out=result", "--", "sh", "-c", script, &work]);
+    let tries = || {
+        let names = cluster.names(".").into_iter().filter(|name| name.ends_with(".ran"));
+        names.map(|name| cluster.read(&name).trim().to_owned()).collect::<Vec<_>>()
+    };
+    let first = wait_for("a try", || tries().pop());
+    let parent = |process: &str| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse::<u32>();
+        line.unwrap()
+    };
+    let suspended = parent(&first);
+    signal(suspended, Signal::STOP);
+    let second = wait_for("another try", || tries().into_iter().find(|process| *process != first));
+    cluster.write(&format!("go-{second}"), "");
+    finish(run).exits(0);
+    assert_eq!(cluster.read("result").trim(), second);
+    // Its first try ends now, before it hears that it was given up.
+    cluster.write(&format!("go-{first}"), "");
+    wait_until("the first try has ended", || !is_alive(first.parse().unwrap()));
+    signal(suspended, Signal::CONT);
+    cluster.wait_for_executors(2);
+    assert_eq!(cluster.read("result").trim(), second);
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod documents;
 mod interrupts;
 mod job_files;
 mod main_job;
+mod restarts;
 mod results;
 mod support;

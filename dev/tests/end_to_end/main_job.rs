@@ -114,6 +114,16 @@ fn the_exit_code_tells_how_it_went() {
     {
         home.eyas(wrong).exits(2);
     }
+    for (wrong, says) in [
+        (&["--array", "5-1"][..], "`5-1` is not a range"),
+        (&["--array", "1-99999999999"], "submit it in parts"),
+        (&["--resource", "gpu"], "`gpu` is not a resource"),
+        (&["--resource", "gpu=1", "--resource", "gpu=2"], "resource `gpu` is given twice"),
+        (&["--node-resource", "=1"], "`=1` is not a resource"),
+        (&["--env", "=x"], "`=x` is not NAME=VALUE"),
+    ] {
+        home.eyas(&[&["run"], wrong, &["--", "true"]].concat()).exits(2).says(&[says]);
+    }
 }
 
 #[test]

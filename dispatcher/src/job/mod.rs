@@ -2,6 +2,7 @@
 
 mod course;
 mod items;
+mod output;
 mod pending;
 mod progress;
 mod spec;
@@ -9,5 +10,6 @@ mod spec;
 mod tests;
 
 pub(crate) use course::SAMPLE_EVERY;
+pub(crate) use output::{cut_output, output_bytes};
 pub(crate) use progress::{Job, Phase, Released, unix_ms};
 pub(crate) use spec::JobSpec;

@@ -1,24 +1,26 @@
-//! Results that are not in the journal yet, cut into the entries that they will be there. An entry is read, and sent to
+//! Results that were not put to be written yet, cut into the entries that they will be in the journal. An entry is read, and sent to
 //! a client, as a whole; so it is bounded in bytes too.
 
 use eyas_wire::client::TaskResult;
 
+use super::output::output_bytes;
+
 /// Results in one entry.
 const ENTRY_RESULTS: usize = 4096;
 /// An entry takes no more results once the output in it has so many bytes.
-const ENTRY_BYTES: usize = 4 << 20;
+const ENTRY_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     entries: Vec<Vec<TaskResult>>,
     /// Output in the last entry.
-    last_bytes: usize,
+    last_bytes: u64,
 }
 
 impl Pending {
     /// Adds a result; which of the entries to come it will be in, from 0.
     pub fn push(&mut self, result: TaskResult) -> u64 {
-        let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
+        let bytes = output_bytes(&result.outcome);
         let has_room = |last: &&mut Vec<_>| last.len() < ENTRY_RESULTS && self.last_bytes < ENTRY_BYTES;
         match self.entries.last_mut().filter(has_room) {
             Some(last) => {
@@ -58,8 +60,8 @@ mod tests {
     use super::*;
     use eyas_types::{Outcome, Status};
 
-    fn result(index: u32, bytes: usize) -> TaskResult {
-        let outcome = Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) };
+    fn result(index: u32, bytes: u64) -> TaskResult {
+        let outcome = Outcome { stdout: vec![b'x'; bytes as usize], ..Outcome::of(Status::Succeeded) };
         TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome }
     }
 
@@ -72,7 +74,7 @@ mod tests {
         let places = [ENTRY_BYTES, 1, ENTRY_BYTES].map(|bytes| pending.push(result(7, bytes)));
         assert_eq!(places, [1, 2, 2]);
         assert!(pending.has_full_entry());
-        assert_eq!(pending.last(7).unwrap().outcome.stdout.len(), ENTRY_BYTES);
+        assert_eq!(pending.last(7).unwrap().outcome.stdout.len() as u64, ENTRY_BYTES);
         let sizes: Vec<_> = pending.take().iter().map(Vec::len).collect();
         assert_eq!(sizes, [ENTRY_RESULTS, 2, 2]);
         assert!(pending.is_empty() && pending.last(7).is_none());

@@ -3,9 +3,9 @@
 //! A task's moves: `Blocked → Waiting → Assigned → Ended`, back from `Assigned` to `Waiting`, and from `Ended` to
 //! `Waiting` or `Blocked` when it is retried.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_types::{
     ExecutorId, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome, Status, TaskId, TaskItem, TaskTemplate,
@@ -14,8 +14,10 @@ use eyas_wire::client::TaskResult;
 use eyas_wire::view::{JobState, JobView, TaskCounts};
 
 use super::course::{Course, Ended};
+use super::output::output_bytes;
 use super::pending::Pending;
 use super::spec::JobSpec;
+use crate::journal::Entry;
 
 /// Failures of which a report tells the words.
 const MAX_FAILURES: usize = 100;
@@ -54,7 +56,7 @@ pub(crate) struct TaskState {
     pub phase: Phase,
     /// Tries that failed.
     pub failures: u16,
-    /// Executors that were lost with it.
+    /// Executors that were lost while it may have run there.
     pub losses: u16,
     /// Where it is, or was last.
     pub executor: Option<ExecutorId>,
@@ -77,8 +79,14 @@ pub(crate) struct Job {
     pub next_to_queue: u32,
     /// Journal entries written or on their way.
     pub entries: u64,
-    /// Results that are not in the journal yet.
+    /// Results that were not put to be written yet.
     pub pending: Pending,
+    /// Entries that were, but are not on disk, with their numbers.
+    being_written: VecDeque<(u64, Arc<Entry>)>,
+    /// Bytes of captured output in its results.
+    pub output_bytes: u64,
+    /// Output was cut because there was no room for it.
+    pub lacked_output_room: bool,
     /// Assigned tasks that were told to end.
     pub cancelling: BTreeSet<u32>,
     began: Instant,
@@ -102,7 +110,7 @@ impl Job {
     pub fn new(id: JobId, spec: JobSpec) -> Self {
         let elapsed = unix_ms().saturating_sub(spec.submitted_unix_ms);
         let began = Instant::now();
-        let began = began.checked_sub(std::time::Duration::from_millis(elapsed)).unwrap_or(began);
+        let began = began.checked_sub(Duration::from_millis(elapsed)).unwrap_or(began);
         let state =
             TaskState { phase: Phase::Waiting, failures: 0, losses: 0, executor: None, ready_us: 0, assigned_us: 0 };
         let count = spec.items.len();
@@ -119,6 +127,9 @@ impl Job {
             next_to_queue: 0,
             entries: 0,
             pending: Pending::default(),
+            being_written: VecDeque::new(),
+            output_bytes: 0,
+            lacked_output_room: false,
             cancelling: BTreeSet::new(),
             began,
             ended_us: None,
@@ -258,6 +269,7 @@ impl Job {
         }
         self.retried += u64::from(result.attempt);
         let outcome = &result.outcome;
+        self.output_bytes += output_bytes(outcome);
         self.course.ended(&Ended {
             at_us,
             ready_us: self.tasks[index as usize].ready_us,
@@ -302,6 +314,25 @@ impl Job {
             self.ended_us = Some(at_us);
         }
         released
+    }
+
+    /// Takes an entry that is going to be written; its number.
+    pub fn put(&mut self, entry: Arc<Entry>) -> u64 {
+        let number = self.entries;
+        self.being_written.push_back((number, entry));
+        self.entries += 1;
+        number
+    }
+
+    /// Entries before this number are on disk.
+    pub fn written(&mut self, before: u64) {
+        while self.being_written.pop_front_if(|(number, _)| *number < before).is_some() {}
+    }
+
+    /// An entry that is on its way to the disk.
+    pub fn being_written(&self, number: u64) -> Option<&Entry> {
+        let place = self.being_written.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(&self.being_written[place].1)
     }
 
     /// Tasks that have ended without success and may run again. One whose producers all succeeded, but left out what it
@@ -376,6 +407,11 @@ impl Job {
         self.unmet.get(&index).map(|unmet| unmet.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// When the task was assigned, for comparison with tasks of other jobs.
+    pub fn assigned_at(&self, index: u32) -> Instant {
+        self.began + Duration::from_micros(self.tasks[index as usize].assigned_us)
+    }
+
     /// The view without what the job does not know: executors and warnings.
     pub fn view(&self) -> JobView {
         JobView {
@@ -389,6 +425,7 @@ impl Job {
             elapsed_us: self.elapsed_us(),
             executors: 0,
             capacity_milli: 0,
+            is_stuck: false,
             warnings: Vec::new(),
         }
     }

@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use super::items::Items;
 
-/// Most tasks in one job.
-pub(crate) const MAX_TASKS: usize = 50_000_000;
+/// Most tasks in one job, and most objects that they read.
+pub(crate) const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { 50_000_000 };
 
 /// A job as it was submitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +28,8 @@ pub(crate) struct JobSpec {
 pub(crate) enum SpecError {
     #[error("the job has more than {MAX_TASKS} tasks: submit it in parts")]
     TooManyTasks,
+    #[error("the job names more than {MAX_TASKS} objects: submit it in parts")]
+    TooManyObjects,
     #[error("the job has no template or more than {MAX_TEMPLATES}")]
     Templates,
     #[error(
@@ -50,6 +52,15 @@ impl JobSpec {
             return Err(SpecError::TooManyTasks);
         }
         items.iter().for_each(|item| self.items.push(item));
+        Ok(())
+    }
+
+    /// Adds objects, in the order in which inputs name them.
+    pub fn push_objects(&mut self, objects: Vec<ObjectSpec>) -> Result<(), SpecError> {
+        if self.objects.len() + objects.len() > MAX_TASKS {
+            return Err(SpecError::TooManyObjects);
+        }
+        self.objects.extend(objects);
         Ok(())
     }
 
@@ -161,6 +172,18 @@ mod tests {
     fn workflows_without_circles_are_accepted() {
         assert_eq!(chain(&[&[], &[0], &[0, 1, 1], &[2]]).validate(), Ok(()));
         assert_eq!(chain(&[&[1], &[]]).validate(), Ok(()), "a task may need a later one");
+    }
+
+    #[test]
+    fn a_submission_is_bounded_while_it_comes() {
+        let mut spec = JobSpec::default();
+        let version = eyas_types::Version::Modified { mtime_ns: 0, size_bytes: 1 };
+        let object = ObjectSpec { source: "file:///a".into(), version, executable: false };
+        assert_eq!(spec.push_objects(vec![object.clone(); MAX_TASKS]), Ok(()));
+        assert_eq!(spec.push_objects(vec![object]), Err(SpecError::TooManyObjects));
+        let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
+        assert_eq!(spec.push(&vec![item.clone(); MAX_TASKS]), Ok(()));
+        assert_eq!(spec.push(&[item]), Err(SpecError::TooManyTasks));
     }
 
     #[test]

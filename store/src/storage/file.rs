@@ -51,8 +51,15 @@ pub(super) fn read(path: &Path, spec: &ObjectSpec, into: &mut impl Sink, limits:
     Ok(())
 }
 
-/// Writes `from` beside `path` under a name that no pattern like `*` finds, then puts it in place.
-pub(super) fn put(from: &Path, path: &Path, url: &str, limits: &Limits) -> Result<ObjectSpec, StorageError> {
+/// A file beside the place where it is to appear.
+pub struct Prepared {
+    temporary: Temporary,
+    place: PathBuf,
+    url: String,
+}
+
+/// Writes `from` beside `path` under a name that no pattern like `*` finds.
+pub(super) fn prepare(from: &Path, path: &Path, url: &str, limits: &Limits) -> Result<Prepared, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
     let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
     let mut source = File::open(from).map_err(unreadable)?;
@@ -79,12 +86,21 @@ pub(super) fn put(from: &Path, path: &Path, url: &str, limits: &Limits) -> Resul
         io::copy(&mut source, &mut temporary.file).map_err(failed)?;
     }
     temporary.file.sync_all().map_err(failed)?;
-    let written = temporary.file.metadata().map_err(failed)?;
-    temporary.rename(path).map_err(failed)?;
-    // A result that was reported must outlive a power cut of the server; some file systems cannot sync a folder.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    let version = version(&written, url)?;
-    Ok(ObjectSpec { source: url.to_string(), version, executable: written.mode() & 0o111 != 0 })
+    Ok(Prepared { temporary, place: path.to_path_buf(), url: url.to_string() })
+}
+
+impl Prepared {
+    /// Puts it in place.
+    pub(super) fn publish(self) -> Result<ObjectSpec, StorageError> {
+        let Prepared { temporary, place, url } = self;
+        let failed = |error: io::Error| StorageError::file("write", &url, &error);
+        let written = temporary.file.metadata().map_err(failed)?;
+        temporary.rename(&place).map_err(failed)?;
+        // A result that was reported must outlive a power cut of the server; some file systems cannot sync a folder.
+        let _ = File::open(place.parent().unwrap_or(Path::new("/"))).and_then(|folder| folder.sync_all());
+        let version = version(&written, &url)?;
+        Ok(ObjectSpec { source: url, version, executable: written.mode() & 0o111 != 0 })
+    }
 }
 
 fn version(metadata: &fs::Metadata, url: &str) -> Result<Version, StorageError> {

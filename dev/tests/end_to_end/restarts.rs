@@ -1,0 +1,71 @@
+//! A dispatcher that is killed and started again in its folder: what it has acknowledged holds, and who waits for a job
+//! goes on waiting.
+
+use std::io::{BufRead, BufReader};
+
+use crate::support::{Cluster, finish, wait_until};
+
+#[test]
+fn a_cancel_that_was_acknowledged_holds_after_a_kill() {
+    let mut cluster = Cluster::start(&[&["--slots", "2"]]);
+    cluster.write(
+        "job.jsonl",
+        r#"{"array": "1-20", "command": ["sh", "-c", "echo > began-{}; until [ -e go ]; do sleep 0.02; done"]}"#,
+    );
+    for job in ["1", "2"] {
+        cluster.submit("job.jsonl");
+        if job == "1" {
+            wait_until("two tasks run", || cluster.work().join("began-2").exists());
+        }
+    }
+    // What runs cannot be said to have ended.
+    cluster.executor(1).suspend();
+    cluster.run(&["task", "cancel", "1.1"]).exits(0).says(&["1 tasks"]);
+    cluster.restart_dispatcher();
+    assert_eq!(cluster.task("1.1")["state"], "cancelled");
+    cluster.run(&["job", "cancel", "1"]).exits(0).says(&["19 tasks"]);
+    cluster.restart_dispatcher();
+    let job = cluster.job("1");
+    assert!(job["state"] == "cancelled" && job["tasks"]["cancelled"] == 20, "{job}");
+    cluster.run(&["job", "cancel", "2"]).exits(0).says(&["20 tasks"]);
+    cluster.write("go", "");
+    cluster.run(&["job", "retry", "2"]).exits(0).says(&["20 tasks"]);
+    cluster.restart_dispatcher();
+    assert_eq!(cluster.job("2")["state"], "running");
+    cluster.executor(1).resume();
+    cluster.run(&["job", "wait", "2"]).exits(0).says(&["20 of 20 tasks succeeded"]);
+}
+
+#[test]
+fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
+    let mut cluster = Cluster::start(&[&["--slots", "2"]]);
+    let script = "[ $0 -le 200 ] || until [ -e go ]; do sleep 0.02; done; echo $0";
+    let mut run = cluster.spawn_on(&["run", "--array", "1-210", "--", "sh", "-c", script]);
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let mut shown: Vec<String> = lines.by_ref().take(150).map(Result::unwrap).collect();
+    wait_until("200 tasks have ended", || cluster.job("1")["tasks"]["succeeded"] == 200);
+    // These have a connection once they have said which job they wait for.
+    cluster.write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
+    let waiting = |job: &str, words: &[&str]| {
+        let mut child = cluster.spawn_on(&[&["submit", "job.jsonl", "--wait"], words].concat());
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), job);
+        child.stdout = Some(output.into_inner());
+        child
+    };
+    let (patient, impatient) = (waiting("2", &[]), waiting("3", &["--reconnect", "0s"]));
+    for _ in 0..2 {
+        cluster.restart_dispatcher();
+        cluster.wait_for_executors(1);
+    }
+    finish(impatient).exits(1).says(&["has ended"]);
+    cluster.write("go", "");
+    shown.extend(lines.map(Result::unwrap));
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    let mut numbers: Vec<u32> = shown.iter().map(|line| line.parse().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=210).collect::<Vec<_>>(), "each is shown once");
+    finish(patient).exits(0).says(&["has ended", "trying to come back", "is back", "1 of 1 tasks succeeded"]);
+}

@@ -1,0 +1,263 @@
+//! The brain with a journal of its own, told by hand what happens; a kill is the end of one brain, and a second that takes
+//! up the same journal.
+
+use std::net::SocketAddr;
+use std::sync::mpsc as std_mpsc;
+
+use eyas_session::{Acceptor, Access, dial, outbox};
+use eyas_types::{PlacementPolicy, Program, TaskItem, TaskTemplate};
+use eyas_wire::Role;
+use eyas_wire::client::TaskResult;
+use eyas_wire::view::{JobState, JobView};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::*;
+
+struct Dispatcher {
+    brain: Brain,
+    written: std_mpsc::Receiver<Vec<Written>>,
+    outbox: Outbox<ToExecutor>,
+    folder: TempDir,
+}
+
+fn brain_in(folder: &TempDir) -> (Brain, std_mpsc::Receiver<Vec<Written>>) {
+    let (sender, written) = std_mpsc::channel();
+    let path = folder.path().join("journal.redb");
+    let journal = Journal::open(&path, false, move |done| drop(sender.send(done)), |e| panic!("{e}")).unwrap();
+    let config = eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
+    let mut brain = Brain::new(Scheduler::new(config), "fa".into(), false, Duration::from_secs(3), journal);
+    brain.recover().unwrap();
+    (brain, written)
+}
+
+impl Dispatcher {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (brain, written) = brain_in(&folder);
+        // Nobody reads what executors are sent.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let access = Access::create("test", &listener.local_addr().unwrap().to_string());
+        let accept = async { Acceptor::new(&access).accept(listener.accept().await.unwrap().0).await };
+        let (accepted, _dialled) = tokio::join!(accept, dial(&access, Role::Executor));
+        let (outbox, _) = outbox(accepted.unwrap().0.writer);
+        Dispatcher { brain, written, outbox, folder }
+    }
+
+    /// Killed as it is, and started again in the same folder.
+    fn restart(&mut self) {
+        // The file is free once the journal's thread has ended; what it still writes nobody was told of.
+        let (_, nothing) = std_mpsc::channel();
+        let written = std::mem::replace(&mut self.written, nothing);
+        let elsewhere = tempfile::tempdir().unwrap();
+        drop(std::mem::replace(&mut self.brain, brain_in(&elsewhere).0));
+        while written.recv().is_ok() {}
+        (self.brain, self.written) = brain_in(&self.folder);
+        self.settle();
+    }
+
+    /// Waits until all that is to be written is on disk.
+    fn settle(&mut self) {
+        self.brain.write_results();
+        while self.brain.told.is_behind() {
+            let written = self.written.recv().unwrap();
+            self.brain.written(&written);
+        }
+        while !self.brain.queueing.is_empty() {
+            self.brain.queue_more();
+        }
+    }
+
+    fn join(&mut self, slots: u32) -> ExecutorId {
+        let registration = Registration {
+            name: "n".into(),
+            process: 1,
+            capacity: Resources { cpus_milli: 1000 * slots, ..Resources::default() },
+            store_bytes: 0,
+            transfer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            held: Vec::new(),
+        };
+        let (reply, mut id) = oneshot::channel();
+        self.brain.handle(Message::Joined { registration, outbox: self.outbox.clone(), reply });
+        id.try_recv().unwrap()
+    }
+
+    fn submit(&mut self, tasks: usize) -> JobId {
+        let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
+        spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks]).unwrap();
+        let (reply, mut accepted) = oneshot::channel();
+        self.brain.handle(Message::Submitted { spec: Box::new(spec), reply });
+        assert_eq!(accepted.try_recv(), Err(TryRecvError::Empty), "it is not on disk");
+        self.settle();
+        match accepted.try_recv() {
+            Ok(ToClient::Accepted { job }) => job,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ask(&mut self, request: FromClient) -> oneshot::Receiver<ToClient> {
+        let (reply, answer) = oneshot::channel();
+        self.brain.handle(Message::Asked { request, reply });
+        answer
+    }
+
+    /// The answer, which does not come before everything is on disk.
+    fn answer(&mut self, request: FromClient) -> ToClient {
+        let mut answer = self.ask(request);
+        if self.brain.told.is_behind() {
+            assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
+        }
+        self.settle();
+        answer.try_recv().unwrap()
+    }
+
+    fn view(&mut self, job: JobId) -> JobView {
+        match self.answer(FromClient::Jobs { job: Some(job) }) {
+            ToClient::Jobs(mut jobs) => jobs.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn log(&mut self, task: TaskId) -> TaskResult {
+        match self.answer(FromClient::Log { task }) {
+            ToClient::Log(Some(result)) => *result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn end(&mut self, executor: ExecutorId, task: TaskId, outcome: Outcome) {
+        let message = FromExecutor::Ended { task, attempt: 0, outcome: Box::new(outcome) };
+        self.brain.handle(Message::Said { executor, messages: vec![message] });
+    }
+
+    fn phases(&self, job: JobId) -> Vec<Phase> {
+        self.brain.jobs[&job].tasks.iter().map(|task| task.phase).collect()
+    }
+}
+
+fn wrote(bytes: usize) -> Outcome {
+    Outcome { stdout: vec![b'x'; bytes], ..Outcome::of(Status::Succeeded) }
+}
+
+fn task(job: JobId, index: u32) -> TaskId {
+    TaskId { job, index }
+}
+
+#[tokio::test]
+async fn what_was_said_to_be_cancelled_does_not_run_again() {
+    let mut dispatcher = Dispatcher::start().await;
+    dispatcher.join(1);
+    let job = dispatcher.submit(4);
+    assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Waiting, Phase::Waiting]);
+    assert_eq!(dispatcher.answer(FromClient::Cancel { job, task: Some(1) }), ToClient::Done(1));
+    dispatcher.restart();
+    assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Cancelled, Phase::Waiting, Phase::Waiting]);
+    let executor = dispatcher.join(1);
+    // A result that gathers in between keeps its place.
+    dispatcher.end(executor, task(job, 0), wrote(3));
+    assert_eq!(dispatcher.answer(FromClient::Cancel { job, task: None }), ToClient::Done(2));
+    assert_eq!(dispatcher.answer(FromClient::Cancel { job, task: None }), ToClient::Done(2), "two have not ended yet");
+    assert_eq!(dispatcher.log(task(job, 0)).outcome, wrote(3));
+    dispatcher.restart();
+    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Cancelled, Phase::Cancelled, Phase::Cancelled]);
+    assert_eq!(dispatcher.view(job).state, JobState::Cancelled);
+}
+
+#[tokio::test]
+async fn what_was_said_to_be_run_again_is_after_a_kill() {
+    let mut dispatcher = Dispatcher::start().await;
+    let executor = dispatcher.join(1);
+    let job = dispatcher.submit(2);
+    dispatcher.end(executor, task(job, 0), Outcome::of(Status::Exited(1)));
+    dispatcher.end(executor, task(job, 1), wrote(1));
+    assert_eq!(dispatcher.view(job).state, JobState::Failed);
+    assert_eq!(dispatcher.answer(FromClient::Retry { job }), ToClient::Done(1));
+    dispatcher.restart();
+    assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Succeeded]);
+}
+
+#[tokio::test]
+async fn nothing_that_was_shown_goes_back() {
+    let mut dispatcher = Dispatcher::start().await;
+    let executor = dispatcher.join(1);
+    let job = dispatcher.submit(2);
+    let (reply, mut watching) = oneshot::channel();
+    dispatcher.brain.handle(Message::Watched { job, reply });
+    let standing = watching.try_recv().unwrap().unwrap();
+    let shown = || standing.borrow().view.tasks.succeeded;
+    dispatcher.end(executor, task(job, 0), wrote(3));
+    // Asked while it is being written, and while more has gathered.
+    let mut first = dispatcher.ask(FromClient::Jobs { job: Some(job) });
+    let mut log = dispatcher.ask(FromClient::Log { task: task(job, 0) });
+    dispatcher.end(executor, task(job, 1), wrote(3));
+    dispatcher.brain.tick();
+    assert_eq!((first.try_recv(), log.try_recv(), shown()), (Err(TryRecvError::Empty), Err(TryRecvError::Empty), 0));
+    dispatcher.settle();
+    let ToClient::Jobs(jobs) = first.try_recv().unwrap() else { panic!("not jobs") };
+    assert_eq!((jobs[0].tasks.succeeded, shown()), (1, 2), "each tells what it was asked");
+    let ToClient::Log(Some(log)) = log.try_recv().unwrap() else { panic!("not a log") };
+    assert_eq!(log.outcome, wrote(3));
+    assert!(standing.borrow().is_over);
+    let before = dispatcher.view(job);
+    dispatcher.restart();
+    assert_eq!(dispatcher.view(job).tasks, before.tasks);
+}
+
+#[tokio::test]
+async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit(3);
+    for loss in 1..=MAX_LOSSES {
+        let executor = dispatcher.join(1);
+        // The second is lined up behind it.
+        assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Waiting]);
+        dispatcher.brain.handle(Message::Gone { executor });
+        let losses: Vec<_> = dispatcher.brain.jobs[&job].tasks.iter().map(|task| task.losses).collect();
+        assert_eq!(losses, [loss, 0, 0]);
+    }
+    assert_eq!(dispatcher.phases(job), [Phase::Failed, Phase::Waiting, Phase::Waiting]);
+    let status = dispatcher.log(task(job, 0)).outcome.status.to_string();
+    assert!(status.contains("5 executors were lost"), "{status}");
+    // As many as fit may have run, whichever job they are of; one that left in good order took none with it.
+    let other = dispatcher.submit(4);
+    let executor = dispatcher.join(4);
+    dispatcher.brain.handle(Message::Gone { executor });
+    let losses = |job| dispatcher.brain.jobs[&job].tasks.iter().map(|task| task.losses).collect::<Vec<_>>();
+    assert_eq!((losses(job), losses(other)), (vec![5, 1, 1], vec![1, 1, 0, 0]));
+    let executor = dispatcher.join(4);
+    dispatcher.brain.handle(Message::Said { executor, messages: vec![FromExecutor::Leaving] });
+    assert_eq!(dispatcher.brain.jobs[&job].tasks[1].losses, 1);
+}
+
+#[tokio::test]
+async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
+    let mut dispatcher = Dispatcher::start().await;
+    dispatcher.brain.max_output_bytes = 100;
+    let executor = dispatcher.join(1);
+    let jobs: Vec<_> = (0..2).map(|_| dispatcher.submit(1)).collect();
+    for job in &jobs {
+        dispatcher.end(executor, task(*job, 0), wrote(40));
+    }
+    let running = dispatcher.submit(4);
+    dispatcher.end(executor, task(running, 0), wrote(60));
+    assert_eq!(dispatcher.brain.jobs.keys().copied().collect::<Vec<_>>(), [jobs[1], running]);
+    // One that somebody still reads stays.
+    let (reply, mut watching) = oneshot::channel();
+    dispatcher.brain.handle(Message::Watched { job: jobs[1], reply });
+    let watching = watching.try_recv().unwrap().unwrap();
+    dispatcher.end(executor, task(running, 1), wrote(1));
+    let cut = dispatcher.log(task(running, 1)).outcome;
+    assert_eq!((cut.stdout.len(), cut.cut_bytes), (0, 1));
+    let warnings = dispatcher.view(running).warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("was cut")), "{warnings:?}");
+    drop(watching);
+    dispatcher.end(executor, task(running, 2), wrote(50));
+    let cut = dispatcher.log(task(running, 2)).outcome;
+    assert_eq!((cut.stdout.len(), cut.cut_bytes), (40, 10));
+    assert_eq!(dispatcher.brain.jobs.keys().copied().collect::<Vec<_>>(), [running]);
+    // What is kept is counted again.
+    dispatcher.restart();
+    assert_eq!(dispatcher.brain.output_bytes, 100);
+    assert_eq!(dispatcher.brain.jobs.keys().copied().collect::<Vec<_>>(), [running]);
+}
