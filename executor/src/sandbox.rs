@@ -108,12 +108,9 @@ fn make_writable(folder: &Path) {
     folders.for_each(|entry| make_writable(&entry.path()));
 }
 
-/// An output's pattern with everything filled in, and whether it is a glob: only what the user wrote as pattern can make
-/// it one, never the name of an item that happens to have a bracket in it.
+/// An output's pattern with everything filled in, and whether it is a glob.
 pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (String, bool) {
-    let is_glob =
-        template.0.iter().any(|piece| matches!(piece, Piece::Literal(text) if text.contains(['*', '?', '['])));
-    if !is_glob {
+    if !template.is_glob() {
         return (template.expand(with), false);
     }
     let expanded = template.0.iter().map(|piece| match piece {

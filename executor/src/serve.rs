@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use eyas_node::Node;
-use eyas_session::{Access, Session, SessionError, dial, outbox};
+use eyas_session::{Access, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerKey, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -32,6 +32,10 @@ const REDIAL: Duration = Duration::from_millis(100);
 const REDIAL_MOST: Duration = Duration::from_secs(5);
 /// What runs must have ended so long after it was killed; see the grace of a killed process.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Objects of a store that are named in the registration itself, which has to fit in a frame; others follow.
+// Few where it is tested, so that tests meet it.
+const MAX_HELD_AT_ONCE: usize = if cfg!(debug_assertions) { 4 } else { 1 << 20 };
 
 /// Why an executor has ended, or could not begin.
 #[derive(Debug, Error)]
@@ -183,13 +187,14 @@ impl Executor {
         let Session { mut reader, writer, .. } = session;
         let (outbox, send) = outbox::<FromExecutor>(writer);
         let sending = tokio::spawn(send);
+        let (at_once, later) = held.split_at(held.len().min(MAX_HELD_AT_ONCE));
         let registration = Registration {
             name: self.config.name.clone(),
             process: std::process::id(),
             capacity: self.config.capacity.clone(),
             store_bytes: self.config.limits.bytes,
             transfer: self.server.addr(),
-            held: held.to_vec(),
+            held: at_once.to_vec(),
         };
         let registered = Instant::now();
         // The outbox is new and empty.
@@ -204,6 +209,12 @@ impl Executor {
             return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
         };
         tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
+        for part in if caching { later } else { &[] }.chunks(OUTBOX_MESSAGES) {
+            let stored =
+                |(object, size_bytes): &(_, _)| FromExecutor::Stored { object: *object, size_bytes: *size_bytes };
+            // Of an end of the connection, the session tells.
+            let _ = outbox.put(part.iter().map(stored).collect()).await;
+        }
         let lease = Lease::new(registered, Duration::from_micros(lease_us));
         let desk = Desk::new(self.node(caching), caching, self.workshop.clone(), self.fetcher.clone(), lease);
         let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));

@@ -79,6 +79,12 @@ impl Template {
         Template(alloc::vec![Piece::Literal(text.into())])
     }
 
+    /// Whether it is a pattern of file names: only what the user wrote can make it one, never the name of an item that
+    /// happens to have a bracket in it.
+    pub fn is_glob(&self) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Literal(text) if text.contains(['*', '?', '['])))
+    }
+
     /// Finds the placeholders in `text`.
     pub fn parse(text: &str) -> Self {
         let mut pieces = Vec::new();

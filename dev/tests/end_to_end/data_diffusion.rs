@@ -104,6 +104,23 @@ fn a_node_takes_from_its_peer_what_the_peer_has() {
     assert_eq!(objects[0]["holders"].as_array().unwrap().len(), 2, "{objects}");
 }
 
+#[test]
+fn an_executor_that_was_killed_still_has_what_it_held_when_it_is_started_again() {
+    let mut cluster = Cluster::start(&[&[]]);
+    write_survey(&cluster, 8, 64 * KIB);
+    let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
+    let all = 8 * 64 * KIB as u64;
+    cluster.run(&words).exits(0);
+    let folder = cluster.executor(1).folder().to_str().unwrap().to_owned();
+    cluster.executor(1).kill();
+    cluster.wait_for_executors(0);
+    cluster.add_executor(&["--folder", &folder]);
+    // Objects are told in parts.
+    wait_until("all it holds is in the catalog", || cluster.ask(&["executor", "list"], "executors")[0]["objects"] == 8);
+    assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
+    assert_eq!(reads(&cluster.job("2")), [all, 0, 0]);
+}
+
 /// Keeps n1 busy, so that others must work on what it holds.
 fn block_first(cluster: &Cluster) -> Child {
     let script = "echo $EYAS_TASK_ID > blocked; until [ -e go ]; do sleep 0.02; done";

@@ -120,8 +120,11 @@ impl JobSpec {
                 if task as usize >= self.items.len() {
                     return Err(format!("there is no task {task} whose output it could read"));
                 }
-                let template = &self.templates[usize::from(self.items.get(task).template)];
-                match template.outputs.get(usize::from(output)) {
+                let template = self.templates.get(usize::from(self.items.get(task).template));
+                match template.and_then(|template| template.outputs.get(usize::from(output))) {
+                    Some(spec) if spec.pattern.is_glob() => Err(format!(
+                        "it reads output {output} of task {task}, which is a pattern and may be many files: name one file"
+                    )),
                     Some(_) => Ok(Some(task)),
                     None => Err(format!("task {task} has no output {output}")),
                 }
@@ -191,6 +194,9 @@ mod tests {
         assert_eq!(chain(&[&[0]]).validate(), Err(SpecError::Circle(vec![0])));
         assert_eq!(chain(&[&[], &[3], &[1], &[2]]).validate(), Err(SpecError::Circle(vec![1, 2, 3])));
         assert!(chain(&[&[7]]).validate().unwrap_err().to_string().contains("no task 7"));
+        let mut spec = chain(&[&[], &[0]]);
+        spec.templates[0].outputs[0].pattern = Template::parse("{}[0-9].txt");
+        assert!(spec.validate().unwrap_err().to_string().contains("name one file"));
         let mut spec = chain(&[&[]]);
         spec.push(&[TaskItem { template: 4, values: Vec::new(), inputs: Vec::new() }]).unwrap();
         assert!(spec.validate().unwrap_err().to_string().starts_with("task 1"));
