@@ -117,7 +117,7 @@ pub fn array(text: &str) -> Result<Vec<u64>, SourceError> {
     Ok(numbers.into_iter().collect())
 }
 
-/// Whether [`array`] can read it, without making the numbers.
+/// Whether [`array()`] can read it, without making the numbers.
 ///
 /// # Errors
 /// If it is not written so.

@@ -473,8 +473,8 @@ impl Brain {
                 let (now_us, counts) = (job.now_us(), job.counts);
                 job.course.tick(now_us, false, counts.waiting, counts.assigned, executors, now);
             }
-            // What is being written shows it too, once it is on disk.
-            if self.told.is_watched(id) && !self.told.is_behind() && self.jobs[&id].pending.is_empty() {
+            // What gathers is written soon, and shown then.
+            if self.told.is_watched(id) && self.jobs[&id].pending.is_empty() {
                 self.show(id);
             }
         }

@@ -369,7 +369,6 @@ mod tests {
         close(journal);
         let full = bytes();
         let again = open();
-        println!("{full} {}", bytes());
         assert!(bytes() < full, "{full} bytes before, {} after", bytes());
         assert_eq!(again.read(JobId(2), 0, u64::MAX).unwrap(), kept);
     }

@@ -47,6 +47,7 @@ impl Told {
     }
 
     /// Whether something that was put to be written is not on disk.
+    #[cfg(test)]
     pub fn is_behind(&self) -> bool {
         self.on_disk < self.put
     }

@@ -3,7 +3,7 @@
 //!
 //! Whoever has news takes the brain ([`Desk::brain`]), tells it, and lets go: the session of commands, a fetch of its
 //! object, a slot's thread of the task that has ended. So the thread finds its next task waiting and nobody is woken
-//! for it. Nothing is waited for while the brain is held; what there is to tell the dispatcher, the session sends.
+//! for it. Nothing but the local disk, when something is evicted, is waited for while the brain is held; what there is to tell the dispatcher, the session sends.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use eyas_wire::executor::{Assignment, FromExecutor, ToExecutor};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::lease::Lease;
+use crate::lease::{Lease, Moment};
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
@@ -182,7 +182,7 @@ impl Brain {
     /// Asks the disk what it has free, and tells the dispatcher that this executor is alive.
     pub fn tick(&mut self) {
         self.look_at_disk();
-        self.lease.asked(Instant::now());
+        self.lease.asked(Moment::now());
         self.tell(FromExecutor::Heartbeat);
         self.settle();
     }

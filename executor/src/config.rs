@@ -32,7 +32,8 @@ pub struct Config {
     pub emulation_folder: PathBuf,
     /// After losing the dispatcher, it tries to come back for so long.
     pub reconnect: Duration,
-    /// Command that starts a [guardian](crate::guardian); its marker is added as the last word.
+    /// Command that starts a [guardian](crate::guardian); its marker and the folder
+    /// with the sandboxes are added as its last words.
     pub guardian: Option<Vec<String>>,
 }
 

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::sandbox;
 use crate::strays::has_variables;
-use crate::work::MARKER;
+use crate::work::{MARKER, TASK};
 
 /// What the executor says when it has left nothing behind.
 const FAREWELL: &[u8] = b"done";
@@ -33,8 +33,8 @@ impl Guardian {
     pub fn start(command: &[String], marker: &str, sandboxes: &Path) -> io::Result<Self> {
         let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
-        // In a group of its own: an interrupt at the terminal is not for it.
-        command.args(args).arg(marker).arg(sandboxes).process_group(0);
+        // In a group of its own: an interrupt at the terminal is not for it. And of no task, if this executor is in one.
+        command.args(args).arg(marker).arg(sandboxes).process_group(0).env_remove(MARKER).env_remove(TASK);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok(Guardian { child, pipe })

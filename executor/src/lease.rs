@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Who waits for an answer looks whether it is still wanted so often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -17,20 +19,35 @@ pub(crate) struct Lease {
 }
 
 struct Times {
-    until: Instant,
+    until: Moment,
     /// When heartbeats were sent that have not been answered, the oldest first.
-    unanswered: VecDeque<Instant>,
+    unanswered: VecDeque<Moment>,
+}
+
+/// A moment on a clock that goes on while the machine sleeps, as the dispatcher's does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(Duration);
+
+impl Moment {
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::Boottime);
+        Moment(Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
+    }
+
+    fn after(self, length: Duration) -> Self {
+        Moment(self.0 + length)
+    }
 }
 
 impl Lease {
     /// A lease from a registration that was sent at `sent` and has been answered.
-    pub fn new(sent: Instant, length: Duration) -> Self {
-        let times = Times { until: sent + length, unanswered: VecDeque::new() };
+    pub fn new(sent: Moment, length: Duration) -> Self {
+        let times = Times { until: sent.after(length), unanswered: VecDeque::new() };
         Lease { length, times: Mutex::new(times), renewed: Condvar::new() }
     }
 
     /// A heartbeat is being sent.
-    pub fn asked(&self, now: Instant) {
+    pub fn asked(&self, now: Moment) {
         self.times().unanswered.push_back(now);
     }
 
@@ -38,7 +55,7 @@ impl Lease {
     pub fn answered(&self) {
         let mut times = self.times();
         if let Some(sent) = times.unanswered.pop_front() {
-            times.until = sent + self.length;
+            times.until = sent.after(self.length);
             self.renewed.notify_all();
         }
     }
@@ -47,7 +64,7 @@ impl Lease {
     pub fn wait(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut times = self.times();
         while is_wanted() {
-            if Instant::now() < times.until {
+            if Moment::now() < times.until {
                 return true;
             }
             times = self.renewed.wait_timeout(times, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
@@ -66,14 +83,12 @@ mod tests {
 
     #[test]
     fn it_holds_from_when_the_answered_heartbeat_was_sent() {
-        let hour = Duration::from_secs(3600);
-        let now = Instant::now();
-        let lease = Lease::new(now, Duration::from_secs(60));
+        let lease = Lease::new(Moment::now(), Duration::from_secs(60));
         assert!(lease.wait(|| true));
-        let expired = Lease::new(now.checked_sub(hour).unwrap(), Duration::from_secs(60));
+        let expired = Lease::new(Moment(Duration::ZERO), Duration::ZERO);
         // Asked for long ago, answered only now: too late.
-        expired.asked(now.checked_sub(hour / 2).unwrap());
-        expired.asked(now);
+        expired.asked(Moment(Duration::ZERO));
+        expired.asked(Moment::now().after(Duration::from_secs(60)));
         expired.answered();
         let looks = std::cell::Cell::new(0);
         assert!(!expired.wait(|| looks.replace(looks.get() + 1) < 2));

@@ -16,6 +16,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 const GRACE: Duration = Duration::from_secs(2);
 /// Read at a time.
 const READ_BYTES: usize = 64 << 10;
+/// What a pipe can hold at most is read in so many.
+const DRAIN_READS: usize = 16;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,8 +163,13 @@ impl Streams {
 
     /// Takes what is still in the pipes; does not wait for processes that left the group and keep them open.
     fn drain(&mut self) {
-        while self.stdout.read() {}
-        while self.stderr.read() {}
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            for _ in 0..DRAIN_READS {
+                if !stream.read() {
+                    break;
+                }
+            }
+        }
     }
 }
 

@@ -22,10 +22,6 @@ impl Sandbox {
     pub fn create(folder: PathBuf) -> io::Result<Self> {
         match fs::create_dir(&folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&folder)?,
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                remove(&folder)?;
-                fs::create_dir(&folder)?;
-            }
             other => other?,
         }
         Ok(Sandbox { folder })

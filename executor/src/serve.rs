@@ -22,7 +22,7 @@ use crate::brain::{Desk, tick_every};
 use crate::claim::{claim, claim_inner};
 use crate::config::Config;
 use crate::guardian::Guardian;
-use crate::lease::Lease;
+use crate::lease::{Lease, Moment};
 use crate::sandbox;
 use crate::strays::Strays;
 use crate::work::Workshop;
@@ -33,6 +33,8 @@ const REDIAL_MOST: Duration = Duration::from_secs(5);
 /// What runs must have ended so long after it was killed; see the grace of a killed process.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
+/// The dispatcher must have welcomed this executor by then; after a restart it may have much to read first.
+const WELCOME_DEADLINE: Duration = Duration::from_secs(60);
 /// Objects of a store that are named in the registration itself, which has to fit in a frame; others follow.
 // Few where it is tested, so that tests meet it.
 const MAX_HELD_AT_ONCE: usize = if cfg!(debug_assertions) { 4 } else { 1 << 20 };
@@ -153,7 +155,7 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         name: config.name.clone(),
         marker,
         sandboxes,
-        spares: AtomicU64::new(0),
+        folders: AtomicU64::new(0),
         store: store.clone(),
         storage: storage.clone(),
         strays: strays.ok(),
@@ -173,7 +175,11 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
             () = stop.wait() => break,
         };
     }
-    // Nothing is in it but what slots had ready.
+    // Slots' threads still put away what they had ready; each has the workshop until then.
+    let deadline = Instant::now() + KILL_DEADLINE;
+    while Arc::strong_count(&executor.workshop) > 1 && Instant::now() < deadline {
+        sleep(Duration::from_millis(1)).await;
+    }
     let _ = sandbox::remove(&executor.config.sandbox_folder());
     if let Some(guardian) = guardian {
         guardian.dismiss();
@@ -196,12 +202,20 @@ impl Executor {
             transfer: self.server.addr(),
             held: at_once.to_vec(),
         };
-        let registered = Instant::now();
+        let registered = Moment::now();
         // The outbox is new and empty.
         let _ = outbox.post(vec![FromExecutor::Register(registration)]);
-        let first = match reader.next::<ToExecutor>().await {
-            Ok(first) => first,
-            Err(why) => return Ok(Ended::Lost(why)),
+        let first = tokio::select! {
+            first = timeout(WELCOME_DEADLINE, reader.next::<ToExecutor>()) => first,
+            () = stop.wait() => return Ok(Ended::Stopped),
+        };
+        let first = match first {
+            Ok(Ok(first)) => first,
+            Ok(Err(why)) => return Ok(Ended::Lost(why)),
+            Err(_) => {
+                let (address, why) = (self.access.dispatcher.clone(), "it did not answer in time".to_owned());
+                return Ok(Ended::Lost(SessionError::Ended { address, why }));
+            }
         };
         let mut first = first.into_iter();
         let Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us }) = first.next() else {

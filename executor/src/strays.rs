@@ -2,6 +2,7 @@
 //! end they become children of this process, which is how they are found; whose they are, their environment tells. One
 //! that has cleared its environment is not found.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,6 +16,8 @@ use rustix::process::{
 /// While strays are killed, others may come from them; they are looked for so often at most, with a pause between.
 const SWEEPS: usize = 500;
 const PAUSE: Duration = Duration::from_millis(2);
+/// A process without an environment is looked at again so often.
+const UNCLEAR_SWEEPS: usize = 5;
 
 /// Finds strays.
 pub(crate) struct Strays {
@@ -28,29 +31,42 @@ impl Strays {
     /// From now on orphans come to this process.
     pub fn adopt() -> io::Result<Self> {
         let process = getpid();
-        set_child_subreaper(Some(process))?;
         let number = process.as_raw_nonzero();
+        // Where this is not there (a kernel without it), orphans are better off with their usual parent.
         let orphans = File::open(format!("/proc/{number}/task/{number}/children"))?;
+        set_child_subreaper(Some(process))?;
         Ok(Strays { orphans, sweeping: Mutex::new(()) })
     }
 
     /// Kills all strays that have these variables in their environment. Their `group` was killed; when the last of it is
     /// gone, all its orphans have come.
     pub fn kill(&self, group: Pid, variables: &[String]) {
-        for _ in 0..SWEEPS {
-            let is_left = || test_kill_process_group(group).is_ok();
+        let mut killed = BTreeSet::new();
+        for sweep in 0..SWEEPS {
+            // The group first: when the last of it has ended, its orphans are here.
+            let is_left = test_kill_process_group(group).is_ok();
             // Most often there is nothing.
-            if self.orphans().is_empty() && !is_left() {
+            if self.orphans().is_empty() && !is_left {
                 return;
             }
-            let found = {
-                let _alone = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
-                let orphans = self.orphans().into_iter();
-                let alive = orphans.filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
-                let ours = alive.filter(|pid| has_variables(*pid, variables));
-                ours.filter(|pid| kill_process(*pid, Signal::KILL).is_ok()).count()
-            };
-            if found == 0 && !is_left() {
+            let mut is_unsettled = is_left;
+            let alone = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
+            for pid in self.orphans() {
+                if !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
+                    continue;
+                }
+                let environment = environment(pid);
+                if has(&environment, variables) {
+                    let _ = kill_process(pid, Signal::KILL);
+                    killed.insert(pid.as_raw_nonzero());
+                }
+                // What was killed has its children for a while yet, and no environment; what starts another program has
+                // none for a moment.
+                is_unsettled |=
+                    killed.contains(&pid.as_raw_nonzero()) || environment.is_empty() && sweep < UNCLEAR_SWEEPS;
+            }
+            drop(alone);
+            if !is_unsettled {
                 return;
             }
             std::thread::sleep(PAUSE);
@@ -71,7 +87,14 @@ impl Strays {
 
 /// Whether a process has all these variables, each with its value.
 pub(crate) fn has_variables(process: Pid, variables: &[String]) -> bool {
-    let environment = fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default();
+    has(&environment(process), variables)
+}
+
+fn environment(process: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default()
+}
+
+fn has(environment: &[u8], variables: &[String]) -> bool {
     variables.iter().all(|variable| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()))
 }
 

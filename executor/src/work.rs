@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Prepared, Storage, StoreErrorKind, url_of};
+use eyas_store::{ObjectStore, Prepared, Storage, StorageErrorKind, StoreErrorKind, url_of};
 use eyas_types::outcome::{Delivered, Failure, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
@@ -23,7 +23,7 @@ use crate::strays::Strays;
 pub(crate) const MARKER: &str = "EYAS_EXECUTOR";
 
 /// Tells a process which task it is of.
-const TASK: &str = "EYAS_TASK_ID";
+pub(crate) const TASK: &str = "EYAS_TASK_ID";
 
 /// A task that is to run now.
 pub(crate) struct Work {
@@ -43,8 +43,8 @@ pub(crate) struct Workshop {
     pub name: String,
     pub marker: String,
     pub sandboxes: PathBuf,
-    /// Spare sandboxes made so far.
-    pub spares: AtomicU64,
+    /// Sandboxes made so far.
+    pub folders: AtomicU64,
     pub store: ObjectStore,
     pub storage: Storage,
     /// Where the system can tell of them.
@@ -145,8 +145,11 @@ impl Workshop {
 
     /// An empty sandbox for a task to come, if the disk lets us; if not, that task will say why.
     pub fn spare_sandbox(&self) -> Option<Sandbox> {
-        let number = self.spares.fetch_add(1, Ordering::Relaxed);
-        Sandbox::create(self.sandboxes.join(format!("spare-{number}"))).ok()
+        Sandbox::create(self.new_folder("spare")).ok()
+    }
+
+    fn new_folder(&self, name: &str) -> PathBuf {
+        self.sandboxes.join(format!("{name}-{}", self.folders.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// The task's sandbox, if it needs one.
@@ -156,8 +159,8 @@ impl Workshop {
         if outside && work.assignment.inputs.is_empty() && template.outputs.is_empty() {
             return Ok(None);
         }
-        let Assignment { task, attempt, .. } = work.assignment;
-        let folder = self.sandboxes.join(format!("{task}-{attempt}"));
+        // With a number of its own: what is left of an earlier try is in its own folder.
+        let folder = self.new_folder(&work.assignment.task.to_string());
         if let Some(sandbox) = spare.take().and_then(|spare| spare.rename(folder.clone()).ok()) {
             return Ok(Some(sandbox));
         }
@@ -250,28 +253,20 @@ impl Workshop {
 
     /// Writes the outputs to persistent storage: first all of them, then they appear, as long as the task is still ours.
     fn deliver(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<Delivered>, Status> {
-        let mut prepared = Vec::new();
-        let result = self.prepare(work, with, sandbox, &mut prepared);
-        let is_ours = result.is_ok() && (prepared.is_empty() || work.lease.wait(|| !work.control.is_cancelled()));
-        if !is_ours {
-            prepared.into_iter().for_each(|(_, output)| self.movers.block_on(self.storage.discard(output)));
-            return result.and(Err(Status::Cancelled));
-        }
+        let may_appear = || work.lease.wait(|| !work.control.is_cancelled());
         let publish = |(output, prepared)| {
-            let published = self.movers.block_on(self.storage.publish(prepared));
-            published.map(|object| Delivered { output, object }).map_err(|e| failed(FailureKind::Output, e.message))
+            let published = self.movers.block_on(self.storage.publish(prepared, may_appear));
+            published.map(|object| Delivered { output, object }).map_err(|e| match e.kind {
+                StorageErrorKind::Withdrawn => Status::Cancelled,
+                _ => failed(FailureKind::Output, e.message),
+            })
         };
-        prepared.into_iter().map(publish).collect()
+        self.prepare(work, with, sandbox)?.into_iter().map(publish).collect()
     }
 
     /// Writes all outputs so that none appears yet; each with its number.
-    fn prepare(
-        &self,
-        work: &Work,
-        with: &Expansion<'_>,
-        sandbox: &Sandbox,
-        prepared: &mut Vec<(u16, Prepared)>,
-    ) -> Result<(), Status> {
+    fn prepare(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<(u16, Prepared)>, Status> {
+        let mut prepared = Vec::new();
         for (output, spec) in work.template.outputs.iter().enumerate() {
             let (pattern, is_glob) = pattern_of(&spec.pattern, with);
             let destination = spec.destination.expand(with);
@@ -299,6 +294,6 @@ impl Workshop {
                 prepared.push((output as u16, written.map_err(|e| failed(FailureKind::Output, e.message))?));
             }
         }
-        Ok(())
+        Ok(prepared)
     }
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use eyas_wire::frame::{self, Frame, HEADER_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES};
 use eyas_wire::{Hello, Role};
+use rustix::io::Errno;
+use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +23,13 @@ use crate::tls::{Identity, SERVER_NAME};
 
 /// Connecting, TLS and greetings must be done by then.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A side that says nothing is asked by the system whether it is there, after so long, so often and so many times.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
+/// What it does not acknowledge for so long ends the connection.
+const UNACKNOWLEDGED_MS: u32 = 60_000;
 
 /// Why there is no connection, or no longer.
 #[derive(Debug, Error)]
@@ -143,6 +152,15 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
     timeout(HANDSHAKE_DEADLINE, greet).await.map_err(|_| late())?
 }
 
+/// Lets the system find out that the other side's host is gone, also where this side only listens.
+fn keep_alive(stream: &TcpStream) -> Result<(), Errno> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED_MS)
+}
+
 impl Session {
     fn over(stream: TlsStream<TcpStream>) -> Result<Self, SessionError> {
         let tcp = stream.get_ref().0;
@@ -150,6 +168,7 @@ impl Session {
         let (local, remote) = addresses.map_err(|e| ended("a new connection", &e.to_string()))?;
         // Batching is ours to do: a frame goes out when it is closed.
         tcp.set_nodelay(true).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
+        keep_alive(tcp).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
         let (reader, writer) = tokio::io::split(stream);
         let address = remote.to_string();
         Ok(Session {

@@ -81,6 +81,8 @@ pub enum StorageErrorKind {
     Invalid,
     /// This node's own file or store failed.
     Local,
+    /// It was not wanted any more when it was to appear.
+    Withdrawn,
 }
 
 impl StorageErrorKind {

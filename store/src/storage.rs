@@ -7,7 +7,7 @@ mod file;
 mod remote;
 mod sink;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,8 +74,9 @@ impl Storage {
         self.read(spec, into).await
     }
 
-    /// Writes `file` to where `url` is, creating folders as needed, but so that it does not appear yet. This takes as
-    /// long as storage is slow; what follows does not, so that several outputs appear as one, or none.
+    /// Writes `file` to where `url` is, creating folders as needed, but so that it does not appear yet: this takes as long
+    /// as storage is slow, and to appear takes one rename. A bucket has nothing of the kind; there, all is done by
+    /// [`publish`](Self::publish).
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
@@ -86,9 +87,9 @@ impl Storage {
                 let (from, path, url, limits) =
                     (file.to_path_buf(), path.to_path_buf(), url.to_string(), self.0.limits.clone());
                 let prepared = blocking(move || retry_blocking(|| file::prepare(&from, &path, &url, &limits)));
-                Ok(Prepared::File(Box::new(prepared.await?)))
+                Ok(Prepared(At::File(Box::new(prepared.await?))))
             }
-            Place::S3 { .. } => Ok(Prepared::S3(self.0.remote.prepare(file, url, &self.0.limits).await?)),
+            Place::S3 { .. } => Ok(Prepared(At::S3 { file: file.to_path_buf(), url: url.to_string() })),
             Place::Http(_) => Err(StorageError::new(
                 StorageErrorKind::Invalid,
                 format!("cannot write `{url}`: eyas only reads from http; write to a path or to s3://bucket/key"),
@@ -96,21 +97,16 @@ impl Storage {
         }
     }
 
-    /// Lets what was prepared appear, whole or not at all, and tells what is there now.
+    /// Lets what was prepared appear, whole or not at all, and tells what is there now. Right before, `may_appear` is
+    /// asked; it may block.
     ///
     /// # Errors
-    /// As [`Storage::prepare`].
-    pub async fn publish(&self, prepared: Prepared) -> Result<ObjectSpec, StorageError> {
-        match prepared {
-            Prepared::File(file) => blocking(move || file.publish()).await,
-            Prepared::S3(upload) => self.0.remote.publish(upload, &self.0.limits).await,
-        }
-    }
-
-    /// Removes what was prepared. (A file removes itself when dropped; a bucket must be told.)
-    pub async fn discard(&self, prepared: Prepared) {
-        if let Prepared::S3(upload) = prepared {
-            upload.abort().await;
+    /// As [`Storage::prepare`]; `Withdrawn` if it may not.
+    pub async fn publish(&self, prepared: Prepared, may_appear: impl Fn() -> bool) -> Result<ObjectSpec, StorageError> {
+        match prepared.0 {
+            At::File(file) if may_appear() => blocking(move || file.publish()).await,
+            At::File(_) => Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted")),
+            At::S3 { file, url } => self.0.remote.put(&file, &url, &self.0.limits, may_appear).await,
         }
     }
 
@@ -135,12 +131,16 @@ impl Storage {
     }
 }
 
-/// An output that has been written and does not appear yet.
-pub enum Prepared {
+/// An output that does not appear yet. Dropped, it never does.
+pub struct Prepared(At);
+
+enum At {
     /// Under a hidden name beside its own.
     File(Box<file::Prepared>),
-    /// An upload that is not completed.
-    S3(remote::Upload),
+    S3 {
+        file: PathBuf,
+        url: String,
+    },
 }
 
 /// Runs `work` on a thread that may block.

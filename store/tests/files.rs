@@ -114,7 +114,8 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     // What is prepared is not seen, and what is not published is gone.
     let prepared = storage().prepare(&from, &url(&to.with_file_name("unpublished"))).await.unwrap();
     assert!(!to.with_file_name("unpublished").exists());
-    storage().discard(prepared).await;
+    let error = storage().publish(prepared, || false).await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Withdrawn);
     assert_eq!(fs::read_dir(to.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
 }
 
@@ -139,5 +140,5 @@ async fn what_cannot_be_written_leaves_nothing_behind() {
 }
 
 async fn put(storage: &Storage, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
-    storage.publish(storage.prepare(file, url).await?).await
+    storage.publish(storage.prepare(file, url).await?, || true).await
 }

@@ -40,7 +40,8 @@ async fn write_and_read(web: Web) {
         assert_eq!(storage.fetch(&spec, into).await.unwrap(), Checksum::of(&content));
     }
     let prepared = storage.prepare(&from, "s3://bucket/unpublished").await.unwrap();
-    storage.discard(prepared).await;
+    let error = storage.publish(prepared, || false).await.unwrap_err();
+    assert_eq!(error.kind, StorageErrorKind::Withdrawn);
     assert_eq!(storage.stat("s3://bucket/unpublished", None).await.unwrap_err().kind, StorageErrorKind::NotFound);
     assert_eq!(web.count("PUT /bucket/small"), 1);
     assert_eq!(web.count("PUT /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
@@ -64,5 +65,5 @@ async fn write_and_read(web: Web) {
 }
 
 async fn put(storage: &Storage, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
-    storage.publish(storage.prepare(file, url).await?).await
+    storage.publish(storage.prepare(file, url).await?, || true).await
 }

@@ -89,7 +89,7 @@ impl From<StorageErrorKind> for FetchErrorKind {
             StorageErrorKind::Unreachable => FetchErrorKind::Unreachable,
             StorageErrorKind::Full => FetchErrorKind::Full,
             StorageErrorKind::Invalid | StorageErrorKind::NoSpace => FetchErrorKind::Invalid,
-            StorageErrorKind::Local => FetchErrorKind::Local,
+            StorageErrorKind::Local | StorageErrorKind::Withdrawn => FetchErrorKind::Local,
         }
     }
 }

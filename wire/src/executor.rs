@@ -72,7 +72,8 @@ pub enum ToExecutor {
         caching: bool,
         /// How often it must be heard of.
         heartbeat_us: u64,
-        /// For so long after it sent a heartbeat that was answered, its tasks are not given to others.
+        /// For so long after it sent a heartbeat that was answered, its silence alone does not have its tasks given to
+        /// others.
         lease_us: u64,
     },
     /// The answer to a heartbeat.

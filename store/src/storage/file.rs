@@ -55,7 +55,8 @@ pub(super) fn read(path: &Path, spec: &ObjectSpec, into: &mut impl Sink, limits:
 pub struct Prepared {
     temporary: Temporary,
     place: PathBuf,
-    url: String,
+    /// What will be there.
+    spec: ObjectSpec,
 }
 
 /// Writes `from` beside `path` under a name that no pattern like `*` finds.
@@ -70,7 +71,8 @@ pub(super) fn prepare(from: &Path, path: &Path, url: &str, limits: &Limits) -> R
         let message = format!("cannot write `{url}`: it is a folder; name a file in it");
         return Err(StorageError::new(StorageErrorKind::Invalid, message));
     }
-    let mut temporary = Temporary::create(folder, metadata.permissions().mode() & 0o111 != 0).map_err(failed)?;
+    let (temporary, mut file) =
+        Temporary::create(folder, metadata.permissions().mode() & 0o111 != 0).map_err(failed)?;
     if limits.storage.is_limited() || limits.link_out.is_limited() {
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
@@ -79,27 +81,27 @@ pub(super) fn prepare(from: &Path, path: &Path, url: &str, limits: &Limits) -> R
                 break;
             }
             limits.write_blocking(count as u64);
-            temporary.file.write_all(&buffer[..count]).map_err(failed)?;
+            file.write_all(&buffer[..count]).map_err(failed)?;
         }
     } else {
         // Within the kernel, or by sharing blocks, where the file systems can.
-        io::copy(&mut source, &mut temporary.file).map_err(failed)?;
+        io::copy(&mut source, &mut file).map_err(failed)?;
     }
-    temporary.file.sync_all().map_err(failed)?;
-    Ok(Prepared { temporary, place: path.to_path_buf(), url: url.to_string() })
+    file.sync_all().map_err(failed)?;
+    let written = file.metadata().map_err(failed)?;
+    let version = version(&written, url)?;
+    let spec = ObjectSpec { source: url.to_string(), version, executable: written.mode() & 0o111 != 0 };
+    Ok(Prepared { temporary, place: path.to_path_buf(), spec })
 }
 
 impl Prepared {
     /// Puts it in place.
     pub(super) fn publish(self) -> Result<ObjectSpec, StorageError> {
-        let Prepared { temporary, place, url } = self;
-        let failed = |error: io::Error| StorageError::file("write", &url, &error);
-        let written = temporary.file.metadata().map_err(failed)?;
-        temporary.rename(&place).map_err(failed)?;
+        let Prepared { temporary, place, spec } = self;
+        temporary.rename(&place).map_err(|error| StorageError::file("write", &spec.source, &error))?;
         // A result that was reported must outlive a power cut of the server; some file systems cannot sync a folder.
         let _ = File::open(place.parent().unwrap_or(Path::new("/"))).and_then(|folder| folder.sync_all());
-        let version = version(&written, &url)?;
-        Ok(ObjectSpec { source: url, version, executable: written.mode() & 0o111 != 0 })
+        Ok(spec)
     }
 }
 
@@ -126,12 +128,11 @@ fn check(file: &File, spec: &ObjectSpec) -> Result<(), StorageError> {
 /// A hidden file, removed unless it is renamed.
 struct Temporary {
     path: PathBuf,
-    file: File,
     renamed: bool,
 }
 
 impl Temporary {
-    fn create(folder: &Path, executable: bool) -> io::Result<Self> {
+    fn create(folder: &Path, executable: bool) -> io::Result<(Self, File)> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mode = if executable { 0o777 } else { 0o666 };
         loop {
@@ -142,7 +143,7 @@ impl Temporary {
             );
             let path = folder.join(format!(".eyas-{random:016x}.tmp"));
             match File::options().write(true).create_new(true).mode(mode).open(&path) {
-                Ok(file) => return Ok(Temporary { path, file, renamed: false }),
+                Ok(file) => return Ok((Temporary { path, renamed: false }, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

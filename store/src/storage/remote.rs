@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -144,39 +144,38 @@ impl Remote {
         }
     }
 
-    /// Uploads `file` to a bucket all but its completion.
-    pub async fn prepare(&self, file: &Path, url: &str, limits: &Limits) -> Result<Upload, StorageError> {
+    /// Writes `file` to a bucket; the object appears when its last byte is there, and if it `may_appear` then.
+    pub async fn put(
+        &self,
+        file: &Path,
+        url: &str,
+        limits: &Limits,
+        may_appear: impl Fn() -> bool,
+    ) -> Result<ObjectSpec, StorageError> {
         let mut tries = Tries::default();
-        loop {
-            match self.upload(file, url, limits).await {
-                Ok(upload) => return Ok(upload),
+        let executable = loop {
+            match self.put_once(file, url, limits, &may_appear).await {
+                Ok(executable) => break executable,
                 Err(error) => tries.again(error).await?,
             }
-        }
+        };
+        Ok(ObjectSpec { source: url.to_string(), version: self.stat(url).await?, executable })
     }
 
-    /// Completes an upload; the object appears.
-    pub async fn publish(&self, mut upload: Upload, limits: &Limits) -> Result<ObjectSpec, StorageError> {
-        let mut tries = Tries::default();
-        while let Err(error) = upload.writer.close().await {
-            let error = write_error(&upload.url, &error);
-            upload.writer.abort().await.ok();
-            tries.again(error).await?;
-            upload = self.prepare(&upload.file, &upload.url, limits).await?;
-        }
-        let version = self.stat(&upload.url).await?;
-        Ok(ObjectSpec { source: upload.url, version, executable: upload.executable })
-    }
-
-    async fn upload(&self, file: &Path, url: &str, limits: &Limits) -> Result<Upload, StorageError> {
+    async fn put_once(
+        &self,
+        file: &Path,
+        url: &str,
+        limits: &Limits,
+        may_appear: impl Fn() -> bool,
+    ) -> Result<bool, StorageError> {
         let (operator, key) = self.operator(url)?;
         let path = file.to_path_buf();
         let unreadable =
             move |error: std::io::Error| StorageError::local(format!("cannot read `{}`", path.display()), error);
-        let (whole, failed) = (file.to_path_buf(), unreadable.clone());
-        let path = file.to_path_buf();
+        let (path, failed) = (file.to_path_buf(), unreadable.clone());
         let (mut file, metadata) = blocking(move || {
-            let file = File::open(&whole).map_err(&failed)?;
+            let file = File::open(&path).map_err(&failed)?;
             let metadata = file.metadata().map_err(&failed)?;
             Ok((file, metadata))
         })
@@ -201,18 +200,17 @@ impl Remote {
                 limits.write(part.len() as u64).await;
                 writer.write(part).await.map_err(|error| write_error(url, &error))?;
             }
-            Ok(())
-        };
-        let written: Result<(), StorageError> = written.await;
-        let executable = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0;
-        let upload = Upload { writer, file: path, url: url.to_string(), executable };
-        match written {
-            Ok(()) => Ok(upload),
-            Err(error) => {
-                upload.abort().await;
-                Err(error)
+            if !may_appear() {
+                return Err(StorageError::new(StorageErrorKind::Withdrawn, "it is no longer wanted"));
             }
+            writer.close().await.map_err(|error| write_error(url, &error))
+        };
+        if let Err(error) = written.await {
+            // Parts without their object cost their owner money; if this fails too, the bucket's own rules clean up.
+            let _ = writer.abort().await;
+            return Err(error);
         }
+        Ok(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0)
     }
 
     /// The operator for `url`, and the path that it knows it by.
@@ -284,22 +282,6 @@ fn connect() -> Result<ReqwestTransport, StorageError> {
     built
         .map(ReqwestTransport::new)
         .map_err(|error| StorageError::new(StorageErrorKind::Local, format!("cannot set up http: {error}")))
-}
-
-/// An upload that is not completed.
-pub struct Upload {
-    writer: opendal::Writer,
-    /// To begin again with, if it cannot be completed.
-    file: PathBuf,
-    url: String,
-    executable: bool,
-}
-
-impl Upload {
-    pub(super) async fn abort(mut self) {
-        // Parts without their object cost their owner money; if this fails too, the bucket's own rules clean up.
-        let _ = self.writer.abort().await;
-    }
 }
 
 /// Sends every request to one URL.
