@@ -168,12 +168,10 @@ impl Brain {
     pub(super) fn forget_old_jobs(&mut self, output_bytes: u64) {
         let ended = |job: &&Job| job.has_ended() && job.pending.is_empty() && !self.told.is_watched(job.id);
         let ended: Vec<_> = self.jobs.values().filter(ended).map(|job| (job.id, job.output_bytes)).collect();
-        let can_be_freed: u64 = ended.iter().map(|(_, bytes)| bytes).sum();
-        let helps = self.output_bytes - can_be_freed + output_bytes <= self.max_output_bytes;
         for (place, (id, bytes)) in ended.iter().enumerate() {
             let lacks_room = self.output_bytes + output_bytes > self.max_output_bytes;
             let are_too_many = ended.len() - place > MAX_ENDED_JOBS;
-            if are_too_many || lacks_room && helps && *bytes > 0 {
+            if are_too_many || lacks_room && *bytes > 0 {
                 self.jobs.remove(id);
                 self.output_bytes -= bytes;
                 self.told.forget(*id);
