@@ -53,9 +53,9 @@ pub(crate) struct Executor {
     pub held: Map<ObjectKey, Held>,
     /// Held objects that tasks wait for and that were not searched to the end.
     pub to_search: ToSearch,
-    /// Waiting tasks of which it holds a part, the best last. Sorted rather than a tree: most of what is met when it
-    /// is full is worse than the first, and turned away by one comparison.
-    partial: Vec<(u16, Reverse<u32>, TaskKey)>,
+    /// Waiting tasks of which it holds a part, the best first. Sorted rather than a tree, at both ends of which an
+    /// entry is cheap: most of what is met is the newest that waits, and has its place last or, when it is full, none.
+    partial: VecDeque<(Reverse<u16>, u32, TaskKey)>,
     pub partial_forgotten: bool,
     mean_run_us: u64,
     line: Line,
@@ -134,7 +134,7 @@ impl Executors {
             is_draining: false,
             held: Map::default(),
             to_search: ToSearch::default(),
-            partial: Vec::new(),
+            partial: VecDeque::new(),
             partial_forgotten: false,
             mean_run_us: LOOKAHEAD_US,
             line: Line::None,
@@ -394,30 +394,35 @@ impl Executor {
 
     /// Whether it remembers so many tasks of which it holds more that it would forget this one at once.
     pub fn is_outdone(&self, share: u16, turn: u32) -> bool {
-        self.partial.len() == MAX_PARTIAL && (share, Reverse(turn)) < (self.partial[0].0, self.partial[0].1)
+        self.partial.len() == MAX_PARTIAL && self.is_worse_than_all(share, turn)
+    }
+
+    fn is_worse_than_all(&self, share: u16, turn: u32) -> bool {
+        self.partial.back().is_none_or(|(least, newest, _)| (Reverse(share), turn) > (*least, *newest))
     }
 
     /// Remembers a waiting task of which it holds `share` (of 65,535).
     pub fn remember_partial(&mut self, share: u16, turn: u32, task: TaskKey) {
-        if self.is_outdone(share, turn) {
-            self.partial_forgotten = true;
-            return;
-        }
-        let entry = (share, Reverse(turn), task);
-        let Err(place) = self.partial.binary_search(&entry) else { return };
-        if self.partial.len() < MAX_PARTIAL {
+        let entry = (Reverse(share), turn, task);
+        let is_full = self.partial.len() == MAX_PARTIAL;
+        if self.is_worse_than_all(share, turn) {
+            if is_full {
+                self.partial_forgotten = true;
+            } else {
+                self.partial.push_back(entry);
+            }
+        } else if let Err(place) = self.partial.binary_search(&entry) {
+            if is_full {
+                self.partial.pop_back();
+                self.partial_forgotten = true;
+            }
             self.partial.insert(place, entry);
-        } else {
-            // In the place of the worst.
-            self.partial.copy_within(1..place, 0);
-            self.partial[place - 1] = entry;
-            self.partial_forgotten = true;
         }
     }
 
     /// The waiting task of which it was last seen to hold the largest share; of equals, the oldest.
     pub fn pop_partial(&mut self) -> Option<(u16, u32, TaskKey)> {
-        self.partial.pop().map(|(share, Reverse(turn), task)| (share, turn, task))
+        self.partial.pop_front().map(|(Reverse(share), turn, task)| (share, turn, task))
     }
 }
 
