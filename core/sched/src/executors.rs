@@ -437,6 +437,11 @@ impl ToSearch {
         next.or_else(|| self.last.front().map(|object| (*object, true)))
     }
 
+    /// Those to search next of the ones that were not put off.
+    pub fn upcoming(&self) -> impl Iterator<Item = ObjectKey> {
+        self.next.iter().copied()
+    }
+
     pub fn pop(&mut self) {
         if self.next.pop_front().is_none() {
             self.last.pop_front();

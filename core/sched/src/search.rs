@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::catalog::{Catalog, ObjectKey, Wait};
-use crate::executors::{ExecutorKey, Executors, Held, Level};
+use crate::executors::{Executor, ExecutorKey, Executors, Held, Level};
 use crate::queue::{Queue, TaskKey, Ticket};
 
 /// The share of a task whose inputs the executor holds entirely.
@@ -31,6 +31,8 @@ const LONG_LIST: usize = 1024;
 /// first, because a full hit ends the search.
 const LOOKS_AT_ONCE: usize = 16;
 const LOOKS_AT_FIRST: usize = 4;
+/// Objects to search of which the first lines are read together; one at first.
+const OBJECTS_AT_ONCE: usize = 8;
 /// So many holders that each is compared.
 const FEW_HOLDERS: usize = 32;
 /// Parked holders whose shares of a newcomer are compared.
@@ -92,7 +94,14 @@ pub(crate) fn next_full_hit(
     level: Level,
     looks: &mut u64,
 ) -> Option<TaskKey> {
+    let takes_any = takes_any(queue, &executors[by]);
+    let (mut ahead, mut at_once) = (0, 1);
     while let Some((object, was_put_off)) = executors[by].to_search.first() {
+        if ahead == 0 {
+            read_ahead(catalog, &executors[by], at_once);
+            (ahead, at_once) = (at_once, (2 * at_once).min(OBJECTS_AT_ONCE));
+        }
+        ahead -= 1;
         // It may have been evicted since, or be on the list twice because it was stored again.
         let Some(Held { alerted: true, list, cursor, .. }) = executors[by].held.get(&object) else {
             executors[by].to_search.pop();
@@ -118,8 +127,8 @@ pub(crate) fn next_full_hit(
                 break;
             }
             for (met, wait) in met.iter_mut().zip(catalog[object].waiting.range(place..place + count)) {
-                let is_passed = pass_outdone(queue, catalog, executors, by, object, wait);
-                *met = (!is_passed && queue.is_waiting(wait.ticket)).then_some(wait.ticket);
+                let is_settled = settle_half_held(queue, catalog, &mut executors[by], object, wait, takes_any);
+                *met = (!is_settled && queue.is_waiting(wait.ticket)).then_some(wait.ticket);
             }
             for met in &met[..count] {
                 *looks -= 1;
@@ -151,26 +160,41 @@ pub(crate) fn next_full_hit(
     None
 }
 
-/// Passes a task if it shows without a look at it that the executor holds no more than a part of it, and knows enough
-/// better ones.
-fn pass_outdone(
+/// Reads of each of the objects to search next what the search begins with, so that their cache misses overlap.
+fn read_ahead(catalog: &Catalog, executor: &Executor, count: usize) {
+    let upcoming = executor.to_search.upcoming().take(count);
+    let newest = upcoming.map(|object| {
+        let held = executor.held.get(&object).map_or(0, |held| held.cursor);
+        catalog[object].waiting.back().map_or(0, |wait| wait.ticket.turn) ^ held
+    });
+    core::hint::black_box(newest.fold(0, |all, one| all ^ one));
+}
+
+/// Passes or remembers a task if it shows without a look at it that the executor holds one of its two inputs: passed
+/// if it knows enough better ones, remembered at once if it `takes_any`. Whether the task still waits is asked when
+/// it is the best.
+fn settle_half_held(
     queue: &Queue,
     catalog: &Catalog,
-    executors: &mut Executors,
-    by: ExecutorKey,
+    executor: &mut Executor,
     object: ObjectKey,
     wait: &Wait,
+    takes_any: bool,
 ) -> bool {
-    let executor = &mut executors[by];
-    if wait.other == ObjectKey::NONE || executor.held.contains_key(&wait.other) {
+    let Wait { ticket, other } = *wait;
+    if other == ObjectKey::NONE || executor.held.contains_key(&other) {
         return false;
     }
     let local = catalog.weight(object);
-    let is_outdone = executor.is_outdone(part(local, local + catalog.weight(wait.other)), wait.ticket.turn);
-    if is_outdone && !executor.partial_forgotten {
-        executor.partial_forgotten = queue.is_waiting(wait.ticket);
+    let share = part(local, local + catalog.weight(other));
+    if executor.is_outdone(share, ticket.turn) {
+        executor.partial_forgotten = executor.partial_forgotten || queue.is_waiting(ticket);
+        return true;
     }
-    is_outdone
+    if takes_any {
+        executor.remember_partial(share, ticket.turn, ticket.task);
+    }
+    takes_any
 }
 
 /// The place of the first entry that joined after the turn `cursor`. Looks from the back, in growing steps: most often
@@ -291,6 +315,11 @@ pub(crate) fn someone_holds_more(
 /// Whether the executor is large enough for the task and has not refused it.
 pub(crate) fn may_ever_take(queue: &Queue, executors: &Executors, by: ExecutorKey, task: TaskKey) -> bool {
     executors[by].is_large_enough(queue.need(queue[task].class)) && !has_refused(queue, by, task)
+}
+
+/// Whether there is no task that the executor is too small for or has refused, as far as shows without a look at it.
+fn takes_any(queue: &Queue, executor: &Executor) -> bool {
+    queue.refusals.is_empty() && queue.only_class().is_some_and(|class| executor.is_large_enough(queue.need(class)))
 }
 
 /// Whether the executor has room for the task and has not refused it.
