@@ -123,7 +123,7 @@ impl Scheduler {
         let (by, share) = search::best_parked_holder(queue, catalog, executors, task, level)?;
         let takes = share == FULL
             || self.otherwise() == Otherwise::AnyTask
-            || !search::someone_holds_more(queue, catalog, executors, task, by, share);
+            || !search::someone_holds_more(queue, catalog, executors, task, by);
         takes.then_some(by)
     }
 

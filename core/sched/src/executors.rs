@@ -3,7 +3,6 @@
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::ops::Bound;
 
 use eyas_types::{ExecutorId, Resources};
@@ -55,10 +54,17 @@ pub(crate) struct Executor {
     pub to_search: ToSearch,
     /// Waiting tasks of which it holds a part, the best first. Sorted rather than a tree, at both ends of which an
     /// entry is cheap: most of what is met is the newest that waits, and has its place last or, when it is full, none.
-    partial: VecDeque<(Reverse<u16>, u32, TaskKey)>,
+    partial: VecDeque<Partial>,
     pub partial_forgotten: bool,
     mean_run_us: u64,
     line: Line,
+}
+
+/// A waiting task of which an executor holds a part.
+struct Partial {
+    share: u16,
+    turn: u32,
+    task: TaskKey,
 }
 
 /// One replica, as the executor's side of the catalog knows it.
@@ -398,31 +404,41 @@ impl Executor {
     }
 
     fn is_worse_than_all(&self, share: u16, turn: u32) -> bool {
-        self.partial.back().is_none_or(|(least, newest, _)| (Reverse(share), turn) > (*least, *newest))
+        self.partial.back().is_none_or(|worst| Partial::rank_of(share, turn) > worst.rank())
     }
 
     /// Remembers a waiting task of which it holds `share` (of 65,535).
     pub fn remember_partial(&mut self, share: u16, turn: u32, task: TaskKey) {
-        let entry = (Reverse(share), turn, task);
         let is_full = self.partial.len() == MAX_PARTIAL;
         if self.is_worse_than_all(share, turn) {
             if is_full {
                 self.partial_forgotten = true;
             } else {
-                self.partial.push_back(entry);
+                self.partial.push_back(Partial { share, turn, task });
             }
-        } else if let Err(place) = self.partial.binary_search(&entry) {
+        } else if let Err(place) = self.partial.binary_search_by_key(&Partial::rank_of(share, turn), Partial::rank) {
             if is_full {
                 self.partial.pop_back();
                 self.partial_forgotten = true;
             }
-            self.partial.insert(place, entry);
+            self.partial.insert(place, Partial { share, turn, task });
         }
     }
 
     /// The waiting task of which it was last seen to hold the largest share; of equals, the oldest.
     pub fn pop_partial(&mut self) -> Option<(u16, u32, TaskKey)> {
-        self.partial.pop_front().map(|(Reverse(share), turn, task)| (share, turn, task))
+        self.partial.pop_front().map(|Partial { share, turn, task }| (share, turn, task))
+    }
+}
+
+impl Partial {
+    /// The larger the share, and the older, the better, that is the smaller.
+    fn rank_of(share: u16, turn: u32) -> u64 {
+        u64::from(!share) << 32 | u64::from(turn)
+    }
+
+    fn rank(&self) -> u64 {
+        Partial::rank_of(self.share, self.turn)
     }
 }
 

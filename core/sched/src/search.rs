@@ -247,7 +247,7 @@ pub(crate) fn best_partial_hit(
             continue;
         }
         let fits = may_take(queue, executors, by, task, level);
-        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by, now)) {
+        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by)) {
             found = Some(task);
             break;
         }
@@ -280,21 +280,24 @@ fn search_again(catalog: &mut Catalog, executors: &mut Executors, by: ExecutorKe
     }
 }
 
-/// Whether anybody holds a larger share of the task than `by`, who holds `share`.
+/// Whether anybody holds more of the task than `by`.
 pub(crate) fn someone_holds_more(
     queue: &Queue,
     catalog: &Catalog,
     executors: &Executors,
     task: TaskKey,
     by: ExecutorKey,
-    share: u16,
 ) -> bool {
     let held = &executors[by].held;
     let mut inputs: Vec<_> = queue[task].inputs.as_slice().into();
-    let local = inputs.iter().filter(|input| held.contains_key(*input)).map(|input| catalog.weight(*input));
+    let weight_where = |is_held: &dyn Fn(ObjectKey) -> bool| {
+        let weights = queue[task].inputs.as_slice().iter().filter(|input| is_held(**input));
+        weights.map(|input| catalog.weight(*input)).sum::<u64>()
+    };
+    let local = weight_where(&|input| held.contains_key(&input));
     // Who holds of some inputs only does not hold more than those weigh. So the holders of inputs that together weigh
     // no more than what `by` holds need no look; those that the most executors hold are left out first.
-    let mut may_leave_out = local.sum::<u64>();
+    let mut may_leave_out = local;
     inputs.sort_unstable_by_key(|input| Reverse(catalog[*input].holders.len()));
     inputs.iter().any(|input| {
         if catalog.weight(*input) <= may_leave_out {
@@ -307,7 +310,7 @@ pub(crate) fn someone_holds_more(
                 holders if holders.len() <= FEW_HOLDERS => holders.contains(holder),
                 _ => executors[*holder].held.contains_key(&input),
             };
-            share_where(queue, catalog, task, is_held) > share && may_ever_take(queue, executors, *holder, task)
+            weight_where(&is_held) > local && may_ever_take(queue, executors, *holder, task)
         })
     })
 }

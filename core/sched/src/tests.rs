@@ -234,7 +234,7 @@ impl World {
                 let is_best = self.scheduler.policy_is_data_aware()
                     && share > 0
                     && !executor.partial_forgotten
-                    && !search::someone_holds_more(queue, catalog, executors, key, by, share);
+                    && !search::someone_holds_more(queue, catalog, executors, key, by);
                 assert!(!is_best, "{} idles beside {}, of which nobody holds more", executor.id, task.id);
                 assert!(!self.scheduler.is_cold(key), "{} idles beside {}, which is cold", executor.id, task.id);
             }
