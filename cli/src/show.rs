@@ -123,13 +123,15 @@ pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
 }
 
 pub(crate) fn objects(objects: &[ObjectView]) -> io::Result<()> {
-    let mut table = Table::new(&["OBJECT", "SIZE", "WANTED", "HELD BY", "SOURCE"]);
+    let names = |executors: &[String]| if executors.is_empty() { "nobody".into() } else { executors.join(" ") };
+    let mut table = Table::new(&["OBJECT", "SIZE", "WANTED", "HELD BY", "COMING TO", "SOURCE"]);
     for object in objects {
         table.row(vec![
             object.object.to_string(),
             format_bytes(object.size_bytes),
             object.wanted.to_string(),
-            if object.holders.is_empty() { "nobody".into() } else { object.holders.join(" ") },
+            names(&object.holders),
+            names(&object.receivers),
             object.source.clone().unwrap_or_default(),
         ]);
     }

@@ -194,6 +194,7 @@ impl Brain {
             source,
             size_bytes: view.size_bytes,
             holders: view.holders.iter().map(|holder| self.executors.name(*holder)).collect(),
+            receivers: view.receivers.iter().map(|receiver| self.executors.name(*receiver)).collect(),
             wanted: u64::from(view.wanted),
         }
     }
@@ -210,9 +211,14 @@ impl Brain {
         }
         let views = found.into_iter().filter_map(|(id, source, size_bytes)| match self.scheduler.explain_object(id) {
             Some(view) => Some(self.object_view(&view, source)),
-            None if source.is_some() => {
-                Some(ObjectView { object: id, source, size_bytes, holders: Vec::new(), wanted: 0 })
-            }
+            None if source.is_some() => Some(ObjectView {
+                object: id,
+                source,
+                size_bytes,
+                holders: Vec::new(),
+                receivers: Vec::new(),
+                wanted: 0,
+            }),
             None => None,
         });
         views.collect()

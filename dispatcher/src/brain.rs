@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use eyas_sched::{Effect, Ended, Event, Hint, Scheduler};
+use eyas_sched::{Effect, Ended, Event, Hint, Holder, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
-use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, Registration, ToExecutor};
+use eyas_wire::executor::{self, AssignedInput, Assignment, FromExecutor, Registration, ToExecutor};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::answers::is_of_jobs;
@@ -335,7 +335,11 @@ impl Brain {
         let holders_of = |object: ObjectId| {
             let hint = hints.iter().find(|hint| ids[usize::from(hint.input)].0 == object);
             let holders = hint.map_or(&[][..], |hint| &hint.holders);
-            holders.iter().filter_map(|holder| Some(self.executors.get(*holder)?.transfer)).collect()
+            let holders = holders.iter().filter_map(|Holder { executor, is_relay, others }| {
+                let transfer = self.executors.get(*executor)?.transfer;
+                Some(executor::Holder { transfer, is_relay: *is_relay, others: *others })
+            });
+            holders.collect()
         };
         let inputs = job.inputs(&item).map(|(input, object)| {
             let object = object.expect("only a task with all its inputs is set free").clone();

@@ -6,15 +6,14 @@
 //! for it. Nothing but the local disk, when something is evicted, is waited for while the brain is held; what there is to tell the dispatcher, the session sends.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
 use std::time::{Duration, Instant};
 
 use eyas_node::{Effect, Event, FetchFailure, Node, Origin};
-use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Source};
+use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
-use eyas_wire::executor::{Assignment, FromExecutor, ToExecutor};
+use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
@@ -356,7 +355,7 @@ impl Brain {
             (self.fetcher.clone(), self.workshop.clone(), self.desk.clone(), self.caching);
         self.workshop.movers.spawn(async move {
             let result = match caching {
-                true => fetch_shared(&fetcher, &spec, &holders).await,
+                true => fetch_shared(&fetcher, &spec, holders).await,
                 false => fetch_private(&workshop, &spec, object).await,
             };
             // If it is gone, the session has ended.
@@ -438,8 +437,18 @@ fn slot_thread(workshop: Arc<Workshop>, desk: Weak<Desk>) -> threads::Sender<Wor
     sender
 }
 
-async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, holders: &[SocketAddr]) -> Result<Origin, FetchError> {
-    let Fetched { from, .. } = fetcher.fetch(spec, holders).await?;
+async fn fetch_shared(
+    fetcher: &Fetcher,
+    spec: &ObjectSpec,
+    holders: Vec<executor::Holder>,
+) -> Result<Origin, FetchError> {
+    let holders = holders.into_iter().map(|executor::Holder { transfer, is_relay, others }| Holder {
+        addr: transfer,
+        is_relay,
+        others,
+    });
+    let holders: Vec<_> = holders.collect();
+    let Fetched { from, .. } = fetcher.fetch(spec, &holders).await?;
     Ok(match from {
         Source::Local => Origin::Local,
         Source::Peer(_) => Origin::Peer,

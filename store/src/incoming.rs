@@ -1,18 +1,22 @@
-//! An object on its way into the store: written under a name that no one looks up, then published whole.
+//! An object on its way into the store: written under a name that no one looks up, then published whole. Whoever wants
+//! to pass it on meanwhile sees it as [`Arriving`].
 
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
 
 use eyas_types::ObjectId;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
+use crate::arriving::{Arrival, Arriving};
 use crate::checksum::{Checksum, Hasher};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::index::Entry;
 use crate::objects::{ObjectStore, seal};
 
-/// An object being received. Dropped without [`commit`](Incoming::commit), it leaves nothing behind.
+/// An object being received, from one source or from several after each other, each of which goes on where the last has
+/// stopped. Dropped without [`commit`](Incoming::commit), it leaves nothing behind.
 pub struct Incoming {
     id: ObjectId,
     size_bytes: u64,
@@ -26,7 +30,9 @@ pub struct Incoming {
 /// The name that an incoming object has until it is published; removed unless it is.
 struct Partial {
     store: ObjectStore,
+    id: ObjectId,
     name: String,
+    arriving: Arc<Arriving>,
     published: bool,
 }
 
@@ -38,8 +44,11 @@ impl Incoming {
         executable: bool,
         name: String,
         file: File,
+        to_read: File,
     ) -> Result<Self, StoreError> {
-        let partial = Partial { store, name, published: false };
+        let arriving = Arc::new(Arriving::new(size_bytes, to_read));
+        store.arrivals().begin(id, &arriving);
+        let partial = Partial { store, id, name, arriving, published: false };
         reserve(&file, size_bytes)
             .map_err(|errno| StoreError::io(format!("no room for object {id} of {size_bytes} bytes"), errno))?;
         Ok(Incoming { id, size_bytes, executable, file, partial, hasher: Hasher::new(), written_bytes: 0 })
@@ -73,18 +82,7 @@ impl Incoming {
             .map_err(|error| StoreError::io(format!("cannot store object {}", self.id), error))?;
         self.hasher.update(bytes);
         self.written_bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Forgets what was written, to begin again from the first byte.
-    ///
-    /// # Errors
-    /// `Io` as the disk says.
-    pub fn restart(&mut self) -> Result<(), StoreError> {
-        std::io::Seek::rewind(&mut self.file)
-            .map_err(|error| StoreError::io(format!("cannot store object {}", self.id), error))?;
-        self.hasher = Hasher::new();
-        self.written_bytes = 0;
+        self.partial.arriving.wrote(self.written_bytes);
         Ok(())
     }
 
@@ -108,6 +106,7 @@ impl Incoming {
         let checksum = hasher.finish();
         let entry = Entry { size_bytes, checksum, executable, verified: true };
         partial.published = partial.store.publish(&partial.name, id, entry)?;
+        partial.store.arrivals().end(id, &partial.arriving, Arrival::Whole(checksum));
         Ok(checksum)
     }
 
@@ -118,8 +117,16 @@ impl Incoming {
     }
 }
 
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Incoming { id, size_bytes, written_bytes, .. } = self;
+        write!(f, "Incoming({id}, {written_bytes} of {size_bytes})")
+    }
+}
+
 impl Drop for Partial {
     fn drop(&mut self) {
+        self.store.arrivals().end(self.id, &self.arriving, Arrival::GivenUp);
         if !self.published {
             self.store.discard_partial(&self.name);
         }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arriving;
 pub mod checksum;
 pub mod emulation;
 pub mod error;
@@ -21,6 +22,7 @@ mod stage;
 pub mod storage;
 pub mod url;
 
+pub use arriving::{Arrival, Arriving, Progress};
 pub use checksum::{Checksum, Hasher};
 pub use emulation::{Emulation, Limits};
 pub use error::{StorageError, StorageErrorKind, StoreError, StoreErrorKind};

@@ -21,11 +21,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use eyas_types::ObjectId;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use crate::arriving::{Arrivals, Arriving};
 use crate::checksum::{Checksum, Hasher};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::incoming::Incoming;
@@ -48,6 +50,7 @@ struct Inner {
     partial: OwnedFd,
     index: Mutex<Index>,
     next_partial: AtomicU64,
+    arrivals: Arrivals,
     /// Held for as long as any clone lives; the kernel lets go of it when the process ends, however it ends.
     _lock: File,
 }
@@ -115,6 +118,7 @@ impl ObjectStore {
             dir,
             index: Mutex::new(index),
             next_partial: AtomicU64::new(0),
+            arrivals: Arrivals::default(),
             _lock: lock,
         };
         Ok((ObjectStore(Arc::new(inner)), found))
@@ -128,9 +132,24 @@ impl ObjectStore {
     pub fn begin(&self, id: ObjectId, size_bytes: u64, executable: bool) -> Result<Incoming, StoreError> {
         let name = self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.0.partial, &name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
-        Incoming::new(self.clone(), id, size_bytes, executable, name, file.into())
+        let failed = |errno| StoreError::io(format!("cannot store object {id}"), errno);
+        let file = rustix::fs::openat(&self.0.partial, &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        // Its own description: who reads from it must not keep the object from being executed.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let to_read = rustix::fs::openat(&self.0.partial, &name, flags, Mode::empty()).inspect_err(|_| {
+            self.discard_partial(&name);
+        });
+        Incoming::new(self.clone(), id, size_bytes, executable, name, file.into(), to_read.map_err(failed)?.into())
+    }
+
+    /// The object while it is being received, if that is so before `patience` is over; none if it is here already.
+    /// Blocks.
+    pub fn arriving(&self, id: ObjectId, patience: Duration) -> Option<Arc<Arriving>> {
+        self.0.arrivals.wait_for(id, patience, || self.contains(id))
+    }
+
+    pub(crate) fn arrivals(&self) -> &Arrivals {
+        &self.0.arrivals
     }
 
     /// Whether the object is here. Microseconds; touches no file.

@@ -3,10 +3,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use eyas_store::{Checksum, ObjectStore, Presence, StagedBy, StoreErrorKind};
+use eyas_store::{Arrival, Checksum, ObjectStore, Presence, Progress, StagedBy, StoreErrorKind};
 use eyas_types::ObjectId;
 
 const A: ObjectId = ObjectId([0xaa; 16]);
@@ -118,13 +121,53 @@ fn sizes_are_held_to() {
     assert_eq!(incoming.commit().unwrap_err().kind, StoreErrorKind::WrongSize);
     assert!(!store.contains(A));
 
-    let mut incoming = store.begin(A, 4, false).unwrap();
-    incoming.write(b"123").unwrap();
-    incoming.restart().unwrap();
-    incoming.write(b"abcd").unwrap();
-    incoming.commit().unwrap();
-    assert_eq!(get(&store, A).unwrap(), b"abcd");
     assert_eq!(files(&dir.path().join("partial")), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn what_is_being_received_can_be_passed_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    assert!(store.arriving(A, Duration::ZERO).is_none());
+    let waiting = std::thread::spawn({
+        let store = store.clone();
+        move || store.arriving(A, Duration::from_secs(60)).expect("it comes")
+    });
+    let mut incoming = store.begin(A, 10, true).unwrap();
+    let arriving = waiting.join().unwrap();
+    assert_eq!(arriving.wait_past(0, Duration::ZERO), Progress { written_bytes: 0, end: None });
+    let further = std::thread::spawn({
+        let arriving = arriving.clone();
+        move || arriving.wait_past(0, Duration::from_secs(60)).written_bytes
+    });
+    incoming.write(b"01234").unwrap();
+    assert_eq!(further.join().unwrap(), 5);
+    let mut prefix = [0; 5];
+    arriving.file.read_exact_at(&mut prefix, 0).unwrap();
+    assert_eq!(prefix, *b"01234");
+
+    // Of two receipts, the first is passed on.
+    let second = store.begin(A, 10, true).unwrap();
+    assert!(Arc::ptr_eq(&arriving, &store.arriving(A, Duration::ZERO).unwrap()));
+    drop(second);
+    incoming.write(b"56789").unwrap();
+    let checksum = incoming.commit().unwrap();
+    let end = Some(Arrival::Whole(checksum));
+    assert_eq!(arriving.wait_past(10, Duration::from_secs(60)), Progress { written_bytes: 10, end });
+    assert!(store.arriving(A, Duration::from_secs(60)).is_none(), "it is here");
+    // Who still passes it on does not keep it from being executed.
+    let path = dir.path().join("script");
+    store.stage(A, &path).unwrap();
+    let ran = std::process::Command::new(&path).spawn();
+    assert_ne!(ran.unwrap_err().kind(), std::io::ErrorKind::ExecutableFileBusy);
+
+    let mut incoming = store.begin(B, 10, false).unwrap();
+    incoming.write(b"01234").unwrap();
+    let arriving = store.arriving(B, Duration::ZERO).unwrap();
+    drop(incoming);
+    let end = Some(Arrival::GivenUp);
+    assert_eq!(arriving.wait_past(5, Duration::from_secs(60)), Progress { written_bytes: 5, end });
+    assert!(store.arriving(B, Duration::ZERO).is_none());
 }
 
 #[test]

@@ -53,7 +53,8 @@ fn main() {
     // The removal in between is not counted: a node evicts when it must, not with every object that comes in.
     let fetch_s = |id, size_bytes: usize| {
         let started = Instant::now();
-        runtime.block_on(peers.fetch(server.addr(), id, size_bytes as u64, false, &here)).expect("the object");
+        let into = here.begin(id, size_bytes as u64, false).expect("room");
+        runtime.block_on(peers.fetch(server.addr(), into, false, false)).expect("the object");
         let took_s = started.elapsed().as_secs_f64();
         here.remove(id).expect("removal");
         took_s

@@ -26,8 +26,10 @@ pub enum PeerErrorKind {
     Unreachable,
     /// The peer failed lately, and was not even asked.
     Avoided,
-    /// What came is not the object; nothing of it was kept.
+    /// What came was damaged, and not kept. What had come before was, unless only the whole shows the damage.
     Corrupt,
+    /// The peer is alive, and does not get on.
+    Slow,
     /// This node's disk is full: no other source can help.
     Full,
     /// This node's store failed.

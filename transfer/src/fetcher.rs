@@ -1,24 +1,36 @@
 //! Gets an object from wherever it is: this node's store, a peer, persistent storage (data-diffusion §2.1).
 //!
-//! Hints about holders may be wrong, so each failure leads on to the next source, and only when all are used up is
-//! there an error, which lists what was tried. Callers that want the same object at the same time share one fetch.
+//! Hints about holders may be wrong, so each failure leads on to the next source, which goes on where the last has
+//! stopped; and only when all are used up is there an error, which lists what was tried. Callers that want the same
+//! object at the same time share one fetch.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use eyas_store::{ObjectStore, Presence, Storage, StorageError, StoreError, StoreErrorKind};
+use eyas_store::{Incoming, ObjectStore, Presence, Storage, StoreError, StoreErrorKind};
 use eyas_types::{ObjectId, ObjectSpec};
 use tokio::sync::watch;
 
 use crate::error::{FetchError, FetchErrorKind, PeerErrorKind};
-use crate::peers::Peers;
+use crate::peers::{Broken, Peers};
 
 /// Holders that are tried before persistent storage.
 const MAX_HOLDERS_TRIED: usize = 4;
 
-/// Where an object came from.
+/// A peer that may be asked for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Of its server.
+    pub addr: SocketAddr,
+    /// It is receiving the object, or about to, and passes it on.
+    pub is_relay: bool,
+    /// To how many others it gives objects at the moment.
+    pub others: u32,
+}
+
+/// Where an object came from, the last part of it if several have given some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// It was here, or another caller's fetch brought it meanwhile.
@@ -59,13 +71,13 @@ impl Fetcher {
         Fetcher(Arc::new(Inner { store, storage, peers, under_way }))
     }
 
-    /// Makes sure that the object is in the store. `holders` are hints, tried in
-    /// their order. A fetch that has begun runs to its end even if
+    /// Makes sure that the object is in the store. `holders` are hints, the best first as far as who gives them knows;
+    /// one that by what was seen of it here will take more than twice as long as another is tried after that. A fetch that has begun runs to its end even if
     /// its caller goes away; who asks for the same object meanwhile waits for it, and counts as [`Source::Local`].
     ///
     /// # Errors
     /// `Full` and `Local` if this node cannot take it; otherwise what persistent storage said, with everything tried.
-    pub async fn fetch(&self, spec: &ObjectSpec, holders: &[SocketAddr]) -> Result<Fetched, FetchError> {
+    pub async fn fetch(&self, spec: &ObjectSpec, holders: &[Holder]) -> Result<Fetched, FetchError> {
         let id = spec.id();
         if let Some(here) = self.0.here(id, spec.executable) {
             return here;
@@ -119,7 +131,7 @@ impl Inner {
         Some(Ok(Fetched { from: Source::Local, bytes: size_bytes }))
     }
 
-    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[SocketAddr]) -> Ended {
+    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[Holder]) -> Ended {
         if self.store.presence(id) == Presence::Unverified {
             let store = self.store.clone();
             blocking(move || store.verify(id)).await?;
@@ -129,25 +141,34 @@ impl Inner {
             return here;
         }
         let bytes = spec.size_bytes();
-        let mut tried = Vec::new();
-        for holder in holders.iter().copied().take(MAX_HOLDERS_TRIED) {
-            match self.peers.fetch(holder, id, bytes, spec.executable, &self.store).await {
-                Ok(_) => return Ok(Fetched { from: Source::Peer(holder), bytes }),
-                Err(error) if matches!(error.kind, PeerErrorKind::Full | PeerErrorKind::Local) => {
-                    let kind = match error.kind {
-                        PeerErrorKind::Full => FetchErrorKind::Full,
-                        _ => FetchErrorKind::Local,
-                    };
-                    return Err(FetchError { kind, message: format!("cannot take `{}`: {error}", spec.source) });
+        let cannot_take = |kind, why| FetchError { kind, message: format!("cannot take `{}`: {why}", spec.source) };
+        let (mut tried, mut has_left_one) = (Vec::new(), false);
+        let holders = self.in_order(holders, bytes);
+        let mut into = self.begin(id, spec).await?;
+        for (place, holder) in holders.iter().enumerate() {
+            // Who is slow is left once: if the next is as slow, it is this node that is.
+            let is_choosy = !has_left_one && place + 1 < holders.len();
+            match self.peers.fetch(holder.addr, into, holder.is_relay, is_choosy).await {
+                Ok(_) => return Ok(Fetched { from: Source::Peer(holder.addr), bytes }),
+                Err(Broken { error, .. }) if error.kind == PeerErrorKind::Full => {
+                    return Err(cannot_take(FetchErrorKind::Full, error));
                 }
-                Err(error) => {
+                Err(Broken { error, .. }) if error.kind == PeerErrorKind::Local => {
+                    return Err(cannot_take(FetchErrorKind::Local, error));
+                }
+                Err(Broken { error, rest }) => {
                     tracing::debug!(object = %id, %error, "a holder did not give an object; trying the next source");
+                    has_left_one |= error.kind == PeerErrorKind::Slow;
                     tried.push(error.message);
+                    into = match rest {
+                        Some(rest) => rest,
+                        None => self.begin(id, spec).await?,
+                    };
                 }
             }
         }
-        match self.fetch_persistent(id, spec).await {
-            Ok(()) => Ok(Fetched { from: Source::Persistent, bytes }),
+        match self.storage.fetch(spec, into).await {
+            Ok(_) => Ok(Fetched { from: Source::Persistent, bytes }),
             Err(error) if tried.is_empty() => Err(FetchError { kind: error.kind.into(), message: error.message }),
             Err(error) => {
                 let message = format!("{}. Before that: {}", error.message, tried.join("; "));
@@ -156,13 +177,20 @@ impl Inner {
         }
     }
 
-    async fn fetch_persistent(&self, id: ObjectId, spec: &ObjectSpec) -> Result<(), StorageError> {
+    async fn begin(&self, id: ObjectId, spec: &ObjectSpec) -> Result<Incoming, StoreError> {
         let (store, bytes, executable) = (self.store.clone(), spec.size_bytes(), spec.executable);
-        let into = match tokio::task::spawn_blocking(move || store.begin(id, bytes, executable)).await {
-            Ok(begun) => begun?,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        };
-        self.storage.fetch(spec, into).await.map(drop)
+        blocking(move || store.begin(id, bytes, executable)).await
+    }
+
+    /// Those to be tried, the one that will be done first by estimate first; in the order given where estimates are
+    /// within a factor of two, which is noise.
+    fn in_order(&self, holders: &[Holder], bytes: u64) -> Vec<Holder> {
+        let magnitude =
+            |holder: &Holder| self.peers.estimate(holder.addr, bytes, holder.others).as_micros().checked_ilog2();
+        let mut holders = holders.to_vec();
+        holders.sort_by_cached_key(magnitude);
+        holders.truncate(MAX_HOLDERS_TRIED);
+        holders
     }
 }
 

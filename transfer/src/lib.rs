@@ -1,7 +1,8 @@
 //! Moving objects between nodes: a server that gives away what its node's store has, a client that takes it, and the
 //! order in which sources are tried.
 //!
-//! [`PeerServer`] sends objects straight from the page cache. [`Peers`] holds connections to other nodes' servers and
+//! [`PeerServer`] sends what its node has, also of objects that are still being received: so nodes that want the same
+//! object at the same time form a chain, in which each relays to the next. [`Peers`] holds connections to other nodes' servers and
 //! receives into the store. [`Fetcher`] is what an executor calls: here already, or from a peer that is said to have it,
 //! or from persistent storage, or a failure that tells what was tried.
 //!
@@ -17,11 +18,12 @@ mod fetcher;
 pub mod limits;
 mod peers;
 mod protocol;
+mod receive;
 mod server;
 
 pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
-pub use fetcher::{Fetched, Fetcher, Source};
+pub use fetcher::{Fetched, Fetcher, Holder, Source};
 pub use limits::PeerLimits;
-pub use peers::Peers;
+pub use peers::{Broken, Peers};
 pub use protocol::PeerKey;
 pub use server::{PeerServer, Served};

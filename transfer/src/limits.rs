@@ -37,6 +37,8 @@ pub struct PeerLimits {
     pub handshake_timeout: Duration,
     /// For the other side to make any progress in the middle of something.
     pub stall_timeout: Duration,
+    /// For a peer that is alive, and itself waits for what it is to pass on.
+    pub relay_patience: Duration,
     /// For the next request on a connection. A client lets go after half of it.
     pub idle_timeout: Duration,
     /// For which a client keeps away from a peer that did not answer; ten times that, if it sent damaged data.
@@ -53,6 +55,7 @@ impl Default for PeerLimits {
             connect_timeout: Duration::from_secs(3),
             handshake_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(20),
+            relay_patience: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(20),
             avoid: Duration::from_secs(5),
         }

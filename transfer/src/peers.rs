@@ -1,13 +1,13 @@
-//! Takes objects from peers: connections kept and reused, a few transfers at a time with each, what arrives held to
-//! size and checksum before the store sees it.
+//! Connections to peers, kept and reused, a few transfers at a time with each; what is known of each peer: how far it is,
+//! how fast, and whether it is better left alone.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_store::{Checksum, Limiter, ObjectStore};
+use eyas_store::{Checksum, Incoming, Limiter};
 use eyas_types::ObjectId;
 use tokio::sync::Semaphore;
 
@@ -15,9 +15,7 @@ use crate::connection::{nonce, read_message};
 use crate::error::{PeerError, PeerErrorKind};
 use crate::limits::{MAX_PEERS, MAX_RANGE_BYTES, PeerLimits};
 use crate::protocol::{self, PeerKey, Reply, Request, Session, TO_THE_END, Welcome};
-
-/// Received at a time: what stays in a core's cache between the socket, the checksum and the file.
-const BUFFER_BYTES: usize = 128 << 10;
+use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_range};
 
 /// Buffers kept for the next transfers.
 const MAX_BUFFERS: usize = 8;
@@ -26,6 +24,12 @@ const MAX_BUFFERS: usize = 8;
 /// and the two wake each other less often. `benches/loopback.rs` measures twice the rate of the kernel's own choice.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
+/// Of smaller transfers the rate says little.
+const MEASURED_BYTES: u64 = 1 << 20;
+
+/// Of a peer, before anything was seen of any.
+const NOMINAL_BYTES_PER_S: f64 = 1e9;
+
 /// How much longer than from a silent peer to keep away from one that sent damaged data.
 const CORRUPT_AVOID_FACTOR: u32 = 10;
 
@@ -33,16 +37,18 @@ const CORRUPT_AVOID_FACTOR: u32 = 10;
 #[derive(Clone)]
 pub struct Peers(Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     key: PeerKey,
-    limits: PeerLimits,
-    link_in: Limiter,
+    pub limits: PeerLimits,
+    pub link_in: Limiter,
     peers: Mutex<Table>,
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 struct Table {
     peers: HashMap<SocketAddr, Peer>,
+    /// Of all peers.
+    pace: Pace,
     /// When connections that are too old were last closed.
     swept: Instant,
 }
@@ -51,51 +57,82 @@ struct Peer {
     permits: Arc<Semaphore>,
     idle: Vec<Connection>,
     avoid: Option<(Instant, &'static str)>,
+    pace: Pace,
 }
 
-struct Connection {
-    stream: TcpStream,
+pub(crate) struct Connection {
+    pub stream: TcpStream,
     session: Session,
     last_used: Instant,
+    read_timeout: Option<Duration>,
+}
+
+/// What was seen of a peer lately: moving averages.
+#[derive(Clone, Copy, Default)]
+struct Pace {
+    rtt_s: Option<f64>,
+    bytes_per_s: Option<f64>,
 }
 
 /// Whether a failed request may have hit a connection that the server had closed in its idle time.
-struct Failure {
-    error: PeerError,
-    may_be_stale: bool,
+pub(crate) struct Failure {
+    pub error: PeerError,
+    pub may_be_stale: bool,
+}
+
+/// A transfer that broke off.
+#[derive(Debug)]
+pub struct Broken {
+    /// Why.
+    pub error: PeerError,
+    /// What has come, for the next source to go on from; nothing if it is of no use.
+    pub rest: Option<Incoming>,
+}
+
+fn learn(average: &mut Option<f64>, seen: f64) {
+    *average = Some(average.map_or(seen, |average| (3.0 * average + seen) / 4.0));
 }
 
 impl Peers {
     /// No connection yet.
     pub fn new(key: PeerKey, limits: PeerLimits, link_in: Limiter) -> Self {
-        let table = Table { peers: HashMap::new(), swept: Instant::now() };
+        let table = Table { peers: HashMap::new(), pace: Pace::default(), swept: Instant::now() };
         Peers(Arc::new(Inner { key, limits, link_in, peers: Mutex::new(table), buffers: Mutex::default() }))
     }
 
-    /// Brings the object from the peer at `addr` into `store`. A transfer that has begun runs to its end even if no one
-    /// waits for it any more.
+    /// Receives from the peer at `addr` what is missing of an object, and makes it part of the store. If the object
+    /// `is_expected` there, the peer may still be waiting for it; with `is_choosy`, a peer that turns out to be slow is
+    /// left. A transfer that has begun runs to its end even if no one waits for it any more.
     ///
     /// # Errors
-    /// `NotHere`, `Busy`, `Unreachable`, `Avoided`, `Corrupt`: try another source. `Full`, `Local`: none can help.
+    /// `NotHere`, `Busy`, `Unreachable`, `Avoided`, `Corrupt`, `Slow`: try another source. `Full`, `Local`:
+    /// none can help.
     pub async fn fetch(
         &self,
         addr: SocketAddr,
-        id: ObjectId,
-        size_bytes: u64,
-        executable: bool,
-        store: &ObjectStore,
-    ) -> Result<Checksum, PeerError> {
-        let store = store.clone();
-        self.with_peer(addr, move |inner| {
-            let mut buffer = inner.take_buffer();
-            let received = inner.request(addr, |connection| {
-                let into = Into { id, size_bytes, executable, store: &store };
-                receive_object(inner, addr, connection, &into, &mut buffer)
-            });
-            inner.give_buffer(buffer);
-            received
-        })
-        .await
+        into: Incoming,
+        is_expected: bool,
+        is_choosy: bool,
+    ) -> Result<Checksum, Broken> {
+        let (give_back, given_back) = std::sync::mpsc::channel();
+        let fetched = self.with_peer(addr, move |inner| {
+            let mut into = Some(into);
+            let fetched = inner.fetch(addr, &mut into, is_expected, is_choosy);
+            // If nobody waits for it any more, it is dropped.
+            let _ = give_back.send(into);
+            fetched
+        });
+        fetched.await.map_err(|error| Broken { error, rest: given_back.try_recv().ok().flatten() })
+    }
+
+    /// How long it will take to get `bytes` from the peer at `addr`, which serves `others` at the same time; by what was
+    /// seen of it, else of others.
+    pub fn estimate(&self, addr: SocketAddr, bytes: u64, others: u32) -> Duration {
+        let table = self.0.table();
+        let pace = table.peers.get(&addr).map_or(Pace::default(), |peer| peer.pace);
+        let bytes_per_s = pace.bytes_per_s.or(table.pace.bytes_per_s).unwrap_or(NOMINAL_BYTES_PER_S);
+        let rtt_s = pace.rtt_s.or(table.pace.rtt_s).unwrap_or(0.0);
+        Duration::from_secs_f64(rtt_s + bytes as f64 * f64::from(1 + others) / bytes_per_s)
     }
 
     /// Reads `length` bytes from `offset` of the object that the peer at `addr` has.
@@ -114,7 +151,9 @@ impl Peers {
     ) -> Result<Vec<u8>, PeerError> {
         assert!(length <= MAX_RANGE_BYTES, "a range is read into memory");
         self.with_peer(addr, move |inner| {
-            inner.request(addr, |connection| receive_range(inner, addr, connection, Request { id, offset, length }))
+            let request = Request { id, offset, length, expected: false };
+            let patience = Patience { stall: inner.limits.relay_patience, is_choosy: false };
+            inner.request(addr, |connection| receive_range(inner, addr, connection, request, patience))
         })
         .await
     }
@@ -146,6 +185,53 @@ impl Peers {
 }
 
 impl Inner {
+    fn fetch(
+        &self,
+        addr: SocketAddr,
+        into: &mut Option<Incoming>,
+        is_expected: bool,
+        is_choosy: bool,
+    ) -> Result<Checksum, PeerError> {
+        let patience = Patience { stall: self.limits.relay_patience, is_choosy };
+        let incoming = into.as_mut().expect("the caller has put it there");
+        let mut buffer = self.take_buffer();
+        let received = self.request(addr, |connection| {
+            let (started, offset) = (Instant::now(), incoming.written_bytes());
+            let request = Request { id: incoming.id(), offset, length: TO_THE_END, expected: is_expected };
+            let received = receive_object(self, addr, connection, request, incoming, patience, &mut buffer);
+            self.saw_rate(addr, incoming.written_bytes() - offset, started.elapsed());
+            received
+        });
+        self.give_buffer(buffer);
+        match received {
+            Ok(()) => Ok(into.take().expect("it was there above").commit()?),
+            Err(error) => {
+                let is_bad_whole =
+                    error.kind == PeerErrorKind::Corrupt && incoming.written_bytes() == incoming.size_bytes();
+                if is_bad_whole || matches!(error.kind, PeerErrorKind::Full | PeerErrorKind::Local) {
+                    *into = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn saw_rate(&self, addr: SocketAddr, bytes: u64, took: Duration) {
+        if bytes >= MEASURED_BYTES {
+            let bytes_per_s = bytes as f64 / took.as_secs_f64();
+            self.saw(addr, |pace| learn(&mut pace.bytes_per_s, bytes_per_s));
+        }
+    }
+
+    /// Learns about a peer, and about peers as such.
+    fn saw(&self, addr: SocketAddr, learn: impl Fn(&mut Pace)) {
+        let mut table = self.table();
+        learn(&mut table.pace);
+        if let Some(peer) = table.peers.get_mut(&addr) {
+            learn(&mut peer.pace);
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // No update of the map can panic half-way.
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
@@ -160,6 +246,7 @@ impl Inner {
             permits: Arc::new(Semaphore::new(self.limits.max_transfers_per_peer)),
             idle: Vec::new(),
             avoid: None,
+            pace: Pace::default(),
         });
         match peer.avoid {
             Some((until, why)) if Instant::now() < until => {
@@ -216,8 +303,11 @@ impl Inner {
         let failed = |what: &'static str| {
             move |error: std::io::Error| PeerError::unreachable(addr, format_args!("{what}: {error}"))
         };
+        let started = Instant::now();
         let stream =
             TcpStream::connect_timeout(&addr, self.limits.connect_timeout).map_err(failed("cannot be reached"))?;
+        let rtt_s = started.elapsed().as_secs_f64();
+        self.saw(addr, |pace| learn(&mut pace.rtt_s, rtt_s));
         let greet = || {
             stream.set_nodelay(true)?;
             enlarge_receive_buffer(&stream)?;
@@ -233,7 +323,7 @@ impl Inner {
         match protocol::read_welcome(&self.key, &client, &answer) {
             Some((Welcome::Ready, server)) => {
                 let session = Session::new(&self.key, &client, &server);
-                Ok(Connection { stream, session, last_used: Instant::now() })
+                Ok(Connection { stream, session, last_used: Instant::now(), read_timeout: None })
             }
             Some((Welcome::Busy, _)) => Err(PeerError::new(PeerErrorKind::Busy, addr, "has too many connections")),
             None => Err(PeerError::unreachable(addr, "does not know the cluster's key")),
@@ -278,18 +368,31 @@ impl Connection {
         self.last_used.elapsed() < limits.idle_timeout / 2
     }
 
-    /// Sends `request`, and returns what comes of it: the object's size and checksum, and how many bytes follow.
-    fn ask(&mut self, addr: SocketAddr, request: Request, timeout: Duration) -> Result<(u64, Checksum, u64), Failure> {
+    /// How long a read may take from now on.
+    pub fn set_read_timeout(&mut self, timeout: Duration) -> std::io::Result<()> {
+        if self.read_timeout != Some(timeout) {
+            self.stream.set_read_timeout(Some(timeout))?;
+            self.read_timeout = Some(timeout);
+        }
+        Ok(())
+    }
+
+    /// Sends `request`, and returns what comes of it.
+    pub fn ask(&mut self, addr: SocketAddr, request: Request, timeout: Duration) -> Result<Follows, Failure> {
         let stale = |what: String| Failure { error: PeerError::unreachable(addr, what), may_be_stale: true };
         let message = self.session.request(request);
         (&self.stream).write_all(&message).map_err(|error| stale(format!("cannot be asked: {error}")))?;
+        self.read_timeout = None;
         let reply = match read_message(&self.stream, timeout) {
             Ok(Some(reply)) => reply,
             Ok(None) => return Err(stale("closed the connection".into())),
             Err(error) => return Err(Failure::unreachable(addr, format!("did not answer: {error}"))),
         };
         match self.session.read_reply(&reply) {
-            Some(Reply::Here { size_bytes, checksum, length }) => Ok((size_bytes, checksum, length)),
+            Some(Reply::Here { size_bytes, checksum, length }) => {
+                Ok(Follows { size_bytes, checksum: Some(checksum), length })
+            }
+            Some(Reply::Coming { size_bytes, length }) => Ok(Follows { size_bytes, checksum: None, length }),
             Some(Reply::NotHere) => Err(Failure::of(PeerErrorKind::NotHere, addr, "does not have it")),
             Some(Reply::NoSuchRange) => Err(Failure::of(PeerErrorKind::NotHere, addr, "has no such range of it")),
             Some(Reply::Failed) => Err(Failure::unreachable(addr, "cannot read its store".into())),
@@ -299,11 +402,11 @@ impl Connection {
 }
 
 impl Failure {
-    fn of(kind: PeerErrorKind, addr: SocketAddr, what: impl std::fmt::Display) -> Self {
+    pub fn of(kind: PeerErrorKind, addr: SocketAddr, what: impl std::fmt::Display) -> Self {
         Failure { error: PeerError::new(kind, addr, what), may_be_stale: false }
     }
 
-    fn unreachable(addr: SocketAddr, what: String) -> Self {
+    pub fn unreachable(addr: SocketAddr, what: String) -> Self {
         Failure::of(PeerErrorKind::Unreachable, addr, what)
     }
 }
@@ -312,73 +415,6 @@ impl From<eyas_store::StoreError> for Failure {
     fn from(error: eyas_store::StoreError) -> Self {
         Failure { error: error.into(), may_be_stale: false }
     }
-}
-
-/// What is expected, and where it goes.
-struct Into<'a> {
-    id: ObjectId,
-    size_bytes: u64,
-    executable: bool,
-    store: &'a ObjectStore,
-}
-
-fn receive_object(
-    inner: &Inner,
-    addr: SocketAddr,
-    connection: &mut Connection,
-    into: &Into<'_>,
-    buffer: &mut [u8],
-) -> Result<Checksum, Failure> {
-    let request = Request { id: into.id, offset: 0, length: TO_THE_END };
-    // The server may have to read the whole object first to verify it.
-    let (size_bytes, checksum, length) = connection.ask(addr, request, inner.limits.stall_timeout)?;
-    if (size_bytes, length) != (into.size_bytes, into.size_bytes) {
-        let what = format!("says that object {} has {size_bytes} bytes; it has {}", into.id, into.size_bytes);
-        return Err(Failure::of(PeerErrorKind::Corrupt, addr, what));
-    }
-    let mut incoming = into.store.begin(into.id, into.size_bytes, into.executable)?;
-    receive(inner, addr, connection, length, buffer, |bytes| Ok(incoming.write(bytes)?))?;
-    if incoming.checksum() != checksum {
-        let what = format!("sent object {} damaged", into.id);
-        return Err(Failure::of(PeerErrorKind::Corrupt, addr, what));
-    }
-    Ok(incoming.commit()?)
-}
-
-fn receive_range(
-    inner: &Inner,
-    addr: SocketAddr,
-    connection: &mut Connection,
-    request: Request,
-) -> Result<Vec<u8>, Failure> {
-    let (size_bytes, whole, length) = connection.ask(addr, request, inner.limits.stall_timeout)?;
-    if length != request.length {
-        return Err(Failure::of(PeerErrorKind::Corrupt, addr, "sends another range than it was asked for"));
-    }
-    let mut range = Vec::with_capacity(length as usize);
-    let mut buffer = vec![0; BUFFER_BYTES.min(length as usize)];
-    receive(inner, addr, connection, length, &mut buffer, |bytes| {
-        range.extend_from_slice(bytes);
-        Ok(())
-    })?;
-    let expected = if length < size_bytes {
-        let mut trailer = [0; 8];
-        receive(inner, addr, connection, 8, &mut [0; 8], |bytes| {
-            trailer.copy_from_slice(bytes);
-            Ok(())
-        })?;
-        Checksum(u64::from_le_bytes(trailer))
-    } else {
-        whole
-    };
-    if Checksum::of(&range) != expected {
-        return Err(Failure::of(
-            PeerErrorKind::Corrupt,
-            addr,
-            format!("sent a range of object {} damaged", request.id),
-        ));
-    }
-    Ok(range)
 }
 
 /// A size that is set ends the kernel's own tuning, so one that the kernel would cut down is better not set.
@@ -390,28 +426,6 @@ fn enlarge_receive_buffer(stream: &TcpStream) -> std::io::Result<()> {
     });
     if is_granted {
         rustix::net::sockopt::set_socket_recv_buffer_size(stream, RECEIVE_BUFFER_BYTES)?;
-    }
-    Ok(())
-}
-
-/// Hands on `length` bytes as they come, in full buffers.
-fn receive(
-    inner: &Inner,
-    addr: SocketAddr,
-    connection: &Connection,
-    length: u64,
-    buffer: &mut [u8],
-    mut hand_on: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::unreachable(addr, format!("stopped in the middle: {error}"));
-    connection.stream.set_read_timeout(Some(inner.limits.stall_timeout)).map_err(failed)?;
-    let mut left = length;
-    while left > 0 {
-        let wanted = buffer.len().min(left as usize);
-        (&connection.stream).read_exact(&mut buffer[..wanted]).map_err(failed)?;
-        inner.link_in.take_blocking(wanted as u64);
-        hand_on(&buffer[..wanted])?;
-        left -= wanted as u64;
     }
     Ok(())
 }

@@ -4,10 +4,22 @@
 //! ```text
 //! hello    client → server   "eyas" | version u16 | 0 u16 | nonce 24        MAC under the cluster's key
 //! welcome  server → client   "eyas" | version u16 | status u16 | nonce 24   MAC also over the client's nonce
-//! request  client → server   id 16 | offset u64 | length u64                MAC under the session's key, over its number
+//! request  client → server   id 16 | offset u63, expected u1 | length u64   MAC under the session's key, over its number
 //! reply    server → client   status u64 | size u64 | checksum u64 | length u64   MAC likewise, and over its number
-//!          then `length` bytes; then, if that is not the whole object, the range's own checksum u64
 //! ```
+//!
+//! `length` bytes of content follow in pieces, each with a header, and behind it a checksum of its own, so that damage is
+//! found in the hop where it happens, and what came before it is kept. A replica that is still being received is sent
+//! as it comes, and ends with the checksum of the whole, which its server knows only then.
+//!
+//! ```text
+//! piece    kind u32 | length u32 | had u64, then
+//!          content: `length` bytes | their checksum u64
+//!          wait:    nothing; the server has no more yet, and is alive
+//!          end:     the whole object's checksum u64
+//! ```
+//!
+//! `had` is how much of the object the server itself has.
 //!
 //! The client speaks first, and a server that does not like a hello or a request closes without a word, so that a port
 //! scan learns nothing. The session's key is a hash of both nonces under the cluster's key: neither side can be
@@ -24,9 +36,19 @@ pub(crate) const MESSAGE_BYTES: usize = 64;
 /// A `length` in a request that stands for all that follows `offset`.
 pub(crate) const TO_THE_END: u64 = u64::MAX;
 
+/// Content is sent in pieces of so many bytes at most. A relay passes on what it has verified, so that each adds the time
+/// of one piece to a chain; and a piece stays in a core's cache between the socket, the checksum and the file.
+pub(crate) const PIECE_BYTES: usize = 128 << 10;
+
+pub(crate) const PIECE_HEADER_BYTES: usize = 16;
+pub(crate) const CHECKSUM_BYTES: usize = 8;
+
+/// In the word of a request's offset: the object may be on its way to the server.
+const EXPECTED_BIT: u64 = 1 << 63;
+
 const CONTENT_BYTES: usize = 32;
 const MAGIC: &[u8; 4] = b"eyas";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 pub(crate) type Message = [u8; MESSAGE_BYTES];
 pub(crate) type Nonce = [u8; 24];
@@ -55,13 +77,17 @@ pub(crate) struct Request {
     pub id: ObjectId,
     pub offset: u64,
     pub length: u64,
+    /// If the server does not have it, it is on its way there: worth waiting a moment.
+    pub expected: bool,
 }
 
 /// What follows a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// `length` bytes of an object of `size_bytes` with `checksum`, and the range's own checksum if it is not all of it.
+    /// `length` bytes of an object of `size_bytes`, the whole of which has `checksum`.
     Here { size_bytes: u64, checksum: Checksum, length: u64 },
+    /// `length` bytes of an object of `size_bytes` as they come, and then the checksum of the whole.
+    Coming { size_bytes: u64, length: u64 },
     /// Not in the store, or found to be damaged just now.
     NotHere,
     /// The range is not within the object.
@@ -122,7 +148,8 @@ impl Session {
         self.number += 1;
         let mut content = [0; CONTENT_BYTES];
         content[..16].copy_from_slice(&request.id.0);
-        content[16..24].copy_from_slice(&request.offset.to_le_bytes());
+        let expected = if request.expected { EXPECTED_BIT } else { 0 };
+        content[16..24].copy_from_slice(&(request.offset | expected).to_le_bytes());
         content[24..].copy_from_slice(&request.length.to_le_bytes());
         sealed(&self.key, Purpose::Request, &self.number.to_le_bytes(), content)
     }
@@ -133,7 +160,9 @@ impl Session {
         let content = opened(&self.key, Purpose::Request, &self.number.to_le_bytes(), message)?;
         let mut id = [0; 16];
         id.copy_from_slice(&content[..16]);
-        Some(Request { id: ObjectId(id), offset: u64_at(content, 16), length: u64_at(content, 24) })
+        let (offset, length) = (u64_at(content, 16), u64_at(content, 24));
+        let expected = offset & EXPECTED_BIT != 0;
+        Some(Request { id: ObjectId(id), offset: offset & !EXPECTED_BIT, length, expected })
     }
 
     /// The reply to the last request.
@@ -143,6 +172,7 @@ impl Session {
             Reply::NotHere => (1, 0, 0, 0),
             Reply::NoSuchRange => (2, 0, 0, 0),
             Reply::Failed => (3, 0, 0, 0),
+            Reply::Coming { size_bytes, length } => (4, size_bytes, 0, length),
         };
         let mut content = [0; CONTENT_BYTES];
         for (field, value) in content.chunks_exact_mut(8).zip([status, size_bytes, checksum, length]) {
@@ -160,8 +190,48 @@ impl Session {
             1 => Some(Reply::NotHere),
             2 => Some(Reply::NoSuchRange),
             3 => Some(Reply::Failed),
+            4 => Some(Reply::Coming { size_bytes, length }),
             _ => None,
         }
+    }
+}
+
+/// What a piece is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PieceKind {
+    Content = 1,
+    Wait = 2,
+    End = 3,
+}
+
+/// What goes before a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PieceHeader {
+    pub kind: PieceKind,
+    /// Bytes of content.
+    pub length: u32,
+    /// Bytes of the object that the server has.
+    pub had_bytes: u64,
+}
+
+impl PieceHeader {
+    pub fn to_bytes(self) -> [u8; PIECE_HEADER_BYTES] {
+        let mut bytes = [0; PIECE_HEADER_BYTES];
+        bytes[..4].copy_from_slice(&(self.kind as u32).to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.length.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.had_bytes.to_le_bytes());
+        bytes
+    }
+
+    /// Nothing if it is no header, or of a piece that is too large.
+    pub fn from_bytes(bytes: &[u8; PIECE_HEADER_BYTES]) -> Option<Self> {
+        let kind_and_length = u64_at(bytes, 0);
+        let (kind, length) = (kind_and_length as u32, (kind_and_length >> 32) as u32);
+        let kinds = [PieceKind::Content, PieceKind::Wait, PieceKind::End];
+        let kind = kinds.into_iter().find(|known| *known as u32 == kind)?;
+        let is_content = kind == PieceKind::Content;
+        let fits = (1..=PIECE_BYTES as u32).contains(&length) == is_content && (is_content || length == 0);
+        fits.then_some(PieceHeader { kind, length, had_bytes: u64_at(bytes, 8) })
     }
 }
 
@@ -211,7 +281,7 @@ mod tests {
     const OTHER: PeerKey = PeerKey([8; 32]);
     const CLIENT: Nonce = [1; 24];
     const SERVER: Nonce = [2; 24];
-    const REQUEST: Request = Request { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END };
+    const REQUEST: Request = Request { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END, expected: true };
 
     #[test]
     fn both_sides_prove_that_they_know_the_key() {
@@ -248,11 +318,30 @@ mod tests {
     }
 
     #[test]
+    fn only_headers_of_pieces_that_fit_are_read() {
+        let header = |kind, length| PieceHeader { kind, length, had_bytes: 7 };
+        for good in
+            [header(PieceKind::Content, PIECE_BYTES as u32), header(PieceKind::Wait, 0), header(PieceKind::End, 0)]
+        {
+            assert_eq!(PieceHeader::from_bytes(&good.to_bytes()), Some(good));
+        }
+        for bad in [
+            header(PieceKind::Content, 0),
+            header(PieceKind::Content, PIECE_BYTES as u32 + 1),
+            header(PieceKind::End, 1),
+        ] {
+            assert_eq!(PieceHeader::from_bytes(&bad.to_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(PieceHeader::from_bytes(&[0; PIECE_HEADER_BYTES]), None);
+    }
+
+    #[test]
     fn replies_answer_their_request() {
         let mut client = Session::new(&KEY, &CLIENT, &SERVER);
         let mut server = Session::new(&KEY, &CLIENT, &SERVER);
         for reply in [
             Reply::Here { size_bytes: 10, checksum: Checksum(3), length: 4 },
+            Reply::Coming { size_bytes: 10, length: 4 },
             Reply::NotHere,
             Reply::NoSuchRange,
             Reply::Failed,

@@ -1,37 +1,40 @@
-//! Gives this node's objects to its peers: a thread for each connection, `sendfile` from the page cache.
+//! Gives this node's objects to its peers, whole ones and those that are still being received: a thread for each
+//! connection.
 //!
 //! What comes in over the port is read in messages of a fixed size, and until one proves that its sender knows the
 //! cluster's key nothing goes out, not even an error. Connections are counted, in all and by address; the slow and the
 //! silent are dropped. Objects leave only as the store says they are: an object found damaged is gone, not sent.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_store::{Hasher, Limiter, ObjectStore, OpenObject, StoreErrorKind};
+use eyas_store::{Arrival, Arriving, Checksum, Limiter, ObjectStore, Progress, StoreErrorKind};
 use rustix::net::{SendFlags, Shutdown};
 
 use crate::connection::{nonce, read_message};
 use crate::limits::PeerLimits;
-use crate::protocol::{self, PeerKey, Reply, Request, Session, Welcome};
+use crate::protocol::{
+    self, CHECKSUM_BYTES, PIECE_BYTES, PIECE_HEADER_BYTES, PeerKey, PieceHeader, PieceKind, Reply, Request, Session,
+    Welcome,
+};
 
-/// Given to the kernel at a time: short enough that a stop is noticed.
-const SEND_BYTES: u64 = 4 << 20;
+/// How long an object that is expected here is waited for before the peer is told that it is not here.
+const EXPECTED_PATIENCE: Duration = Duration::from_secs(2);
 
-/// As [`SEND_BYTES`], where a rate is emulated.
-const LIMITED_SEND_BYTES: u64 = 256 << 10;
-
-/// Read at a time for the checksum of a range.
-const RANGE_BUFFER_BYTES: usize = 256 << 10;
+/// How often a peer is told that there is no more of an object yet.
+const WAIT_EVERY: Duration = Duration::from_secs(1);
 
 /// Before accepting again after the process ran out of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Of a connection's thread: it holds small messages and one range buffer on the heap.
+/// Of a connection's thread: it holds small messages, and one piece on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a store to peers until it is dropped.
@@ -205,7 +208,17 @@ fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, handshake: 
 }
 
 fn answer(shared: &Shared, stream: &TcpStream, session: &Session, request: Request) -> io::Result<()> {
-    let refuse = |reply| (&*stream).write_all(&session.reply(reply));
+    let patience = if request.expected { EXPECTED_PATIENCE } else { Duration::ZERO };
+    match shared.store.arriving(request.id, patience) {
+        Some(arriving) => relay(shared, stream, session, request, &arriving)?,
+        None => give(shared, stream, session, request)?,
+    }
+    Ok(())
+}
+
+/// Sends from an object that is here.
+fn give(shared: &Shared, stream: &TcpStream, session: &Session, request: Request) -> io::Result<()> {
+    let refuse = |reply| send_all(stream, &session.reply(reply), SendFlags::empty());
     // A task of this node may have written to the object through its link: such an object is dropped, not spread.
     if !shared.store.verify_untouched(request.id) {
         return refuse(Reply::NotHere);
@@ -218,52 +231,110 @@ fn answer(shared: &Shared, stream: &TcpStream, session: &Session, request: Reque
             return refuse(Reply::Failed);
         }
     };
-    let Some(left) = object.size_bytes.checked_sub(request.offset) else { return refuse(Reply::NoSuchRange) };
-    let length = if request.length == protocol::TO_THE_END { left } else { request.length };
-    if length > left {
-        return refuse(Reply::NoSuchRange);
-    }
-    let here = Reply::Here { size_bytes: object.size_bytes, checksum: object.checksum, length };
+    let size_bytes = object.size_bytes;
+    let Some(end) = end_of_range(request, size_bytes) else { return refuse(Reply::NoSuchRange) };
+    let here = Reply::Here { size_bytes, checksum: object.checksum, length: end - request.offset };
     // Leaves in one packet with the first bytes of the content.
-    send_all(stream, &session.reply(here), if length > 0 { SendFlags::MORE } else { SendFlags::empty() })?;
-    send_content(shared, stream, &object, request.offset, length)?;
-    if length < object.size_bytes {
-        send_all(stream, &range_checksum(&object, request.offset, length)?.to_le_bytes(), SendFlags::empty())?;
+    let flags = if end > request.offset { SendFlags::MORE } else { SendFlags::empty() };
+    send_all(stream, &session.reply(here), flags)?;
+    let mut pieces = Pieces::new(shared, stream);
+    let mut at = request.offset;
+    while at < end {
+        at += pieces.send(&object.file, at, end - at, size_bytes)?;
     }
     shared.served_count.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
-fn send_content(shared: &Shared, stream: &TcpStream, object: &OpenObject, offset: u64, length: u64) -> io::Result<()> {
-    let (mut at, end) = (offset, offset + length);
-    let most = if shared.link_out.is_limited() { LIMITED_SEND_BYTES } else { SEND_BYTES };
-    while at < end {
-        let count = most.min(end - at);
-        shared.link_out.take_blocking(count);
-        let sent =
-            rustix::io::retry_on_intr(|| rustix::fs::sendfile(stream, &object.file, Some(&mut at), count as usize))?;
-        shared.served_bytes.fetch_add(sent as u64, Ordering::Relaxed);
-        if sent == 0 {
-            // Cut off by a task that wrote to its input. The client notices that bytes are missing.
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if shared.is_stopping() {
-            return Err(io::ErrorKind::ConnectionAborted.into());
+/// Sends from an object while it is being received.
+fn relay(
+    shared: &Shared,
+    stream: &TcpStream,
+    session: &Session,
+    request: Request,
+    arriving: &Arriving,
+) -> io::Result<()> {
+    let size_bytes = arriving.size_bytes;
+    let refuse = |reply| send_all(stream, &session.reply(reply), SendFlags::empty());
+    let Some(end) = end_of_range(request, size_bytes) else { return refuse(Reply::NoSuchRange) };
+    send_all(stream, &session.reply(Reply::Coming { size_bytes, length: end - request.offset }), SendFlags::empty())?;
+    let mut pieces = Pieces::new(shared, stream);
+    let mut at = request.offset;
+    loop {
+        // Its last byte says nothing before the whole is known to be good.
+        let wanted = if at < end { at } else { size_bytes };
+        let Progress { written_bytes, end: ended } = arriving.wait_past(wanted, WAIT_EVERY);
+        match ended {
+            _ if at < end && written_bytes > at => {
+                at += pieces.send(&arriving.file, at, end.min(written_bytes) - at, written_bytes)?;
+            }
+            Some(Arrival::Whole(checksum)) => {
+                pieces.end(checksum)?;
+                break;
+            }
+            // The peer goes on elsewhere behind what it has.
+            Some(Arrival::GivenUp) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            None => pieces.wait(written_bytes)?,
         }
     }
+    shared.served_count.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
-fn range_checksum(object: &OpenObject, offset: u64, length: u64) -> io::Result<u64> {
-    let mut buffer = vec![0; RANGE_BUFFER_BYTES.min(length as usize)];
-    let (mut hasher, mut at, end) = (Hasher::new(), offset, offset + length);
-    while at < end {
-        let count = buffer.len().min((end - at) as usize);
-        std::os::unix::fs::FileExt::read_exact_at(&object.file, &mut buffer[..count], at)?;
-        hasher.update(&buffer[..count]);
-        at += count as u64;
+/// Where the content asked for ends, if the object has it.
+fn end_of_range(request: Request, size_bytes: u64) -> Option<u64> {
+    let left = size_bytes.checked_sub(request.offset)?;
+    match request.length {
+        protocol::TO_THE_END => Some(size_bytes),
+        length => (length <= left).then(|| request.offset + length),
     }
-    Ok(hasher.finish().0)
+}
+
+/// Sends content piece by piece.
+struct Pieces<'a> {
+    shared: &'a Shared,
+    stream: &'a TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(shared: &'a Shared, stream: &'a TcpStream) -> Self {
+        Pieces { shared, stream, buffer: Vec::new() }
+    }
+
+    /// Sends the next piece of `left` bytes from `at`; tells how many that were.
+    fn send(&mut self, file: &File, at: u64, left: u64, had_bytes: u64) -> io::Result<u64> {
+        if self.shared.is_stopping() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        let length = left.min(PIECE_BYTES as u64) as usize;
+        let content = PIECE_HEADER_BYTES..PIECE_HEADER_BYTES + length;
+        self.buffer.resize(content.end + CHECKSUM_BYTES, 0);
+        let header = PieceHeader { kind: PieceKind::Content, length: length as u32, had_bytes };
+        self.buffer[..PIECE_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        // If a task that wrote to its input has cut it off, the peer notices that bytes are missing.
+        file.read_exact_at(&mut self.buffer[content.clone()], at)?;
+        let checksum = Checksum::of(&self.buffer[content.clone()]);
+        self.buffer[content.end..].copy_from_slice(&checksum.0.to_le_bytes());
+        self.shared.link_out.take_blocking(length as u64);
+        send_all(self.stream, &self.buffer, SendFlags::empty())?;
+        self.shared.served_bytes.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(length as u64)
+    }
+
+    fn wait(&self, had_bytes: u64) -> io::Result<()> {
+        if self.shared.is_stopping() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        let header = PieceHeader { kind: PieceKind::Wait, length: 0, had_bytes };
+        send_all(self.stream, &header.to_bytes(), SendFlags::empty())
+    }
+
+    fn end(&self, checksum: Checksum) -> io::Result<()> {
+        let header = PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 };
+        send_all(self.stream, &header.to_bytes(), SendFlags::MORE)?;
+        send_all(self.stream, &checksum.0.to_le_bytes(), SendFlags::empty())
+    }
 }
 
 fn send_all(stream: &TcpStream, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {

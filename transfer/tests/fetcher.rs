@@ -4,18 +4,10 @@ mod cluster;
 
 use std::net::{SocketAddr, TcpListener};
 
-use cluster::{Node, content, limits};
+use cluster::{Node, content, holder, limits, source};
 use eyas_store::{Emulation, Limits, Storage};
 use eyas_transfer::{FetchErrorKind, Fetched, Fetcher, PeerKey, Source};
-use eyas_types::{ObjectSpec, Version};
-
-/// A file in persistent storage, as a job was promised it.
-async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
-    let path = node.dir.path().join(name);
-    std::fs::write(&path, content(size)).unwrap();
-    let url = eyas_store::url_of(path.to_str().unwrap()).unwrap();
-    Storage::new(Limits::default()).stat(&url, None).await.unwrap()
-}
+use eyas_types::Version;
 
 fn fetcher(node: &Node) -> Fetcher {
     Fetcher::new(node.store.clone(), Storage::new(Limits::default()), node.peers.clone())
@@ -35,18 +27,18 @@ async fn sources_are_tried_in_the_papers_order() {
     let fetched = fetcher.fetch(&spec, &[]).await.unwrap();
     assert_eq!(fetched, Fetched { from: Source::Persistent, bytes });
     // Here: no hint is looked at.
-    let fetched = fetcher.fetch(&spec, &[nobody()]).await.unwrap();
+    let fetched = fetcher.fetch(&spec, &[holder(nobody())]).await.unwrap();
     assert_eq!(fetched, Fetched { from: Source::Local, bytes });
     // Wrong hints, then a right one.
     here.store.remove(id).unwrap();
     there.put(id, &content(100_000));
     let wrong = Node::new();
-    let fetched = fetcher.fetch(&spec, &[wrong.addr(), nobody(), there.addr()]).await.unwrap();
+    let fetched = fetcher.fetch(&spec, &[wrong.addr(), nobody(), there.addr()].map(holder)).await.unwrap();
     assert_eq!(fetched, Fetched { from: Source::Peer(there.addr()), bytes });
     assert_eq!(here.get(id), content(100_000));
     // Only wrong hints: persistent storage again.
     here.store.remove(id).unwrap();
-    let fetched = fetcher.fetch(&spec, &[wrong.addr()]).await.unwrap();
+    let fetched = fetcher.fetch(&spec, &[holder(wrong.addr())]).await.unwrap();
     assert_eq!(fetched.from, Source::Persistent);
 }
 
@@ -56,7 +48,7 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
     let spec = source(&here, "input", 100_000).await;
     there.put(spec.id(), &content(100_000));
     there.damage(spec.id());
-    let fetched = fetcher(&here).fetch(&spec, &[there.addr()]).await.unwrap();
+    let fetched = fetcher(&here).fetch(&spec, &[holder(there.addr())]).await.unwrap();
     assert_eq!((fetched.from, here.get(spec.id())), (Source::Persistent, content(100_000)));
 }
 
@@ -66,7 +58,7 @@ async fn a_failure_lists_what_was_tried() {
     let stranger = Node::with(PeerKey([9; 32]), limits());
     let mut spec = source(&here, "input", 10).await;
     std::fs::remove_file(here.dir.path().join("input")).unwrap();
-    let holders = [wrong.addr(), stranger.addr()];
+    let holders = [wrong.addr(), stranger.addr()].map(holder);
     let error = fetcher(&here).fetch(&spec, &holders).await.unwrap_err();
     assert_eq!(error.kind, FetchErrorKind::NotFound);
     for said in [&spec.source, &format!("peer {} does not have it", wrong.addr()), &stranger.addr().to_string()] {
@@ -90,7 +82,7 @@ async fn simultaneous_wishes_share_one_fetch() {
     let fetcher = fetcher(&here);
     let mut wishes = tokio::task::JoinSet::new();
     for _ in 0..20 {
-        let (fetcher, spec, holders) = (fetcher.clone(), spec.clone(), [there.addr()]);
+        let (fetcher, spec, holders) = (fetcher.clone(), spec.clone(), [holder(there.addr())]);
         wishes.spawn(async move { fetcher.fetch(&spec, &holders).await.unwrap().from });
     }
     let from = wishes.join_all().await;

@@ -17,7 +17,7 @@ async fn an_object_of_any_size_comes_whole() {
     for (number, size) in [0, 1, 128 << 10, (128 << 10) + 1, 5_000_000].into_iter().enumerate() {
         let (id, content) = (ObjectId([number as u8; 16]), content(size));
         there.put(id, &content);
-        let fetched = here.peers.fetch(there.addr(), id, size as u64, number == 1, &here.store).await.unwrap();
+        let fetched = here.fetch(there.addr(), id, size).await.unwrap();
         assert_eq!((fetched, here.get(id)), (Checksum::of(&content), content));
     }
     assert_eq!(there.server.served().count, 5);
@@ -43,12 +43,12 @@ async fn ranges_have_checksums_of_their_own() {
 async fn a_wrong_hint_is_an_answer_and_the_connection_stays() {
     let (there, here) = (Node::new(), Node::new());
     for _ in 0..3 {
-        let error = here.peers.fetch(there.addr(), ID, 3, false, &here.store).await.unwrap_err();
+        let error = here.fetch(there.addr(), ID, 3).await.unwrap_err();
         assert_eq!(error.kind, PeerErrorKind::NotHere);
         assert!(error.message.contains(&there.addr().to_string()), "{error}");
     }
     there.put(ID, b"now");
-    here.peers.fetch(there.addr(), ID, 3, false, &here.store).await.unwrap();
+    here.fetch(there.addr(), ID, 3).await.unwrap();
 }
 
 #[tokio::test]
@@ -56,10 +56,10 @@ async fn damaged_objects_are_not_kept_and_not_spread() {
     let (there, here) = (Node::new(), Node::new());
     there.put(ID, &content(300_000));
     there.damage(ID);
-    let error = here.peers.fetch(there.addr(), ID, 300_000, false, &here.store).await.unwrap_err();
+    let error = here.fetch(there.addr(), ID, 300_000).await.unwrap_err();
     assert_eq!(error.kind, PeerErrorKind::Corrupt);
     assert_eq!((here.store.len(), here.partial_files()), (0, 0));
-    let again = here.peers.fetch(there.addr(), ID, 300_000, false, &here.store).await.unwrap_err();
+    let again = here.fetch(there.addr(), ID, 300_000).await.unwrap_err();
     assert_eq!(again.kind, PeerErrorKind::Avoided, "{again}");
     assert!(again.message.contains("damaged"), "{again}");
 
@@ -69,7 +69,7 @@ async fn damaged_objects_are_not_kept_and_not_spread() {
     let store = reopen(&dir.path().join("store"));
     let server = serve(store.clone(), limits());
     let other = Node::new();
-    let error = other.peers.fetch(server.addr(), ID, 300_000, false, &other.store).await.unwrap_err();
+    let error = other.fetch(server.addr(), ID, 300_000).await.unwrap_err();
     assert_eq!((error.kind, store.contains(ID)), (PeerErrorKind::NotHere, false));
 }
 
@@ -81,7 +81,7 @@ async fn an_input_that_a_task_wrote_to_is_not_served() {
     there.store.stage(ID, &staged).unwrap();
     std::fs::File::options().write(true).open(there.object_file(ID)).map(|mut file| file.write_all(b"INPUT")).ok();
     std::fs::File::open(&staged).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
-    let error = here.peers.fetch(there.addr(), ID, 5, false, &here.store).await.unwrap_err();
+    let error = here.fetch(there.addr(), ID, 5).await.unwrap_err();
     assert_eq!((error.kind, there.store.contains(ID)), (PeerErrorKind::NotHere, false));
 }
 
@@ -89,7 +89,7 @@ async fn an_input_that_a_task_wrote_to_is_not_served() {
 async fn another_size_than_expected_is_not_the_object() {
     let (there, here) = (Node::new(), Node::new());
     there.put(ID, b"four");
-    let error = here.peers.fetch(there.addr(), ID, 5, false, &here.store).await.unwrap_err();
+    let error = here.fetch(there.addr(), ID, 5).await.unwrap_err();
     assert_eq!((error.kind, here.store.len()), (PeerErrorKind::Corrupt, 0));
 }
 
@@ -101,7 +101,7 @@ async fn without_the_key_the_port_says_nothing() {
         assert_eq!(tell(there.addr(), garbage), b"");
     }
     let stranger = Node::with(PeerKey([2; 32]), limits());
-    let error = stranger.peers.fetch(there.addr(), ID, 6, false, &stranger.store).await.unwrap_err();
+    let error = stranger.fetch(there.addr(), ID, 6).await.unwrap_err();
     assert_eq!(error.kind, PeerErrorKind::Unreachable);
     assert!(error.message.contains("cluster key"), "{error}");
     assert_eq!(there.server.served().count, 0);
@@ -125,10 +125,10 @@ async fn a_recorded_conversation_cannot_be_played_again() {
         client.write_all(&answer).unwrap();
         client.read_exact(&mut said[64..]).unwrap();
         server.write_all(&said[64..]).unwrap();
-        std::io::copy(&mut (&server).take(64 + 6), &mut client).unwrap();
+        std::io::copy(&mut (&server).take(64 + 16 + 6 + 8), &mut client).unwrap();
         said
     });
-    here.peers.fetch(addr, ID, 6, false, &here.store).await.unwrap();
+    here.fetch(addr, ID, 6).await.unwrap();
     let said = recording.join().unwrap();
     // The hello alone gets a greeting, which has a nonce of its own; the request then fits nothing.
     assert_eq!(tell(there.addr(), &said).len(), 64);
@@ -148,15 +148,15 @@ async fn the_silent_and_the_slow_are_dropped() {
     assert_eq!(tell(there.addr(), b"half a hello"), b"");
     // A kept connection that the server has closed is replaced without a word.
     there.put(ID, b"x");
-    here.peers.fetch(there.addr(), ID, 1, false, &here.store).await.unwrap();
+    here.fetch(there.addr(), ID, 1).await.unwrap();
 
     // A client waits only so long for a peer that accepts and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let started = Instant::now();
-    let error = here.peers.fetch(silent.local_addr().unwrap(), ID, 1, false, &here.store).await.unwrap_err();
+    let error = here.fetch(silent.local_addr().unwrap(), ID, 1).await.unwrap_err();
     assert_eq!(error.kind, PeerErrorKind::Unreachable);
     assert!(started.elapsed() < Duration::from_secs(10));
-    let again = here.peers.fetch(silent.local_addr().unwrap(), ID, 1, false, &here.store).await.unwrap_err();
+    let again = here.fetch(silent.local_addr().unwrap(), ID, 1).await.unwrap_err();
     assert_eq!(again.kind, PeerErrorKind::Avoided);
 }
 
@@ -175,14 +175,14 @@ async fn a_server_with_too_many_connections_says_so() {
     let few = PeerLimits { max_connections: 1, ..limits() };
     let (there, first, second) = (Node::with(KEY, few), Node::new(), Node::new());
     there.put(ID, b"x");
-    first.peers.fetch(there.addr(), ID, 1, false, &first.store).await.unwrap();
+    first.fetch(there.addr(), ID, 1).await.unwrap();
     // The first keeps its connection for its next request.
-    let error = second.peers.fetch(there.addr(), ID, 1, false, &second.store).await.unwrap_err();
+    let error = second.fetch(there.addr(), ID, 1).await.unwrap_err();
     assert_eq!(error.kind, PeerErrorKind::Busy);
     // Once it is gone there is room again; being busy is no reason to be avoided.
     drop(first);
     let deadline = Instant::now() + Duration::from_secs(10);
-    while let Err(error) = second.peers.fetch(there.addr(), ID, 1, false, &second.store).await {
+    while let Err(error) = second.fetch(there.addr(), ID, 1).await {
         assert_eq!(error.kind, PeerErrorKind::Busy);
         assert!(Instant::now() < deadline, "the connection was never given back");
         tokio::task::yield_now().await;
@@ -204,7 +204,7 @@ async fn a_peer_that_stops_in_the_middle_leaves_nothing() {
         std::io::copy(&mut server.take(500_000), &mut client).unwrap();
         client.shutdown(std::net::Shutdown::Both).unwrap();
     });
-    let error = here.peers.fetch(addr, ID, 1_000_000, false, &here.store).await.unwrap_err();
+    let error = here.fetch(addr, ID, 1_000_000).await.unwrap_err();
     assert_eq!(error.kind, PeerErrorKind::Unreachable, "{error}");
     assert_eq!((here.store.len(), here.partial_files()), (0, 0));
 }
@@ -217,8 +217,9 @@ async fn many_transfers_share_few_connections() {
     for number in 0..40u8 {
         let id = ObjectId([number; 16]);
         there.put(id, &content(100_000));
-        let (peers, addr, store) = (here.peers.clone(), there.addr(), here.store.clone());
-        fetches.spawn(async move { peers.fetch(addr, id, 100_000, false, &store).await });
+        let (peers, addr) = (here.peers.clone(), there.addr());
+        let into = here.store.begin(id, 100_000, false).unwrap();
+        fetches.spawn(async move { peers.fetch(addr, into, false, false).await });
     }
     // A third connection would have been told that the server is busy.
     fetches.join_all().await.into_iter().for_each(|fetched| assert!(fetched.is_ok(), "{fetched:?}"));
@@ -229,11 +230,11 @@ async fn many_transfers_share_few_connections() {
 async fn a_stopped_server_is_gone() {
     let (there, here) = (Node::new(), Node::new());
     there.put(ID, b"x");
-    here.peers.fetch(there.addr(), ID, 1, false, &here.store).await.unwrap();
+    here.fetch(there.addr(), ID, 1).await.unwrap();
     let Node { server, .. } = there;
     let addr = server.addr();
     drop(server);
-    assert_eq!(here.peers.fetch(addr, ID, 1, false, &here.store).await.unwrap_err().kind, PeerErrorKind::Unreachable);
+    assert_eq!(here.fetch(addr, ID, 1).await.unwrap_err().kind, PeerErrorKind::Unreachable);
     assert!(TcpStream::connect(addr).is_err());
 }
 
@@ -248,7 +249,8 @@ async fn links_go_at_their_rate_both_ways() {
     for (addr, link_in) in [(server.addr(), Limiter::unlimited()), (there.addr(), slow())] {
         let peers = Peers::new(KEY, limits(), link_in);
         let started = Instant::now();
-        peers.fetch(addr, ID, 2_000_000, false, &here.store).await.unwrap();
+        let into = here.store.begin(ID, 2_000_000, false).unwrap();
+        peers.fetch(addr, into, false, false).await.unwrap();
         // 100 ms less the slack of an idle link; how much longer it takes is the machine's business.
         assert!(started.elapsed() >= Duration::from_millis(85), "{:?}", started.elapsed());
         here.store.remove(ID).unwrap();

@@ -130,6 +130,17 @@ pub struct AssignedInput {
     pub object: ObjectSpec,
     /// Its name in the sandbox; the last component of its source where this is `None`.
     pub name: Option<String>,
-    /// Peers that may hold it, the first to be tried first.
-    pub holders: Vec<SocketAddr>,
+    /// Peers that may give it, the first to be tried first.
+    pub holders: Vec<Holder>,
+}
+
+/// A peer that may give an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Where it gives objects.
+    pub transfer: SocketAddr,
+    /// It is receiving the object itself, or about to.
+    pub is_relay: bool,
+    /// To how many others it gives objects.
+    pub others: u32,
 }

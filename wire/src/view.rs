@@ -147,6 +147,8 @@ pub struct ObjectView {
     pub size_bytes: u64,
     /// Names of executors with a replica.
     pub holders: Vec<String>,
+    /// Executors that are receiving it, and pass on what they have so far.
+    pub receivers: Vec<String>,
     /// Waiting tasks that want it.
     pub wanted: u64,
 }

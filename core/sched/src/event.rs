@@ -120,7 +120,7 @@ pub enum Effect {
         task: TaskId,
         /// How often it was assigned before.
         attempt: u32,
-        /// Who holds the inputs that this executor does not.
+        /// Who can give the inputs that this executor does not hold.
         hints: Box<[Hint]>,
     },
     /// Ask for a task back if it has not started, because another executor is idle.
@@ -144,11 +144,22 @@ pub enum Effect {
     },
 }
 
-/// Who holds an input: a hint, never a promise.
+/// Who can give an input: a hint, never a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     /// The input's place among the task's inputs.
     pub input: u16,
-    /// Up to [`MAX_HINTS`] holders, the first to be tried first.
-    pub holders: Box<[ExecutorId]>,
+    /// Up to [`MAX_HINTS`] of them, the first to be tried first.
+    pub holders: Box<[Holder]>,
+}
+
+/// An executor that can give an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Which.
+    pub executor: ExecutorId,
+    /// It is receiving the object itself, or about to: a partial replica.
+    pub is_relay: bool,
+    /// To how many others it gives objects.
+    pub others: u32,
 }

@@ -45,6 +45,8 @@ pub(crate) struct Executor {
     assigned: Assigned,
     /// Tasks that it was given and has not ended, with the numbers of their assignments, the newest last.
     pub in_flight: VecDeque<(u64, TaskKey)>,
+    /// To how many others it is to give an object at the moment.
+    pub gives: u32,
     /// Processors of those of them that were asked back, in thousandths.
     pub recalled_milli: u64,
     /// It is about to leave, and takes no more.
@@ -136,6 +138,7 @@ impl Executors {
             capacity,
             assigned: Assigned::default(),
             in_flight: VecDeque::new(),
+            gives: 0,
             recalled_milli: 0,
             is_draining: false,
             held: Map::default(),

@@ -34,6 +34,8 @@ pub struct ObjectView {
     pub size_bytes: u64,
     /// Who holds a replica.
     pub holders: Vec<ExecutorId>,
+    /// Who was told to fetch it and has not got all of it yet: partial replicas.
+    pub receivers: Vec<ExecutorId>,
     /// How many waiting tasks want it.
     pub wanted: u32,
 }
@@ -110,7 +112,9 @@ impl Scheduler {
         let object = &self.catalog[key];
         let mut holders: Vec<_> = object.holders.iter().map(|holder| self.executors[*holder].id).collect();
         holders.sort_unstable();
-        ObjectView { object: object.id, size_bytes: self.catalog.size_bytes(key), holders, wanted: object.wanted }
+        let receivers = self.relays.receivers(key).map(|receiver| self.executors[receiver].id).collect();
+        let (size_bytes, wanted) = (self.catalog.size_bytes(key), object.wanted);
+        ObjectView { object: object.id, size_bytes, holders, receivers, wanted }
     }
 
     fn why_waiting(&self, task: TaskKey) -> WaitReason {

@@ -23,12 +23,13 @@ mod hash;
 pub mod placement;
 mod queue;
 mod recall;
+mod relay;
 mod scheduler;
 mod search;
 #[cfg(test)]
 mod tests;
 
 pub use catalog::ObjectKey;
-pub use event::{Config, Effect, Ended, Event, Hint, MAX_HINTS};
+pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
 pub use scheduler::Scheduler;

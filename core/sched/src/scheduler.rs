@@ -10,10 +10,11 @@ use eyas_types::{ExecutorId, JobId, ObjectId, Resources, TaskId};
 
 use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::cold::Cold;
-use crate::event::{Config, Effect, Ended, Event, Hint, MAX_HINTS};
+use crate::event::{Config, Effect, Ended, Event, Hint};
 use crate::executors::{ExecutorKey, Executors, Held, Level};
 use crate::placement::{self, Placement};
 use crate::queue::{Queue, State, TaskKey, Ticket};
+use crate::relay::Relays;
 use crate::search;
 
 /// See the [crate's](crate) documentation.
@@ -24,6 +25,7 @@ pub struct Scheduler {
     pub(crate) catalog: Catalog,
     pub(crate) executors: Executors,
     pub(crate) cold: Cold,
+    pub(crate) relays: Relays,
     /// Tasks that came to wait in this event, or whose holders went.
     pub(crate) newcomers: Vec<Ticket>,
     /// The last executor that was looked at for tasks to ask back.
@@ -41,6 +43,7 @@ impl Scheduler {
             catalog: Catalog::default(),
             executors: Executors::default(),
             cold: Cold::default(),
+            relays: Relays::default(),
             newcomers: Vec::new(),
             recall_from: ExecutorKey::FIRST,
             decisions: 0,
@@ -177,6 +180,7 @@ impl Scheduler {
         for refusals in self.queue.refusals.values_mut() {
             refusals.retain(|by| *by != gone);
         }
+        self.relays.executor_left(&mut self.executors, gone);
         self.executors.leave(gone);
         self.give_up_on_refused(effects);
     }
@@ -222,6 +226,7 @@ impl Scheduler {
     fn stored(&mut self, executor: ExecutorId, object: ObjectId, size_bytes: u64) {
         let Some(by) = self.executors.find(executor).filter(|by| !self.executors[*by].is_draining) else { return };
         let key = self.catalog.key_for_replica(object, size_bytes);
+        self.relays.received(&mut self.executors, key, by);
         let object = &mut self.catalog[key];
         let wanted = object.wanted > 0;
         let place = object.holders.len() as u32;
@@ -245,6 +250,7 @@ impl Scheduler {
             && self.executors[by].held.contains_key(&key)
         {
             self.drop_replica(by, key);
+            self.relays.evicted(&mut self.executors, key, by);
         }
     }
 
@@ -314,12 +320,8 @@ impl Scheduler {
         let (id, attempt) = (entry.id, entry.attempt);
         entry.attempt += 1;
         self.decisions += 1;
-        effects.push(Effect::Assign {
-            executor: self.executors[by].id,
-            task: id,
-            attempt,
-            hints: self.hints(by, task),
-        });
+        let hints = self.hints(by, task);
+        effects.push(Effect::Assign { executor: self.executors[by].id, task: id, attempt, hints });
     }
 
     fn unassign(&mut self, task: TaskKey, by: ExecutorKey) {
@@ -329,6 +331,7 @@ impl Scheduler {
         assert_eq!(executor, by, "task {} ended by another than it was assigned to", self.queue[task].id);
         let need = self.queue.need(self.queue[task].class);
         self.executors.unassign(by, number, recalled, need);
+        self.relays.task_left(&mut self.executors, self.queue[task].inputs.as_slice(), by, task);
         self.queue[task].state = State::Held;
     }
 
@@ -339,21 +342,21 @@ impl Scheduler {
         }
     }
 
-    fn hints(&self, by: ExecutorKey, task: TaskKey) -> Box<[Hint]> {
+    fn hints(&mut self, by: ExecutorKey, task: TaskKey) -> Box<[Hint]> {
         if !self.policy.is_data_aware() {
             return Box::default();
         }
-        let held = &self.executors[by].held;
-        let inputs = self.queue[task].inputs.as_slice();
-        let missing = inputs.iter().enumerate().filter(|(_, input)| !held.contains_key(*input));
-        let hints = missing.filter_map(|(place, input)| {
-            let holders = &self.catalog[*input].holders;
-            // Start at another holder for each task, so that none serves them all.
-            let start = self.decisions as usize;
-            let chosen = (0..holders.len().min(MAX_HINTS)).map(|i| holders[(start + i) % holders.len()]);
-            let holders: Box<[_]> = chosen.map(|key| self.executors[key].id).collect();
-            (!holders.is_empty()).then_some(Hint { input: place as u16, holders })
-        });
-        hints.collect()
+        let Scheduler { queue, catalog, executors, relays, .. } = self;
+        let mut hints = Vec::new();
+        for (place, input) in queue[task].inputs.as_slice().iter().enumerate() {
+            if !executors[by].held.contains_key(input) {
+                // Other holders for each task, so that none serves them all.
+                let holders = relays.plan(catalog, executors, *input, by, task, self.decisions as usize);
+                if !holders.is_empty() {
+                    hints.push(Hint { input: place as u16, holders });
+                }
+            }
+        }
+        hints.into()
     }
 }

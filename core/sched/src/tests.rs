@@ -15,8 +15,9 @@ use crate::executors::Level;
 use crate::placement::{Otherwise, Utilisation};
 use crate::queue::State;
 use crate::search::{self, FULL};
-use crate::{Config, Effect, Ended, Event, Scheduler};
+use crate::{Config, Effect, Ended, Event, Holder, Scheduler};
 
+mod relays;
 mod waits;
 
 fn object(n: u8) -> ObjectId {
@@ -128,6 +129,7 @@ impl Scheduler {
         }
         assert_eq!(busy, self.utilisation().busy_milli);
         assert_eq!(coming_back, self.executors.coming_back_milli());
+        self.relays.validate(&self.executors);
     }
 
     fn policy_is_data_aware(&self) -> bool {
@@ -400,7 +402,8 @@ fn max_compute_util_moves_the_data_instead() {
     let effects = scheduler.submit(2, &[1]);
     assert_eq!(assigned(&effects), [(2, 2)]);
     let Effect::Assign { hints, .. } = &effects[0] else { panic!("{effects:?}") };
-    assert_eq!(*hints[0].holders, [ExecutorId(1)], "the executor is told who holds the input");
+    let holder = Holder { executor: ExecutorId(1), is_relay: false, others: 0 };
+    assert_eq!(*hints[0].holders, [holder], "the executor is told who holds the input");
 }
 
 #[test]

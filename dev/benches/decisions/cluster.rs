@@ -251,7 +251,8 @@ impl Cluster {
             match effect {
                 Effect::Assign { executor, task, attempt, hints } => {
                     let hinted = hints.iter().flat_map(|hint| hint.holders.iter());
-                    let hinted = hinted.fold(hints.len() as u64, |sum, holder| sum << 5 ^ sum ^ u64::from(holder.0));
+                    let hinted =
+                        hinted.fold(hints.len() as u64, |sum, holder| sum << 5 ^ sum ^ u64::from(holder.executor.0));
                     self.note(u64::from(executor.0) << 32 | u64::from(task.index));
                     self.note(u64::from(attempt) << 48 ^ hinted);
                     self.take(executor.0, task.index);

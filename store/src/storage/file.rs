@@ -1,7 +1,7 @@
 //! `file` URLs: a file system that every node mounts. Plain system calls, because versions need nanoseconds and modes.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,15 +21,15 @@ pub(super) fn stat(path: &Path, url: &str, executable: Option<bool>) -> Result<O
     Ok(ObjectSpec { source: url.to_string(), version, executable })
 }
 
-/// Reads the whole file at the version of `spec`.
+/// Reads what is missing of the file, at the version of `spec`.
 pub(super) fn read(path: &Path, spec: &ObjectSpec, into: &mut impl Sink, limits: &Limits) -> Result<(), StorageError> {
     let url = &spec.source;
     let failed = |error: io::Error| StorageError::file("read", url, &error);
-    into.restart()?;
     // Not blocking: a pipe put in the file's place must not hold the thread.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let mut file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
     check(&file, spec)?;
+    file.seek(SeekFrom::Start(into.written_bytes())).map_err(failed)?;
     let mut buffer = vec![0; CHUNK_BYTES.min(spec.size_bytes() as usize)];
     while into.written_bytes() < spec.size_bytes() {
         let wanted = buffer.len().min((spec.size_bytes() - into.written_bytes()) as usize);
@@ -192,11 +192,6 @@ mod tests {
             if let Some(meddle) = self.meddle.take() {
                 meddle();
             }
-            Ok(())
-        }
-
-        fn restart(&mut self) -> Result<(), StorageError> {
-            self.written_bytes = 0;
             Ok(())
         }
 

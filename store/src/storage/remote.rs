@@ -68,7 +68,7 @@ impl Remote {
         }
     }
 
-    /// Reads the whole object at the version of `spec`. Memory stays within a few ranges; the disk work is done on a
+    /// Reads what is missing of the object at the version of `spec`. Memory stays within a few ranges; the disk work is done on a
     /// blocking thread while the next bytes arrive.
     pub async fn read<S: Sink + Send + 'static>(
         &self,
@@ -108,9 +108,8 @@ impl Remote {
             true => (None, 1, writer.sent_bytes),
             false => (None, 1, 0),
         };
-        if writer.sent_bytes > offset {
-            writer.restart().await;
-        }
+        // What comes again.
+        let mut to_skip = writer.sent_bytes - offset;
         let is_conditional = if_match.is_some();
         if offset < spec.size_bytes() || spec.size_bytes() == 0 {
             let options = ReaderOptions { if_match, chunk, concurrent, ..Default::default() };
@@ -122,6 +121,10 @@ impl Remote {
             let mut stream = stream.map_err(|error| read_error(url, &error))?;
             while let Some(buffer) = stream.next().await {
                 let buffer = buffer.map_err(|error| read_error(url, &error))?;
+                let skipped = to_skip.min(buffer.len() as u64);
+                limits.read(skipped).await;
+                let buffer = buffer.slice(skipped as usize..);
+                to_skip -= skipped;
                 if buffer.len() as u64 > spec.size_bytes() - writer.sent_bytes {
                     return Err(StorageError::changed(url, "it is longer than it was"));
                 }
@@ -306,37 +309,30 @@ struct Writer {
 
 enum Piece {
     Bytes(Buffer),
-    Restart,
     Finish,
 }
 
 impl Writer {
     fn start<S: Sink + Send + 'static>(mut into: S) -> Self {
+        let sent_bytes = into.written_bytes();
         let (pieces, mut incoming) = mpsc::channel(MAX_BUFFERS_AHEAD);
         let sink = tokio::task::spawn_blocking(move || {
             while let Some(piece) = incoming.blocking_recv() {
                 match piece {
                     Piece::Bytes(buffer) => buffer.into_iter().try_for_each(|bytes| into.write(&bytes))?,
-                    Piece::Restart => into.restart()?,
                     Piece::Finish => return into.finish().map(Some),
                 }
             }
             // The reader gave up: the sink is dropped, and leaves nothing behind.
             Ok(None)
         });
-        Writer { pieces, sink, sent_bytes: 0 }
+        Writer { pieces, sink, sent_bytes }
     }
 
     async fn send(&mut self, buffer: Buffer) -> Result<(), StorageError> {
         self.sent_bytes += buffer.len() as u64;
         let sent = self.pieces.send(Piece::Bytes(buffer)).await;
         sent.map_err(|_| StorageError::new(StorageErrorKind::Local, "the local file could not be written"))
-    }
-
-    async fn restart(&mut self) {
-        self.sent_bytes = 0;
-        // If the writer is gone, the next send says so.
-        let _ = self.pieces.send(Piece::Restart).await;
     }
 
     fn is_gone(&self) -> bool {

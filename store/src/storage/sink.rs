@@ -1,4 +1,5 @@
-//! Where bytes read from persistent storage go.
+//! Where bytes read from persistent storage go. What was taken stays: a read that is tried again goes on behind it, as
+//! all tries are held to one version.
 
 use crate::checksum::Checksum;
 use crate::error::StorageError;
@@ -11,8 +12,6 @@ pub(super) trait Sink {
     /// Bytes taken so far.
     fn written_bytes(&self) -> u64;
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError>;
-    /// Back to the first byte.
-    fn restart(&mut self) -> Result<(), StorageError>;
     fn finish(self) -> Result<Checksum, StorageError>;
 }
 
@@ -27,10 +26,6 @@ impl Sink for Incoming {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         Ok(Incoming::write(self, bytes)?)
-    }
-
-    fn restart(&mut self) -> Result<(), StorageError> {
-        Ok(Incoming::restart(self)?)
     }
 
     fn finish(self) -> Result<Checksum, StorageError> {

@@ -9,9 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use eyas_store::{Limiter, ObjectStore};
-use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
-use eyas_types::ObjectId;
+use eyas_store::{Checksum, Limiter, Limits, ObjectStore, Storage};
+use eyas_transfer::{Holder, PeerError, PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_types::{ObjectId, ObjectSpec};
 
 pub const ID: ObjectId = ObjectId([0xab; 16]);
 pub const KEY: PeerKey = PeerKey([1; 32]);
@@ -46,6 +46,12 @@ impl Node {
         incoming.commit().unwrap();
     }
 
+    /// Fetches into the store; what comes of a broken transfer is dropped.
+    pub async fn fetch(&self, addr: SocketAddr, id: ObjectId, size: usize) -> Result<Checksum, PeerError> {
+        let into = self.store.begin(id, size as u64, false).unwrap();
+        self.peers.fetch(addr, into, false, false).await.map_err(|broken| broken.error)
+    }
+
     pub fn get(&self, id: ObjectId) -> Vec<u8> {
         let mut content = Vec::new();
         self.store.open_object(id).unwrap().file.read_to_end(&mut content).unwrap();
@@ -76,6 +82,19 @@ impl Node {
 /// Short enough for tests that wait for one, long enough not to be met by accident.
 pub fn limits() -> PeerLimits {
     PeerLimits { handshake_timeout: Duration::from_secs(2), avoid: Duration::from_secs(60), ..PeerLimits::default() }
+}
+
+/// A file in persistent storage, as a job was promised it.
+pub async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
+    let path = node.dir.path().join(name);
+    std::fs::write(&path, content(size)).unwrap();
+    let url = eyas_store::url_of(path.to_str().unwrap()).unwrap();
+    Storage::new(Limits::default()).stat(&url, None).await.unwrap()
+}
+
+/// One that has an object, and nothing else to do.
+pub fn holder(addr: SocketAddr) -> Holder {
+    Holder { addr, is_relay: false, others: 0 }
 }
 
 pub fn content(size: usize) -> Vec<u8> {

@@ -1,0 +1,88 @@
+//! Chains: whom executors are told to get an object from that they want at the same time.
+
+use super::*;
+use crate::Holder;
+
+fn relay(id: u32) -> Holder {
+    Holder { executor: ExecutorId(id), is_relay: true, others: 0 }
+}
+
+/// Whom the only task of these effects may get its only input from.
+fn sources(effects: &[Effect]) -> (u32, Vec<Holder>) {
+    let [Effect::Assign { executor, hints, .. }] = effects else { panic!("{effects:?}") };
+    (executor.0, hints.first().map_or(Vec::new(), |hint| hint.holders.to_vec()))
+}
+
+/// Executors 1 to `count` get a task each that reads object 1; whom each was told to get it from.
+fn at_once(scheduler: &mut Scheduler, count: u32) -> Vec<Vec<Holder>> {
+    let told = (1..=count).map(|id| {
+        scheduler.join(id, 1);
+        let (by, holders) = sources(&scheduler.submit(id, &[1]));
+        assert_eq!(by, id);
+        holders
+    });
+    told.collect()
+}
+
+#[test]
+fn one_reads_persistent_storage_and_a_chain_comes_about() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    let told = at_once(&mut scheduler, 6);
+    assert_eq!(told[0], []);
+    assert_eq!(told[1], [relay(1)]);
+    // Behind each giver stands who gives to it, for when it dies.
+    assert_eq!(told[2][..1], [relay(2)]);
+    assert_eq!(told[5].iter().map(|holder| holder.executor.0).collect::<Vec<_>>(), [5, 4, 3, 2]);
+    let view = scheduler.explain_object(object(1)).unwrap();
+    assert_eq!((view.holders.len(), view.receivers), (0, (1..=6).map(ExecutorId).collect()));
+}
+
+#[test]
+fn whole_replicas_that_give_to_nobody_come_first() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    at_once(&mut scheduler, 2);
+    scheduler.store(1, 1);
+    scheduler.store(2, 1);
+    let mut next = |id| {
+        scheduler.join(id, 1);
+        // Both holders have a task lined up for each slot, so that the new one gets this.
+        sources(&scheduler.submit(id, &[1])).1
+    };
+    next(3);
+    next(4);
+    let told: Vec<_> = (5..=8).map(|id| next(id)).filter(|told| !told.is_empty()).collect();
+    let givers: BTreeSet<_> = told.iter().map(|told| told[0].executor).collect();
+    assert_eq!(givers.len(), told.len(), "nobody gives twice while others give nothing: {told:?}");
+}
+
+#[test]
+fn a_task_that_leaves_takes_its_link_out_of_the_chain() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    at_once(&mut scheduler, 3);
+    scheduler.end(2, 2, Ended::Finished);
+    // Executor 2 did not get the object: who would have got it from there goes up the chain, and so it has no circle.
+    let effects = scheduler.submit(9, &[1]);
+    assert_eq!(sources(&effects), (2, vec![relay(3), Holder { others: 1, ..relay(1) }]));
+}
+
+#[test]
+fn who_has_left_gives_nothing() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    at_once(&mut scheduler, 2);
+    scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) });
+    scheduler.join(3, 1);
+    // Its task is lined up behind executor 1's.
+    assert_eq!(sources(&scheduler.submit(9, &[1])), (3, vec![relay(1)]));
+}
+
+#[test]
+fn two_tasks_of_one_executor_are_one_receipt() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 2);
+    scheduler.submit(0, &[1]);
+    let (_, second) = sources(&scheduler.submit(1, &[1]));
+    assert_eq!(second, [], "it is not told to get it from itself");
+    assert_eq!(scheduler.explain_object(object(1)).unwrap().receivers.len(), 1);
+    scheduler.store(1, 1);
+    assert_eq!(scheduler.explain_object(object(1)).unwrap().receivers, []);
+}

@@ -1,0 +1,115 @@
+//! An object that is being received, for those who pass it on before all of it is here: a partial replica has a prefix,
+//! and may serve it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use eyas_types::ObjectId;
+
+use crate::checksum::Checksum;
+
+/// A partial replica. Its prefix only grows, and what is in it is as it will be in the whole.
+#[derive(Debug)]
+pub struct Arriving {
+    /// Size of the whole.
+    pub size_bytes: u64,
+    /// To read the prefix from; stays readable when the object is published, or given up.
+    pub file: File,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the prefix.
+    pub written_bytes: u64,
+    /// What became of it, once it is over.
+    pub end: Option<Arrival>,
+}
+
+/// How a receipt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is whole, and this is its checksum.
+    Whole(Checksum),
+    /// It was given up; what is there of it is still good.
+    GivenUp,
+}
+
+impl Arriving {
+    pub(crate) fn new(size_bytes: u64, file: File) -> Self {
+        let progress = Mutex::new(Progress { written_bytes: 0, end: None });
+        Arriving { size_bytes, file, progress, changed: Condvar::new() }
+    }
+
+    /// How far it is once there are more than `bytes`, or it has ended, or `patience` is over. Blocks.
+    pub fn wait_past(&self, bytes: u64, patience: Duration) -> Progress {
+        let nothing_new = |progress: &mut Progress| progress.written_bytes <= bytes && progress.end.is_none();
+        let waited = self.changed.wait_timeout_while(self.progress(), patience, nothing_new);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn wrote(&self, written_bytes: u64) {
+        self.progress().written_bytes = written_bytes;
+        self.changed.notify_all();
+    }
+
+    fn ended(&self, how: Arrival) {
+        self.progress().end.get_or_insert(how);
+        self.changed.notify_all();
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Two words; no update of them can panic half-way.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that a store is receiving, one for each object: of two receipts of one object, the first is passed on.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    table: Mutex<HashMap<ObjectId, Arc<Arriving>>>,
+    changed: Condvar,
+}
+
+impl Arrivals {
+    pub fn begin(&self, id: ObjectId, arriving: &Arc<Arriving>) {
+        self.table().entry(id).or_insert_with(|| arriving.clone());
+        self.changed.notify_all();
+    }
+
+    pub fn end(&self, id: ObjectId, arriving: &Arc<Arriving>, how: Arrival) {
+        let mut table = self.table();
+        if table.get(&id).is_some_and(|first| Arc::ptr_eq(first, arriving)) {
+            table.remove(&id);
+        }
+        arriving.ended(how);
+        drop(table);
+        self.changed.notify_all();
+    }
+
+    /// The partial replica of the object, once there is one, unless it `is_here` whole by then. Blocks for as long as
+    /// `patience` says.
+    pub fn wait_for(&self, id: ObjectId, patience: Duration, is_here: impl Fn() -> bool) -> Option<Arc<Arriving>> {
+        let deadline = Instant::now() + patience;
+        let mut table = self.table();
+        loop {
+            if is_here() {
+                return None;
+            }
+            if let Some(arriving) = table.get(&id) {
+                return Some(arriving.clone());
+            }
+            let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            table = self.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<ObjectId, Arc<Arriving>>> {
+        // No update of the map can panic half-way.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,213 @@
+//! What a client makes of the content that follows a reply: pieces, each held to its checksum before the store sees it.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use eyas_store::{Checksum, Incoming};
+
+use crate::error::{PeerError, PeerErrorKind};
+use crate::peers::{Connection, Failure, Inner};
+use crate::protocol::{CHECKSUM_BYTES, PIECE_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, Request, TO_THE_END};
+
+/// A piece and its checksum.
+pub(crate) const BUFFER_BYTES: usize = PIECE_BYTES + CHECKSUM_BYTES;
+
+/// A relay is compared with what itself receives over so long.
+const COMPARED_OVER: Duration = Duration::from_secs(2);
+
+/// A relay is slow if it receives so many times what it sends.
+const SLOW_FACTOR: u64 = 4;
+
+/// What follows a reply.
+#[derive(Clone, Copy)]
+pub(crate) struct Follows {
+    /// Size of the whole object.
+    pub size_bytes: u64,
+    /// Of the whole object; not known before its end where it is still being received.
+    pub checksum: Option<Checksum>,
+    /// Bytes that follow.
+    pub length: u64,
+}
+
+/// How a peer that is still receiving the object itself is judged.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// Without anything new from it, though it is alive.
+    pub stall: Duration,
+    /// Whether there is another source to go to if this one turns out to be slow.
+    pub is_choosy: bool,
+}
+
+/// Receives what is missing of an object.
+pub(crate) fn receive_object(
+    inner: &Inner,
+    addr: SocketAddr,
+    connection: &mut Connection,
+    request: Request,
+    into: &mut Incoming,
+    patience: Patience,
+    buffer: &mut [u8],
+) -> Result<(), Failure> {
+    let corrupt = |what: String| Failure::of(PeerErrorKind::Corrupt, addr, what);
+    let follows = connection.ask(addr, request, inner.limits.stall_timeout)?;
+    if (follows.size_bytes, request.offset + follows.length) != (into.size_bytes(), into.size_bytes()) {
+        let (id, told, known) = (into.id(), follows.size_bytes, into.size_bytes());
+        return Err(corrupt(format!("says that object {id} has {told} bytes; it has {known}")));
+    }
+    let mut pieces = Pieces::new(inner, addr, connection, follows, patience);
+    while let Some(content) = pieces.next(buffer)? {
+        into.write(content)?;
+    }
+    match pieces.checksum()? {
+        checksum if checksum == into.checksum() => Ok(()),
+        _ => Err(corrupt(format!("sent object {} damaged, or another before it did", into.id()))),
+    }
+}
+
+/// Receives a range into memory.
+pub(crate) fn receive_range(
+    inner: &Inner,
+    addr: SocketAddr,
+    connection: &mut Connection,
+    request: Request,
+    patience: Patience,
+) -> Result<Vec<u8>, Failure> {
+    let follows = connection.ask(addr, request, inner.limits.stall_timeout)?;
+    if follows.length != request.length || request.length == TO_THE_END {
+        return Err(Failure::of(PeerErrorKind::Corrupt, addr, "sends another range than it was asked for"));
+    }
+    let mut range = Vec::with_capacity(follows.length as usize);
+    let mut buffer = vec![0; BUFFER_BYTES.min(follows.length as usize + CHECKSUM_BYTES)];
+    let mut pieces = Pieces::new(inner, addr, connection, follows, patience);
+    while let Some(content) = pieces.next(&mut buffer)? {
+        range.extend_from_slice(content);
+    }
+    pieces.checksum()?;
+    Ok(range)
+}
+
+/// The pieces that follow a reply.
+struct Pieces<'a> {
+    inner: &'a Inner,
+    addr: SocketAddr,
+    connection: &'a mut Connection,
+    follows: Follows,
+    patience: Patience,
+    left: u64,
+    moved: Instant,
+    compared: Option<Compared>,
+}
+
+/// When a relay was last compared, and how far it and we were then.
+struct Compared {
+    at: Instant,
+    had_bytes: u64,
+    left: u64,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(
+        inner: &'a Inner,
+        addr: SocketAddr,
+        connection: &'a mut Connection,
+        follows: Follows,
+        patience: Patience,
+    ) -> Self {
+        let (left, moved) = (follows.length, Instant::now());
+        Pieces { inner, addr, connection, follows, patience, left, moved, compared: None }
+    }
+
+    /// The content of the next piece; nothing after the last.
+    fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<&'b [u8]>, Failure> {
+        while self.left > 0 {
+            let header = self.header()?;
+            match header.kind {
+                PieceKind::Content if u64::from(header.length) <= self.left => {
+                    let length = header.length as usize;
+                    let bytes = &mut buffer[..length + CHECKSUM_BYTES];
+                    self.read(bytes)?;
+                    self.inner.link_in.take_blocking(length as u64);
+                    let (content, checksum) = bytes.split_at(length);
+                    if Checksum::of(content).0.to_le_bytes() != *checksum {
+                        return Err(Failure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data"));
+                    }
+                    self.left -= length as u64;
+                    self.moved = Instant::now();
+                    self.compare(header.had_bytes)?;
+                    return Ok(Some(content));
+                }
+                PieceKind::Wait => self.wait()?,
+                PieceKind::Content | PieceKind::End => return Err(self.nonsense()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The checksum of the whole object, after its last piece.
+    fn checksum(&mut self) -> Result<Checksum, Failure> {
+        if let Some(checksum) = self.follows.checksum {
+            return Ok(checksum);
+        }
+        loop {
+            match self.header()?.kind {
+                PieceKind::Wait => self.wait()?,
+                PieceKind::Content => return Err(self.nonsense()),
+                PieceKind::End => {
+                    let mut checksum = [0; CHECKSUM_BYTES];
+                    self.read(&mut checksum)?;
+                    return Ok(Checksum(u64::from_le_bytes(checksum)));
+                }
+            }
+        }
+    }
+
+    fn header(&mut self) -> Result<PieceHeader, Failure> {
+        let mut header = [0; PIECE_HEADER_BYTES];
+        self.read(&mut header)?;
+        PieceHeader::from_bytes(&header).ok_or_else(|| self.nonsense())
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
+        let failed = |error| Failure::unreachable(self.addr, format!("stopped in the middle: {error}"));
+        self.connection.read_exact(bytes, self.inner.limits.stall_timeout).map_err(failed)
+    }
+
+    /// The peer has no more yet.
+    fn wait(&self) -> Result<(), Failure> {
+        if self.moved.elapsed() < self.patience.stall {
+            return Ok(());
+        }
+        let what = "waits for the object itself, and has been told nothing for too long";
+        Err(Failure::of(PeerErrorKind::Slow, self.addr, what))
+    }
+
+    /// Leaves a relay that receives much faster than it sends.
+    fn compare(&mut self, had_bytes: u64) -> Result<(), Failure> {
+        let now = Compared { at: self.moved, had_bytes, left: self.left };
+        let Some(then) = &self.compared else {
+            self.compared = Some(now);
+            return Ok(());
+        };
+        if now.at - then.at < COMPARED_OVER {
+            return Ok(());
+        }
+        let (sent, received) = (then.left - now.left, had_bytes.saturating_sub(then.had_bytes));
+        self.compared = Some(now);
+        if self.patience.is_choosy && received / SLOW_FACTOR > sent {
+            return Err(Failure::of(PeerErrorKind::Slow, self.addr, "sends much slower than it receives"));
+        }
+        Ok(())
+    }
+
+    fn nonsense(&self) -> Failure {
+        Failure { error: PeerError::unreachable(self.addr, "sent what no peer sends"), may_be_stale: false }
+    }
+}
+
+impl Connection {
+    fn read_exact(&mut self, bytes: &mut [u8], timeout: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(timeout)?;
+        (&self.stream).read_exact(bytes)
+    }
+}

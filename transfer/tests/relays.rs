@@ -1,0 +1,215 @@
+//! Nodes that want the same object at the same time: each gives to the next what it has so far, and when one dies,
+//! lies or is slow, who comes after it goes on elsewhere from where it was.
+
+mod cluster;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use cluster::{ID, KEY, Node, content, holder, limits, source};
+use eyas_store::{Emulation, Limiter, Storage};
+use eyas_transfer::{FetchError, Fetched, Fetcher, Holder, PeerErrorKind, PeerLimits, PeerServer, Source};
+use eyas_types::ObjectSpec;
+use tokio::task::JoinHandle;
+
+const BYTES: usize = 4_000_000;
+
+fn relay(node: &Node) -> Holder {
+    Holder { is_relay: true, ..holder(node.addr()) }
+}
+
+/// Begins a fetch to `node`, from persistent storage at that rate if no holder gives it.
+fn begin(node: &Node, spec: &ObjectSpec, rate: &str, holders: &[Holder]) -> JoinHandle<Result<Fetched, FetchError>> {
+    let storage = Storage::new(Emulation::parse(&format!("storage={rate}")).unwrap().limits(node.dir.path()).unwrap());
+    let fetcher = Fetcher::new(node.store.clone(), storage, node.peers.clone());
+    let (spec, holders) = (spec.clone(), holders.to_vec());
+    tokio::spawn(async move { fetcher.fetch(&spec, &holders).await })
+}
+
+/// Returns once more than `bytes` of the object are on `node`; tells how many.
+async fn wait_past(node: &Node, spec: &ObjectSpec, bytes: usize) -> u64 {
+    let (store, id) = (node.store.clone(), spec.id());
+    let waiting = tokio::task::spawn_blocking(move || {
+        let arriving = store.arriving(id, Duration::from_secs(20)).expect("it comes");
+        arriving.wait_past(bytes as u64, Duration::from_secs(20)).written_bytes
+    });
+    waiting.await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_reads_persistent_storage_once_and_each_gives_it_once() {
+    let nodes: Vec<_> = (0..6).map(|_| Node::new()).collect();
+    let spec = source(&nodes[0], "input", BYTES).await;
+    // From the last to the first: each asks for what the one before it does not even expect yet.
+    let later: Vec<_> = (1..6).rev().map(|at| begin(&nodes[at], &spec, "1kB/s", &[relay(&nodes[at - 1])])).collect();
+    let first = begin(&nodes[0], &spec, "20MB/s", &[]);
+    assert_eq!(first.await.unwrap().unwrap().from, Source::Persistent);
+    for (fetch, at) in later.into_iter().zip((1..6).rev()) {
+        let from = Source::Peer(nodes[at - 1].addr());
+        assert_eq!(fetch.await.unwrap().unwrap(), Fetched { from, bytes: BYTES as u64 });
+        assert_eq!(nodes[at].get(spec.id()), content(BYTES));
+    }
+    for (at, node) in nodes.iter().enumerate() {
+        assert_eq!(node.server.served().bytes, if at < 5 { BYTES as u64 } else { 0 }, "node {at}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_a_relay_dies_the_rest_goes_on_from_where_it_was() {
+    let [root, middle, last] = [(); 3].map(|()| Node::new());
+    let spec = source(&root, "input", BYTES).await;
+    let first = begin(&root, &spec, "8MB/s", &[]);
+    let second = begin(&middle, &spec, "1kB/s", &[relay(&root)]);
+    let third = begin(&last, &spec, "1kB/s", &[relay(&middle), relay(&root)]);
+    let before = wait_past(&last, &spec, BYTES / 4).await;
+    let Node { server, .. } = middle;
+    let given = server.served();
+    drop(server);
+    assert_eq!(third.await.unwrap().unwrap().from, Source::Peer(root.addr()));
+    assert_eq!(last.get(spec.id()), content(BYTES));
+    for fetch in [first, second] {
+        fetch.await.unwrap().unwrap();
+    }
+    // To the middle all, to the last no more than what it had not had when its relay died.
+    assert!(given.bytes <= BYTES as u64);
+    let most = BYTES as u64 + (BYTES as u64 - before);
+    assert!((BYTES as u64..=most).contains(&root.server.served().bytes), "{:?}, at most {most}", root.server.served());
+}
+
+#[tokio::test]
+async fn a_damaged_piece_is_fetched_again_and_no_more_than_that() {
+    let [here, liar, honest] = [(); 3].map(|()| Node::new());
+    let spec = source(&here, "input", BYTES).await;
+    [&liar, &honest].iter().for_each(|node| node.put(spec.id(), &content(BYTES)));
+    let bad = in_the_middle(liar.addr(), |at, byte| if at == BYTES / 2 { !byte } else { byte });
+    let fetched = begin(&here, &spec, "1kB/s", &[holder(bad), holder(honest.addr())]).await.unwrap().unwrap();
+    assert_eq!((fetched.from, here.get(spec.id())), (Source::Peer(honest.addr()), content(BYTES)));
+    let again = honest.server.served().bytes as usize;
+    assert!(again >= BYTES / 2 && again < BYTES / 2 + (256 << 10), "{again}");
+    // It is remembered for a while.
+    here.store.remove(spec.id()).unwrap();
+    let into = here.store.begin(spec.id(), BYTES as u64, false).unwrap();
+    let error = here.peers.fetch(bad, into, false, false).await.unwrap_err().error;
+    assert_eq!(error.kind, PeerErrorKind::Avoided);
+}
+
+#[tokio::test]
+async fn a_relay_with_another_content_spoils_nothing() {
+    // What it says of its pieces is true, and so is the sum: only it is not the object that the rest is of.
+    let [here, other, honest] = [(); 3].map(|()| Node::new());
+    let spec = source(&here, "input", BYTES).await;
+    let mut wrong = content(BYTES);
+    wrong[0] ^= 1;
+    other.put(spec.id(), &wrong);
+    honest.put(spec.id(), &content(BYTES));
+    let cut = cut_after(other.addr(), BYTES / 2);
+    let holders = [holder(cut), holder(honest.addr())];
+    let fetched = begin(&here, &spec, "100MB/s", &holders).await.unwrap().unwrap();
+    assert_eq!((fetched.from, here.get(spec.id())), (Source::Persistent, content(BYTES)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_expected_to_have_it_and_never_does_is_not_waited_for_long() {
+    let [here, there] = [(); 2].map(|()| Node::new());
+    let spec = source(&here, "input", 1_000).await;
+    let fetched = begin(&here, &spec, "1GB/s", &[relay(&there)]).await.unwrap().unwrap();
+    assert_eq!(fetched.from, Source::Persistent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_hears_nothing_itself_is_left_after_a_while() {
+    let short = PeerLimits { relay_patience: Duration::from_millis(1), ..limits() };
+    let (here, there) = (Node::with(KEY, short), Node::new());
+    let spec = source(&here, "input", 1_000).await;
+    let stuck = there.store.begin(spec.id(), 1_000, false).unwrap();
+    let fetched = begin(&here, &spec, "1GB/s", &[relay(&there)]).await.unwrap().unwrap();
+    assert_eq!(fetched.from, Source::Persistent);
+    drop(stuck);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_relay_is_left_for_a_faster_source() {
+    let bytes = 60_000_000;
+    let [root, slow, last] = [(); 3].map(|()| Node::new());
+    let spec = source(&root, "input", bytes).await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let narrow = PeerServer::start(listener, slow.store.clone(), KEY, limits(), Limiter::own(1_000_000)).unwrap();
+    let first = begin(&root, &spec, "20MB/s", &[]);
+    let second = begin(&slow, &spec, "1kB/s", &[relay(&root)]);
+    let narrow_relay = Holder { is_relay: true, ..holder(narrow.addr()) };
+    let third = begin(&last, &spec, "1kB/s", &[narrow_relay, relay(&root)]);
+    assert_eq!(third.await.unwrap().unwrap().from, Source::Peer(root.addr()));
+    assert!(narrow.served().bytes > 0);
+    for fetch in [first, second] {
+        fetch.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_change_under_the_root_ends_in_no_object_anywhere() {
+    let [root, last] = [(); 2].map(|()| Node::new());
+    let spec = source(&root, "input", BYTES).await;
+    let first = begin(&root, &spec, "8MB/s", &[]);
+    let second = begin(&last, &spec, "8MB/s", &[relay(&root)]);
+    wait_past(&last, &spec, BYTES / 4).await;
+    std::fs::write(root.dir.path().join("input"), vec![9; BYTES]).unwrap();
+    for (node, fetch) in [(&root, first), (&last, second)] {
+        fetch.await.unwrap().unwrap_err();
+        assert!(!node.store.contains(spec.id()));
+    }
+}
+
+#[tokio::test]
+async fn garbage_in_place_of_pieces_is_an_error() {
+    let [here, there] = [(); 2].map(|()| Node::new());
+    there.put(ID, &content(BYTES));
+    // The first piece's header.
+    let garbage = in_the_middle_raw(there.addr(), |at, byte| if (128..132).contains(&at) { 0xff } else { byte });
+    let into = here.store.begin(ID, BYTES as u64, false).unwrap();
+    let broken = here.peers.fetch(garbage, into, false, false).await.unwrap_err();
+    assert_eq!(broken.error.kind, PeerErrorKind::Unreachable);
+    assert_eq!(broken.rest.unwrap().written_bytes(), 0);
+}
+
+/// A node in the middle that changes content on its way; `change` gets the place in the content.
+fn in_the_middle(target: SocketAddr, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
+    // Greeting and reply, then pieces of 128 KiB with 16 bytes before and 8 behind each.
+    const PIECE: usize = 128 << 10;
+    in_the_middle_raw(target, move |at, byte| match at.checked_sub(128) {
+        Some(at) if (16..16 + PIECE).contains(&(at % (PIECE + 24))) => {
+            change(at / (PIECE + 24) * PIECE + at % (PIECE + 24) - 16, byte)
+        }
+        _ => byte,
+    })
+}
+
+fn in_the_middle_raw(target: SocketAddr, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
+    pass(target, usize::MAX, change)
+}
+
+fn cut_after(target: SocketAddr, bytes: usize) -> SocketAddr {
+    pass(target, bytes, |_, byte| byte)
+}
+
+fn pass(target: SocketAddr, most: usize, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(target).unwrap();
+        let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let (mut at, mut buffer) = (0, [0; 1 << 16]);
+        while let Ok(count @ 1..) = server.read(&mut buffer) {
+            let count = count.min(most - at);
+            buffer[..count].iter_mut().enumerate().for_each(|(place, byte)| *byte = change(at + place, *byte));
+            at += count;
+            if client.write_all(&buffer[..count]).is_err() || at == most {
+                break;
+            }
+        }
+        let _ = client.shutdown(std::net::Shutdown::Both);
+    });
+    addr
+}
