@@ -8,6 +8,7 @@
 
 mod access;
 mod bad_data;
+mod chains;
 mod commands;
 mod crashes;
 mod data_diffusion;
