@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use eyas_types::ObjectId;
 
 use crate::checksum::Checksum;
+use crate::pieces::PIECE_BYTES;
 
 /// A partial replica. Its prefix only grows, and what is in it is as it will be in the whole.
 #[derive(Debug)]
@@ -17,14 +18,20 @@ pub struct Arriving {
     pub size_bytes: u64,
     /// To read the prefix from; stays readable when the object is published, or given up.
     pub file: File,
-    progress: Mutex<Progress>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    progress: Progress,
+    pieces: Vec<Checksum>,
 }
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the prefix.
+    /// Bytes of the prefix, in whole [pieces](crate::PIECE_BYTES).
     pub written_bytes: u64,
     /// What became of it, once it is over.
     pub end: Option<Arrival>,
@@ -41,30 +48,41 @@ pub enum Arrival {
 
 impl Arriving {
     pub(crate) fn new(size_bytes: u64, file: File) -> Self {
-        let progress = Mutex::new(Progress { written_bytes: 0, end: None });
-        Arriving { size_bytes, file, progress, changed: Condvar::new() }
+        let state = State { progress: Progress { written_bytes: 0, end: None }, pieces: Vec::new() };
+        Arriving { size_bytes, file, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// How far it is once there are more than `bytes`, or it has ended, or `patience` is over. Blocks.
     pub fn wait_past(&self, bytes: u64, patience: Duration) -> Progress {
-        let nothing_new = |progress: &mut Progress| progress.written_bytes <= bytes && progress.end.is_none();
-        let waited = self.changed.wait_timeout_while(self.progress(), patience, nothing_new);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let nothing_new = |state: &mut State| state.progress.written_bytes <= bytes && state.progress.end.is_none();
+        let waited = self.changed.wait_timeout_while(self.state(), patience, nothing_new);
+        waited.unwrap_or_else(PoisonError::into_inner).0.progress
     }
 
-    pub(crate) fn wrote(&self, written_bytes: u64) {
-        self.progress().written_bytes = written_bytes;
-        self.changed.notify_all();
+    /// The checksum of a piece of the prefix.
+    pub fn piece(&self, place: usize) -> Option<Checksum> {
+        self.state().pieces.get(place).copied()
+    }
+
+    /// What was written has these pieces.
+    pub(crate) fn wrote(&self, pieces: &[Checksum]) {
+        let mut state = self.state();
+        let known = state.pieces.len();
+        if pieces.len() > known {
+            state.pieces.extend_from_slice(&pieces[known..]);
+            state.progress.written_bytes = ((pieces.len() * PIECE_BYTES) as u64).min(self.size_bytes);
+            self.changed.notify_all();
+        }
     }
 
     fn ended(&self, how: Arrival) {
-        self.progress().end.get_or_insert(how);
+        self.state().progress.end.get_or_insert(how);
         self.changed.notify_all();
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Two words; no update of them can panic half-way.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No update of it can panic half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,6 +17,11 @@ impl Checksum {
     pub fn of(bytes: &[u8]) -> Self {
         Checksum(crc_fast::crc64_nvme(bytes))
     }
+
+    /// The checksum of this content with another behind it, which has so many bytes.
+    pub fn followed_by(self, behind: Checksum, bytes: usize) -> Self {
+        Checksum(crc_fast::checksum_combine(CrcAlgorithm::Crc64Nvme, self.0, behind.0, bytes as u64))
+    }
 }
 
 impl fmt::Display for Checksum {

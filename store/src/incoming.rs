@@ -10,10 +10,11 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::arriving::{Arrival, Arriving};
-use crate::checksum::{Checksum, Hasher};
+use crate::checksum::Checksum;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::index::Entry;
 use crate::objects::{ObjectStore, seal};
+use crate::pieces::Summing;
 
 /// An object being received, from one source or from several after each other, each of which goes on where the last has
 /// stopped. Dropped without [`commit`](Incoming::commit), it leaves nothing behind.
@@ -23,7 +24,7 @@ pub struct Incoming {
     executable: bool,
     file: File,
     partial: Partial,
-    hasher: Hasher,
+    summing: Summing,
     written_bytes: u64,
 }
 
@@ -51,7 +52,7 @@ impl Incoming {
         let partial = Partial { store, id, name, arriving, published: false };
         reserve(&file, size_bytes)
             .map_err(|errno| StoreError::io(format!("no room for object {id} of {size_bytes} bytes"), errno))?;
-        Ok(Incoming { id, size_bytes, executable, file, partial, hasher: Hasher::new(), written_bytes: 0 })
+        Ok(Incoming { id, size_bytes, executable, file, partial, summing: Summing::default(), written_bytes: 0 })
     }
 
     /// The object.
@@ -74,21 +75,45 @@ impl Incoming {
     /// # Errors
     /// `WrongSize` past the announced size, `Full` or `Io` as the disk says.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.write_content(bytes)?;
+        self.summing.update(bytes);
+        self.wrote();
+        Ok(())
+    }
+
+    /// Adds a whole [piece](crate::PIECE_BYTES), or the last, that is known to have this checksum; what was written
+    /// before ends with a piece. Blocks.
+    ///
+    /// # Errors
+    /// As [`Incoming::write`].
+    pub fn write_piece(&mut self, piece: &[u8], checksum: Checksum) -> Result<(), StoreError> {
+        self.write_content(piece)?;
+        self.summing.add(checksum, piece.len());
+        self.wrote();
+        Ok(())
+    }
+
+    fn write_content(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         if bytes.len() as u64 > self.size_bytes - self.written_bytes {
             return Err(self.wrong_size("more came"));
         }
         self.file
             .write_all(bytes)
             .map_err(|error| StoreError::io(format!("cannot store object {}", self.id), error))?;
-        self.hasher.update(bytes);
         self.written_bytes += bytes.len() as u64;
-        self.partial.arriving.wrote(self.written_bytes);
         Ok(())
+    }
+
+    fn wrote(&mut self) {
+        if self.written_bytes == self.size_bytes {
+            self.summing.end();
+        }
+        self.partial.arriving.wrote(self.summing.pieces());
     }
 
     /// The checksum of what was written so far.
     pub fn checksum(&self) -> Checksum {
-        self.hasher.finish()
+        self.summing.whole()
     }
 
     /// Makes the object part of the store. If a good copy came in meanwhile, that one stays.
@@ -99,13 +124,14 @@ impl Incoming {
         if self.written_bytes != self.size_bytes {
             return Err(self.wrong_size("only so many came"));
         }
-        let Incoming { id, size_bytes, executable, file, mut partial, hasher, .. } = self;
+        let Incoming { id, size_bytes, executable, file, mut partial, summing, .. } = self;
         seal(&file, executable).map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
         // Nothing that is open for writing can be executed, and a task may be waiting for this object.
         drop(file);
-        let checksum = hasher.finish();
+        let checksum = summing.whole();
         let entry = Entry { size_bytes, checksum, executable, verified: true };
         partial.published = partial.store.publish(&partial.name, id, entry)?;
+        partial.store.remembered().insert(id, &summing);
         partial.store.arrivals().end(id, &partial.arriving, Arrival::Whole(checksum));
         Ok(checksum)
     }

@@ -28,10 +28,11 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::arriving::{Arrivals, Arriving};
-use crate::checksum::{Checksum, Hasher};
+use crate::checksum::Checksum;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::incoming::Incoming;
 use crate::index::{Entry, Index, file_name, folder_name, parse_file_name};
+use crate::pieces::{Remembered, Summing};
 
 /// Modification time of every published object, 2000-01-01 in seconds since 1970: no write can leave it in place, and
 /// archivers, which refuse times before 1980, accept it.
@@ -51,6 +52,7 @@ struct Inner {
     index: Mutex<Index>,
     next_partial: AtomicU64,
     arrivals: Arrivals,
+    remembered: Remembered,
     /// Held for as long as any clone lives; the kernel lets go of it when the process ends, however it ends.
     _lock: File,
 }
@@ -64,6 +66,8 @@ pub struct OpenObject {
     pub size_bytes: u64,
     /// Of the whole content.
     pub checksum: Checksum,
+    /// Of its pieces, if there are several and they are remembered.
+    pub pieces: Option<Arc<[Checksum]>>,
 }
 
 /// Whether an object is in the store.
@@ -119,6 +123,7 @@ impl ObjectStore {
             index: Mutex::new(index),
             next_partial: AtomicU64::new(0),
             arrivals: Arrivals::default(),
+            remembered: Remembered::default(),
             _lock: lock,
         };
         Ok((ObjectStore(Arc::new(inner)), found))
@@ -146,6 +151,10 @@ impl ObjectStore {
     /// Blocks.
     pub fn arriving(&self, id: ObjectId, patience: Duration) -> Option<Arc<Arriving>> {
         self.0.arrivals.wait_for(id, patience, || self.contains(id))
+    }
+
+    pub(crate) fn remembered(&self) -> &Remembered {
+        &self.0.remembered
     }
 
     pub(crate) fn arrivals(&self) -> &Arrivals {
@@ -214,7 +223,8 @@ impl ObjectStore {
             Some(file) => file,
             None => self.open_entry(id, entry)?,
         };
-        Ok(OpenObject { file, size_bytes: entry.size_bytes, checksum: entry.checksum })
+        let pieces = self.0.remembered.get(id, entry.checksum);
+        Ok(OpenObject { file, size_bytes: entry.size_bytes, checksum: entry.checksum, pieces })
     }
 
     /// Reads the object against its checksum unless that was done already, and tells whether it is here and good.
@@ -281,10 +291,9 @@ impl ObjectStore {
             return Ok((entry, None));
         }
         let mut file = self.open_entry(id, entry)?;
-        let good = verify_content(&mut file, entry);
-        match good {
-            Ok(true) => {}
-            Ok(false) => {
+        match sum_up(&mut file, entry.size_bytes) {
+            Ok(Some(summing)) if summing.whole() == entry.checksum => self.0.remembered.insert(id, &summing),
+            Ok(_) => {
                 tracing::warn!(object = %id, "an object does not match its checksum; dropped");
                 self.drop_damaged(id, entry);
                 return Err(not_here(id));
@@ -364,6 +373,7 @@ impl ObjectStore {
             let mut index = self.index();
             let Some(entry) = index.get(id).filter(|entry| condition(*entry)) else { return Ok(false) };
             index.remove(id);
+            self.0.remembered.remove(id);
             let name = file_name(id, entry.size_bytes, entry.checksum);
             match rustix::fs::renameat(&self.0.objects, &name, &self.0.partial, &aside) {
                 Ok(()) => {}
@@ -458,14 +468,15 @@ fn scan(objects: &Path) -> io::Result<Index> {
     Ok(index)
 }
 
-fn verify_content(file: &mut File, entry: Entry) -> io::Result<bool> {
-    let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(entry.size_bytes as usize + 1)];
-    let (mut hasher, mut read_bytes) = (Hasher::new(), 0);
+/// Reads all of a file; nothing if it does not have that size.
+fn sum_up(file: &mut File, size_bytes: u64) -> io::Result<Option<Summing>> {
+    let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(size_bytes as usize + 1)];
+    let (mut summing, mut read_bytes) = (Summing::default(), 0);
     loop {
         match file.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => {
-                hasher.update(&buffer[..count]);
+                summing.update(&buffer[..count]);
                 read_bytes += count as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -473,5 +484,6 @@ fn verify_content(file: &mut File, entry: Entry) -> io::Result<bool> {
         }
     }
     io::Seek::rewind(file)?;
-    Ok(read_bytes == entry.size_bytes && hasher.finish() == entry.checksum)
+    summing.end();
+    Ok((read_bytes == size_bytes).then_some(summing))
 }

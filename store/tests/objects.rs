@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_store::{Arrival, Checksum, ObjectStore, Presence, Progress, StagedBy, StoreErrorKind};
+use eyas_store::{Arrival, Checksum, ObjectStore, PIECE_BYTES, Presence, Progress, StagedBy, StoreErrorKind};
 use eyas_types::ObjectId;
 
 const A: ObjectId = ObjectId([0xaa; 16]);
@@ -133,27 +133,34 @@ fn what_is_being_received_can_be_passed_on() {
         let store = store.clone();
         move || store.arriving(A, Duration::from_secs(60)).expect("it comes")
     });
-    let mut incoming = store.begin(A, 10, true).unwrap();
+    let (first, second) = (vec![b'1'; PIECE_BYTES], b"rest");
+    let (piece_bytes, size_bytes) = (PIECE_BYTES as u64, PIECE_BYTES as u64 + 4);
+    let mut incoming = store.begin(A, size_bytes, true).unwrap();
     let arriving = waiting.join().unwrap();
     assert_eq!(arriving.wait_past(0, Duration::ZERO), Progress { written_bytes: 0, end: None });
     let further = std::thread::spawn({
         let arriving = arriving.clone();
         move || arriving.wait_past(0, Duration::from_secs(60)).written_bytes
     });
-    incoming.write(b"01234").unwrap();
-    assert_eq!(further.join().unwrap(), 5);
-    let mut prefix = [0; 5];
+    incoming.write(&first[1..]).unwrap();
+    assert_eq!(arriving.wait_past(0, Duration::ZERO).written_bytes, 0, "only whole pieces count");
+    incoming.write(&first[..1]).unwrap();
+    assert_eq!(further.join().unwrap(), piece_bytes);
+    assert_eq!((arriving.piece(0), arriving.piece(1)), (Some(Checksum::of(&first)), None));
+    let mut prefix = vec![0; PIECE_BYTES];
     arriving.file.read_exact_at(&mut prefix, 0).unwrap();
-    assert_eq!(prefix, *b"01234");
+    assert_eq!(prefix, first);
 
     // Of two receipts, the first is passed on.
-    let second = store.begin(A, 10, true).unwrap();
+    let again = store.begin(A, size_bytes, true).unwrap();
     assert!(Arc::ptr_eq(&arriving, &store.arriving(A, Duration::ZERO).unwrap()));
-    drop(second);
-    incoming.write(b"56789").unwrap();
+    drop(again);
+    incoming.write_piece(second, Checksum::of(second)).unwrap();
     let checksum = incoming.commit().unwrap();
     let end = Some(Arrival::Whole(checksum));
-    assert_eq!(arriving.wait_past(10, Duration::from_secs(60)), Progress { written_bytes: 10, end });
+    assert_eq!(arriving.wait_past(size_bytes, Duration::from_secs(60)), Progress { written_bytes: size_bytes, end });
+    assert_eq!(checksum, Checksum::of(&[&first[..], second].concat()));
+    assert_eq!(store.open_object(A).unwrap().pieces.unwrap()[..], [Checksum::of(&first), Checksum::of(second)]);
     assert!(store.arriving(A, Duration::from_secs(60)).is_none(), "it is here");
     // Who still passes it on does not keep it from being executed.
     let path = dir.path().join("script");
@@ -161,12 +168,13 @@ fn what_is_being_received_can_be_passed_on() {
     let ran = std::process::Command::new(&path).spawn();
     assert_ne!(ran.unwrap_err().kind(), std::io::ErrorKind::ExecutableFileBusy);
 
-    let mut incoming = store.begin(B, 10, false).unwrap();
-    incoming.write(b"01234").unwrap();
+    let mut incoming = store.begin(B, size_bytes, false).unwrap();
+    incoming.write(&first).unwrap();
     let arriving = store.arriving(B, Duration::ZERO).unwrap();
     drop(incoming);
     let end = Some(Arrival::GivenUp);
-    assert_eq!(arriving.wait_past(5, Duration::from_secs(60)), Progress { written_bytes: 5, end });
+    let progress = arriving.wait_past(piece_bytes, Duration::from_secs(60));
+    assert_eq!(progress, Progress { written_bytes: piece_bytes, end });
     assert!(store.arriving(B, Duration::ZERO).is_none());
 }
 

@@ -27,7 +27,7 @@
 
 use std::fmt;
 
-use eyas_store::Checksum;
+use eyas_store::{Checksum, PIECE_BYTES};
 use eyas_types::ObjectId;
 
 /// Size of every message.
@@ -35,10 +35,6 @@ pub(crate) const MESSAGE_BYTES: usize = 64;
 
 /// A `length` in a request that stands for all that follows `offset`.
 pub(crate) const TO_THE_END: u64 = u64::MAX;
-
-/// Content is sent in pieces of so many bytes at most. A relay passes on what it has verified, so that each adds the time
-/// of one piece to a chain; and a piece stays in a core's cache between the socket, the checksum and the file.
-pub(crate) const PIECE_BYTES: usize = 128 << 10;
 
 pub(crate) const PIECE_HEADER_BYTES: usize = 16;
 pub(crate) const CHECKSUM_BYTES: usize = 8;

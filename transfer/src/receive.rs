@@ -4,11 +4,11 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use eyas_store::{Checksum, Incoming};
+use eyas_store::{Checksum, Incoming, PIECE_BYTES};
 
 use crate::error::{PeerError, PeerErrorKind};
 use crate::peers::{Connection, Failure, Inner};
-use crate::protocol::{CHECKSUM_BYTES, PIECE_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, Request, TO_THE_END};
+use crate::protocol::{CHECKSUM_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, Request, TO_THE_END};
 
 /// A piece and its checksum.
 pub(crate) const BUFFER_BYTES: usize = PIECE_BYTES + CHECKSUM_BYTES;
@@ -56,8 +56,13 @@ pub(crate) fn receive_object(
         return Err(corrupt(format!("says that object {id} has {told} bytes; it has {known}")));
     }
     let mut pieces = Pieces::new(inner, addr, connection, follows, patience);
-    while let Some(content) = pieces.next(buffer)? {
-        into.write(content)?;
+    while let Some((content, checksum)) = pieces.next(buffer)? {
+        let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
+            && (content.len() == PIECE_BYTES || into.written_bytes() + content.len() as u64 == into.size_bytes());
+        match is_piece {
+            true => into.write_piece(content, checksum)?,
+            false => into.write(content)?,
+        }
     }
     match pieces.checksum()? {
         checksum if checksum == into.checksum() => Ok(()),
@@ -80,7 +85,7 @@ pub(crate) fn receive_range(
     let mut range = Vec::with_capacity(follows.length as usize);
     let mut buffer = vec![0; BUFFER_BYTES.min(follows.length as usize + CHECKSUM_BYTES)];
     let mut pieces = Pieces::new(inner, addr, connection, follows, patience);
-    while let Some(content) = pieces.next(&mut buffer)? {
+    while let Some((content, _)) = pieces.next(&mut buffer)? {
         range.extend_from_slice(content);
     }
     pieces.checksum()?;
@@ -118,8 +123,8 @@ impl<'a> Pieces<'a> {
         Pieces { inner, addr, connection, follows, patience, left, moved, compared: None }
     }
 
-    /// The content of the next piece; nothing after the last.
-    fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<&'b [u8]>, Failure> {
+    /// The next piece, and its checksum; nothing after the last.
+    fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<(&'b [u8], Checksum)>, Failure> {
         while self.left > 0 {
             let header = self.header()?;
             match header.kind {
@@ -129,13 +134,14 @@ impl<'a> Pieces<'a> {
                     self.read(bytes)?;
                     self.inner.link_in.take_blocking(length as u64);
                     let (content, checksum) = bytes.split_at(length);
-                    if Checksum::of(content).0.to_le_bytes() != *checksum {
+                    let sum = Checksum::of(content);
+                    if sum.0.to_le_bytes() != *checksum {
                         return Err(Failure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data"));
                     }
                     self.left -= length as u64;
                     self.moved = Instant::now();
                     self.compare(header.had_bytes)?;
-                    return Ok(Some(content));
+                    return Ok(Some((content, sum)));
                 }
                 PieceKind::Wait => self.wait()?,
                 PieceKind::Content | PieceKind::End => return Err(self.nonsense()),

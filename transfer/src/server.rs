@@ -1,5 +1,5 @@
 //! Gives this node's objects to its peers, whole ones and those that are still being received: a thread for each
-//! connection.
+//! connection, `sendfile` from the page cache.
 //!
 //! What comes in over the port is read in messages of a fixed size, and until one proves that its sender knows the
 //! cluster's key nothing goes out, not even an error. Connections are counted, in all and by address; the slow and the
@@ -9,21 +9,19 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_store::{Arrival, Arriving, Checksum, Limiter, ObjectStore, Progress, StoreErrorKind};
+use eyas_store::{Arrival, Arriving, Checksum, Limiter, ObjectStore, PIECE_BYTES, Progress, StoreErrorKind};
 use rustix::net::{SendFlags, Shutdown};
 
 use crate::connection::{nonce, read_message};
 use crate::limits::PeerLimits;
-use crate::protocol::{
-    self, CHECKSUM_BYTES, PIECE_BYTES, PIECE_HEADER_BYTES, PeerKey, PieceHeader, PieceKind, Reply, Request, Session,
-    Welcome,
-};
+use crate::protocol::{self, PeerKey, PieceHeader, PieceKind, Reply, Request, Session, Welcome};
 
 /// How long an object that is expected here is waited for before the peer is told that it is not here.
 const EXPECTED_PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +32,7 @@ const WAIT_EVERY: Duration = Duration::from_secs(1);
 /// Before accepting again after the process ran out of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Of a connection's thread: it holds small messages, and one piece on the heap.
+/// Of a connection's thread: it holds small messages, and at times one piece on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a store to peers until it is dropped.
@@ -237,10 +235,11 @@ fn give(shared: &Shared, stream: &TcpStream, session: &Session, request: Request
     // Leaves in one packet with the first bytes of the content.
     let flags = if end > request.offset { SendFlags::MORE } else { SendFlags::empty() };
     send_all(stream, &session.reply(here), flags)?;
-    let mut pieces = Pieces::new(shared, stream);
+    let pieces = Pieces { shared, stream };
     let mut at = request.offset;
     while at < end {
-        at += pieces.send(&object.file, at, end - at, size_bytes)?;
+        let known = |place: usize| object.pieces.as_ref().and_then(|pieces| pieces.get(place).copied());
+        at += pieces.send(&object.file, at..end, size_bytes, size_bytes, known)?;
     }
     shared.served_count.fetch_add(1, Ordering::Relaxed);
     Ok(())
@@ -258,7 +257,7 @@ fn relay(
     let refuse = |reply| send_all(stream, &session.reply(reply), SendFlags::empty());
     let Some(end) = end_of_range(request, size_bytes) else { return refuse(Reply::NoSuchRange) };
     send_all(stream, &session.reply(Reply::Coming { size_bytes, length: end - request.offset }), SendFlags::empty())?;
-    let mut pieces = Pieces::new(shared, stream);
+    let pieces = Pieces { shared, stream };
     let mut at = request.offset;
     loop {
         // Its last byte says nothing before the whole is known to be good.
@@ -266,7 +265,8 @@ fn relay(
         let Progress { written_bytes, end: ended } = arriving.wait_past(wanted, WAIT_EVERY);
         match ended {
             _ if at < end && written_bytes > at => {
-                at += pieces.send(&arriving.file, at, end.min(written_bytes) - at, written_bytes)?;
+                let range = at..end.min(written_bytes);
+                at += pieces.send(&arriving.file, range, size_bytes, written_bytes, |place| arriving.piece(place))?;
             }
             Some(Arrival::Whole(checksum)) => {
                 pieces.end(checksum)?;
@@ -294,32 +294,49 @@ fn end_of_range(request: Request, size_bytes: u64) -> Option<u64> {
 struct Pieces<'a> {
     shared: &'a Shared,
     stream: &'a TcpStream,
-    buffer: Vec<u8>,
 }
 
-impl<'a> Pieces<'a> {
-    fn new(shared: &'a Shared, stream: &'a TcpStream) -> Self {
-        Pieces { shared, stream, buffer: Vec::new() }
-    }
-
-    /// Sends the next piece of `left` bytes from `at`; tells how many that were.
-    fn send(&mut self, file: &File, at: u64, left: u64, had_bytes: u64) -> io::Result<u64> {
+impl Pieces<'_> {
+    /// Sends what of `range` is in one piece of an object; tells how many bytes that were. Where the checksum of the piece
+    /// is not `known`, or only a part of it is wanted, it is made from the content.
+    fn send(
+        &self,
+        file: &File,
+        range: Range<u64>,
+        size_bytes: u64,
+        had_bytes: u64,
+        known: impl Fn(usize) -> Option<Checksum>,
+    ) -> io::Result<u64> {
         if self.shared.is_stopping() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let length = left.min(PIECE_BYTES as u64) as usize;
-        let content = PIECE_HEADER_BYTES..PIECE_HEADER_BYTES + length;
-        self.buffer.resize(content.end + CHECKSUM_BYTES, 0);
+        let place = range.start / PIECE_BYTES as u64;
+        let piece = place * PIECE_BYTES as u64..((place + 1) * PIECE_BYTES as u64).min(size_bytes);
+        let part = range.start..range.end.min(piece.end);
+        let length = part.end - part.start;
+        let checksum = match known(place as usize).filter(|_| part == piece) {
+            Some(checksum) => checksum,
+            None => {
+                let mut content = vec![0; length as usize];
+                file.read_exact_at(&mut content, part.start)?;
+                Checksum::of(&content)
+            }
+        };
         let header = PieceHeader { kind: PieceKind::Content, length: length as u32, had_bytes };
-        self.buffer[..PIECE_HEADER_BYTES].copy_from_slice(&header.to_bytes());
-        // If a task that wrote to its input has cut it off, the peer notices that bytes are missing.
-        file.read_exact_at(&mut self.buffer[content.clone()], at)?;
-        let checksum = Checksum::of(&self.buffer[content.clone()]);
-        self.buffer[content.end..].copy_from_slice(&checksum.0.to_le_bytes());
-        self.shared.link_out.take_blocking(length as u64);
-        send_all(self.stream, &self.buffer, SendFlags::empty())?;
-        self.shared.served_bytes.fetch_add(length as u64, Ordering::Relaxed);
-        Ok(length as u64)
+        self.shared.link_out.take_blocking(length);
+        send_all(self.stream, &header.to_bytes(), SendFlags::MORE)?;
+        let mut at = part.start;
+        while at < part.end {
+            let left = (part.end - at) as usize;
+            if rustix::io::retry_on_intr(|| rustix::fs::sendfile(self.stream, file, Some(&mut at), left))? == 0 {
+                // Cut off by a task that wrote to its input. The peer notices that bytes are missing.
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let flags = if part.end < range.end { SendFlags::MORE } else { SendFlags::empty() };
+        send_all(self.stream, &checksum.0.to_le_bytes(), flags)?;
+        self.shared.served_bytes.fetch_add(length, Ordering::Relaxed);
+        Ok(length)
     }
 
     fn wait(&self, had_bytes: u64) -> io::Result<()> {

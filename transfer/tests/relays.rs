@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use cluster::{ID, KEY, Node, content, holder, limits, source};
-use eyas_store::{Emulation, Limiter, Storage};
+use eyas_store::{Emulation, Limiter, PIECE_BYTES, Storage};
 use eyas_transfer::{FetchError, Fetched, Fetcher, Holder, PeerErrorKind, PeerLimits, PeerServer, Source};
 use eyas_types::ObjectSpec;
 use tokio::task::JoinHandle;
@@ -86,7 +86,7 @@ async fn a_damaged_piece_is_fetched_again_and_no_more_than_that() {
     let fetched = begin(&here, &spec, "1kB/s", &[holder(bad), holder(honest.addr())]).await.unwrap().unwrap();
     assert_eq!((fetched.from, here.get(spec.id())), (Source::Peer(honest.addr()), content(BYTES)));
     let again = honest.server.served().bytes as usize;
-    assert!(again >= BYTES / 2 && again < BYTES / 2 + (256 << 10), "{again}");
+    assert!(again >= BYTES / 2 && again < BYTES / 2 + PIECE_BYTES, "{again}");
     // It is remembered for a while.
     here.store.remove(spec.id()).unwrap();
     let into = here.store.begin(spec.id(), BYTES as u64, false).unwrap();
@@ -174,8 +174,8 @@ async fn garbage_in_place_of_pieces_is_an_error() {
 
 /// A node in the middle that changes content on its way; `change` gets the place in the content.
 fn in_the_middle(target: SocketAddr, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
-    // Greeting and reply, then pieces of 128 KiB with 16 bytes before and 8 behind each.
-    const PIECE: usize = 128 << 10;
+    // Greeting and reply, then pieces with 16 bytes before and 8 behind each.
+    const PIECE: usize = PIECE_BYTES;
     in_the_middle_raw(target, move |at, byte| match at.checked_sub(128) {
         Some(at) if (16..16 + PIECE).contains(&(at % (PIECE + 24))) => {
             change(at / (PIECE + 24) * PIECE + at % (PIECE + 24) - 16, byte)

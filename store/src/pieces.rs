@@ -1,0 +1,138 @@
+//! Checksums of the pieces of large objects: so that each piece can be sent, and damage be found, without reading the
+//! whole.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use eyas_types::ObjectId;
+
+use crate::checksum::{Checksum, Hasher};
+
+/// Objects are sent and checked in pieces of so many bytes; the last is what is left. A relay passes on whole pieces, so
+/// that each adds the time of one to a chain.
+pub const PIECE_BYTES: usize = 256 << 10;
+
+/// Checksums that a store remembers, of some TB of objects. Those of further objects are made from their content.
+const MAX_REMEMBERED: usize = 4 << 20;
+
+/// Checksums of content as it comes: one pass gives those of the pieces and that of the whole.
+#[derive(Default)]
+pub(crate) struct Summing {
+    pieces: Vec<Checksum>,
+    /// Of all that is in `pieces`.
+    whole: Option<Checksum>,
+    current: Hasher,
+    current_bytes: usize,
+}
+
+impl Summing {
+    /// Adds the next bytes.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.current_bytes));
+            self.current.update(now);
+            self.current_bytes += now.len();
+            bytes = later;
+            if self.current_bytes == PIECE_BYTES {
+                self.end_piece();
+            }
+        }
+    }
+
+    /// Adds a whole piece, or the last, whose checksum is known; no other may have begun.
+    pub fn add(&mut self, checksum: Checksum, piece_bytes: usize) {
+        assert_eq!(self.current_bytes, 0, "pieces lie where they lie");
+        self.push(checksum, piece_bytes);
+    }
+
+    /// No more comes: what is there of a piece is the last.
+    pub fn end(&mut self) {
+        if self.current_bytes > 0 {
+            self.end_piece();
+        }
+    }
+
+    /// Of the pieces that are whole.
+    pub fn pieces(&self) -> &[Checksum] {
+        &self.pieces
+    }
+
+    /// Of everything so far.
+    pub fn whole(&self) -> Checksum {
+        match self.whole {
+            None => self.current.finish(),
+            Some(whole) => whole.followed_by(self.current.finish(), self.current_bytes),
+        }
+    }
+
+    fn end_piece(&mut self) {
+        let checksum = core::mem::take(&mut self.current).finish();
+        let piece_bytes = core::mem::take(&mut self.current_bytes);
+        self.push(checksum, piece_bytes);
+    }
+
+    fn push(&mut self, checksum: Checksum, piece_bytes: usize) {
+        self.whole = Some(self.whole.map_or(checksum, |whole| whole.followed_by(checksum, piece_bytes)));
+        self.pieces.push(checksum);
+    }
+}
+
+/// Checksums of the pieces of objects in a store that have more than one.
+#[derive(Default)]
+pub(crate) struct Remembered(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    objects: HashMap<ObjectId, (Checksum, Arc<[Checksum]>)>,
+    count: usize,
+}
+
+impl Remembered {
+    pub fn insert(&self, id: ObjectId, summing: &Summing) {
+        self.remove(id);
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pieces = summing.pieces();
+        if pieces.len() > 1 && table.count + pieces.len() <= MAX_REMEMBERED {
+            table.count += pieces.len();
+            table.objects.insert(id, (summing.whole(), pieces.into()));
+        }
+    }
+
+    /// Of the object whose whole has that checksum.
+    pub fn get(&self, id: ObjectId, whole: Checksum) -> Option<Arc<[Checksum]>> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.objects.get(&id).filter(|(of, _)| *of == whole).map(|(_, pieces)| pieces.clone())
+    }
+
+    pub fn remove(&self, id: ObjectId) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pieces)) = table.objects.remove(&id) {
+            table.count -= pieces.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_pass_gives_the_pieces_and_the_whole() {
+        let content: Vec<u8> = (0..2 * PIECE_BYTES + 1000).map(|at| (at / 7) as u8).collect();
+        let sums: Vec<_> = content.chunks(PIECE_BYTES).map(Checksum::of).collect();
+        for step in [1000, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, content.len()] {
+            let mut summing = Summing::default();
+            for (at, bytes) in content.chunks(step).enumerate() {
+                summing.update(bytes);
+                assert_eq!(summing.whole(), Checksum::of(&content[..at * step + bytes.len()]));
+            }
+            assert_eq!(summing.pieces(), &sums[..2]);
+            summing.end();
+            assert_eq!((summing.pieces(), summing.whole()), (&sums[..], Checksum::of(&content)));
+        }
+        let mut summing = Summing::default();
+        content.chunks(PIECE_BYTES).zip(&sums).for_each(|(piece, sum)| summing.add(*sum, piece.len()));
+        assert_eq!((summing.pieces(), summing.whole()), (&sums[..], Checksum::of(&content)));
+        assert_eq!(Summing::default().whole(), Checksum::of(b""));
+    }
+}
