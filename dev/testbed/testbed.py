@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""An emulated cluster on one machine: nodes with network links of their own speed, and slow shared storage.
+
+    dev/testbed/testbed.py up [--nodes 8] [--link 100mbit] [--store-link 200mbit] [--page-cache]
+    dev/testbed/testbed.py run NODE COMMAND...     a command in `n1`, `n2` ..., `head` or `store`
+    dev/testbed/testbed.py kill NODE               as a power cut would
+    dev/testbed/testbed.py status
+    dev/testbed/testbed.py down                    also after an `up` that failed, or was killed
+
+A node is a process namespace with a network, mounts and a host name of its own. Its first process holds all of that: it
+alone needs to be killed for everything of the node to go, mounts and links included. Nodes are joined by a bridge, and
+both directions of each link are shaped (`links.py`). `store` has the shared files and serves them by SFTP, without
+encryption; `head` and all nodes mount them at one path, so that what is read from there has crossed the store's link.
+Unless `--page-cache` is given no node keeps what it has read in memory, as if the files were larger than that.
+
+Nothing is made in the namespaces of the machine, and no packet can leave it: there is no route. It needs root, Linux, and
+the programs of NEEDED; Python 3.9 or later. Everything lies in $EYAS_TESTBED, by default /tmp/eyas-testbed-UID.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import links
+
+MARK = "EYAS_TESTBED_OF"
+SFTP_PORT = 7000
+SFTP_SERVERS = (Path("/usr/lib/openssh/sftp-server"), Path("/usr/libexec/openssh/sftp-server"))
+DEADLINE_S = 30
+MAX_NODES = 200  # their addresses share one last byte, and come after those of store and head
+
+# Program, and the Debian package that has it.
+NEEDED = [
+    ("ip", "iproute2"),
+    ("tc", "iproute2"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("mount", "mount"),
+    ("hostname", "hostname"),
+    ("sshfs", "sshfs"),
+]
+
+
+class TestbedError(Exception):
+    """Something is missing or did not work; the message says what to do."""
+
+
+def sftp_server() -> Path | None:
+    """The server that OpenSSH starts for a session, which speaks on its standard streams."""
+    return next((path for path in SFTP_SERVERS if path.exists()), None)
+
+
+def check_needs() -> None:
+    """Says everything that is missing at once."""
+    missing = [] if os.geteuid() == 0 else ["the rights of root (sudo); namespaces and links need them"]
+    packages = {package for program, package in NEEDED if shutil.which(program) is None}
+    if sftp_server() is None:
+        packages.add("openssh-sftp-server")
+    if packages:
+        missing.append(f"programs: on Debian and Ubuntu, apt-get install {' '.join(sorted(packages))}")
+    if not Path("/dev/fuse").exists():
+        missing.append("/dev/fuse: load the kernel's module `fuse`")
+    if missing:
+        raise TestbedError("the testbed lacks " + "; and ".join(missing))
+
+
+def marked(mark: str) -> Iterator[int]:
+    """Processes whose environment has this entry."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                    yield int(process.name)
+
+
+def is_alive(process: int) -> bool:
+    """Whether it runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Testbed:
+    """The nodes of one folder."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        default = os.environ.get("EYAS_TESTBED") or f"/tmp/eyas-testbed-{os.geteuid()}"
+        self.folder = Path(folder or default).resolve()
+        self.mount = self.folder / "mnt"  # where nodes see the shared files
+        self.shared = self.folder / "shared"  # where they lie; not to be read from there by a node
+        self.mark = f"{MARK}={self.folder}"
+
+    # ---- up and down
+
+    def up(self, nodes: int, link: str, store_link: str, page_cache: bool = False) -> None:
+        """Makes everything anew. Raises TestbedError, and then nothing is left."""
+        check_needs()
+        if not 1 <= nodes <= MAX_NODES:
+            raise TestbedError(f"{nodes} nodes: there may be 1 to {MAX_NODES}")
+        rates = {"link": links.bits_per_s(link), "store": links.bits_per_s(store_link)}
+        self.down()
+        for part in ("nodes", "mnt", "shared", "pids", "log"):
+            (self.folder / part).mkdir(parents=True)
+        addresses = links.addresses(nodes)
+        hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}")
+        try:
+            self._hold("switch")
+            for name in addresses:
+                (self.folder / "nodes" / name).mkdir()
+                self._hold(name)
+                self.check(name, ["mount", "--bind", self.folder / "hosts", "/etc/hosts"])
+            links.connect(self.holder, addresses, rates["link"], rates["store"])
+            self._share(addresses, page_cache)
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """Ends every process of the testbed, with which all else goes, and removes its folder."""
+        deadline = time.monotonic() + DEADLINE_S
+        while left := [process for process in marked(self.mark) if is_alive(process)]:
+            if time.monotonic() > deadline:
+                raise TestbedError(f"processes {left} of the testbed do not end")
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.05)
+        if self.folder.exists() and not (self.folder / "nodes").exists() and any(self.folder.iterdir()):
+            raise TestbedError(f"{self.folder} is not the folder of a testbed, and stays")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _hold(self, name: str) -> None:
+        """Starts the first process of a node. As the first it also waits for what others of the node leave behind."""
+        words = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        script = f"hostname {name}; echo ready; exec >&-; while :; do sleep 1000; done"
+        holder = subprocess.Popen(
+            [*words, "sh", "-c", script],
+            env={**os.environ, MARK: str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / "log" / f"{name}.holder").open("w"),
+            start_new_session=True,
+            text=True,
+        )
+        assert holder.stdout is not None
+        if holder.stdout.readline() != "ready\n":
+            said = (self.folder / "log" / f"{name}.holder").read_text().strip()
+            raise TestbedError(f"no namespaces for node {name}: {said}")
+        children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
+        (self.folder / "pids" / name).write_text(children[0])
+
+    def _share(self, addresses: dict[str, str], page_cache: bool) -> None:
+        """Serves the shared files from `store`, and mounts them on all others."""
+        server = [sys.executable, Path(__file__).resolve().parent / "serve.py", str(SFTP_PORT), sftp_server()]
+        serving = self.start("store", server, stdout=subprocess.PIPE, log="store.sftp")
+        assert serving.stdout is not None
+        if serving.stdout.readline() != b"ready\n":
+            raise TestbedError(f"no file server: {(self.folder / 'log' / 'store.sftp').read_text()}")
+        serving.stdout.close()
+        options = f"directport={SFTP_PORT},auto_cache" + ("" if page_cache else ",direct_io")
+        for name in addresses:
+            if name != "store":
+                self.check(name, ["sshfs", "-o", options, f"store:{self.shared}", self.mount])
+
+    # ---- nodes
+
+    def holder(self, node: str) -> int:
+        """The process that holds a node's namespaces."""
+        try:
+            process = int((self.folder / "pids" / node).read_text())
+        except OSError:
+            raise TestbedError(f"there is no node `{node}`; nodes are: {' '.join(self.nodes()) or 'none'}") from None
+        if not is_alive(process):
+            raise TestbedError(f"node {node} is dead")
+        return process
+
+    def nodes(self) -> list[str]:
+        """All nodes, also dead ones, in the order of their making."""
+        hosts = self.folder / "hosts"
+        return [line.split()[1] for line in hosts.read_text().splitlines()[1:]] if hosts.exists() else []
+
+    def words(self, node: str, command: list[object]) -> list[str]:
+        """What to run outside for `command` to run in the node."""
+        enter = ["nsenter", f"--target={self.holder(node)}", "--net", "--mount", "--uts", "--pid"]
+        return [*enter, "env", self.mark, *map(str, command)]
+
+    def start(self, node: str, command: list[object], log: str = "", **options: object) -> subprocess.Popen[bytes]:
+        """Starts a command in a node. What it says goes to a file of that name in `log/`, where nothing else is said."""
+        if log:
+            file = (self.folder / "log" / log).open("ab")
+            options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, **options}
+        return subprocess.Popen(self.words(node, command), start_new_session=True, **options)  # type: ignore[call-overload]
+
+    def check(self, node: str, command: list[object], timeout_s: float = DEADLINE_S) -> str:
+        """Runs a command in a node to its end; its output. Raises TestbedError if it fails."""
+        words = self.words(node, ["timeout", str(timeout_s), *command])
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            what = shlex.join(map(str, command))
+            raise TestbedError(f"{node}: `{what}` ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def kill(self, node: str) -> None:
+        """Ends a node at once; its connections are not closed, they fall silent."""
+        os.kill(self.holder(node), signal.SIGKILL)
+
+    def sent_bytes(self, node: str) -> int:
+        """Bytes that a node has sent over its link, headers included."""
+        return links.counted(self.holder(node), column=8)
+
+    def received_bytes(self, node: str) -> int:
+        """Bytes that a node has received over its link, headers included."""
+        return links.counted(self.holder(node), column=0)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", help="make all nodes anew")
+    up.add_argument("--nodes", type=int, default=8, help="how many beside store and head")
+    up.add_argument("--link", default="100mbit", help="each node's link, each way")
+    up.add_argument("--store-link", default="200mbit", help="the store's link, each way")
+    up.add_argument("--page-cache", action="store_true", help="nodes keep in memory what they read of the shared files")
+    run = commands.add_parser("run", help="run a command in a node")
+    run.add_argument("node")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
+    kill = commands.add_parser("kill", help="end a node as a power cut would")
+    kill.add_argument("node")
+    commands.add_parser("status", help="say which nodes there are")
+    commands.add_parser("down", help="end and remove everything")
+    asked = parser.parse_args()
+    testbed = Testbed()
+    try:
+        if asked.command == "up":
+            testbed.up(asked.nodes, asked.link, asked.store_link, asked.page_cache)
+            print(f"up: n1 to n{asked.nodes} at {asked.link}, store at {asked.store_link}; shared files at {testbed.mount}")
+        elif asked.command == "run":
+            if not asked.words:
+                parser.error("run needs a command")
+            return subprocess.run(testbed.words(asked.node, asked.words)).returncode
+        elif asked.command == "kill":
+            testbed.kill(asked.node)
+        elif asked.command == "status":
+            for node in testbed.nodes():
+                process = int((testbed.folder / "pids" / node).read_text())
+                print(node, f"up, process {process}" if is_alive(process) else "dead")
+        else:
+            testbed.down()
+    except (TestbedError, links.LinkError) as error:
+        print(f"testbed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
