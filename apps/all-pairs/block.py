@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Computes one block of an All-Pairs matrix: the part of `all_pairs.py` that runs on a node, as a task.
+
+    block.py [--triangle] --rows FILE... --columns FILE... -- PROGRAM [WORDS...]
+
+Writes `block.csv`, a line for each row. Ends with 1 at the first pair for which the program fails or prints something
+that is not one number, and says which.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+import sys
+
+
+def value(command: list[str], row: str, column: str) -> str:
+    """What the program prints for a pair."""
+    pair = f"`{' '.join(command)} {row} {column}`"
+    try:
+        ran = subprocess.run([*command, row, column], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        sys.exit(f"all-pairs: {pair} cannot be run: {error.strerror}")
+    if ran.returncode:
+        sys.exit(f"all-pairs: {pair} ended with {ran.returncode}")
+    printed = ran.stdout.strip()
+    try:
+        float(printed)
+    except ValueError:
+        sys.exit(f"all-pairs: {pair} printed {printed[:100]!r}, which is not a number")
+    return printed
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--triangle", action="store_true", help="leave out what is below the diagonal")
+    parser.add_argument("--rows", nargs="+", required=True)
+    parser.add_argument("--columns", nargs="+", required=True)
+    parser.add_argument("program", nargs="+")
+    asked = parser.parse_args()
+    with open("block.csv", "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, row in enumerate(asked.rows):
+            left_out = number if asked.triangle else 0
+            computed = [value(asked.program, row, column) for column in asked.columns[left_out:]]
+            writer.writerow([""] * left_out + computed)
+
+
+if __name__ == "__main__":
+    main()

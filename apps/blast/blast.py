@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Searches a sequence database with BLAST for many queries, as tasks of eyas.
+
+    blast.py --database PREFIX --queries FILE.fa --out HITS [options] [-- BLAST OPTIONS...]
+
+The queries are cut in groups, each a task. Every task has all files of the database as inputs: each node gets them once,
+for all tasks that it runs. The answers are put together in the order of the queries, so that they are what one call of
+BLAST for all queries gives. Needs Python 3.9 or later here, and BLAST+ (Debian's `ncbi-blast+`) on the nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+class BlastError(Exception):
+    """What was asked for cannot be done; the message says why."""
+
+
+def database_files(prefix: Path) -> list[Path]:
+    """The files of a database as `makeblastdb -out PREFIX` makes them, in one or many volumes."""
+    kind = re.compile(re.escape(prefix.name) + r"(\.\d\d+)?\.[np][a-z]{2}")
+    found = sorted(path for path in prefix.parent.glob(f"{prefix.name}.*") if kind.fullmatch(path.name))
+    if not found:
+        raise BlastError(f"there is no database {prefix}: make one with `makeblastdb -in FILE.fa -dbtype prot -out {prefix}`")
+    return found
+
+
+def queries(path: Path) -> list[str]:
+    """The sequences of a FASTA file, each with its header."""
+    parts = re.split(r"^(?=>)", path.read_text(), flags=re.MULTILINE)
+    if parts[0].strip() or len(parts) == 1:
+        raise BlastError(f"{path} is not FASTA: it does not begin with `>`")
+    return parts[1:]
+
+
+def groups(sequences: list[str], tasks: int | None, per_task: int) -> list[list[str]]:
+    """Cuts the queries in groups in their order: so many of nearly one size, or each with so many."""
+    if tasks is None:
+        return [sequences[first : first + per_task] for first in range(0, len(sequences), per_task)]
+    if not 1 <= tasks <= len(sequences):
+        raise BlastError(f"{len(sequences)} queries cannot make {tasks} tasks")
+    ends = [len(sequences) * number // tasks for number in range(tasks + 1)]
+    return [sequences[first:end] for first, end in zip(ends, ends[1:])]
+
+
+def search(asked: argparse.Namespace) -> int:
+    """Has eyas search, and puts the answers together; how many tasks it took."""
+    prefix = asked.database.absolute()
+    files = database_files(prefix)
+    parts = groups(queries(asked.queries), asked.tasks, asked.per_task)
+    folder = asked.out.absolute().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    # Beside the answer, because the nodes must see it: queries and parts of the answer.
+    with tempfile.TemporaryDirectory(prefix=f".{asked.out.name}.", dir=folder) as scratch:
+        for number, part in enumerate(parts):
+            (Path(scratch) / f"{number:06}.fa").write_text("".join(part))
+        inputs = [] if asked.in_place else [word for file in files for word in ("--input", str(file))]
+        name = str(prefix) if asked.in_place else prefix.name
+        command = [asked.eyas, "run", *shlex.split(asked.run_with), "--name", asked.program.rsplit("/", 1)[-1]]
+        command += ["--each", f"{scratch}/*.fa", *inputs, "--output", f"hits={scratch}/{{/.}}.hits", "--"]
+        command += [asked.program, "-db", name, "-query", "{}", "-out", "hits", "-outfmt", asked.format, *asked.words]
+        ran = subprocess.run(command)
+        if ran.returncode:
+            raise BlastError(f"eyas ended with {ran.returncode}: not all queries have an answer, and none is written")
+        whole = Path(scratch) / "whole"
+        with whole.open("wb") as file:
+            for number in range(len(parts)):
+                file.write((Path(scratch) / f"{number:06}.hits").read_bytes())
+        whole.replace(asked.out)
+    return len(parts)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--database", type=Path, required=True, metavar="PREFIX", help="as in `makeblastdb -out PREFIX`")
+    parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="sequences in FASTA")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="gets the hits; all nodes see its folder")
+    parser.add_argument("--per-task", type=int, default=5, metavar="N", help="queries of a task (default: 5)")
+    parser.add_argument("--tasks", type=int, metavar="N", help="rather, so many tasks of nearly one size")
+    parser.add_argument("--program", default="blastp", help="blastp (default), blastn, blastx, tblastn ...")
+    parser.add_argument("--format", default="6", metavar="OUTFMT", help="a format without head or foot (default: 6, a table)")
+    parser.add_argument("--in-place", action="store_true", help="do not stage the database: read it where it is, to compare")
+    parser.add_argument("--eyas", default="eyas", metavar="PROGRAM", help="the eyas command")
+    parser.add_argument("--run-with", default="", metavar="OPTIONS", help="options of `eyas run`, such as '--cluster lab'")
+    parser.add_argument("words", nargs="*", metavar="BLAST OPTIONS", help="after `--`, such as -evalue 1e-5")
+    asked = parser.parse_args()
+    if asked.per_task < 1:
+        parser.error("--per-task is 1 or more")
+    try:
+        tasks = search(asked)
+    except (BlastError, OSError, UnicodeDecodeError) as error:
+        print(f"blast: {error}", file=sys.stderr)
+        return 1
+    print(f"{tasks} tasks; hits: {asked.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
