@@ -92,10 +92,12 @@ def compute(tasks: list[dict[str, object]], asked: argparse.Namespace) -> None:
         job.writelines(json.dumps(task) + "\n" for task in tasks)
         job.flush()
         with cluster(asked.eyas, asked.nodes) as environment:
-            ran = subprocess.run([asked.eyas, "submit", "--wait", job.name], env=environment, stdout=subprocess.PIPE, text=True)
+            submit = [asked.eyas, "submit", "--wait", job.name]
+            ran = subprocess.run(submit, env=environment, stdout=subprocess.PIPE, text=True)
             number = ran.stdout.strip()
             if ran.returncode and number:
-                subprocess.run([asked.eyas, "task", "log", "--stderr", first_failed(asked.eyas, number, environment)], env=environment)
+                task = first_failed(asked.eyas, number, environment)
+                subprocess.run([asked.eyas, "task", "log", "--stderr", task], env=environment, stdout=sys.stderr)
     if ran.returncode:
         raise AllPairsError(f"not all blocks were computed; those that were are in {asked.out / 'blocks'}")
 

@@ -5,6 +5,7 @@
     dev/testbed/testbed.py run NODE COMMAND...     a command in `n1`, `n2` ..., `head` or `store`
     dev/testbed/testbed.py kill NODE               as a power cut would
     dev/testbed/testbed.py status
+    dev/testbed/testbed.py check                   what is missing to make one here
     dev/testbed/testbed.py down                    also after an `up` that failed, or was killed
 
 A node is a process namespace with a network, mounts and a host name of its own. Its first process holds all of that: it
@@ -46,6 +47,7 @@ NEEDED = [
     ("tc", "iproute2"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
     ("mount", "mount"),
     ("hostname", "hostname"),
     ("sshfs", "sshfs"),
@@ -195,7 +197,8 @@ class Testbed:
     def words(self, node: str, command: list[object]) -> list[str]:
         """What to run outside for `command` to run in the node."""
         enter = ["nsenter", f"--target={self.holder(node)}", "--net", "--mount", "--uts", "--pid"]
-        return [*enter, "env", self.mark, *map(str, command)]
+        # It ends when the process outside does, which else would go alone.
+        return [*enter, "env", self.mark, "setpriv", "--pdeathsig", "KILL", *map(str, command)]
 
     def start(self, node: str, command: list[object], log: str = "", **options: object) -> subprocess.Popen[bytes]:
         """Starts a command in a node. What it says goes to a file of that name in `log/`, where nothing else is said."""
@@ -241,6 +244,7 @@ def main() -> int:
     kill = commands.add_parser("kill", help="end a node as a power cut would")
     kill.add_argument("node")
     commands.add_parser("status", help="say which nodes there are")
+    commands.add_parser("check", help="say what is missing to make one here")
     commands.add_parser("down", help="end and remove everything")
     asked = parser.parse_args()
     testbed = Testbed()
@@ -254,6 +258,8 @@ def main() -> int:
             return subprocess.run(testbed.words(asked.node, asked.words)).returncode
         elif asked.command == "kill":
             testbed.kill(asked.node)
+        elif asked.command == "check":
+            check_needs()
         elif asked.command == "status":
             for node in testbed.nodes():
                 process = int((testbed.folder / "pids" / node).read_text())

@@ -7,6 +7,7 @@
 //! `EYAS_BIN` names the binary to test; without it, this workspace's is built and used.
 
 mod access;
+mod apps;
 mod bad_data;
 mod chains;
 mod commands;
@@ -19,3 +20,4 @@ mod main_job;
 mod restarts;
 mod results;
 mod support;
+mod testbed;

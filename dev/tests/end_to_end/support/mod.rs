@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub use binary::eyas;
 pub use cluster::Cluster;
-pub use home::{Home, finish};
+pub use home::{Done, Home, finish};
 pub use process::{is_alive, listening_ports, signal};
 
 /// Everything that a test waits for happens within this time, also on a busy machine.
@@ -38,4 +38,17 @@ pub fn wait_until(what: impl Debug, mut fact: impl FnMut() -> bool) {
 /// Whether this user may do what root may.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Whether these programs are there. In CI (`CI` is set, as its services do) they must be; elsewhere the test that needs
+/// them says that it does not test.
+pub fn can_use(programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &&&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let missing: Vec<_> = programs.iter().filter(|program| !is_there(program)).collect();
+    assert!(missing.is_empty() || std::env::var_os("CI").is_none(), "CI lacks {missing:?}");
+    if !missing.is_empty() {
+        eprintln!("not tested: {missing:?} are missing");
+    }
+    missing.is_empty()
 }

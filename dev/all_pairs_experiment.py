@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Experiment: All-Pairs on 8 nodes; how often what is distinct was read from persistent storage.
+
+    dev/all_pairs_experiment.py [--tiny] [--nodes 8] [--files 24] [--kilobytes 200] [--block 4] [--runs 3]
+
+Every pair of files, parts of one set of proteins, is compared by `apps/all-pairs/ncd.py`. With eyas the matrix is cut in
+blocks that read their files as inputs; beside it the same blocks, placed by eyas too, read them on the shared file
+system. There nodes keep in memory what they have read, and their memory is large: plain shared storage at its best.
+Bytes are those that the store sent over its link, headers included. Prints medians and whether the goal holds; ends with 1
+if not.
+
+It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas as a release build or in EYAS_BIN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from cluster import PROJECT, Cluster, eyas
+from links import LinkError
+from table import conclude, show
+from testbed import Testbed, TestbedError
+
+APPS = PROJECT / "apps"
+PROGRAM = APPS / "all-pairs" / "ncd.py"
+MOST_READS = 1.1
+
+
+def prepare(bed: Testbed, data: Path, files: int, length: int) -> list[Path]:
+    """Cuts the set in files of this length, as nodes see them."""
+    whole = (data / "tursiops.fa").read_bytes()
+    if files * length > len(whole):
+        raise TestbedError(f"{files} files of {length} bytes are more than the {len(whole)} of the data")
+    (bed.shared / "parts").mkdir()
+    for number in range(files):
+        (bed.shared / "parts" / f"{number:03}").write_bytes(whole[number * length : (number + 1) * length])
+    return [bed.mount / "parts" / f"{number:03}" for number in range(files)]
+
+
+def by_inputs(bed: Testbed, paths: list[Path], side: int) -> list[object]:
+    """As the application does it."""
+    words = ["--eyas", eyas(), "--rows", *paths, "--symmetric", "--block", side, "--out", bed.mount / "out"]
+    return [sys.executable, APPS / "all-pairs" / "all_pairs.py", *words, "--", PROGRAM]
+
+
+def in_place(bed: Testbed, paths: list[Path], side: int) -> list[object]:
+    """The same blocks as tasks without inputs: each is a line that calls the same program where the files are."""
+    lines = []
+    for top in range(0, len(paths), side):
+        for left in range(top, len(paths), side):
+            words = [sys.executable, APPS / "all-pairs" / "block.py", *(["--triangle"] if top == left else [])]
+            words += ["--rows", *paths[top : top + side], "--columns", *paths[left : left + side], "--", PROGRAM]
+            lines.append(f"{shlex.join(map(str, words))} && cat block.csv\n")
+    (bed.folder / "blocks").write_text("".join(lines))
+    each = ["--each-line", bed.folder / "blocks", "--sandbox", "--report", "none"]
+    return [eyas(), "run", *each, "--", "sh", "-c", "eval \"$1\"", "sh", "{}"]
+
+
+def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
+    """All of it; whether the goal holds."""
+    data = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
+    subprocess.run([sys.executable, APPS / "blast" / "fetch.py", data], check=True)
+    length = int(asked.kilobytes * 1000)
+    rows, reads = [], {}
+    for way, command in (("shared", in_place), ("ours", by_inputs)):
+        times, sent = [], []
+        for _ in range(asked.runs):
+            # Made anew for each run, so that no node remembers anything.
+            bed.up(asked.nodes, asked.link, asked.store_link, page_cache=True)
+            paths = prepare(bed, data, asked.files, length)
+            with Cluster(bed, bed.nodes()[2:]) as cluster:
+                before = bed.sent_bytes("store")
+                job = cluster.run(*command(bed, paths, asked.block))
+                sent.append((bed.sent_bytes("store") - before) / (asked.files * length))
+                times.append(job.elapsed_s)
+        if way == "ours":
+            with (bed.shared / "out" / "matrix.csv").open(newline="") as file:
+                whole = all(value for row in csv.reader(file) for value in row[1:])
+            if not whole:
+                raise TestbedError("the matrix has empty places")
+        reads[way] = statistics.median(sent)
+        rows.append([way, statistics.median(times), reads[way], job.executors, len(job.tasks)])
+    pairs = asked.files * (asked.files + 1) // 2
+    print(f"\n{pairs} pairs of {asked.files} files of {asked.kilobytes:g} kB on {asked.nodes} nodes, medians of {asked.runs} runs")
+    show(["way", "s", "read / distinct bytes", "nodes with a task", "tasks"], rows)
+    print(f"shared storage sends {reads['shared'] / reads['ours']:.2f} times as much when it is read in place")
+    return conclude("bytes read from persistent storage / distinct bytes", reads["ours"], MOST_READS)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="2 nodes, 4 files, once, to see that it works")
+    parser.add_argument("--nodes", type=int, default=8, help="how many")
+    parser.add_argument("--files", type=int, default=24, help="rows and columns of the matrix")
+    parser.add_argument("--kilobytes", type=float, default=200, help="size of each file")
+    parser.add_argument("--block", type=int, default=4, help="rows and columns of a task")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
+    parser.add_argument("--link", default="50mbit", help="each node's link")
+    parser.add_argument("--store-link", default="50mbit", help="the store's link")
+    asked = parser.parse_args()
+    if asked.tiny:
+        asked.nodes, asked.files, asked.block, asked.runs = 2, 4, 2, 1
+    bed = Testbed()
+    try:
+        return 0 if experiment(asked, bed) or asked.tiny else 1
+    except (TestbedError, LinkError, subprocess.CalledProcessError) as error:
+        print(f"all_pairs_experiment: {error}", file=sys.stderr)
+        return 1
+    finally:
+        bed.down()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Experiment: BLAST on n nodes with 5n tasks, as in section 5.1 of the paper on Jay, RLS and Dolly+ (figures 4 to 6).
+
+    dev/blast_experiment.py [--tiny] [--nodes 4,8,16,32] [--runs 1] [--pause 5] [--link 100mbit] [--store-link 400mbit]
+
+Every task searches a protein database of 13 MB for one sequence, then waits: the wait stands for the computing for which
+one machine with many nodes has not the processors. Four ways, on the same testbed, one after the other:
+
+    shared    tasks read the database on the shared file system
+    staging   each task has the database copied to its node, which keeps nothing (first-available)
+    ideal     the database is on each node's disk from the start
+    ours      eyas as it is
+
+No node keeps in memory what it has read on the shared file system, as if the database were larger than that; the paper's
+was.
+
+Prints medians: the time of all tasks, the time that a node takes for one of its tasks (transfer and computing, figure
+6), databases sent by the store; and, for the number of nodes nearest to 16, how many tasks compute in the course of time
+(figures 4 and 5). All four must give the same hits. Ends with 1 if a goal does not hold.
+
+It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas as a release build or in EYAS_BIN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from cluster import PROJECT, Cluster, Job, eyas
+from links import LinkError, bits_per_s
+from table import conclude, show
+from testbed import Testbed, TestbedError
+
+APP = PROJECT / "apps" / "blast"
+WAYS = ["shared", "staging", "ideal", "ours"]
+TASKS_A_NODE = 5
+OPTIONS = "-task blastp-fast -evalue 1e-5"
+COLUMNS = 72
+MOST_BEYOND_IDEAL, MOST_GROWTH = 1.05, 1.10
+
+
+def prepare(bed: Testbed, way: str, nodes: int, data: Path, asked: argparse.Namespace) -> Path:
+    """Makes the testbed, and puts database, queries and program where this way has them; the database as nodes see it."""
+    # BLAST maps files, which needs that the node may keep their pages: so the program drops them itself.
+    bed.up(nodes, asked.link, asked.store_link, page_cache=way == "shared")
+    folder = bed.folder / "local" if way == "ideal" else bed.shared / "db"
+    folder.mkdir()
+    for path in data.glob("tursiops.p*"):
+        shutil.copy(path, folder)
+    # Sequences of the database that are not too long.
+    sequences = (">" + text for text in (data / "tursiops.fa").read_text()[1:].split("\n>"))
+    short = [sequence for sequence in sequences if 200 < len(sequence) < 500][: nodes * TASKS_A_NODE]
+    (bed.shared / "queries.fa").write_text("\n".join(short) + "\n")
+    seen = folder if way == "ideal" else bed.mount / "db"
+    drop = f"for file in {seen}/*; do dd if=$file iflag=nocache count=0 status=none; done"
+    program = bed.folder / "search"
+    lines = ["#!/bin/sh", *([drop] if way == "shared" else []), f'blastp {OPTIONS} "$@" && sleep {asked.pause}']
+    program.write_text("\n".join(lines) + "\n")
+    program.chmod(0o755)
+    return seen / "tursiops"
+
+
+def run(bed: Testbed, way: str, number: int, data: Path, asked: argparse.Namespace) -> tuple[Job, float, bytes]:
+    """One way on so many nodes: the job, databases that the store sent, and the hits."""
+    database = prepare(bed, way, number, data, asked)
+    words = ["--database", database, "--queries", bed.mount / "queries.fa", "--tasks", number * TASKS_A_NODE]
+    words += ["--out", bed.mount / "hits", "--program", bed.folder / "search", "--eyas", eyas()]
+    words += ["--run-with", "--report none", *(["--in-place"] if way in ("shared", "ideal") else [])]
+    with Cluster(bed, bed.nodes()[2:], "fa" if way == "staging" else "") as cluster:
+        before = bed.sent_bytes("store")
+        job = cluster.run(sys.executable, APP / "blast.py", *words)
+        return job, (bed.sent_bytes("store") - before) / size(data), (bed.shared / "hits").read_bytes()
+
+
+def size(data: Path) -> int:
+    """Bytes of the database."""
+    return sum(path.stat().st_size for path in data.glob("tursiops.p*"))
+
+
+def course(job: Job, nodes: int, length_s: float) -> str:
+    """How many tasks compute, in ninths of the nodes, from the job's start to the longest one's end."""
+    spans = [(task["queued_us"] + task["waited_us"], task["ran_us"]) for task in job.tasks]
+    instants = [length_s * 1e6 * (column + 0.5) / COLUMNS for column in range(COLUMNS)]
+    counts = [sum(start <= instant < start + ran for start, ran in spans) for instant in instants]
+    return "".join("." if count == 0 else str(max(1, round(9 * count / nodes))) for count in counts)
+
+
+def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
+    """All of it; whether the goals hold."""
+    numbers = sorted(int(number) for number in asked.nodes.split(","))
+    data = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
+    subprocess.run([sys.executable, APP / "fetch.py", data], check=True)
+    shown = min(numbers, key=lambda number: abs(number - 16))
+    rows, courses, seconds = [], {}, {}
+    for number in numbers:
+        found = set()
+        for way in WAYS:
+            runs = [run(bed, way, number, data, asked) for _ in range(asked.runs)]
+            found |= {hits for _, _, hits in runs}
+            whole = statistics.median(job.elapsed_s for job, _, _ in runs)
+            seconds[way, number] = whole
+            mean_run = statistics.median(job.mean_run_s for job, _, _ in runs)
+            sent = statistics.median(sent for _, sent, _ in runs)
+            rows.append([number, way, whole, whole / TASKS_A_NODE, mean_run, sent, whole / seconds["shared", number]])
+            if number == shown:
+                courses[way] = runs[0][0]
+        if len(found) != 1:
+            raise TestbedError(f"the four ways gave {len(found)} different answers at {number} nodes")
+    print(f"\n5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of {asked.runs} runs; same hits")
+    show(["nodes", "way", "all tasks, s", "one task, s", "running, s", "databases sent", "of shared"], rows)
+    length = max(job.elapsed_s for job in courses.values())
+    print(f"\ntasks that run at {shown} nodes, in ninths of the nodes, over {length:.1f} s (those of `shared` also read):")
+    for way, job in courses.items():
+        print(f"{way:>8} {course(job, shown, length)}")
+    once = size(data) * 8 / bits_per_s(asked.link)
+    holds = []
+    for number in numbers:
+        goal = seconds["ideal", number] + once
+        holds.append(conclude(f"{number} nodes: ours / (ideal + one distribution)", seconds["ours", number] / goal, MOST_BEYOND_IDEAL))
+    ours = [seconds["ours", number] for number in numbers]
+    holds.append(conclude("one task's time: longest of all n / shortest", max(ours) / min(ours), MOST_GROWTH))
+    for way, paper in (("staging", 44.3), ("shared", 57.5)):
+        gain = 100 * (1 - seconds["ours", shown] / seconds[way, shown])
+        print(f"{shown} nodes: ours takes {gain:.1f} % less time than {way}; in the paper, {paper} % at 16")
+    return all(holds)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="2 nodes, once, to see that it works")
+    parser.add_argument("--nodes", default="4,8,16,32", help="numbers of nodes")
+    parser.add_argument("--runs", type=int, default=1, help="runs of each, of which the median counts")
+    parser.add_argument("--pause", type=float, default=5, help="seconds that each task waits after its search")
+    parser.add_argument("--link", default="100mbit", help="each node's link")
+    parser.add_argument("--store-link", default="400mbit", help="the store's link")
+    asked = parser.parse_args()
+    if asked.tiny:
+        asked.nodes, asked.runs, asked.pause = "2", 1, 0.5
+    bed = Testbed()
+    try:
+        return 0 if experiment(asked, bed) or asked.tiny else 1
+    except (TestbedError, LinkError, subprocess.CalledProcessError) as error:
+        print(f"blast_experiment: {error}", file=sys.stderr)
+        return 1
+    finally:
+        bed.down()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Experiment: one file to n nodes over shaped links, by simultaneous demand, with a star over HTTP beside it.
+
+    dev/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 24] [--link 64mbit]
+
+A job of n tasks that read one file of the shared storage, one task a node; the time is from the job's start until the
+last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as one node alone (S bytes in pieces of c);
+a star, in which the source sends to each node, n times. Then once more at half of the largest n, with the node that has
+sent most killed when half of the time is over. Prints medians, what the source has sent in file sizes (headers included),
+and which goals hold; ends with 1 if one does not.
+
+It needs what `dev/testbed/testbed.py check` asks for, and eyas as a release build or in EYAS_BIN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from cluster import Cluster, Job, eyas
+from links import LinkError
+from table import conclude, show
+from testbed import Testbed, TestbedError
+
+HTTP_PORT = 8000
+READ_ALL = "import shutil, sys, urllib.request as web; shutil.copyfileobj(web.urlopen(sys.argv[1]), open('/dev/null', 'wb'))"
+MOST_GROWTH, MOST_UPLOAD, MOST_FOR_A_KILL = 1.15, 1.05, 1.10
+
+
+def job(bed: Testbed, nodes: list[str], hold_s: float) -> list[object]:
+    """A task for each node; each holds its slot until all others must have one."""
+    return [eyas(), "run", "--array", f"1-{len(nodes)}", "-i", bed.mount / "file", "--report", "none", "--", "sleep", f"{hold_s}"]
+
+
+def demand(bed: Testbed, nodes: list[str], hold_s: float) -> tuple[Job, float]:
+    """One distribution; the job, and the file sizes that the source sent."""
+    size = (bed.shared / "file").stat().st_size
+    with Cluster(bed, nodes) as cluster:
+        before = bed.sent_bytes("store")
+        done = cluster.run(*job(bed, nodes, hold_s))
+        return done, (bed.sent_bytes("store") - before) / size
+
+
+def star(bed: Testbed, nodes: list[str]) -> float:
+    """Every node takes the file from the source over HTTP, all at once; seconds."""
+    server = bed.start("store", [sys.executable, "-m", "http.server", "--directory", bed.shared, HTTP_PORT], log="http")
+    try:
+        wait = f"import socket; socket.create_connection(('store', {HTTP_PORT}))"
+        while bed.start("head", [sys.executable, "-c", wait], stderr=subprocess.DEVNULL).wait():
+            time.sleep(0.1)
+        began = time.monotonic()
+        command = [sys.executable, "-c", READ_ALL, f"http://store:{HTTP_PORT}/file"]
+        if any([reader.wait() for reader in [bed.start(node, command) for node in nodes]]):
+            raise TestbedError("a node has not got the file over HTTP")
+        return time.monotonic() - began
+    finally:
+        server.kill()
+        server.wait()
+
+
+def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tuple[float, str]:
+    """One distribution in which the busiest relay dies half way; when the last other node had the file, and who died."""
+    with Cluster(bed, nodes) as cluster:
+        before = {node: bed.sent_bytes(node) for node in nodes}
+        running = bed.start("head", cluster.words(*job(bed, nodes, hold_s)), log="killed")
+        time.sleep(usual_s / 2)
+        relay = max(nodes, key=lambda node: bed.sent_bytes(node) - before[node])
+        bed.kill(relay)
+        if running.wait():
+            raise TestbedError(f"the job failed after {relay} was killed: {(bed.folder / 'log' / 'killed').read_text()[-500:]}")
+        return cluster.last_job().staged_s, relay
+
+
+def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
+    """All of it; whether the goals hold."""
+    numbers = sorted(int(number) for number in asked.nodes.split(","))
+    bed.up(numbers[-1], asked.link, asked.link)
+    (bed.shared / "file").write_bytes(os.urandom(int(asked.megabytes * 1e6)))
+    nodes = bed.nodes()[2:]
+    rows, times, uploads = [], {}, {}
+    hold_s = 2.0
+    for number in numbers:
+        runs = [demand(bed, nodes[:number], hold_s) for _ in range(asked.runs)]
+        times[number] = statistics.median(done.staged_s for done, _ in runs)
+        uploads[number] = statistics.median(sent for _, sent in runs)
+        # Tasks must not end before others have their input, or one node would take two.
+        hold_s = max(hold_s, 2 * times[number])
+        spread = min(done.executors for done, _ in runs)
+        row = [number, times[number], times[number] / times[numbers[0]], uploads[number], spread]
+        rows.append([*row, star(bed, nodes[:number]) if number in (numbers[0], numbers[-1]) else "-"])
+    print(f"\n{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs; star: one run")
+    show(["nodes", "s", "of the first", "source sent, files", "nodes with a task", "star, s"], rows)
+    half = max(numbers[-1] // 2, 2)
+    usual = statistics.median(demand(bed, nodes[:half], hold_s)[0].staged_s for _ in range(asked.runs))
+    times_killed = []
+    for _ in range(asked.runs):
+        alive = [node for node in nodes if node not in {dead for _, dead in times_killed}]
+        if len(alive) >= half:
+            times_killed.append(killed(bed, alive[:half], usual, hold_s))
+    with_kill = statistics.median(seconds for seconds, _ in times_killed)
+    print(f"{half} nodes: {usual:.2f} s; with a relay killed half way {with_kill:.2f} s ({', '.join(who for _, who in times_killed)})")
+    holds = [
+        conclude(f"time at {numbers[-1]} nodes / time at {numbers[0]}", times[numbers[-1]] / times[numbers[0]], MOST_GROWTH),
+        conclude(f"file sizes sent by the source at {numbers[-1]} nodes", uploads[numbers[-1]], MOST_UPLOAD),
+        conclude(f"time with a relay killed / without, {half} nodes", with_kill / usual, MOST_FOR_A_KILL),
+    ]
+    return all(holds)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="2 nodes and 2 MB, once, to see that it works")
+    parser.add_argument("--nodes", default="1,2,4,8,16,32", help="numbers of nodes")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
+    parser.add_argument("--megabytes", type=float, default=24, help="size of the file")
+    parser.add_argument("--link", default="64mbit", help="each link, the store's too")
+    asked = parser.parse_args()
+    if asked.tiny:
+        asked.nodes, asked.runs, asked.megabytes = "1,4", 1, 4
+    bed = Testbed()
+    try:
+        return 0 if experiment(asked, bed) or asked.tiny else 1
+    except (TestbedError, LinkError) as error:
+        print(f"distribute: {error}", file=sys.stderr)
+        return 1
+    finally:
+        bed.down()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

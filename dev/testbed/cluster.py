@@ -1,0 +1,126 @@
+"""A cluster of eyas on the testbed: its dispatcher and clients in `head`, an executor of one slot in each node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from testbed import Testbed, TestbedError
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+NAME = "testbed"
+PORT = 7400
+START_S, JOB_S = 60, 900
+
+
+def eyas() -> str:
+    """The command that is measured: $EYAS_BIN, else the release build."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target")
+    path = Path(os.environ.get("EYAS_BIN") or target / "release" / "eyas").resolve()
+    if not path.exists():
+        raise TestbedError(f"there is no {path}: cargo build --release -p eyas-cli, or say in EYAS_BIN where it is")
+    return str(path)
+
+
+@dataclass
+class Job:
+    """What is known of a job after its end."""
+
+    elapsed_s: float
+    tasks: list[dict]
+    reads: dict[str, int]  # bytes by where they came from: local, peer, persistent
+
+    @property
+    def staged_s(self) -> float:
+        """When the last task that ran at the first try had its inputs, from the job's start."""
+        return max(task["queued_us"] + task["waited_us"] for task in self.tasks if task["tries"] == 1) / 1e6
+
+    @property
+    def mean_run_s(self) -> float:
+        """How long tasks ran, their staging left out."""
+        return statistics.fmean(task["ran_us"] for task in self.tasks) / 1e6
+
+    @property
+    def executors(self) -> int:
+        """On how many nodes its tasks ran."""
+        return len({task["executor"] for task in self.tasks})
+
+
+class Cluster:
+    """Executors with empty stores on these nodes; a context, at whose end all processes have ended."""
+
+    def __init__(self, bed: Testbed, nodes: list[str], policy: str = "") -> None:
+        self.bed = bed
+        self.nodes = nodes
+        self.policy = ["--policy", policy] if policy else []
+        self.home = bed.folder / "home"
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Cluster:
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.home.mkdir()
+        try:
+            listen = ["--listen", f"0.0.0.0:{PORT}", "--advertise", "head", "--owned", *self.policy]
+            self._start("head", ["start", "dispatcher", *listen], "dispatcher.log")
+            for node in self.nodes:
+                folder = self.bed.folder / "nodes" / node / "eyas"
+                shutil.rmtree(folder, ignore_errors=True)
+                words = ["start", "executor", "--folder", folder, "--slots", "1", "--name", node, "--owned"]
+                self._start(node, words, "executors.log")
+            deadline = time.monotonic() + START_S
+            while (there := len(self.ask("executor", "list")["executors"])) < len(self.nodes):
+                if time.monotonic() > deadline:
+                    raise TestbedError(f"{there} of {len(self.nodes)} executors are up; see {self.bed.folder}/log")
+                time.sleep(0.1)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in reversed(self.processes):  # the dispatcher last
+            if process.stdin:
+                process.stdin.close()
+        for process in reversed(self.processes):
+            process.wait(START_S)
+
+    def _start(self, node: str, words: list[object], log: str) -> None:
+        """Starts a process of the cluster, and waits until it says that it is ready."""
+        command = self.words(eyas(), *words)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = self.bed.start(node, command, log=log, **pipes)
+        self.processes.append(process)
+        if "dispatcher" in words:
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise TestbedError(f"the dispatcher has not started: {(self.bed.folder / 'log' / log).read_text()[-500:]}")
+
+    def words(self, *command: object) -> list[object]:
+        """A command with the variables by which eyas finds this cluster."""
+        return ["env", f"EYAS_HOME={self.home}", f"EYAS_CLUSTER={NAME}", *command]
+
+    def ask(self, *words: str) -> dict:
+        """An answer of eyas."""
+        return json.loads(self.bed.check("head", self.words(eyas(), "--json", *words), JOB_S))
+
+    def run(self, *command: object) -> Job:
+        """Runs a command in `head` that runs one job, and waits for it."""
+        self.bed.check("head", self.words(*command), JOB_S)
+        return self.last_job()
+
+    def last_job(self) -> Job:
+        """The newest job, which has ended."""
+        number = str(max(job["job"] for job in self.ask("job", "list")["jobs"]))
+        job = self.ask("job", "show", number)["jobs"][0]
+        tasks = self.ask("task", "list", number, "--limit", "10000")["tasks"]
+        reads = {place: read["bytes"] for place, read in job["reads"].items()}
+        return Job(job["elapsed_us"] / 1e6, tasks, reads)
