@@ -3,13 +3,13 @@
 
     dev/all_pairs_experiment.py [--tiny] [--nodes 8] [--files 24] [--kilobytes 200] [--block 4] [--runs 3]
 
-Every pair of files, parts of one set of proteins, is compared by `apps/all-pairs/ncd.py`. With eyas the matrix is cut in
-blocks that read their files as inputs; beside it the same blocks, placed by eyas too, read them on the shared file
+Every pair of files, parts of one set of proteins, is compared by `apps/all-pairs/ncd.py`. With eyas the matrix is cut
+in blocks that read their files as inputs; beside it the same blocks, placed by eyas too, read them on the shared file
 system. There nodes keep in memory what they have read, and their memory is large: plain shared storage at its best.
-Bytes are those that the store sent over its link, headers included. Prints medians and whether the goal holds; ends with 1
-if not.
+Bytes are those that the store sent over its link, headers included. Prints medians and whether the goal holds; ends
+with 1 if not.
 
-It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas as a release build or in EYAS_BIN.
+It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def in_place(bed: Testbed, paths: list[Path], side: int) -> list[object]:
             lines.append(f"{shlex.join(map(str, words))} && cat block.csv\n")
     (bed.folder / "blocks").write_text("".join(lines))
     each = ["--each-line", bed.folder / "blocks", "--sandbox", "--report", "none"]
-    return [eyas(), "run", *each, "--", "sh", "-c", "eval \"$1\"", "sh", "{}"]
+    return [eyas(), "run", *each, "--", "sh", "-c", 'eval "$1"', "sh", "{}"]
 
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
@@ -89,7 +89,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
         reads[way] = statistics.median(sent)
         rows.append([way, statistics.median(times), reads[way], job.executors, len(job.tasks)])
     pairs = asked.files * (asked.files + 1) // 2
-    print(f"\n{pairs} pairs of {asked.files} files of {asked.kilobytes:g} kB on {asked.nodes} nodes, medians of {asked.runs} runs")
+    what = f"{pairs} pairs of {asked.files} files of {asked.kilobytes:g} kB on {asked.nodes} nodes"
+    print(f"\n{what}, medians of {asked.runs} runs")
     show(["way", "s", "read / distinct bytes", "nodes with a task", "tasks"], rows)
     print(f"shared storage sends {reads['shared'] / reads['ours']:.2f} times as much when it is read in place")
     return conclude("bytes read from persistent storage / distinct bytes", reads["ours"], MOST_READS)
@@ -98,7 +99,7 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="2 nodes, 4 files, once, to see that it works")
+    parser.add_argument("--tiny", action="store_true", help="figures without meaning: 2 nodes, 4 files, once")
     parser.add_argument("--nodes", type=int, default=8, help="how many")
     parser.add_argument("--files", type=int, default=24, help="rows and columns of the matrix")
     parser.add_argument("--kilobytes", type=float, default=200, help="size of each file")

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Experiment: BLAST on n nodes with 5n tasks, as in section 5.1 of the paper on Jay, RLS and Dolly+ (figures 4 to 6).
+"""Experiment: BLAST on n nodes with 5n tasks, as in section 5.1 of the paper on Jay, RLS and Dolly+, figures 4 to 6.
 
-    dev/blast_experiment.py [--tiny] [--nodes 4,8,16,32] [--runs 1] [--pause 5] [--link 100mbit] [--store-link 400mbit]
+    dev/blast_experiment.py [--tiny] [--nodes 4,8,16,32] [--runs 1] [--pause 5] [--link RATE] [--store-link RATE]
 
-Every task searches a protein database of 13 MB for one sequence, then waits: the wait stands for the computing for which
-one machine with many nodes has not the processors. Four ways, on the same testbed, one after the other:
+Every task searches a protein database of 13 MB for one sequence, then waits: the wait stands for the computing for
+which one machine with many nodes has not the processors. Four ways, on testbeds of one kind, one after the other:
 
     shared    tasks read the database on the shared file system
     staging   each task has the database copied to its node, which keeps nothing (first-available)
     ideal     the database is on each node's disk from the start
     ours      eyas as it is
 
-No node keeps in memory what it has read on the shared file system, as if the database were larger than that; the paper's
-was.
+No node keeps in memory what it has read on the shared file system, as if the database were larger than that; the
+paper's was.
 
 Prints medians: the time of all tasks, the time that a node takes for one of its tasks (transfer and computing, figure
-6), databases sent by the store; and, for the number of nodes nearest to 16, how many tasks compute in the course of time
+6), databases sent by the store; and, for the number of nodes nearest to 16, how many tasks run in the course of time
 (figures 4 and 5). All four must give the same hits. Ends with 1 if a goal does not hold.
 
-It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas as a release build or in EYAS_BIN.
+It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_BEYOND_IDEAL, MOST_GROWTH = 1.05, 1.10
 
 
 def prepare(bed: Testbed, way: str, nodes: int, data: Path, asked: argparse.Namespace) -> Path:
-    """Makes the testbed, and puts database, queries and program where this way has them; the database as nodes see it."""
+    """Makes the testbed, and puts there database, queries and program; the database as nodes see it in this way."""
     # BLAST maps files, which needs that the node may keep their pages: so the program drops them itself.
     bed.up(nodes, asked.link, asked.store_link, page_cache=way == "shared")
     folder = bed.folder / "local" if way == "ideal" else bed.shared / "db"
@@ -112,17 +112,17 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
                 courses[way] = runs[0][0]
         if len(found) != 1:
             raise TestbedError(f"the four ways gave {len(found)} different answers at {number} nodes")
-    print(f"\n5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of {asked.runs} runs; same hits")
+    print(f"\n5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of {asked.runs} runs")
     show(["nodes", "way", "all tasks, s", "one task, s", "running, s", "databases sent", "of shared"], rows)
     length = max(job.elapsed_s for job in courses.values())
-    print(f"\ntasks that run at {shown} nodes, in ninths of the nodes, over {length:.1f} s (those of `shared` also read):")
+    print(f"\ntasks that run, in ninths of {shown} nodes, over {length:.1f} s (those of `shared` also read):")
     for way, job in courses.items():
         print(f"{way:>8} {course(job, shown, length)}")
     once = size(data) * 8 / bits_per_s(asked.link)
     holds = []
     for number in numbers:
-        goal = seconds["ideal", number] + once
-        holds.append(conclude(f"{number} nodes: ours / (ideal + one distribution)", seconds["ours", number] / goal, MOST_BEYOND_IDEAL))
+        beyond = seconds["ours", number] / (seconds["ideal", number] + once)
+        holds.append(conclude(f"{number} nodes: ours / (ideal + one distribution)", beyond, MOST_BEYOND_IDEAL))
     ours = [seconds["ours", number] for number in numbers]
     holds.append(conclude("one task's time: longest of all n / shortest", max(ours) / min(ours), MOST_GROWTH))
     for way, paper in (("staging", 44.3), ("shared", 57.5)):
@@ -134,7 +134,7 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="2 nodes, once, to see that it works")
+    parser.add_argument("--tiny", action="store_true", help="figures without meaning: 2 nodes, once")
     parser.add_argument("--nodes", default="4,8,16,32", help="numbers of nodes")
     parser.add_argument("--runs", type=int, default=1, help="runs of each, of which the median counts")
     parser.add_argument("--pause", type=float, default=5, help="seconds that each task waits after its search")

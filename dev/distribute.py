@@ -4,12 +4,12 @@
     dev/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 24] [--link 64mbit]
 
 A job of n tasks that read one file of the shared storage, one task a node; the time is from the job's start until the
-last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as one node alone (S bytes in pieces of c);
-a star, in which the source sends to each node, n times. Then once more at half of the largest n, with the node that has
-sent most killed when half of the time is over. Prints medians, what the source has sent in file sizes (headers included),
-and which goals hold; ends with 1 if one does not.
+last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as one node alone (S bytes, pieces of c);
+a star, in which the source sends to each node, n times. Then once more at half of the largest n, with the node that
+has sent most killed when half of the time is over. Prints medians, what the source has sent in file sizes (headers
+included), and which goals hold; ends with 1 if one does not.
 
-It needs what `dev/testbed/testbed.py check` asks for, and eyas as a release build or in EYAS_BIN.
+It needs what `dev/testbed/testbed.py check` asks for, and eyas: a release build, or EYAS_BIN.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from table import conclude, show
 from testbed import Testbed, TestbedError
 
 HTTP_PORT = 8000
-READ_ALL = "import shutil, sys, urllib.request as web; shutil.copyfileobj(web.urlopen(sys.argv[1]), open('/dev/null', 'wb'))"
+READ_ALL = "import sys, urllib.request as web\nwith web.urlopen(sys.argv[1]) as file:\n  while file.read(1 << 16): pass"
 MOST_GROWTH, MOST_UPLOAD, MOST_FOR_A_KILL = 1.15, 1.05, 1.10
 
 
 def job(bed: Testbed, nodes: list[str], hold_s: float) -> list[object]:
     """A task for each node; each holds its slot until all others must have one."""
-    return [eyas(), "run", "--array", f"1-{len(nodes)}", "-i", bed.mount / "file", "--report", "none", "--", "sleep", f"{hold_s}"]
+    each = ["--array", f"1-{len(nodes)}", "--input", bed.mount / "file", "--report", "none"]
+    return [eyas(), "run", *each, "--", "sleep", f"{hold_s}"]
 
 
 def demand(bed: Testbed, nodes: list[str], hold_s: float) -> tuple[Job, float]:
@@ -65,7 +66,7 @@ def star(bed: Testbed, nodes: list[str]) -> float:
 
 
 def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tuple[float, str]:
-    """One distribution in which the busiest relay dies half way; when the last other node had the file, and who died."""
+    """A distribution whose busiest relay dies half way: when the last other node had the file, and who died."""
     with Cluster(bed, nodes) as cluster:
         before = {node: bed.sent_bytes(node) for node in nodes}
         running = bed.start("head", cluster.words(*job(bed, nodes, hold_s)), log="killed")
@@ -73,7 +74,8 @@ def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tup
         relay = max(nodes, key=lambda node: bed.sent_bytes(node) - before[node])
         bed.kill(relay)
         if running.wait():
-            raise TestbedError(f"the job failed after {relay} was killed: {(bed.folder / 'log' / 'killed').read_text()[-500:]}")
+            said = (bed.folder / "log" / "killed").read_text()
+            raise TestbedError(f"the job failed after {relay} was killed: {said[-500:]}")
         return cluster.last_job().staged_s, relay
 
 
@@ -98,15 +100,17 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     show(["nodes", "s", "of the first", "source sent, files", "nodes with a task", "star, s"], rows)
     half = max(numbers[-1] // 2, 2)
     usual = statistics.median(demand(bed, nodes[:half], hold_s)[0].staged_s for _ in range(asked.runs))
-    times_killed = []
+    times_killed: list[tuple[float, str]] = []
     for _ in range(asked.runs):
         alive = [node for node in nodes if node not in {dead for _, dead in times_killed}]
         if len(alive) >= half:
             times_killed.append(killed(bed, alive[:half], usual, hold_s))
     with_kill = statistics.median(seconds for seconds, _ in times_killed)
-    print(f"{half} nodes: {usual:.2f} s; with a relay killed half way {with_kill:.2f} s ({', '.join(who for _, who in times_killed)})")
+    dead = ", ".join(relay for _, relay in times_killed)
+    print(f"{half} nodes: {usual:.2f} s; with a relay killed half way {with_kill:.2f} s ({dead})")
+    growth = times[numbers[-1]] / times[numbers[0]]
     holds = [
-        conclude(f"time at {numbers[-1]} nodes / time at {numbers[0]}", times[numbers[-1]] / times[numbers[0]], MOST_GROWTH),
+        conclude(f"time at {numbers[-1]} nodes / time at {numbers[0]}", growth, MOST_GROWTH),
         conclude(f"file sizes sent by the source at {numbers[-1]} nodes", uploads[numbers[-1]], MOST_UPLOAD),
         conclude(f"time with a relay killed / without, {half} nodes", with_kill / usual, MOST_FOR_A_KILL),
     ]
@@ -116,7 +120,7 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="2 nodes and 2 MB, once, to see that it works")
+    parser.add_argument("--tiny", action="store_true", help="figures without meaning: 4 nodes, 4 MB, once")
     parser.add_argument("--nodes", default="1,2,4,8,16,32", help="numbers of nodes")
     parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
     parser.add_argument("--megabytes", type=float, default=24, help="size of the file")

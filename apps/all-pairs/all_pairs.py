@@ -37,7 +37,7 @@ class AllPairsError(Exception):
 
 
 def cut(rows: int, columns: int, side: int, symmetric: bool) -> Iterator[Block]:
-    """Cuts a matrix in blocks of at most `side` rows and columns; of a symmetric one only what is not below its diagonal."""
+    """Cuts a matrix in blocks of at most `side` rows and columns; a symmetric one only from its diagonal on."""
     for top in range(0, rows, side):
         for left in range(top if symmetric else 0, columns, side):
             yield range(top, min(top + side, rows)), range(left, min(left + side, columns))
@@ -148,15 +148,19 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, fromfile_prefix_chars="@"
     )
-    parser.add_argument("--rows", nargs="+", type=Path, required=True, metavar="FILE", help="files, or @LIST with one a line")
+    parser.add_argument(
+        "--rows", nargs="+", type=Path, required=True, metavar="FILE", help="files, or @LIST, one a line"
+    )
     parser.add_argument("--columns", nargs="+", type=Path, metavar="FILE", help="likewise; the rows if missing")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="gets matrix.csv and matrix.npy")
     parser.add_argument("--block", type=int, default=16, metavar="N", help="rows and columns of a task (default: 16)")
     parser.add_argument("--symmetric", action="store_true", help="F(a, b) is F(b, a): compute one of the two")
-    parser.add_argument("--input", action="append", default=[], type=Path, metavar="FILE", help="what the program reads besides")
+    parser.add_argument(
+        "--input", action="append", default=[], type=Path, metavar="FILE", help="what the program also reads"
+    )
     parser.add_argument("--retries", type=int, default=0, metavar="N", help="try a failed block again so often")
     parser.add_argument("--eyas", default="eyas", metavar="PROGRAM", help="the eyas command")
-    parser.add_argument("--nodes", type=int, default=2, metavar="N", help="executors, if no cluster is named in EYAS_CLUSTER")
+    parser.add_argument("--nodes", type=int, default=2, metavar="N", help="executors, if EYAS_CLUSTER names none")
     parser.add_argument("program", nargs="+", metavar="PROGRAM", help="the program and its first words, after `--`")
     asked = parser.parse_args()
     if not 1 <= asked.block <= MAX_BLOCK:
@@ -189,7 +193,7 @@ def main() -> int:
     write_csv(asked.out / "matrix.csv", matrix, asked.rows, asked.columns or asked.rows)
     write_npy(asked.out / "matrix.npy", matrix)
     shutil.rmtree(asked.out / "blocks")
-    print(f"{len(rows)} x {len(columns)} values from {len(blocks)} tasks: {asked.out}/matrix.csv, {asked.out}/matrix.npy")
+    print(f"{len(rows)} x {len(columns)} values from {len(blocks)} tasks: matrix.csv and matrix.npy in {asked.out}")
     return 0
 
 

@@ -13,6 +13,7 @@ import argparse
 import csv
 import subprocess
 import sys
+from pathlib import Path
 
 
 def value(command: list[str], row: str, column: str) -> str:
@@ -40,7 +41,7 @@ def main() -> None:
     parser.add_argument("--columns", nargs="+", required=True)
     parser.add_argument("program", nargs="+")
     asked = parser.parse_args()
-    with open("block.csv", "w", newline="") as file:
+    with Path("block.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for number, row in enumerate(asked.rows):
             left_out = number if asked.triangle else 0

@@ -4,9 +4,9 @@
     ncd.py A B
 
 (C(AB) - min(C(A), C(B))) / max(C(A), C(B)), where C is the length after compression (R. Cilibrasi, P. Vitanyi,
-"Clustering by Compression", IEEE Transactions on Information Theory 51(4), 2005). It needs to know nothing of what is in
-the files: it has sorted mammals by their genomes, languages by a text, music by its notes. The compressor is LZMA, whose
-window is larger than such files.
+"Clustering by Compression", IEEE Transactions on Information Theory 51(4), 2005). It needs to know nothing of what is
+in the files: it has sorted mammals by their genomes, languages by a text, music by its notes. The compressor is LZMA,
+whose window is larger than such files.
 """
 
 import lzma

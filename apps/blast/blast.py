@@ -3,9 +3,9 @@
 
     blast.py --database PREFIX --queries FILE.fa --out HITS [options] [-- BLAST OPTIONS...]
 
-The queries are cut in groups, each a task. Every task has all files of the database as inputs: each node gets them once,
-for all tasks that it runs. The answers are put together in the order of the queries, so that they are what one call of
-BLAST for all queries gives. Needs Python 3.9 or later here, and BLAST+ (Debian's `ncbi-blast+`) on the nodes.
+The queries are cut in groups, each a task. Every task has all files of the database as inputs: each node gets them
+once, for all tasks that it runs. The answers are put together in the order of the queries, so that they are what one
+call of BLAST for all queries gives. Needs Python 3.9 or later here, and BLAST+ (Debian's `ncbi-blast+`) on the nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def database_files(prefix: Path) -> list[Path]:
     kind = re.compile(re.escape(prefix.name) + r"(\.\d\d+)?\.[np][a-z]{2}")
     found = sorted(path for path in prefix.parent.glob(f"{prefix.name}.*") if kind.fullmatch(path.name))
     if not found:
-        raise BlastError(f"there is no database {prefix}: make one with `makeblastdb -in FILE.fa -dbtype prot -out {prefix}`")
+        raise BlastError(
+            f"there is no database {prefix}; `makeblastdb -in FILE.fa -dbtype prot -out {prefix}` makes one"
+        )
     return found
 
 
@@ -80,16 +82,16 @@ def search(asked: argparse.Namespace) -> int:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--database", type=Path, required=True, metavar="PREFIX", help="as in `makeblastdb -out PREFIX`")
+    parser.add_argument("--database", type=Path, required=True, metavar="PREFIX", help="as makeblastdb -out has it")
     parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="sequences in FASTA")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="gets the hits; all nodes see its folder")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="gets the hits, where all nodes see it")
     parser.add_argument("--per-task", type=int, default=5, metavar="N", help="queries of a task (default: 5)")
     parser.add_argument("--tasks", type=int, metavar="N", help="rather, so many tasks of nearly one size")
     parser.add_argument("--program", default="blastp", help="blastp (default), blastn, blastx, tblastn ...")
-    parser.add_argument("--format", default="6", metavar="OUTFMT", help="a format without head or foot (default: 6, a table)")
-    parser.add_argument("--in-place", action="store_true", help="do not stage the database: read it where it is, to compare")
+    parser.add_argument("--format", default="6", metavar="OUTFMT", help="without head or foot (default: 6, a table)")
+    parser.add_argument("--in-place", action="store_true", help="read the database where it is, to compare")
     parser.add_argument("--eyas", default="eyas", metavar="PROGRAM", help="the eyas command")
-    parser.add_argument("--run-with", default="", metavar="OPTIONS", help="options of `eyas run`, such as '--cluster lab'")
+    parser.add_argument("--run-with", default="", metavar="OPTIONS", help="of eyas run, as '--cluster lab'")
     parser.add_argument("words", nargs="*", metavar="BLAST OPTIONS", help="after `--`, such as -evalue 1e-5")
     asked = parser.parse_args()
     if asked.per_task < 1:

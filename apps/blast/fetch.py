@@ -3,10 +3,10 @@
 
     fetch.py FOLDER
 
-The package `plast-example` has the proteins of the bottlenose dolphin (Tursiops truncatus, Ensembl): 16,598 sequences,
-and 71 of them as queries. It is downloaded and unpacked, not installed. FOLDER gets `tursiops.fa`, `query.fa` and the
-database `tursiops.p*`, 13 MB. Does nothing if they are there. Needs apt-get with its lists (`apt-get update`), dpkg, and
-`makeblastdb` of `ncbi-blast+`; Python 3.9 or later.
+The package `plast-example` has proteins of the bottlenose dolphin (Tursiops truncatus, Ensembl): 16,598 sequences, and
+71 of them as queries. It is downloaded and unpacked, not installed. FOLDER gets `tursiops.fa`, `query.fa` and the
+database `tursiops.p*`, 13 MB. Does nothing if they are there. Needs apt-get with its lists (`apt-get update`), dpkg,
+and `makeblastdb` of `ncbi-blast+`; Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def fetch(folder: Path) -> None:
         scratch = Path(name)
         got = subprocess.run(["apt-get", "download", "-qq", PACKAGE], cwd=scratch, stderr=subprocess.PIPE, text=True)
         if got.returncode:
-            sys.exit(f"fetch: {PACKAGE} cannot be downloaded; is there a network, and did `apt-get update` run?\n{got.stderr}")
+            why = "is there a network, and did `apt-get update` run?"
+            sys.exit(f"fetch: {PACKAGE} cannot be downloaded; {why}\n{got.stderr}")
         subprocess.run(["dpkg", "-x", next(scratch.glob("*.deb")), scratch], check=True)
         for file in ("tursiops.fa", "query.fa"):
             (folder / file).write_bytes(gzip.decompress((scratch / FILES / f"{file}.gz").read_bytes()))

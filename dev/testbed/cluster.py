@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from testbed import Testbed, TestbedError
@@ -36,13 +37,14 @@ class Job:
     """What is known of a job after its end."""
 
     elapsed_s: float
-    tasks: list[dict]
+    tasks: list[dict[str, Any]]
     reads: dict[str, int]  # bytes by where they came from: local, peer, persistent
 
     @property
     def staged_s(self) -> float:
         """When the last task that ran at the first try had its inputs, from the job's start."""
-        return max(task["queued_us"] + task["waited_us"] for task in self.tasks if task["tries"] == 1) / 1e6
+        instants = [int(task["queued_us"] + task["waited_us"]) for task in self.tasks if task["tries"] == 1]
+        return max(instants) / 1e6
 
     @property
     def mean_run_s(self) -> float:
@@ -86,7 +88,9 @@ class Cluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for process in reversed(self.processes):  # the dispatcher last
             if process.stdin:
                 process.stdin.close()
@@ -102,15 +106,17 @@ class Cluster:
         if "dispatcher" in words:
             assert process.stdout is not None
             if process.stdout.readline() != b"ready\n":
-                raise TestbedError(f"the dispatcher has not started: {(self.bed.folder / 'log' / log).read_text()[-500:]}")
+                said = (self.bed.folder / "log" / log).read_text()
+                raise TestbedError(f"the dispatcher has not started: {said[-500:]}")
 
     def words(self, *command: object) -> list[object]:
         """A command with the variables by which eyas finds this cluster."""
         return ["env", f"EYAS_HOME={self.home}", f"EYAS_CLUSTER={NAME}", *command]
 
-    def ask(self, *words: str) -> dict:
+    def ask(self, *words: str) -> dict[str, Any]:
         """An answer of eyas."""
-        return json.loads(self.bed.check("head", self.words(eyas(), "--json", *words), JOB_S))
+        answer: dict[str, Any] = json.loads(self.bed.check("head", self.words(eyas(), "--json", *words), JOB_S))
+        return answer
 
     def run(self, *command: object) -> Job:
         """Runs a command in `head` that runs one job, and waits for it."""

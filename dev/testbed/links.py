@@ -1,8 +1,8 @@
 """Links of the testbed: a bridge in the namespace of `switch`, and a pair of virtual interfaces for each node.
 
-A node's sending is shaped at its own end, its receiving at the bridge's end, each by a token bucket of the kernel (HTB).
-At the store's link each node has a class of its own: it gets its share for certain, and borrows what others leave. In one
-queue for all a few connections would win for seconds.
+A node's sending is shaped at its own end, its receiving at the bridge's end, each by a token bucket of the kernel
+(HTB). At the store's link each node has a class of its own: it gets its share for certain, and borrows what others
+leave. In one queue for all a few connections would win for seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def connect(holder: Callable[[str], int], addresses: dict[str, str], rate: int, 
         pair = f"ip link add v-{name} netns {switch} type veth peer name eth0 netns {node}"
         run(pair.split())
         if name == "store":
-            there, back = (fair(end, store_rate, rate, addresses, way) for end, way in (("eth0", "dst"), ("v-store", "src")))
+            there = fair("eth0", store_rate, rate, addresses, "dst")
+            back = fair("v-store", store_rate, rate, addresses, "src")
         else:
             there, back = plain("eth0", rate), plain(f"v-{name}", rate)
         own = ["ip link set lo up", f"ip addr add {address}/24 dev eth0", "ip link set eth0 up"]
@@ -72,8 +73,8 @@ def fair(end: str, rate: int, node_rate: int, addresses: dict[str, str], way: st
     """A class for each node that is at the other side, told by an address of the packet (`src` or `dst`)."""
     others = {name: address for name, address in addresses.items() if name != "store"}
     share = rate // len(others)
-    root = [f"tc qdisc add dev {end} root handle 1: htb default 2", f"tc class add dev {end} parent 1: classid 1:1 {shape(rate)}"]
-    commands = root
+    commands = [f"tc qdisc add dev {end} root handle 1: htb default 2"]
+    commands.append(f"tc class add dev {end} parent 1: classid 1:1 {shape(rate)}")
     for address in others.values():
         number = f"{int(address.rsplit('.', 1)[1]):x}"
         match = f"protocol ip prio 1 u32 match ip {way} {address}/32 flowid 1:{number}"

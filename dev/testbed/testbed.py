@@ -8,14 +8,14 @@
     dev/testbed/testbed.py check                   what is missing to make one here
     dev/testbed/testbed.py down                    also after an `up` that failed, or was killed
 
-A node is a process namespace with a network, mounts and a host name of its own. Its first process holds all of that: it
-alone needs to be killed for everything of the node to go, mounts and links included. Nodes are joined by a bridge, and
-both directions of each link are shaped (`links.py`). `store` has the shared files and serves them by SFTP, without
+A node is a process namespace with a network, mounts and a host name of its own. Its first process holds all of that:
+it alone needs to be killed for everything of the node to go, mounts and links included. Nodes are joined by a bridge,
+and both directions of each link are shaped (`links.py`). `store` has the shared files and serves them by SFTP, without
 encryption; `head` and all nodes mount them at one path, so that what is read from there has crossed the store's link.
 Unless `--page-cache` is given no node keeps what it has read in memory, as if the files were larger than that.
 
-Nothing is made in the namespaces of the machine, and no packet can leave it: there is no route. It needs root, Linux, and
-the programs of NEEDED; Python 3.9 or later. Everything lies in $EYAS_TESTBED, by default /tmp/eyas-testbed-UID.
+Nothing is made in the namespaces of the machine, and no packet can leave it: there is no route. It needs root, Linux,
+and the programs of NEEDED; Python 3.9 or later. Everything lies in $EYAS_TESTBED, by default /tmp/eyas-testbed-UID.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import links
@@ -98,6 +99,7 @@ class Testbed:
     """The nodes of one folder."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
+        """Of this folder, else of the one that all commands use; whether it is up or not."""
         default = os.environ.get("EYAS_TESTBED") or f"/tmp/eyas-testbed-{os.geteuid()}"
         self.folder = Path(folder or default).resolve()
         self.mount = self.folder / "mnt"  # where nodes see the shared files
@@ -194,20 +196,20 @@ class Testbed:
         hosts = self.folder / "hosts"
         return [line.split()[1] for line in hosts.read_text().splitlines()[1:]] if hosts.exists() else []
 
-    def words(self, node: str, command: list[object]) -> list[str]:
+    def words(self, node: str, command: Sequence[object]) -> list[str]:
         """What to run outside for `command` to run in the node."""
         enter = ["nsenter", f"--target={self.holder(node)}", "--net", "--mount", "--uts", "--pid"]
         # It ends when the process outside does, which else would go alone.
         return [*enter, "env", self.mark, "setpriv", "--pdeathsig", "KILL", *map(str, command)]
 
-    def start(self, node: str, command: list[object], log: str = "", **options: object) -> subprocess.Popen[bytes]:
-        """Starts a command in a node. What it says goes to a file of that name in `log/`, where nothing else is said."""
+    def start(self, node: str, command: Sequence[object], log: str = "", **options: Any) -> subprocess.Popen[bytes]:
+        """Starts a command in a node. What it says goes to a file of that name in `log/`, or where `options` say."""
         if log:
             file = (self.folder / "log" / log).open("ab")
             options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, **options}
-        return subprocess.Popen(self.words(node, command), start_new_session=True, **options)  # type: ignore[call-overload]
+        return subprocess.Popen(self.words(node, command), start_new_session=True, **options)
 
-    def check(self, node: str, command: list[object], timeout_s: float = DEADLINE_S) -> str:
+    def check(self, node: str, command: Sequence[object], timeout_s: float = DEADLINE_S) -> str:
         """Runs a command in a node to its end; its output. Raises TestbedError if it fails."""
         words = self.words(node, ["timeout", str(timeout_s), *command])
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -251,7 +253,8 @@ def main() -> int:
     try:
         if asked.command == "up":
             testbed.up(asked.nodes, asked.link, asked.store_link, asked.page_cache)
-            print(f"up: n1 to n{asked.nodes} at {asked.link}, store at {asked.store_link}; shared files at {testbed.mount}")
+            links_are = f"n1 to n{asked.nodes} at {asked.link}, store at {asked.store_link}"
+            print(f"up: {links_are}; shared files at {testbed.mount}")
         elif asked.command == "run":
             if not asked.words:
                 parser.error("run needs a command")

@@ -181,6 +181,37 @@ fn rooms_import_only_whom_they_may() {
     assert_none(&violations(&arrows(&metadata), &apps(&metadata), ARROWS));
 }
 
+/// What a Python file imports, without what the module of that name has inside.
+fn python_imports(code: &str) -> BTreeSet<&str> {
+    let lines = code.lines().map(str::trim_start);
+    let names = lines.filter_map(|line| line.strip_prefix("import ").or_else(|| line.strip_prefix("from ")));
+    names
+        .flat_map(|names| names.split(" import").next().unwrap_or("").split(','))
+        .map(|name| {
+            let name = name.trim().split(' ').next().unwrap_or("");
+            name.split('.').next().unwrap_or("")
+        })
+        .collect()
+}
+
+#[test]
+fn apps_in_python_import_nothing_of_the_project() {
+    let files = files(&["py"]);
+    let stem = |file: &str| Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let mut wrong = Vec::new();
+    for (file, code) in files.iter().filter(|(file, _)| file.starts_with("apps/")) {
+        let ours = files.iter().filter_map(|(file, _)| stem(file)).chain(["eyas".to_owned()]);
+        let ours: BTreeSet<String> = ours.collect();
+        let foreign = python_imports(code).into_iter().filter(|name| ours.contains(*name));
+        wrong.extend(foreign.map(|name| format!("{file} -> {name}: apps import nothing of eyas")));
+        if code.contains("sys.path") {
+            wrong.push(format!("{file} changes where it imports from"));
+        }
+    }
+    assert_none(&wrong);
+    assert_eq!(python_imports("import a, b.c as d\n  from e.f import g"), BTreeSet::from(["a", "b", "e"]));
+}
+
 #[test]
 fn every_row_has_a_reason_and_stands_once() {
     let rows: BTreeSet<_> = ARROWS.iter().map(|(from, to, _)| (from, to)).collect();
