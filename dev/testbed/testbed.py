@@ -16,6 +16,7 @@ Unless `--page-cache` is given no node keeps what it has read in memory, as if t
 
 Nothing is made in the namespaces of the machine, and no packet can leave it: there is no route. It needs root, Linux,
 and the programs of NEEDED; Python 3.9 or later. Everything lies in $EYAS_TESTBED, by default /tmp/eyas-testbed-UID.
+There is one testbed in a folder: `up`, and so every experiment, ends the one that was there.
 """
 
 from __future__ import annotations
