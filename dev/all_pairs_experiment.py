@@ -24,8 +24,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from cluster import PROJECT, Cluster, eyas
-from links import LinkError
+from cluster import PROJECT, Cluster, conduct, eyas
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
@@ -110,14 +109,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.tiny:
         asked.nodes, asked.files, asked.block, asked.runs = 2, 4, 2, 1
-    bed = Testbed()
-    try:
-        return 0 if experiment(asked, bed) or asked.tiny else 1
-    except (TestbedError, LinkError, subprocess.CalledProcessError) as error:
-        print(f"all_pairs_experiment: {error}", file=sys.stderr)
-        return 1
-    finally:
-        bed.down()
+    return conduct("all_pairs_experiment", lambda bed: experiment(asked, bed) or asked.tiny)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from cluster import PROJECT, Cluster, Job, eyas
-from links import LinkError, bits_per_s
+from cluster import PROJECT, Cluster, Job, conduct, eyas
+from links import bits_per_s
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
@@ -143,14 +143,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.tiny:
         asked.nodes, asked.runs, asked.pause = "2", 1, 0.5
-    bed = Testbed()
-    try:
-        return 0 if experiment(asked, bed) or asked.tiny else 1
-    except (TestbedError, LinkError, subprocess.CalledProcessError) as error:
-        print(f"blast_experiment: {error}", file=sys.stderr)
-        return 1
-    finally:
-        bed.down()
+    return conduct("blast_experiment", lambda bed: experiment(asked, bed) or asked.tiny)
 
 
 if __name__ == "__main__":

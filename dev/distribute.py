@@ -23,8 +23,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from cluster import Cluster, Job, eyas
-from links import LinkError
+from cluster import Cluster, Job, conduct, eyas
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
@@ -58,6 +57,7 @@ def star(bed: Testbed, nodes: list[str]) -> float:
             time.sleep(0.1)
         began = time.monotonic()
         command = [sys.executable, "-c", READ_ALL, f"http://store:{HTTP_PORT}/file"]
+        # A list, so that all are waited for.
         if any([reader.wait() for reader in [bed.start(node, command) for node in nodes]]):
             raise TestbedError("a node has not got the file over HTTP")
         return time.monotonic() - began
@@ -134,14 +134,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.tiny:
         asked.nodes, asked.runs, asked.megabytes = "1,4", 1, 4
-    bed = Testbed()
-    try:
-        return 0 if experiment(asked, bed) or asked.tiny else 1
-    except (TestbedError, LinkError) as error:
-        print(f"distribute: {error}", file=sys.stderr)
-        return 1
-    finally:
-        bed.down()
+    return conduct("distribute", lambda bed: experiment(asked, bed) or asked.tiny)
 
 
 if __name__ == "__main__":

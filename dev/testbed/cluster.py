@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from links import LinkError
 from testbed import Testbed, TestbedError
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -30,6 +33,19 @@ def eyas() -> str:
     if not path.exists():
         raise TestbedError(f"there is no {path}: cargo build --release -p eyas-cli, or say in EYAS_BIN where it is")
     return str(path)
+
+
+def conduct(name: str, experiment: Callable[[Testbed], bool]) -> int:
+    """Runs an experiment and removes its testbed, however it ends; the exit code: 0 if all of its goals hold."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    bed = Testbed()
+    try:
+        return 0 if experiment(bed) else 1
+    except (TestbedError, LinkError, subprocess.CalledProcessError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        bed.down()
 
 
 @dataclass
@@ -72,7 +88,8 @@ class Cluster:
         self.home.mkdir()
         try:
             listen = ["--listen", f"0.0.0.0:{PORT}", "--advertise", "head", "--owned", *self.policy]
-            self._start("head", ["start", "dispatcher", *listen], "dispatcher.log")
+            self._start("head", ["start", "dispatcher", *listen], "dispatcher.log", stdout=subprocess.PIPE)
+            self._wait_for_dispatcher()
             for node in self.nodes:
                 folder = self.bed.folder / "nodes" / node / "eyas"
                 shutil.rmtree(folder, ignore_errors=True)
@@ -97,17 +114,17 @@ class Cluster:
         for process in reversed(self.processes):
             process.wait(START_S)
 
-    def _start(self, node: str, words: list[object], log: str) -> None:
-        """Starts a process of the cluster, and waits until it says that it is ready."""
+    def _start(self, node: str, words: list[object], log: str, **options: Any) -> None:
+        """Starts a process of the cluster, which ends when its standard input does."""
         command = self.words(eyas(), *words)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        process = self.bed.start(node, command, log=log, **pipes)
-        self.processes.append(process)
-        if "dispatcher" in words:
-            assert process.stdout is not None
-            if process.stdout.readline() != b"ready\n":
-                said = (self.bed.folder / "log" / log).read_text()
-                raise TestbedError(f"the dispatcher has not started: {said[-500:]}")
+        self.processes.append(self.bed.start(node, command, log=log, stdin=subprocess.PIPE, **options))
+
+    def _wait_for_dispatcher(self) -> None:
+        """Returns when it has said that it listens."""
+        output = self.processes[0].stdout
+        if output is None or output.readline() != b"ready\n":
+            said = (self.bed.folder / "log" / "dispatcher.log").read_text()
+            raise TestbedError(f"the dispatcher has not started: {said[-500:]}")
 
     def words(self, *command: object) -> list[object]:
         """A command with the variables by which eyas finds this cluster."""

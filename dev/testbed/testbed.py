@@ -3,7 +3,7 @@
 
     dev/testbed/testbed.py up [--nodes 8] [--link 100mbit] [--store-link 200mbit] [--page-cache]
     dev/testbed/testbed.py run NODE COMMAND...     a command in `n1`, `n2` ..., `head` or `store`
-    dev/testbed/testbed.py kill NODE               as a power cut would
+    dev/testbed/testbed.py kill NODE               kill -9 for all of its processes; the node does not come back
     dev/testbed/testbed.py status
     dev/testbed/testbed.py check                   what is missing to make one here
     dev/testbed/testbed.py down                    also after an `up` that failed, or was killed
@@ -205,10 +205,12 @@ class Testbed:
 
     def start(self, node: str, command: Sequence[object], log: str = "", **options: Any) -> subprocess.Popen[bytes]:
         """Starts a command in a node. What it says goes to a file of that name in `log/`, or where `options` say."""
-        if log:
-            file = (self.folder / "log" / log).open("ab")
+        words = self.words(node, command)
+        if not log:
+            return subprocess.Popen(words, start_new_session=True, **options)
+        with (self.folder / "log" / log).open("ab") as file:
             options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, **options}
-        return subprocess.Popen(self.words(node, command), start_new_session=True, **options)
+            return subprocess.Popen(words, start_new_session=True, **options)
 
     def check(self, node: str, command: Sequence[object], timeout_s: float = DEADLINE_S) -> str:
         """Runs a command in a node to its end; its output. Raises TestbedError if it fails."""
@@ -220,7 +222,7 @@ class Testbed:
         return done.stdout
 
     def kill(self, node: str) -> None:
-        """Ends a node at once; its connections are not closed, they fall silent."""
+        """Kills all processes of a node at once. The kernel closes their connections, as it does after any kill -9."""
         os.kill(self.holder(node), signal.SIGKILL)
 
     def sent_bytes(self, node: str) -> int:
@@ -244,7 +246,7 @@ def main() -> int:
     run = commands.add_parser("run", help="run a command in a node")
     run.add_argument("node")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
-    kill = commands.add_parser("kill", help="end a node as a power cut would")
+    kill = commands.add_parser("kill", help="kill all processes of a node")
     kill.add_argument("node")
     commands.add_parser("status", help="say which nodes there are")
     commands.add_parser("check", help="say what is missing to make one here")
