@@ -145,7 +145,7 @@ fn blast_gives_the_hits_that_one_call_gives() {
     assert!(direct.status.success());
     assert_eq!(home.read("hits.tsv"), String::from_utf8(direct.stdout).unwrap());
     assert!(home.read("hits.tsv").lines().count() >= 11, "each query is in the database, and finds itself");
-    // Shared storage was read once for each file.
+    // However many tasks a node ran, it read each file of the database at most once.
     let report: BTreeMap<String, serde_json::Value> = serde_json::from_str(&home.read("r.json")).unwrap();
     let persistent = report["report"]["job"]["reads"]["persistent"]["bytes"].as_u64().unwrap();
     let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap());
