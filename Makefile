@@ -43,6 +43,7 @@ doc: need
 
 # The tests of the cli have eyas built; the end-to-end tests need not build it again.
 unit: need
+	@dev/need_in_ci.sh
 	EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace
 
 # Small enough for every day, so that benchmarks do not rot.

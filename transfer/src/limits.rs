@@ -20,6 +20,9 @@ pub const MAX_PEERS: usize = 4096;
 /// The longest range that is read into memory.
 pub const MAX_RANGE_BYTES: u64 = 64 << 20;
 
+/// For a peer that is alive, and itself waits for what it is to pass on.
+pub const RELAY_PATIENCE: Duration = Duration::from_secs(60);
+
 /// What may be bounded otherwise than by default, in tests above all.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerLimits {
@@ -37,7 +40,7 @@ pub struct PeerLimits {
     pub handshake_timeout: Duration,
     /// For the other side to make any progress in the middle of something.
     pub stall_timeout: Duration,
-    /// For a peer that is alive, and itself waits for what it is to pass on.
+    /// See [`RELAY_PATIENCE`].
     pub relay_patience: Duration,
     /// For the next request on a connection. A client lets go after half of it.
     pub idle_timeout: Duration,
@@ -55,7 +58,7 @@ impl Default for PeerLimits {
             connect_timeout: Duration::from_secs(3),
             handshake_timeout: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(20),
-            relay_patience: Duration::from_secs(60),
+            relay_patience: RELAY_PATIENCE,
             idle_timeout: Duration::from_secs(20),
             avoid: Duration::from_secs(5),
         }
