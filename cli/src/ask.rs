@@ -155,6 +155,8 @@ pub(crate) async fn catalog(which: CatalogCommand, reach: &Reach) -> Result<Exit
     let id: Option<ObjectId> = object.parse().ok();
     let source = match id {
         Some(_) => String::new(),
+        // Kept in the cluster alone; nothing of persistent storage.
+        None if object.starts_with("eyas://") => object.clone(),
         None if object.contains("://") => url_of(&object)?,
         None => {
             let path: PathBuf = std::env::current_dir()?.join(&object).components().collect();

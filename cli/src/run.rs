@@ -100,8 +100,8 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
     let program = args.command.first().map_or("noop", |program| program.rsplit('/').next().unwrap_or(program));
     let mut draft = Draft::new(args.name.as_deref().unwrap_or(program));
     let output = |word: &String| match word.split_once('=') {
-        Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), optional: false },
-        None => OutputFields { file: word.clone(), to: None, optional: false },
+        Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), ..OutputFields::default() },
+        None => OutputFields { file: word.clone(), ..OutputFields::default() },
     };
     let fields = TaskFields {
         command: args.command.clone(),

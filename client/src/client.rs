@@ -203,6 +203,7 @@ mod tests {
             state: JobState::Succeeded,
             tasks: TaskCounts::default(),
             retried: 0,
+            recomputed: 0,
             reads: Reads::default(),
             submitted_unix_ms: 0,
             elapsed_us: 0,

@@ -94,8 +94,8 @@ impl Draft {
             Program::Command(words) => &words[..],
             Program::Noop => &[],
         };
-        let outputs = template.outputs.iter().flat_map(|output| [&output.pattern, &output.destination]);
-        for word in words.iter().chain(outputs).chain(template.env.iter().map(|(_, value)| value)) {
+        let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
+        for word in words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value)) {
             if usize::from(word.highest_column()) > columns {
                 let why = format!("`{word}` asks for column {}, the item has {columns}", word.highest_column());
                 return Err(DraftError::Placeholder(why));

@@ -25,6 +25,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use eyas_types::task::MAX_REPLICAS;
 use eyas_types::units;
 use eyas_types::{
     Input, InputFrom, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template, Value, WorkingFolder,
@@ -140,16 +141,37 @@ impl InputFields {
 }
 
 /// An output in a job file.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputFields {
     /// File or glob in the sandbox.
     pub file: String,
-    /// Where it goes; the folder of submission if it is missing.
+    /// Where it goes; if it is missing, the folder of submission, or nowhere if it is kept.
     pub to: Option<String>,
+    /// Whether executors keep it in their stores.
+    #[serde(default)]
+    pub keep: bool,
+    /// How many of them, if it is kept; one if it is missing.
+    pub replicas: Option<u8>,
     /// Whether it may be missing.
     #[serde(default)]
     pub optional: bool,
+}
+
+impl OutputFields {
+    fn spec(&self) -> Result<OutputSpec, String> {
+        let file = &self.file;
+        let replicas = match (self.keep, self.replicas) {
+            (false, Some(_)) => return Err(format!("output `{file}` has `replicas` but is not kept: add `keep = true`")),
+            (true, Some(replicas)) if !(1..=MAX_REPLICAS).contains(&replicas) => {
+                return Err(format!("output `{file}` cannot have {replicas} replicas: 1 is the least, {MAX_REPLICAS} the most"));
+            }
+            (keep, replicas) => replicas.unwrap_or(u8::from(keep)),
+        };
+        let to = self.to.as_deref().or((!self.keep).then_some("./"));
+        let (pattern, destination) = (Template::parse(file), to.map(Template::parse));
+        Ok(OutputSpec { pattern, destination, replicas, optional: self.optional })
+    }
 }
 
 /// One word or a list of them.
@@ -354,9 +376,7 @@ impl TaskFields {
             return Err(format!("`{name}` cannot be the name of an environment variable"));
         }
         for output in &self.outputs {
-            let destination = Template::parse(output.to.as_deref().unwrap_or("./"));
-            let pattern = Template::parse(&output.file);
-            template.outputs.push(OutputSpec { pattern, destination, optional: output.optional });
+            template.outputs.push(output.spec()?);
         }
         template.resources = self.resources()?;
         template.timeout_us = self.timeout.map(|timeout| timeout.0);

@@ -202,7 +202,7 @@ impl Brain {
     /// Objects by id, or of a source: all versions that known jobs name.
     fn objects(&self, object: Option<ObjectId>, source: &str) -> Vec<ObjectView> {
         let mut found: Vec<(ObjectId, Option<String>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
-        for (id, spec) in self.jobs.values().flat_map(Job::objects) {
+        for (id, spec) in self.jobs.values().flat_map(Job::objects).chain(self.kept_objects()) {
             let is_meant = object == Some(id) || (object.is_none() && spec.source == source);
             if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some()) {
                 found.retain(|(other, ..)| *other != id);
@@ -289,6 +289,9 @@ impl Brain {
 
     fn why_not_scheduled(&self, job: &Job, task: TaskId, view: &TaskView) -> Vec<String> {
         match (job.tasks[task.index as usize].phase, &view.status) {
+            (Phase::Blocked, _) if !self.why_kept_inputs_lack(job, task.index).is_empty() => {
+                self.why_kept_inputs_lack(job, task.index)
+            }
             (Phase::Blocked, _) => {
                 let waits_for = job.waits_for(task.index);
                 let names: Vec<_> =
@@ -307,6 +310,10 @@ impl Brain {
                 let reads = &view.reads;
                 let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
                 let mut because = vec![format!("It has ended{place}: {status}.")];
+                let times = job.tasks[task.index as usize].recomputed;
+                if times > 0 {
+                    because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
+                }
                 if reads.count() > 0 {
                     because.push(format!(
                         "Its inputs came from the local store ({}), peers ({}) and persistent storage ({}).",
@@ -319,6 +326,24 @@ impl Brain {
             }
             (phase, None) => vec![format!("It is {}.", phase.name())],
         }
+    }
+
+    /// Why a blocked task waits for tasks that had succeeded before.
+    fn why_kept_inputs_lack(&self, job: &Job, index: u32) -> Vec<String> {
+        let why = |producer: u32| {
+            let (task, state) = (job.task_id(producer), job.tasks[producer as usize]);
+            match (state.phase, state.recomputed) {
+                (Phase::Succeeded, _) => {
+                    Some(format!("It waits for the output of task {task}, which no executor that is here has just now."))
+                }
+                (_, 0) => None,
+                (_, times) => Some(format!(
+                    "It waits for the output of task {task}, which was lost with the executors that kept it: that task \
+                     runs again (repetition {times})."
+                )),
+            }
+        };
+        job.waits_for(index).into_iter().filter_map(why).take(MAX_NAMES).collect()
     }
 
     fn report(&self, job: &Job) -> JobReport {

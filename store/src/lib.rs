@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arriving;
+mod adopt;
 pub mod checksum;
 pub mod emulation;
 pub mod error;

@@ -50,6 +50,8 @@ pub enum FailureKind {
     Dependency,
     /// No executor can ever run it, or none could for so long that it was given up.
     Unplaceable,
+    /// An input that is kept in the cluster alone could not be had: it is made again, or the task tries again.
+    Lost,
     /// This node has no room for the task now (full disk, no file descriptors left): another may, and later this one too.
     NodeFull,
 }
@@ -170,12 +172,12 @@ pub struct Outcome {
     pub outputs: Vec<Delivered>,
 }
 
-/// One file written to persistent storage.
+/// One file written to persistent storage, or kept in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
     /// Place in the template's outputs.
     pub output: u16,
-    /// Where it went, and its version there.
+    /// Where it is, and its version there.
     pub object: ObjectSpec,
 }
 

@@ -99,6 +99,24 @@ pub enum ToExecutor {
         /// Which.
         task: TaskId,
     },
+    /// An object to hold: to fetch if it is not there, and not to evict. Answered by `Stored`, or by `Evicted` if it
+    /// cannot be had.
+    Hold {
+        /// Which.
+        object: ObjectSpec,
+        /// Peers that may have it, the first to be tried first.
+        holders: Vec<Holder>,
+    },
+    /// An object that need not be held any longer.
+    Release {
+        /// Which.
+        object: ObjectId,
+    },
+    /// An object that others could not get. Answered by `Evicted` if it is damaged or not there.
+    Verify {
+        /// Which.
+        object: ObjectId,
+    },
     /// A job whose templates are no longer needed.
     ForgetJob {
         /// Which.

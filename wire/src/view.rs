@@ -63,6 +63,8 @@ pub struct JobView {
     pub tasks: TaskCounts,
     /// Tries beyond each task's first.
     pub retried: u64,
+    /// Tasks that ran again because what they kept in the cluster was lost and still needed.
+    pub recomputed: u64,
     /// Where inputs came from so far.
     pub reads: Reads,
     /// Milliseconds since 1970 when it was accepted.

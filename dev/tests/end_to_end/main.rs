@@ -15,6 +15,7 @@ mod data_diffusion;
 mod documents;
 mod interrupts;
 mod job_files;
+mod kept;
 mod main_job;
 mod restarts;
 mod results;

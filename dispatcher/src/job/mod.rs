@@ -2,6 +2,7 @@
 
 mod course;
 mod items;
+mod kept;
 mod output;
 mod pending;
 mod progress;

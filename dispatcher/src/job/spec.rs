@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_TEMPLATES};
+use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
 use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,10 @@ pub(crate) enum SpecError {
         units::format_bytes(MAX_CAPTURE_BYTES)
     )]
     Capture,
+    #[error("output `{0}` goes nowhere: name its destination, or keep it in the cluster")]
+    Nowhere(String),
+    #[error("output `{0}` is to have more than {MAX_REPLICAS} replicas")]
+    Replicas(String),
     #[error("a command has no words")]
     EmptyCommand,
     #[error("task {task}: {what}")]
@@ -79,6 +83,14 @@ impl JobSpec {
         }
         if self.templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES) {
             return Err(SpecError::Capture);
+        }
+        for output in self.templates.iter().flat_map(|template| &template.outputs) {
+            if output.destination.is_none() && output.replicas == 0 {
+                return Err(SpecError::Nowhere(output.pattern.to_string()));
+            }
+            if output.replicas > MAX_REPLICAS {
+                return Err(SpecError::Replicas(output.pattern.to_string()));
+            }
         }
         let mut needs = BTreeMap::new();
         for task in 0..self.items.len() as u32 {
@@ -160,8 +172,8 @@ mod tests {
 
     fn chain(links: &[&[u32]]) -> JobSpec {
         let mut template = TaskTemplate::new(Program::Noop);
-        let (pattern, destination) = (Template::literal("out"), Template::literal("/tmp/out"));
-        template.outputs.push(OutputSpec { pattern, destination, optional: false });
+        let (pattern, destination) = (Template::literal("out"), Template::parse("/tmp/out-{#}"));
+        template.outputs.push(OutputSpec { pattern, destination: Some(destination), replicas: 0, optional: false });
         let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
         for needs in links {
             let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
