@@ -162,9 +162,13 @@ impl OutputFields {
     fn spec(&self) -> Result<OutputSpec, String> {
         let file = &self.file;
         let replicas = match (self.keep, self.replicas) {
-            (false, Some(_)) => return Err(format!("output `{file}` has `replicas` but is not kept: add `keep = true`")),
+            (false, Some(_)) => {
+                return Err(format!("output `{file}` has `replicas` but is not kept: add `keep = true`"));
+            }
             (true, Some(replicas)) if !(1..=MAX_REPLICAS).contains(&replicas) => {
-                return Err(format!("output `{file}` cannot have {replicas} replicas: 1 is the least, {MAX_REPLICAS} the most"));
+                return Err(format!(
+                    "output `{file}` cannot have {replicas} replicas: 1 is the least, {MAX_REPLICAS} the most"
+                ));
             }
             (keep, replicas) => replicas.unwrap_or(u8::from(keep)),
         };

@@ -333,9 +333,9 @@ impl Brain {
         let why = |producer: u32| {
             let (task, state) = (job.task_id(producer), job.tasks[producer as usize]);
             match (state.phase, state.recomputed) {
-                (Phase::Succeeded, _) => {
-                    Some(format!("It waits for the output of task {task}, which no executor that is here has just now."))
-                }
+                (Phase::Succeeded, _) => Some(format!(
+                    "It waits for the output of task {task}, which no executor that is here has just now."
+                )),
                 (_, 0) => None,
                 (_, times) => Some(format!(
                     "It waits for the output of task {task}, which was lost with the executors that kept it: that task \
@@ -359,7 +359,7 @@ impl Brain {
     fn stop_executor(&mut self, executor: &str) -> Result<u64, String> {
         let found = self.executors.iter().find(|(id, e)| id.to_string() == executor || e.name == executor);
         let (id, _) = found.ok_or_else(|| format!("there is no executor `{executor}`: see `eyas executor list`"))?;
-        self.stop_one(id);
+        self.let_leave(id);
         Ok(1)
     }
 }

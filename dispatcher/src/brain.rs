@@ -223,6 +223,7 @@ impl Brain {
             }
             FromExecutor::Ended { task, attempt, outcome } => self.task_ended(executor, task, attempt, *outcome),
             FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
+            FromExecutor::Retiring => self.let_leave(executor),
             FromExecutor::Leaving => {
                 tracing::info!(%executor, "leaves");
                 self.lost(executor, false);
@@ -522,7 +523,7 @@ impl Brain {
         self.forget_old_jobs(0);
     }
 
-    pub(crate) fn stop_one(&mut self, executor: ExecutorId) {
+    fn stop_one(&mut self, executor: ExecutorId) {
         self.tell(Event::ExecutorDraining { executor });
         self.executors.send(executor, ToExecutor::Stop);
     }

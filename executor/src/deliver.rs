@@ -73,23 +73,26 @@ impl Workshop {
                 if work.control.is_cancelled() {
                     return Err(Status::Cancelled);
                 }
-                taken.push((output as u16, match destination(work, with, spec, is_glob, &name) {
-                    Some(place) => {
-                        let url = url_of(&place).map_err(|e| failed(FailureKind::Output, e.message))?;
-                        let written = self.movers.block_on(self.storage.prepare(&file, &url));
-                        let prepared = written.map_err(|e| failed(FailureKind::Output, e.message))?;
-                        Taken::Prepared(prepared, (spec.replicas > 0).then_some(file))
-                    }
-                    None => {
-                        let task = work.assignment.task;
-                        let name = |size_bytes, checksum: Checksum, executable| {
-                            ObjectSpec::kept(task, &name, size_bytes, &checksum.to_string(), executable)
-                        };
-                        let object = self.store.adopt(&file, name).map_err(|e| self.cannot_keep(&e))?;
-                        kept.push((object.id(), object.size_bytes()));
-                        Taken::Kept(object)
-                    }
-                }));
+                taken.push((
+                    output as u16,
+                    match destination(work, with, spec, is_glob, &name) {
+                        Some(place) => {
+                            let url = url_of(&place).map_err(|e| failed(FailureKind::Output, e.message))?;
+                            let written = self.movers.block_on(self.storage.prepare(&file, &url));
+                            let prepared = written.map_err(|e| failed(FailureKind::Output, e.message))?;
+                            Taken::Prepared(prepared, (spec.replicas > 0).then_some(file))
+                        }
+                        None => {
+                            let task = work.assignment.task;
+                            let name = |size_bytes, checksum: Checksum, executable| {
+                                ObjectSpec::kept(task, &name, size_bytes, &checksum.to_string(), executable)
+                            };
+                            let object = self.store.adopt(&file, name).map_err(|e| self.cannot_keep(&e))?;
+                            kept.push((object.id(), object.size_bytes()));
+                            Taken::Kept(object)
+                        }
+                    },
+                ));
             }
         }
         Ok(taken)
@@ -102,13 +105,7 @@ impl Workshop {
 }
 
 /// Where in persistent storage a file goes, if it does.
-fn destination(
-    work: &Work,
-    with: &Expansion<'_>,
-    spec: &OutputSpec,
-    is_glob: bool,
-    name: &str,
-) -> Option<String> {
+fn destination(work: &Work, with: &Expansion<'_>, spec: &OutputSpec, is_glob: bool, name: &str) -> Option<String> {
     let destination = spec.destination.as_ref()?.expand(with);
     let place = if is_glob || destination.ends_with('/') {
         format!("{}/{name}", destination.trim_end_matches('/'))

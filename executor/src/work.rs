@@ -102,12 +102,7 @@ impl Workshop {
         Done { outcome, found }
     }
 
-    fn try_run(
-        &self,
-        work: &Work,
-        spare: &mut Option<Sandbox>,
-        found: &mut Found,
-    ) -> Result<Outcome, Status> {
+    fn try_run(&self, work: &Work, spare: &mut Option<Sandbox>, found: &mut Found) -> Result<Outcome, Status> {
         let sandbox = self.sandbox(work, spare)?;
         let staged = self.stage(work, sandbox.as_ref(), &mut found.missing)?;
         let with = Expansion {

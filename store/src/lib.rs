@@ -10,8 +10,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod arriving;
 mod adopt;
+pub mod arriving;
 pub mod checksum;
 pub mod emulation;
 pub mod error;

@@ -60,8 +60,7 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     };
     let task = TaskId { job: JobId(1), index: 2 };
     let adopt = |path: &Path| {
-        let name =
-            |size, checksum: Checksum, x| ObjectSpec::kept(task, "deep/a?b", size, &checksum.to_string(), x);
+        let name = |size, checksum: Checksum, x| ObjectSpec::kept(task, "deep/a?b", size, &checksum.to_string(), x);
         store.adopt(path, name).unwrap()
     };
     let path = file("plain", "what it wrote");

@@ -40,6 +40,8 @@ pub enum FromExecutor {
         /// Which try, as assigned.
         attempt: u32,
     },
+    /// It has to leave, and holds objects that others may not have: it stays until it is told to stop.
+    Retiring,
     /// It leaves in good order: nothing runs any more.
     Leaving,
 }

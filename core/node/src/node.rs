@@ -75,11 +75,13 @@ struct Fetch {
     tries: u32,
     /// Whether it has been asked for, or waits for its turn.
     under_way: bool,
+    /// Whether the object has come into the store in another way.
+    is_here: bool,
 }
 
 impl Fetch {
     fn new(tasks: Vec<TaskId>, size_bytes: u64) -> Self {
-        Fetch { tasks, size_bytes, tries: 0, under_way: false }
+        Fetch { tasks, size_bytes, tries: 0, under_way: false, is_here: false }
     }
 }
 
@@ -311,6 +313,9 @@ impl Node {
 
     fn fetch_failed(&mut self, object: ObjectId, failure: &FetchFailure, effects: &mut Vec<Effect>) {
         let Some(fetch) = self.fetches.get_mut(&object) else { panic!("{object} failed without being asked for") };
+        if fetch.is_here {
+            return self.fetched(object, Origin::Local, effects);
+        }
         fetch.under_way = false;
         self.under_way -= 1;
         let waited_for = !fetch.tasks.is_empty() || self.space.is_held(object);
@@ -350,7 +355,11 @@ impl Node {
 
     fn lost(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
         // If it is being fetched again already, the loss is one that was told of before.
-        if self.fetches.contains_key(&object) || !self.space.is_known(object) {
+        if let Some(fetch) = self.fetches.get_mut(&object) {
+            fetch.is_here = false;
+            return;
+        }
+        if !self.space.is_known(object) {
             return;
         }
         self.lost_hold(object, effects);

@@ -259,6 +259,11 @@ impl Space {
         self.entries.get(&object).is_some_and(|entry| entry.held)
     }
 
+    /// Whether anything is held.
+    pub fn holds_any(&self) -> bool {
+        self.entries.values().any(|entry| entry.held)
+    }
+
     /// Changes an entry, if there is one, and what is counted of it.
     fn change(&mut self, object: ObjectId, change: impl FnOnce(&mut Entry)) {
         let Some(entry) = self.entries.get_mut(&object) else { return };
@@ -271,7 +276,6 @@ impl Space {
         }
         self.staying = self.staying + u64::from(entry.stays()) - u64::from(did_stay);
     }
-
 
     #[cfg(test)]
     pub fn validate(&self) {

@@ -319,7 +319,10 @@ fn a_full_disk_evicts_and_tries_again_then_refuses() {
     node.assign(1, &[(1, 40)]);
     let full = || Event::FetchFailed { object: id(1), failure: FetchFailure::Full };
     node.run(Event::FreeSpace { bytes: 0, inodes: 10 });
-    assert_eq!(node.run(full()), [Effect::Evict { object: id(9) }, Effect::Fetch { object: id(1), task: Some(task(1)) }]);
+    assert_eq!(
+        node.run(full()),
+        [Effect::Evict { object: id(9) }, Effect::Fetch { object: id(1), task: Some(task(1)) }]
+    );
     assert!(matches!(node.run(full())[..], [Effect::Refuse { .. }]));
 }
 

@@ -19,11 +19,11 @@ pub(crate) type Kept = BTreeMap<ObjectId, Keeping>;
 pub(crate) struct Keeping {
     replicas: u8,
     /// Who was told to hold it, and whether it has said that it does.
-    told: BTreeMap<ExecutorId, bool>,
+    pub(crate) told: BTreeMap<ExecutorId, bool>,
     /// Who was told to and could not.
     unable: Vec<ExecutorId>,
     /// Who had the last replica and is leaving.
-    last: Option<ExecutorId>,
+    pub(crate) last: Option<ExecutorId>,
 }
 
 impl Scheduler {
@@ -34,19 +34,16 @@ impl Scheduler {
 
     /// Kept objects that only this executor has, which is leaving, and that others were told to fetch from it.
     pub fn moving_from(&self, executor: ExecutorId) -> usize {
-        let moving = |keeping: &&Keeping| keeping.last == Some(executor) && !keeping.told.is_empty();
-        self.kept.values().filter(moving).count()
+        self.kept.values().filter(|keeping| keeping.last == Some(executor) && keeping.is_moving()).count()
     }
 
-    pub(crate) fn keep(
-        &mut self,
-        object: ObjectId,
-        replicas: u8,
-        by: Option<ExecutorId>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let is_new = |by: &ExecutorId| self.executors.find(*by).is_some_and(|key| !self.executors[key].is_draining);
-        let by = by.filter(is_new);
+    /// Whether an executor was told to fetch it from one that is leaving.
+    pub fn is_moving(&self, object: ObjectId) -> bool {
+        self.kept.get(&object).is_some_and(Keeping::is_moving)
+    }
+
+    pub(crate) fn keep(&mut self, object: ObjectId, replicas: u8, by: Option<ExecutorId>, effects: &mut Vec<Effect>) {
+        let stays = by.and_then(|by| Some(!self.executors[self.executors.find(by)?].is_draining));
         let keeping = self.kept.entry(object).or_insert_with(|| Keeping {
             replicas,
             told: BTreeMap::new(),
@@ -54,7 +51,11 @@ impl Scheduler {
             last: None,
         });
         keeping.replicas = replicas;
-        keeping.told.extend(by.map(|by| (by, true)));
+        match stays {
+            Some(true) => keeping.told.extend(by.map(|by| (by, true))),
+            Some(false) => keeping.last = by,
+            None => {}
+        }
         self.replicate(object, effects);
     }
 
@@ -91,6 +92,7 @@ impl Scheduler {
         if had == Some(false) {
             keeping.unable.push(executor);
         }
+        keeping.last = keeping.last.filter(|last| *last != executor);
         if !is_held && keeping.last.is_none() {
             effects.push(Effect::Lost { object });
         }
@@ -159,6 +161,10 @@ impl Scheduler {
 }
 
 impl Keeping {
+    fn is_moving(&self) -> bool {
+        self.last.is_some() && !self.told.is_empty()
+    }
+
     fn is_short(&self) -> bool {
         self.told.len() < usize::from(self.replicas)
     }

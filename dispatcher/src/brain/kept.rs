@@ -1,7 +1,7 @@
 //! The brain's kept objects: what tasks wrote and executors hold. It tells the scheduler of them, holds tasks back while
 //! nobody has what they read, and runs again those whose output is lost and still needed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use eyas_sched::{Ended, Event};
@@ -16,11 +16,14 @@ use crate::journal::Entry;
 /// A task whose kept output was lost runs again so many times; then those that need it fail.
 const MAX_RECOMPUTATIONS: u16 = 5;
 /// A task that could not have a kept object, though somebody is said to hold it, tries again so many times.
-const MAX_STARVED: u8 = 20;
+const MAX_STARVED: u8 = 100;
 /// Each time after so long.
 const STARVED_PAUSE: Duration = Duration::from_secs(1);
 /// After a start, executors have so long to come back with what they hold, before it counts as lost.
 const RETURN_GRACE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(15) };
+
+/// An executor that leaves in good order stays so long for others to fetch what only it has.
+const MOVE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// All kept objects, and those of them that tasks wait for.
 pub(crate) struct Kept {
@@ -30,7 +33,11 @@ pub(crate) struct Kept {
     missing: BTreeMap<ObjectId, Missing>,
     /// Objects that nobody holds any more, and that were not looked at since.
     lost: Vec<ObjectId>,
+    /// Objects that the journal tells of, and that no executor has reported since.
+    unseen: HashSet<ObjectId>,
     began: Instant,
+    /// Executors that leave once what only they have is elsewhere, and when at the latest.
+    leaving: BTreeMap<ExecutorId, Instant>,
 }
 
 struct Missing {
@@ -41,7 +48,8 @@ struct Missing {
 
 impl Default for Kept {
     fn default() -> Self {
-        Kept { tasks: HashMap::new(), missing: BTreeMap::new(), lost: Vec::new(), began: Instant::now() }
+        let (tasks, missing, unseen) = (HashMap::new(), BTreeMap::new(), HashSet::new());
+        Kept { tasks, missing, lost: Vec::new(), unseen, began: Instant::now(), leaving: BTreeMap::new() }
     }
 }
 
@@ -77,6 +85,9 @@ impl Brain {
             if !tasks.contains(&task) {
                 tasks.push(task);
             }
+            if executor.is_none() {
+                self.kept.unseen.insert(object);
+            }
             self.tell(Event::Keep { object, replicas, by: executor });
         }
     }
@@ -98,6 +109,7 @@ impl Brain {
         if tasks.is_empty() {
             self.kept.tasks.remove(&object);
             self.kept.missing.remove(&object);
+            self.kept.unseen.remove(&object);
             self.tell(Event::Release { object });
         }
     }
@@ -121,8 +133,10 @@ impl Brain {
             return false;
         }
         job.block(index, missing.iter().map(|(producer, _)| *producer));
-        let look_at = Instant::now().max(self.kept.began + RETURN_GRACE);
         for (_, object) in missing {
+            let now = Instant::now();
+            let is_unseen = self.kept.unseen.contains(&object);
+            let look_at = if is_unseen { now.max(self.kept.began + RETURN_GRACE) } else { now };
             self.kept.missing.entry(object).or_insert(Missing { look_at, is_doubted: false });
         }
         true
@@ -156,6 +170,7 @@ impl Brain {
 
     /// An executor has the object.
     pub(super) fn found(&mut self, object: ObjectId) {
+        self.kept.unseen.remove(&object);
         // Of what is doubted, this is nothing new.
         let is_news = self.kept.missing.get(&object).is_some_and(|missing| !missing.is_doubted);
         if is_news && self.scheduler.is_held(object) {
@@ -174,17 +189,39 @@ impl Brain {
         }
     }
 
+    /// Lets an executor leave, after others have what only it has.
+    pub(crate) fn let_leave(&mut self, executor: ExecutorId) {
+        self.tell(Event::ExecutorDraining { executor });
+        self.tell(Event::Evacuate);
+        let moving = self.scheduler.moving_from(executor);
+        tracing::info!(%executor, moving, "is to leave");
+        self.kept.leaving.insert(executor, Instant::now() + MOVE_DEADLINE);
+        self.stop_those_that_may_leave();
+    }
+
+    fn stop_those_that_may_leave(&mut self) {
+        let may = |(executor, until): (&ExecutorId, &Instant)| {
+            let is_done = self.scheduler.moving_from(*executor) == 0 || *until <= Instant::now();
+            is_done.then_some(*executor)
+        };
+        for executor in self.kept.leaving.iter().filter_map(may).collect::<Vec<_>>() {
+            self.kept.leaving.remove(&executor);
+            self.executors.send(executor, ToExecutor::Stop);
+        }
+    }
+
     /// Looks at what was lost since, and at what is missing and due.
     pub(super) fn look_for_kept(&mut self) {
         for object in std::mem::take(&mut self.kept.lost) {
             self.hold_readers_back(object);
         }
+        self.stop_those_that_may_leave();
         let now = Instant::now();
         let due = self.kept.missing.iter().filter(|(_, missing)| missing.look_at <= now);
         for object in due.map(|(object, _)| *object).collect::<Vec<_>>() {
             if self.scheduler.is_held(object) {
                 self.unblock_readers(object);
-            } else {
+            } else if !self.scheduler.is_moving(object) {
                 self.make_again(object);
             }
         }

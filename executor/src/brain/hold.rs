@@ -15,6 +15,16 @@ impl Brain {
         self.events.push_back(Event::Hold { object, size_bytes });
     }
 
+    /// Asks the dispatcher to let this executor leave, if there is anything that others may have to fetch first.
+    pub fn retire(&mut self) -> bool {
+        let holds_any = self.node.holds_any();
+        if holds_any {
+            self.tell(FromExecutor::Retiring);
+            self.settle();
+        }
+        holds_any
+    }
+
     /// It is here and is held from now on.
     pub(super) fn held(&mut self, object: ObjectId) {
         if let Some((spec, _)) = self.to_hold.remove(&object) {

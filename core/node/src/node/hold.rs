@@ -7,10 +7,15 @@ use alloc::vec::Vec;
 use eyas_types::{ObjectId, TaskId, units};
 
 use super::{Fetch, Node};
-use crate::event::Effect;
+use crate::event::{Effect, Origin};
 use crate::space::Room;
 
 impl Node {
+    /// Whether there is anything that it is to hold.
+    pub fn holds_any(&self) -> bool {
+        self.space.holds_any()
+    }
+
     /// Holds an object; one that is not here is fetched.
     pub(super) fn hold(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
         if self.space.is_known(object) {
@@ -51,7 +56,17 @@ impl Node {
     /// Holds what a task has written into the store, if that has room for it.
     pub(super) fn produced(&mut self, task: TaskId, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
         if self.space.is_known(object) {
-            return self.space.hold(object);
+            self.space.hold(object);
+            match self.fetches.get_mut(&object) {
+                // Whatever becomes of the fetch, it is here.
+                Some(fetch) if fetch.under_way => fetch.is_here = true,
+                Some(_) => {
+                    self.under_way += 1;
+                    self.fetched(object, Origin::Local, effects);
+                }
+                None => {}
+            }
+            return;
         }
         let mut evicted = Vec::new();
         let has_room = self.space.produced(object, size_bytes, &mut evicted);
