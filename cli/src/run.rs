@@ -124,6 +124,9 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         ..TaskFields::default()
     };
     fields.draft(&mut draft).await?;
+    if args.reuse {
+        draft.reuse_results();
+    }
     Ok(draft)
 }
 

@@ -175,6 +175,9 @@ pub(crate) fn summary(job: &JobView) -> String {
     if tasks.cancelled > 0 {
         words += &format!(", {} were cancelled", tasks.cancelled);
     }
+    if job.reused > 0 {
+        words += &format!(", {} of them reused", job.reused);
+    }
     if job.recomputed > 0 {
         words += &format!(", {} ran again because what they kept was lost", job.recomputed);
     }

@@ -32,6 +32,7 @@ pub struct Draft {
     pub(crate) templates: Vec<TaskTemplate>,
     pub(crate) objects: Vec<ObjectSpec>,
     pub(crate) items: Vec<TaskItem>,
+    pub(crate) reuse: bool,
     places: HashMap<String, u32>,
     storage: Storage,
     folder: Option<PathBuf>,
@@ -45,10 +46,16 @@ impl Draft {
             templates: Vec::new(),
             objects: Vec::new(),
             items: Vec::new(),
+            reuse: false,
             places: HashMap::new(),
             storage: Storage::new(Limits::default()),
             folder: std::env::current_dir().ok(),
         }
+    }
+
+    /// Takes results of earlier jobs, where the same was run and is still there.
+    pub fn reuse_results(&mut self) {
+        self.reuse = true;
     }
 
     /// How many tasks it has.

@@ -54,6 +54,8 @@ pub struct JobFileError {
 struct JobFile {
     name: Option<String>,
     #[serde(default)]
+    reuse: bool,
+    #[serde(default)]
     task: Vec<toml::Spanned<TaskFields>>,
 }
 
@@ -259,13 +261,14 @@ fn amount<'de, D: Deserializer<'de>>(
 pub async fn read_job_file(file: &str) -> Result<Draft, JobFileError> {
     let wrong = |line: usize, why: String| JobFileError { file: file.to_owned(), line, why };
     let text = std::fs::read_to_string(file).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
-    let (name, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
-        (None, read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
+    let (name, reuse, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
+        (None, false, read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
     } else {
         read_toml(&text).map_err(|(line, why)| wrong(line, why))?
     };
     let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
     let mut draft = Draft::new(name.as_deref().unwrap_or(&stem));
+    draft.reuse = reuse;
     let mut known = Known::default();
     for (line, fields) in tasks {
         fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(line, why))?;
@@ -285,14 +288,14 @@ fn read_lines(text: &str) -> Result<Located<TaskFields>, (usize, String)> {
         .collect()
 }
 
-fn read_toml(text: &str) -> Result<(Option<String>, Located<TaskFields>), (usize, String)> {
+fn read_toml(text: &str) -> Result<(Option<String>, bool, Located<TaskFields>), (usize, String)> {
     let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let file: JobFile = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(span.start));
         (line, e.message().to_owned())
     })?;
     let tasks = file.task.into_iter().map(|task| (line_of(task.span().start), task.into_inner()));
-    Ok((file.name, tasks.collect()))
+    Ok((file.name, file.reuse, tasks.collect()))
 }
 
 /// Tasks with an id, so far: the index of the first, how many, and the template.

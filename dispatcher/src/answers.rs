@@ -162,6 +162,7 @@ impl Brain {
             waited_us: outcome.map_or(0, |outcome| outcome.waited_us),
             ran_us: outcome.map_or(0, |outcome| outcome.ran_us),
             cpu_us: outcome.map_or(0, |outcome| outcome.cpu_us),
+            reused: outcome.and_then(|outcome| outcome.reused),
             reads: outcome.map_or_else(Default::default, |outcome| outcome.reads),
         }
     }
@@ -310,6 +311,7 @@ impl Brain {
                 let reads = &view.reads;
                 let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
                 let mut because = vec![format!("It has ended{place}: {status}.")];
+                because.extend(view.reused.map(|task| format!("It did not run: this is the result of task {task}.")));
                 let times = job.tasks[task.index as usize].recomputed;
                 if times > 0 {
                     because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
@@ -366,14 +368,14 @@ impl Brain {
 
 /// Results as they are looked up: neighbours are in one journal entry, which is read once.
 #[derive(Default)]
-struct Results {
-    entry: Option<u64>,
+pub(crate) struct Results {
+    entry: Option<(JobId, u64)>,
     results: HashMap<u32, TaskResult>,
 }
 
 impl Results {
     /// A task's last result, if it has ended.
-    fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
+    pub fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
         if entry >= job.entries {
             return Ok(job.pending.last(index).cloned());
@@ -381,8 +383,8 @@ impl Results {
         if let Some(entry) = job.being_written(entry) {
             return Ok(entry.results().iter().rev().find(|result| result.index == index).cloned());
         }
-        if self.entry != Some(entry) {
-            self.entry = Some(entry);
+        if self.entry != Some((job.id, entry)) {
+            self.entry = Some((job.id, entry));
             let read = brain.journal.read(job.id, entry, entry + 1)?;
             self.results =
                 read.into_iter().flat_map(Entry::into_results).map(|result| (result.index, result)).collect();

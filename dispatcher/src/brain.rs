@@ -16,6 +16,7 @@ use crate::executors::{Executor, Executors};
 use crate::job::{Job, JobSpec, Phase, Released, SAMPLE_EVERY};
 use crate::journal::{Journal, Written};
 use crate::refusals::Refusals;
+use crate::reuse::Reuse;
 use crate::told::{Standing, Told};
 use kept::Kept;
 
@@ -32,6 +33,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 mod jobs;
 mod kept;
+mod reuse;
 #[cfg(test)]
 mod tests;
 
@@ -64,6 +66,7 @@ pub(crate) struct Brain {
     queueing: Vec<JobId>,
     pub(crate) refusals: Refusals,
     kept: Kept,
+    reuse: Reuse,
     effects: Vec<Effect>,
     stopping: Option<Instant>,
     last_tick: Instant,
@@ -87,6 +90,7 @@ impl Brain {
             queueing: Vec::new(),
             refusals: Refusals::default(),
             kept: Kept::default(),
+            reuse: Reuse::default(),
             effects: Vec::new(),
             stopping: None,
             last_tick: Instant::now(),
@@ -223,6 +227,7 @@ impl Brain {
             }
             FromExecutor::Ended { task, attempt, outcome } => self.task_ended(executor, task, attempt, *outcome),
             FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
+            FromExecutor::Checked { task, is_unchanged } => self.checked(executor, task, is_unchanged),
             FromExecutor::Retiring => self.let_leave(executor),
             FromExecutor::Leaving => {
                 tracing::info!(%executor, "leaves");
@@ -242,6 +247,8 @@ impl Brain {
     /// An executor is gone. If it did not say so itself, its tasks may be why.
     fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
+        self.reuse.lost(executor);
+        self.send_checks();
         // Ends below leave room on it, which is not to be filled.
         self.tell(Event::ExecutorDraining { executor });
         let tasks = self.scheduler.tasks_of(executor);
@@ -312,9 +319,12 @@ impl Brain {
 
     /// Puts a waiting task into the queue.
     fn queue(&mut self, id: JobId, index: u32) {
-        if self.lacks_input(id, index) {
-            return;
+        if !self.lacks_input(id, index) && !self.reuses(id, index) {
+            self.queue_now(id, index);
         }
+    }
+
+    fn queue_now(&mut self, id: JobId, index: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (inputs, need) = needs(job, index);
         job.queued(index, inputs.iter().map(|(_, size)| size).sum());
@@ -463,6 +473,7 @@ impl Brain {
             let before: Vec<_> = job.kept_by(index).map(|(object, ..)| object).collect();
             let Released { ready, hopeless } = job.ended(index, attempt, executor, outcome);
             self.take_up_kept(TaskId { index, ..task }, on, &before);
+            self.note_reusable(TaskId { index, ..task });
             let Some(job) = self.jobs.get(&task.job) else { return };
             for dependent in hopeless {
                 let outcome = if cancelled {

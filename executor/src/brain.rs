@@ -14,7 +14,7 @@ use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source
 use eyas_types::outcome::FailureKind;
 use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
 use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
 
 use crate::lease::{Lease, Moment};
@@ -26,6 +26,8 @@ mod hold;
 /// While tasks are lined up behind those that run, what there is to tell gathers for so long: the dispatcher has no need
 /// to hear of each short task alone, which would cost both sides more than the task. It gives out work for longer ahead.
 const GATHER: Duration = Duration::from_millis(10);
+/// Tasks at a time whose outputs in persistent storage are looked at, to be reused; others wait.
+const MAX_CHECKS: usize = 16;
 /// Facts that gather at most.
 const MAX_GATHERED: usize = 256;
 
@@ -108,6 +110,8 @@ pub(crate) struct Brain {
     fetching: HashMap<ObjectId, Fetching>,
     /// Objects that are to be held and are not here yet, with those who may have them.
     to_hold: HashMap<ObjectId, (ObjectSpec, Vec<executor::Holder>)>,
+    /// Turns at looking at outputs in persistent storage.
+    checks: Arc<Semaphore>,
     /// Why the store cannot keep what the task that has just ended wrote.
     cannot_keep: Option<String>,
     /// Why an object could not be fetched, until its tasks have failed.
@@ -144,6 +148,7 @@ impl Brain {
             tasks: HashMap::new(),
             fetching: HashMap::new(),
             to_hold: HashMap::new(),
+            checks: Arc::new(Semaphore::new(MAX_CHECKS)),
             cannot_keep: None,
             unavailable: HashMap::new(),
             slots: Vec::new(),
@@ -239,6 +244,7 @@ impl Brain {
                 self.to_hold.remove(&object);
                 self.events.push_back(Event::Release { object });
             }
+            ToExecutor::Check { task, objects } => self.check(task, objects),
             ToExecutor::Verify { object } => self.verify(object),
             ToExecutor::ForgetJob { job } => self.templates.retain(|(of, _), _| *of != job),
             ToExecutor::Stop => self.stopped = true,

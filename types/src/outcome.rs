@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+use crate::id::TaskId;
 use crate::object::ObjectSpec;
 
 /// How a task ended.
@@ -170,6 +171,8 @@ pub struct Outcome {
     pub cut_bytes: u64,
     /// What was delivered, in the order of the template's outputs; a glob's files follow each other.
     pub outputs: Vec<Delivered>,
+    /// The task did not run: this is the result of another that did the same.
+    pub reused: Option<TaskId>,
 }
 
 /// One file written to persistent storage, or kept in the cluster.
@@ -194,6 +197,7 @@ impl Outcome {
             stderr: Vec::new(),
             cut_bytes: 0,
             outputs: Vec::new(),
+            reused: None,
         }
     }
 

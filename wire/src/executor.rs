@@ -40,6 +40,13 @@ pub enum FromExecutor {
         /// Which try, as assigned.
         attempt: u32,
     },
+    /// It has looked at outputs in persistent storage.
+    Checked {
+        /// Of which task.
+        task: TaskId,
+        /// Whether all of them are there as they were written.
+        is_unchanged: bool,
+    },
     /// It has to leave, and holds objects that others may not have: it stays until it is told to stop.
     Retiring,
     /// It leaves in good order: nothing runs any more.
@@ -118,6 +125,13 @@ pub enum ToExecutor {
     Verify {
         /// Which.
         object: ObjectId,
+    },
+    /// Outputs in persistent storage to look at. Answered by `Checked`.
+    Check {
+        /// The task that writes them.
+        task: TaskId,
+        /// What was there when they were written.
+        objects: Vec<ObjectSpec>,
     },
     /// A job whose templates are no longer needed.
     ForgetJob {

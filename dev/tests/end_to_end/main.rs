@@ -19,4 +19,5 @@ mod kept;
 mod main_job;
 mod restarts;
 mod results;
+mod reuse;
 mod support;

@@ -62,6 +62,9 @@ impl Brain {
             for index in left {
                 self.take_up_kept(TaskId { job: id, index }, None, &[]);
             }
+            if self.jobs[&id].spec.reuse {
+                (0..self.jobs[&id].tasks.len() as u32).for_each(|index| self.note_reusable(TaskId { job: id, index }));
+            }
             // Their executors were told to end them, and have nothing of this dispatcher any more.
             for index in cancelled {
                 self.end(TaskId { job: id, index }, 0, String::new(), Outcome::of(Status::Cancelled));
@@ -188,6 +191,7 @@ impl Brain {
             let lacks_room = self.output_bytes + output_bytes > self.max_output_bytes;
             let are_too_many = ended.len() - place > MAX_ENDED_JOBS;
             if are_too_many || lacks_room && *bytes > 0 {
+                self.reuse.forget_job(*id);
                 let kept = self.jobs.remove(id).map(|job| job.kept.into_keys().collect::<Vec<_>>());
                 self.release_all(*id, kept.unwrap_or_default());
                 self.output_bytes -= bytes;

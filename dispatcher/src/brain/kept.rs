@@ -85,7 +85,7 @@ impl Brain {
             if !tasks.contains(&task) {
                 tasks.push(task);
             }
-            if executor.is_none() {
+            if executor.is_none() && !self.scheduler.is_held(object) {
                 self.kept.unseen.insert(object);
             }
             self.tell(Event::Keep { object, replicas, by: executor });

@@ -78,6 +78,8 @@ pub(crate) struct Job {
     pub tasks: Vec<TaskState>,
     pub counts: TaskCounts,
     pub retried: u64,
+    /// Tasks that ended with the result of another.
+    pub reused: u64,
     /// Tasks that ran again because their kept output was lost.
     pub recomputed: u64,
     pub course: Course,
@@ -139,6 +141,7 @@ impl Job {
             counts: TaskCounts { waiting: count as u64, ..TaskCounts::default() },
             spec,
             retried: 0,
+            reused: 0,
             recomputed: 0,
             course: Course::default(),
             failures: Vec::new(),
@@ -287,6 +290,7 @@ impl Job {
             self.failures.push((self.task_id(index), result.outcome.status.to_string()));
         }
         self.retried += u64::from(result.attempt);
+        self.reused += u64::from(result.outcome.reused.is_some());
         let outcome = &result.outcome;
         self.output_bytes += output_bytes(outcome);
         self.course.ended(&Ended {
@@ -441,6 +445,7 @@ impl Job {
             state: self.state(),
             tasks: self.counts,
             retried: self.retried,
+            reused: self.reused,
             recomputed: self.recomputed,
             reads: self.course.reads(),
             submitted_unix_ms: self.spec.submitted_unix_ms,

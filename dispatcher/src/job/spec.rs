@@ -21,6 +21,8 @@ pub(crate) struct JobSpec {
     pub objects: Vec<ObjectSpec>,
     pub items: Items,
     pub submitted_unix_ms: u64,
+    /// Whether results of earlier jobs are reused.
+    pub reuse: bool,
 }
 
 /// What is wrong with a submission.

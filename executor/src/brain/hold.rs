@@ -56,6 +56,25 @@ impl Brain {
         });
     }
 
+    /// Looks whether outputs in persistent storage are as they were written.
+    pub(super) fn check(&mut self, task: TaskId, objects: Vec<ObjectSpec>) {
+        let (workshop, desk, checks) = (self.workshop.clone(), self.desk.clone(), self.checks.clone());
+        self.workshop.movers.spawn(async move {
+            // It is never closed.
+            let _turn = checks.acquire().await;
+            let mut is_unchanged = true;
+            for object in &objects {
+                let now = workshop.storage.stat(&object.source, None).await;
+                is_unchanged &= now.is_ok_and(|now| now.version == object.version);
+            }
+            if let Some(desk) = desk.upgrade() {
+                let mut brain = desk.brain();
+                brain.tell(FromExecutor::Checked { task, is_unchanged });
+                brain.settle();
+            }
+        });
+    }
+
     /// Takes what a task has put into the store into the books, and holds it if the task has succeeded. If there is no
     /// room for it, the task has not: another executor may have room.
     pub(super) fn keep(&mut self, task: TaskId, kept: &[(ObjectId, u64)], outcome: &mut Outcome) {
