@@ -252,8 +252,12 @@ impl Output {
         let rate = done as f64 / seconds.max(1e-3);
         let left = if done > 0 { format_duration_us(((total - done) as f64 / rate * 1e6) as u64) } else { "?".into() };
         let reads = &view.reads;
+        let blocked = match view.tasks.blocked {
+            0 => String::new(),
+            blocked => format!("{blocked} wait for others | "),
+        };
         let message = format!(
-            "{rate:.0} tasks/s | local {} peers {} storage {} | ETA {left}",
+            "{rate:.0} tasks/s | {blocked} local {} peers {} storage {} | ETA {left}",
             format_bytes(reads.local.bytes),
             format_bytes(reads.peer.bytes),
             format_bytes(reads.persistent.bytes)

@@ -1,5 +1,6 @@
 //! Jobs: what was submitted, how far each task is, and the course of it all.
 
+mod claims;
 mod course;
 mod items;
 mod kept;

@@ -43,6 +43,8 @@ pub(crate) enum SpecError {
     Nowhere(String),
     #[error("output `{0}` is to have more than {MAX_REPLICAS} replicas")]
     Replicas(String),
+    #[error("tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name", tasks[0], tasks[1])]
+    Claimed { place: String, tasks: [u32; 2] },
     #[error("a command has no words")]
     EmptyCommand,
     #[error("task {task}: {what}")]
@@ -72,11 +74,16 @@ impl JobSpec {
 
     /// Whether what came from disk can be used.
     pub fn is_sound(&self) -> bool {
-        self.items.is_sound() && self.validate().is_ok()
+        self.items.is_sound() && self.check().is_ok()
     }
 
-    /// Whether everything that is named is there, and no task waits for itself.
+    /// Whether everything that is named is there, no task waits for itself, and no two write the same.
     pub fn validate(&self) -> Result<(), SpecError> {
+        self.check()?;
+        self.check_claims()
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
         if self.templates.is_empty() || self.templates.len() > MAX_TEMPLATES {
             return Err(SpecError::Templates);
         }
@@ -189,6 +196,32 @@ mod tests {
     fn workflows_without_circles_are_accepted() {
         assert_eq!(chain(&[&[], &[0], &[0, 1, 1], &[2]]).validate(), Ok(()));
         assert_eq!(chain(&[&[1], &[]]).validate(), Ok(()), "a task may need a later one");
+    }
+
+    #[test]
+    fn each_output_is_one_tasks_own() {
+        let with = |destination: &str, items: &[&str]| {
+            let mut spec = JobSpec::default();
+            let (pattern, destination) = (Template::literal("deep/out"), Some(Template::parse(destination)));
+            let mut template = TaskTemplate::new(Program::Noop);
+            template.base = "/base".into();
+            template.outputs.push(OutputSpec { pattern, destination, replicas: 0, optional: false });
+            spec.templates.push(template);
+            let value = |text: &&str| eyas_types::Value { text: (*text).into(), input: None };
+            let item = |text| TaskItem { template: 0, values: vec![value(text)], inputs: Vec::new() };
+            spec.push(&items.iter().map(item).collect::<Vec<_>>()).unwrap();
+            spec.validate()
+        };
+        for (destination, place) in
+            [("x", "/base/x"), ("./", "/base/out"), ("{//}/y", "/base/a/y"), ("s3://b/k", "s3://b/k")]
+        {
+            let claimed = SpecError::Claimed { place: place.into(), tasks: [0, 1] };
+            assert_eq!(with(destination, &["a/1", "a/2"]), Err(claimed));
+            assert_eq!(with(destination, &["a/1"]), Ok(()));
+        }
+        for destination in ["{/}", "x-{#}", "{}/", "slot-{%}"] {
+            assert_eq!(with(destination, &["a/1", "a/2"]), Ok(()));
+        }
     }
 
     #[test]
