@@ -33,7 +33,10 @@ fn code_of(job: &JobView) -> ExitCode {
 
 /// `eyas submit`
 pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let draft = read_job_file(&args.file).await?;
+    let mut draft = read_job_file(&args.file).await?;
+    if args.reuse {
+        draft.reuse_results();
+    }
     if draft.is_empty() {
         eprintln!("eyas: {} has no tasks; nothing was submitted", args.file);
         return Ok(ExitCode::SUCCESS);
@@ -155,6 +158,8 @@ pub(crate) async fn catalog(which: CatalogCommand, reach: &Reach) -> Result<Exit
     let id: Option<ObjectId> = object.parse().ok();
     let source = match id {
         Some(_) => String::new(),
+        // Kept in the cluster alone; nothing of persistent storage.
+        None if object.starts_with("eyas://") => object.clone(),
         None if object.contains("://") => url_of(&object)?,
         None => {
             let path: PathBuf = std::env::current_dir()?.join(&object).components().collect();

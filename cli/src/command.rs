@@ -147,6 +147,9 @@ pub(crate) struct RunArgs {
     /// Try a failed task again so often
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retries: u32,
+    /// Do not run what was run before for a job with --reuse, and whose result is still there
+    #[arg(long)]
+    pub reuse: bool,
     /// Keep no more of each task's stdout and stderr
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub capture: Option<u64>,
@@ -234,6 +237,9 @@ pub(crate) struct SubmitArgs {
     /// Wait for the job's end; the exit code says whether it succeeded
     #[arg(long, short = 'w')]
     pub wait: bool,
+    /// Do not run what was run before for a job with --reuse, and whose result is still there
+    #[arg(long)]
+    pub reuse: bool,
     #[command(flatten)]
     pub reconnect: ReconnectArgs,
 }

@@ -100,8 +100,8 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
     let program = args.command.first().map_or("noop", |program| program.rsplit('/').next().unwrap_or(program));
     let mut draft = Draft::new(args.name.as_deref().unwrap_or(program));
     let output = |word: &String| match word.split_once('=') {
-        Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), optional: false },
-        None => OutputFields { file: word.clone(), to: None, optional: false },
+        Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), ..OutputFields::default() },
+        None => OutputFields { file: word.clone(), ..OutputFields::default() },
     };
     let fields = TaskFields {
         command: args.command.clone(),
@@ -124,6 +124,9 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         ..TaskFields::default()
     };
     fields.draft(&mut draft).await?;
+    if args.reuse {
+        draft.reuse_results();
+    }
     Ok(draft)
 }
 
@@ -249,8 +252,12 @@ impl Output {
         let rate = done as f64 / seconds.max(1e-3);
         let left = if done > 0 { format_duration_us(((total - done) as f64 / rate * 1e6) as u64) } else { "?".into() };
         let reads = &view.reads;
+        let blocked = match view.tasks.blocked {
+            0 => String::new(),
+            blocked => format!("{blocked} wait for others | "),
+        };
         let message = format!(
-            "{rate:.0} tasks/s | local {} peers {} storage {} | ETA {left}",
+            "{rate:.0} tasks/s | {blocked} local {} peers {} storage {} | ETA {left}",
             format_bytes(reads.local.bytes),
             format_bytes(reads.peer.bytes),
             format_bytes(reads.persistent.bytes)

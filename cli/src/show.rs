@@ -175,6 +175,12 @@ pub(crate) fn summary(job: &JobView) -> String {
     if tasks.cancelled > 0 {
         words += &format!(", {} were cancelled", tasks.cancelled);
     }
+    if job.reused > 0 {
+        words += &format!(", {} of them reused", job.reused);
+    }
+    if job.recomputed > 0 {
+        words += &format!(", {} ran again because what they kept was lost", job.recomputed);
+    }
     words += &format!(" in {} ({:.0}/s)", format_duration_us(job.elapsed_us), tasks.ended() as f64 / seconds.max(1e-6));
     let reads = &job.reads;
     if reads.bytes() > 0 {

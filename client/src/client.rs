@@ -74,9 +74,9 @@ impl Client {
     /// # Errors
     /// If the job has a mistake, or the connection ends.
     pub async fn submit(&mut self, draft: Draft) -> Result<JobId, ClientError> {
-        let Draft { name, templates, objects, items, .. } = draft;
+        let Draft { name, templates, objects, items, reuse, .. } = draft;
         let writer = &mut self.session.writer;
-        writer.send(&[FromClient::Submit { name, templates }]).await?;
+        writer.send(&[FromClient::Submit { name, templates, reuse }]).await?;
         for part in objects.chunks(SUBMISSION_PART) {
             writer.send(&[FromClient::Objects(part.to_vec())]).await?;
         }
@@ -203,6 +203,8 @@ mod tests {
             state: JobState::Succeeded,
             tasks: TaskCounts::default(),
             retried: 0,
+            recomputed: 0,
+            reused: 0,
             reads: Reads::default(),
             submitted_unix_ms: 0,
             elapsed_us: 0,

@@ -32,6 +32,7 @@ pub struct Draft {
     pub(crate) templates: Vec<TaskTemplate>,
     pub(crate) objects: Vec<ObjectSpec>,
     pub(crate) items: Vec<TaskItem>,
+    pub(crate) reuse: bool,
     places: HashMap<String, u32>,
     storage: Storage,
     folder: Option<PathBuf>,
@@ -45,10 +46,16 @@ impl Draft {
             templates: Vec::new(),
             objects: Vec::new(),
             items: Vec::new(),
+            reuse: false,
             places: HashMap::new(),
             storage: Storage::new(Limits::default()),
             folder: std::env::current_dir().ok(),
         }
+    }
+
+    /// Takes results of earlier jobs, where the same was run and is still there.
+    pub fn reuse_results(&mut self) {
+        self.reuse = true;
     }
 
     /// How many tasks it has.
@@ -94,8 +101,8 @@ impl Draft {
             Program::Command(words) => &words[..],
             Program::Noop => &[],
         };
-        let outputs = template.outputs.iter().flat_map(|output| [&output.pattern, &output.destination]);
-        for word in words.iter().chain(outputs).chain(template.env.iter().map(|(_, value)| value)) {
+        let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
+        for word in words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value)) {
             if usize::from(word.highest_column()) > columns {
                 let why = format!("`{word}` asks for column {}, the item has {columns}", word.highest_column());
                 return Err(DraftError::Placeholder(why));

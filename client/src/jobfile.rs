@@ -25,6 +25,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use eyas_types::task::MAX_REPLICAS;
 use eyas_types::units;
 use eyas_types::{
     Input, InputFrom, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template, Value, WorkingFolder,
@@ -52,6 +53,8 @@ pub struct JobFileError {
 #[serde(deny_unknown_fields)]
 struct JobFile {
     name: Option<String>,
+    #[serde(default)]
+    reuse: bool,
     #[serde(default)]
     task: Vec<toml::Spanned<TaskFields>>,
 }
@@ -140,16 +143,41 @@ impl InputFields {
 }
 
 /// An output in a job file.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputFields {
     /// File or glob in the sandbox.
     pub file: String,
-    /// Where it goes; the folder of submission if it is missing.
+    /// Where it goes; if it is missing, the folder of submission, or nowhere if it is kept.
     pub to: Option<String>,
+    /// Whether executors keep it in their stores.
+    #[serde(default)]
+    pub keep: bool,
+    /// How many of them, if it is kept; one if it is missing.
+    pub replicas: Option<u8>,
     /// Whether it may be missing.
     #[serde(default)]
     pub optional: bool,
+}
+
+impl OutputFields {
+    fn spec(&self) -> Result<OutputSpec, String> {
+        let file = &self.file;
+        let replicas = match (self.keep, self.replicas) {
+            (false, Some(_)) => {
+                return Err(format!("output `{file}` has `replicas` but is not kept: add `keep = true`"));
+            }
+            (true, Some(replicas)) if !(1..=MAX_REPLICAS).contains(&replicas) => {
+                return Err(format!(
+                    "output `{file}` cannot have {replicas} replicas: 1 is the least, {MAX_REPLICAS} the most"
+                ));
+            }
+            (keep, replicas) => replicas.unwrap_or(u8::from(keep)),
+        };
+        let to = self.to.as_deref().or((!self.keep).then_some("./"));
+        let (pattern, destination) = (Template::parse(file), to.map(Template::parse));
+        Ok(OutputSpec { pattern, destination, replicas, optional: self.optional })
+    }
 }
 
 /// One word or a list of them.
@@ -233,13 +261,14 @@ fn amount<'de, D: Deserializer<'de>>(
 pub async fn read_job_file(file: &str) -> Result<Draft, JobFileError> {
     let wrong = |line: usize, why: String| JobFileError { file: file.to_owned(), line, why };
     let text = std::fs::read_to_string(file).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
-    let (name, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
-        (None, read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
+    let (name, reuse, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
+        (None, false, read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
     } else {
         read_toml(&text).map_err(|(line, why)| wrong(line, why))?
     };
     let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
     let mut draft = Draft::new(name.as_deref().unwrap_or(&stem));
+    draft.reuse = reuse;
     let mut known = Known::default();
     for (line, fields) in tasks {
         fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(line, why))?;
@@ -259,14 +288,14 @@ fn read_lines(text: &str) -> Result<Located<TaskFields>, (usize, String)> {
         .collect()
 }
 
-fn read_toml(text: &str) -> Result<(Option<String>, Located<TaskFields>), (usize, String)> {
+fn read_toml(text: &str) -> Result<(Option<String>, bool, Located<TaskFields>), (usize, String)> {
     let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let file: JobFile = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(span.start));
         (line, e.message().to_owned())
     })?;
     let tasks = file.task.into_iter().map(|task| (line_of(task.span().start), task.into_inner()));
-    Ok((file.name, tasks.collect()))
+    Ok((file.name, file.reuse, tasks.collect()))
 }
 
 /// Tasks with an id, so far: the index of the first, how many, and the template.
@@ -354,9 +383,7 @@ impl TaskFields {
             return Err(format!("`{name}` cannot be the name of an environment variable"));
         }
         for output in &self.outputs {
-            let destination = Template::parse(output.to.as_deref().unwrap_or("./"));
-            let pattern = Template::parse(&output.file);
-            template.outputs.push(OutputSpec { pattern, destination, optional: output.optional });
+            template.outputs.push(output.spec()?);
         }
         template.resources = self.resources()?;
         template.timeout_us = self.timeout.map(|timeout| timeout.0);

@@ -80,7 +80,7 @@ async fn measure(scale: Scale) {
 async fn submit(session: &mut Session, scale: Scale) -> JobId {
     let writer = &mut session.writer;
     let templates = vec![TaskTemplate::new(Program::Noop)];
-    writer.send(&[FromClient::Submit { name: "memory".into(), templates }]).await.expect("it reads");
+    writer.send(&[FromClient::Submit { name: "memory".into(), templates, reuse: false }]).await.expect("it reads");
     let objects: Vec<_> = (0..scale.objects).map(object).collect();
     for part in objects.chunks(SUBMISSION_PART) {
         writer.send(&[FromClient::Objects(part.to_vec())]).await.expect("it reads");

@@ -162,6 +162,7 @@ impl Brain {
             waited_us: outcome.map_or(0, |outcome| outcome.waited_us),
             ran_us: outcome.map_or(0, |outcome| outcome.ran_us),
             cpu_us: outcome.map_or(0, |outcome| outcome.cpu_us),
+            reused: outcome.and_then(|outcome| outcome.reused),
             reads: outcome.map_or_else(Default::default, |outcome| outcome.reads),
         }
     }
@@ -202,7 +203,7 @@ impl Brain {
     /// Objects by id, or of a source: all versions that known jobs name.
     fn objects(&self, object: Option<ObjectId>, source: &str) -> Vec<ObjectView> {
         let mut found: Vec<(ObjectId, Option<String>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
-        for (id, spec) in self.jobs.values().flat_map(Job::objects) {
+        for (id, spec) in self.jobs.values().flat_map(Job::objects).chain(self.kept_objects()) {
             let is_meant = object == Some(id) || (object.is_none() && spec.source == source);
             if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some()) {
                 found.retain(|(other, ..)| *other != id);
@@ -289,6 +290,9 @@ impl Brain {
 
     fn why_not_scheduled(&self, job: &Job, task: TaskId, view: &TaskView) -> Vec<String> {
         match (job.tasks[task.index as usize].phase, &view.status) {
+            (Phase::Blocked, _) if !self.why_kept_inputs_lack(job, task.index).is_empty() => {
+                self.why_kept_inputs_lack(job, task.index)
+            }
             (Phase::Blocked, _) => {
                 let waits_for = job.waits_for(task.index);
                 let names: Vec<_> =
@@ -307,6 +311,11 @@ impl Brain {
                 let reads = &view.reads;
                 let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
                 let mut because = vec![format!("It has ended{place}: {status}.")];
+                because.extend(view.reused.map(|task| format!("It did not run: this is the result of task {task}.")));
+                let times = job.tasks[task.index as usize].recomputed;
+                if times > 0 {
+                    because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
+                }
                 if reads.count() > 0 {
                     because.push(format!(
                         "Its inputs came from the local store ({}), peers ({}) and persistent storage ({}).",
@@ -319,6 +328,24 @@ impl Brain {
             }
             (phase, None) => vec![format!("It is {}.", phase.name())],
         }
+    }
+
+    /// Why a blocked task waits for tasks that had succeeded before.
+    fn why_kept_inputs_lack(&self, job: &Job, index: u32) -> Vec<String> {
+        let why = |producer: u32| {
+            let (task, state) = (job.task_id(producer), job.tasks[producer as usize]);
+            match (state.phase, state.recomputed) {
+                (Phase::Succeeded, _) => Some(format!(
+                    "It waits for the output of task {task}, which no executor that is here has just now."
+                )),
+                (_, 0) => None,
+                (_, times) => Some(format!(
+                    "It waits for the output of task {task}, which was lost with the executors that kept it: that task \
+                     runs again (repetition {times})."
+                )),
+            }
+        };
+        job.waits_for(index).into_iter().filter_map(why).take(MAX_NAMES).collect()
     }
 
     fn report(&self, job: &Job) -> JobReport {
@@ -334,21 +361,21 @@ impl Brain {
     fn stop_executor(&mut self, executor: &str) -> Result<u64, String> {
         let found = self.executors.iter().find(|(id, e)| id.to_string() == executor || e.name == executor);
         let (id, _) = found.ok_or_else(|| format!("there is no executor `{executor}`: see `eyas executor list`"))?;
-        self.stop_one(id);
+        self.let_leave(id);
         Ok(1)
     }
 }
 
 /// Results as they are looked up: neighbours are in one journal entry, which is read once.
 #[derive(Default)]
-struct Results {
-    entry: Option<u64>,
+pub(crate) struct Results {
+    entry: Option<(JobId, u64)>,
     results: HashMap<u32, TaskResult>,
 }
 
 impl Results {
     /// A task's last result, if it has ended.
-    fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
+    pub fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
         if entry >= job.entries {
             return Ok(job.pending.last(index).cloned());
@@ -356,8 +383,8 @@ impl Results {
         if let Some(entry) = job.being_written(entry) {
             return Ok(entry.results().iter().rev().find(|result| result.index == index).cloned());
         }
-        if self.entry != Some(entry) {
-            self.entry = Some(entry);
+        if self.entry != Some((job.id, entry)) {
+            self.entry = Some((job.id, entry));
             let read = brain.journal.read(job.id, entry, entry + 1)?;
             self.results =
                 read.into_iter().flat_map(Entry::into_results).map(|result| (result.index, result)).collect();

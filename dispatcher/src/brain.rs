@@ -16,7 +16,9 @@ use crate::executors::{Executor, Executors};
 use crate::job::{Job, JobSpec, Phase, Released, SAMPLE_EVERY};
 use crate::journal::{Journal, Written};
 use crate::refusals::Refusals;
+use crate::reuse::Reuse;
 use crate::told::{Standing, Told};
+use kept::Kept;
 
 /// Tasks of a new job that are queued before other messages are looked at again.
 const QUEUED_AT_ONCE: u32 = 10_000;
@@ -30,6 +32,8 @@ const MISSED_HEARTBEATS: u32 = 4;
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 mod jobs;
+mod kept;
+mod reuse;
 #[cfg(test)]
 mod tests;
 
@@ -61,6 +65,8 @@ pub(crate) struct Brain {
     /// Jobs with tasks that are not queued yet.
     queueing: Vec<JobId>,
     pub(crate) refusals: Refusals,
+    kept: Kept,
+    reuse: Reuse,
     effects: Vec<Effect>,
     stopping: Option<Instant>,
     last_tick: Instant,
@@ -83,6 +89,8 @@ impl Brain {
             writing: false,
             queueing: Vec::new(),
             refusals: Refusals::default(),
+            kept: Kept::default(),
+            reuse: Reuse::default(),
             effects: Vec::new(),
             stopping: None,
             last_tick: Instant::now(),
@@ -156,6 +164,7 @@ impl Brain {
                 let _ = reply.send(self.told.watch(job));
             }
         }
+        self.look_for_kept();
         self.executors.flush();
     }
 
@@ -168,6 +177,10 @@ impl Brain {
                 Effect::Assign { executor, task, attempt, hints } => self.assign(executor, task, attempt, &hints),
                 Effect::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
                 Effect::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
+                Effect::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
+                Effect::Release { executor, object } => self.executors.send(executor, ToExecutor::Release { object }),
+                Effect::Verify { executor, object } => self.executors.send(executor, ToExecutor::Verify { object }),
+                Effect::Lost { object } => self.kept.lost(object),
                 Effect::Unplaceable { task } => {
                     if let Err(why) = self.refusals.by_all(task, Instant::now()) {
                         self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why));
@@ -198,6 +211,7 @@ impl Brain {
         }
         let capacity = registration.capacity.clone();
         self.tell(Event::ExecutorJoined { executor: id, capacity, held: held.into() });
+        held.iter().for_each(|(object, _)| self.found(*object));
     }
 
     fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
@@ -213,6 +227,8 @@ impl Brain {
             }
             FromExecutor::Ended { task, attempt, outcome } => self.task_ended(executor, task, attempt, *outcome),
             FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
+            FromExecutor::Checked { task, is_unchanged } => self.checked(executor, task, is_unchanged),
+            FromExecutor::Retiring => self.let_leave(executor),
             FromExecutor::Leaving => {
                 tracing::info!(%executor, "leaves");
                 self.lost(executor, false);
@@ -225,11 +241,14 @@ impl Brain {
             entry.stored(object, size_bytes);
         }
         self.tell(Event::Stored { executor, object, size_bytes });
+        self.found(object);
     }
 
     /// An executor is gone. If it did not say so itself, its tasks may be why.
     fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
+        self.reuse.lost(executor);
+        self.send_checks();
         // Ends below leave room on it, which is not to be filled.
         self.tell(Event::ExecutorDraining { executor });
         let tasks = self.scheduler.tasks_of(executor);
@@ -300,6 +319,12 @@ impl Brain {
 
     /// Puts a waiting task into the queue.
     fn queue(&mut self, id: JobId, index: u32) {
+        if !self.lacks_input(id, index) && !self.reuses(id, index) {
+            self.queue_now(id, index);
+        }
+    }
+
+    fn queue_now(&mut self, id: JobId, index: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (inputs, need) = needs(job, index);
         job.queued(index, inputs.iter().map(|(_, size)| size).sum());
@@ -310,7 +335,9 @@ impl Brain {
     fn queue_refused(&mut self) {
         for _ in 0..QUEUED_AT_ONCE {
             let Some(task) = self.refusals.next_due(Instant::now()) else { break };
-            if let Some(job) = self.jobs.get(&task.job) {
+            if self.lacks_input(task.job, task.index) {
+                self.refusals.forget(task);
+            } else if let Some(job) = self.jobs.get(&task.job) {
                 let (inputs, need) = needs(job, task.index);
                 self.tell(Event::TaskReady { task, inputs, need });
             }
@@ -393,6 +420,10 @@ impl Brain {
             return self.tell(Event::TaskEnded { executor, task, ended: Ended::Again, ran_us: None });
         }
         let cancelled = job.cancelling.contains(&task.index);
+        let is_lost = |status: &Status| matches!(status, Status::Failed(Failure { kind: FailureKind::Lost, .. }));
+        if is_lost(&outcome.status) && !cancelled {
+            return self.starved(executor, task, attempt, outcome);
+        }
         let retries = job.spec.templates[usize::from(job.spec.items.get(task.index).template)].retries;
         let state = &mut job.tasks[task.index as usize];
         let ended = match &outcome.status {
@@ -414,7 +445,7 @@ impl Brain {
             let name = self.executors.name(executor);
             // The scheduler first, so that a dependent finds the slot free.
             self.tell(Event::TaskEnded { executor, task, ended, ran_us });
-            self.end(task, attempt, name, outcome);
+            self.end_on(Some(executor), task, attempt, name, outcome);
         } else {
             job.unassigned(task.index);
             self.tell(Event::TaskEnded { executor, task, ended, ran_us });
@@ -423,6 +454,11 @@ impl Brain {
 
     /// A task has ended for good, which may set others free, or leave them without what they wait for.
     fn end(&mut self, task: TaskId, attempt: u32, executor: String, outcome: Outcome) {
+        self.end_on(None, task, attempt, executor, outcome);
+    }
+
+    /// The same, on an executor that is there.
+    fn end_on(&mut self, on: Option<ExecutorId>, task: TaskId, attempt: u32, executor: String, outcome: Outcome) {
         let mut ends = vec![(task.index, attempt, executor, outcome)];
         while let Some((index, attempt, executor, mut outcome)) = ends.pop() {
             let ended = self.jobs.get(&task.job).map(|job| job.tasks[index as usize].phase.has_ended());
@@ -434,7 +470,11 @@ impl Brain {
             job.lacked_output_room |= lacked_room;
             let cancelled = outcome.status == Status::Cancelled;
             self.refusals.forget(job.task_id(index));
+            let before: Vec<_> = job.kept_by(index).map(|(object, ..)| object).collect();
             let Released { ready, hopeless } = job.ended(index, attempt, executor, outcome);
+            self.take_up_kept(TaskId { index, ..task }, on, &before);
+            self.note_reusable(TaskId { index, ..task });
+            let Some(job) = self.jobs.get(&task.job) else { return };
             for dependent in hopeless {
                 let outcome = if cancelled {
                     Outcome::of(Status::Cancelled)
@@ -490,10 +530,11 @@ impl Brain {
             self.lost(executor, true);
         }
         self.queue_refused();
+        self.look_for_kept();
         self.forget_old_jobs(0);
     }
 
-    pub(crate) fn stop_one(&mut self, executor: ExecutorId) {
+    fn stop_one(&mut self, executor: ExecutorId) {
         self.tell(Event::ExecutorDraining { executor });
         self.executors.send(executor, ToExecutor::Stop);
     }

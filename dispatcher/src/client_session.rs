@@ -42,8 +42,8 @@ pub(crate) async fn serve(
 impl Client {
     async fn serve(&mut self, request: FromClient, reader: &mut Reader) -> Result<(), SessionError> {
         match request {
-            FromClient::Submit { name, templates } => {
-                self.submission = Some(Ok(JobSpec { name, templates, ..JobSpec::default() }));
+            FromClient::Submit { name, templates, reuse } => {
+                self.submission = Some(Ok(JobSpec { name, templates, reuse, ..JobSpec::default() }));
                 Ok(())
             }
             FromClient::Objects(objects) => {

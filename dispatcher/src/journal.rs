@@ -45,6 +45,8 @@ pub(crate) enum Entry {
     Results { at_us: u64, results: Vec<TaskResult> },
     /// Failed or cancelled tasks were queued again.
     Retried(Vec<u32>),
+    /// Tasks that had succeeded were queued again, because what they left in the cluster was lost.
+    Recomputed(Vec<u32>),
     /// Tasks that executors had were told to end; each is cancelled unless it has another result afterwards.
     Cancelled(Vec<u32>),
 }
@@ -54,7 +56,7 @@ impl Entry {
     pub fn results(&self) -> &[TaskResult] {
         match self {
             Entry::Results { results, .. } => results,
-            Entry::Retried(_) | Entry::Cancelled(_) => &[],
+            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Cancelled(_) => &[],
         }
     }
 
@@ -62,7 +64,7 @@ impl Entry {
     pub fn into_results(self) -> Vec<TaskResult> {
         match self {
             Entry::Results { results, .. } => results,
-            Entry::Retried(_) | Entry::Cancelled(_) => Vec::new(),
+            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Cancelled(_) => Vec::new(),
         }
     }
 }

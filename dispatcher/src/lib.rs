@@ -15,6 +15,7 @@ mod executors;
 mod job;
 mod journal;
 mod refusals;
+mod reuse;
 mod serve;
 mod told;
 

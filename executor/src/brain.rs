@@ -14,16 +14,20 @@ use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source
 use eyas_types::outcome::FailureKind;
 use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
 use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
 
 use crate::lease::{Lease, Moment};
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
+mod hold;
+
 /// While tasks are lined up behind those that run, what there is to tell gathers for so long: the dispatcher has no need
 /// to hear of each short task alone, which would cost both sides more than the task. It gives out work for longer ahead.
 const GATHER: Duration = Duration::from_millis(10);
+/// Tasks at a time whose outputs in persistent storage are looked at, to be reused; others wait.
+const MAX_CHECKS: usize = 16;
 /// Facts that gather at most.
 const MAX_GATHERED: usize = 256;
 
@@ -82,6 +86,13 @@ struct Given {
     restaged: bool,
 }
 
+/// A fetch that is under way.
+struct Fetching {
+    size_bytes: u64,
+    /// Whether it is to be had from executors alone.
+    is_kept: bool,
+}
+
 pub(crate) struct Brain {
     node: Node,
     caching: bool,
@@ -95,8 +106,14 @@ pub(crate) struct Brain {
     events: VecDeque<Event>,
     templates: HashMap<(JobId, u16), Arc<TaskTemplate>>,
     tasks: HashMap<TaskId, Given>,
-    /// Fetches under way, with the size of each.
-    fetching: HashMap<ObjectId, u64>,
+    /// Fetches under way.
+    fetching: HashMap<ObjectId, Fetching>,
+    /// Objects that are to be held and are not here yet, with those who may have them.
+    to_hold: HashMap<ObjectId, (ObjectSpec, Vec<executor::Holder>)>,
+    /// Turns at looking at outputs in persistent storage.
+    checks: Arc<Semaphore>,
+    /// Why the store cannot keep what the task that has just ended wrote.
+    cannot_keep: Option<String>,
     /// Why an object could not be fetched, until its tasks have failed.
     unavailable: HashMap<ObjectId, (FailureKind, String)>,
     /// One thread for each slot that was ever used.
@@ -130,6 +147,9 @@ impl Brain {
             templates: HashMap::new(),
             tasks: HashMap::new(),
             fetching: HashMap::new(),
+            to_hold: HashMap::new(),
+            checks: Arc::new(Semaphore::new(MAX_CHECKS)),
+            cannot_keep: None,
             unavailable: HashMap::new(),
             slots: Vec::new(),
             running: 0,
@@ -155,16 +175,17 @@ impl Brain {
     }
 
     /// A task has ended, and its slot is free.
-    fn done(&mut self, work: Work, done: Done) {
+    fn done(&mut self, work: Work, mut done: Done) {
         let task = work.assignment.task;
         self.running -= 1;
-        for object in done.damaged.iter().chain(&done.missing) {
+        for object in done.found.damaged.iter().chain(&done.found.missing) {
             self.events.push_back(Event::Lost { object: *object });
             self.tell(FromExecutor::Evicted { object: *object });
         }
+        self.keep(task, &done.found.kept, &mut done.outcome);
         self.events.push_back(Event::Ended { task });
         // Once: a store that loses its objects again and again is no place for the task.
-        let again = !done.missing.is_empty() && !work.control.is_cancelled() && !self.tasks[&task].restaged;
+        let again = !done.found.missing.is_empty() && !work.control.is_cancelled() && !self.tasks[&task].restaged;
         match done.outcome.status {
             _ if again => {
                 self.assigned(work.assignment);
@@ -218,6 +239,13 @@ impl Brain {
             ToExecutor::Assign(assignment) => self.assigned(assignment),
             ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
             ToExecutor::Cancel { task } => self.events.push_back(Event::Cancelled { task }),
+            ToExecutor::Hold { object, holders } => self.hold(object, holders),
+            ToExecutor::Release { object } => {
+                self.to_hold.remove(&object);
+                self.events.push_back(Event::Release { object });
+            }
+            ToExecutor::Check { task, objects } => self.check(task, objects),
+            ToExecutor::Verify { object } => self.verify(object),
             ToExecutor::ForgetJob { job } => self.templates.retain(|(of, _), _| *of != job),
             ToExecutor::Stop => self.stopped = true,
         }
@@ -248,29 +276,31 @@ impl Brain {
 
     /// A fetch has ended.
     fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>) {
-        let size_bytes = self.fetching.remove(&object).unwrap_or(0);
+        let Some(Fetching { size_bytes, is_kept }) = self.fetching.remove(&object) else { return };
         let event = match result {
             Ok(from) => {
+                self.to_hold.remove(&object);
                 if self.caching {
                     self.tell(FromExecutor::Stored { object, size_bytes });
                 }
                 Event::Fetched { object, from }
             }
-            Err(error) => Event::FetchFailed { object, failure: self.fetch_failed(object, error) },
+            Err(error) => Event::FetchFailed { object, failure: self.fetch_failed(object, error, is_kept) },
         };
         self.events.push_back(event);
         self.settle();
     }
 
-    fn fetch_failed(&mut self, object: ObjectId, error: FetchError) -> FetchFailure {
+    fn fetch_failed(&mut self, object: ObjectId, error: FetchError, is_kept: bool) -> FetchFailure {
         tracing::info!(%object, "fetch failed: {error}");
         let kind = match error.kind {
             FetchErrorKind::Full => {
                 self.look_at_disk();
                 return FetchFailure::Full;
             }
-            FetchErrorKind::Changed => FailureKind::InputChanged,
             FetchErrorKind::Local => FailureKind::Node,
+            _ if is_kept => FailureKind::Lost,
+            FetchErrorKind::Changed => FailureKind::InputChanged,
             _ => FailureKind::Input,
         };
         self.unavailable.insert(object, (kind, error.message));
@@ -317,14 +347,10 @@ impl Brain {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Fetch { object, task } => self.fetch(object, task),
-            Effect::Evict { object } => {
-                if let Err(e) = self.workshop.store.remove(object) {
-                    tracing::warn!(%object, "cannot evict: {e}");
-                }
-                if self.caching {
-                    self.tell(FromExecutor::Evicted { object });
-                }
-            }
+            Effect::Evict { object } => self.evict(object),
+            Effect::Held { object } => self.held(object),
+            Effect::NotHeld { object } => self.not_held(object),
+            Effect::CannotKeep { object, reason, .. } => self.remove_unkept(object, reason),
             Effect::Start { task, slot, reads } => self.start(task, slot, reads),
             Effect::Kill { task } => {
                 if let Some(control) = self.tasks.get(&task).and_then(|given| given.control.as_ref()) {
@@ -345,12 +371,26 @@ impl Brain {
         }
     }
 
-    fn fetch(&mut self, object: ObjectId, task: TaskId) {
-        let given = &self.tasks[&task];
-        let place = given.objects.iter().position(|other| *other == object).expect("the task needs it");
-        let input = &given.assignment.as_ref().expect("it has not started").inputs[place];
-        let (spec, holders) = (input.object.clone(), input.holders.clone());
-        self.fetching.insert(object, spec.size_bytes());
+    fn evict(&mut self, object: ObjectId) {
+        if let Err(e) = self.workshop.store.remove(object) {
+            tracing::warn!(%object, "cannot evict: {e}");
+        }
+        if self.caching {
+            self.tell(FromExecutor::Evicted { object });
+        }
+    }
+
+    fn fetch(&mut self, object: ObjectId, task: Option<TaskId>) {
+        let (spec, holders) = match task {
+            Some(task) => {
+                let given = &self.tasks[&task];
+                let place = given.objects.iter().position(|other| *other == object).expect("the task needs it");
+                let input = &given.assignment.as_ref().expect("it has not started").inputs[place];
+                (input.object.clone(), input.holders.clone())
+            }
+            None => self.to_hold[&object].clone(),
+        };
+        self.fetching.insert(object, Fetching { size_bytes: spec.size_bytes(), is_kept: spec.is_kept() });
         let (fetcher, workshop, desk, caching) =
             (self.fetcher.clone(), self.workshop.clone(), self.desk.clone(), self.caching);
         self.workshop.movers.spawn(async move {

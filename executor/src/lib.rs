@@ -7,6 +7,7 @@
 mod brain;
 mod claim;
 mod config;
+mod deliver;
 pub mod guardian;
 mod lease;
 mod process;

@@ -16,7 +16,7 @@ use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::brain::{Desk, tick_every};
 use crate::claim::{claim, claim_inner};
@@ -32,6 +32,9 @@ const REDIAL: Duration = Duration::from_millis(100);
 const REDIAL_MOST: Duration = Duration::from_secs(5);
 /// What runs must have ended so long after it was killed; see the grace of a killed process.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An executor that holds objects and is told to stop leaves by then at the latest, whether others have them or not.
+const RETIRE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// The dispatcher must have welcomed this executor by then; after a restart it may have much to read first.
 const WELCOME_DEADLINE: Duration = Duration::from_secs(60);
@@ -245,7 +248,14 @@ impl Executor {
             Ended::Stopped
         };
         tokio::pin!(receive);
+        let mut retires_until = None;
         let ended = loop {
+            let retired = async {
+                match retires_until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 () = desk.due() => {
@@ -257,7 +267,11 @@ impl Executor {
                 }
                 ended = &mut receive => break ended,
                 _ = ticks.tick() => desk.brain().tick(),
-                () = stop.wait() => break Ended::Stopped,
+                () = stop.wait(), if retires_until.is_none() => match desk.brain().retire() {
+                    true => retires_until = Some(tokio::time::Instant::now() + RETIRE_DEADLINE),
+                    false => break Ended::Stopped,
+                },
+                () = retired => break Ended::Stopped,
             }
         };
         wind_down(&desk).await;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Prepared, Storage, StorageErrorKind, StoreErrorKind, url_of};
-use eyas_types::outcome::{Delivered, Failure, FailureKind};
+use eyas_store::{ObjectStore, Storage, StoreErrorKind};
+use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
 use eyas_wire::executor::Assignment;
@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::lease::Lease;
 use crate::process::{self, Control, End};
-use crate::sandbox::{self, Sandbox, pattern_of};
+use crate::sandbox::{self, Sandbox};
 use crate::strays::Strays;
 
 /// Marks every process that an executor has started, and all that they start, so that a guardian finds them.
@@ -53,13 +53,21 @@ pub(crate) struct Workshop {
     pub movers: Handle,
 }
 
-/// A task's end, and what was found of its inputs.
+/// A task's end, and what has changed in the store.
 pub(crate) struct Done {
     pub outcome: Outcome,
-    /// Those that it damaged in the store.
+    pub found: Found,
+}
+
+/// What a task has changed in the store, or found to have changed.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Inputs that it damaged.
     pub damaged: Vec<ObjectId>,
-    /// Those that are not in the store, though they were: someone else has removed them. The task has not run.
+    /// Inputs that are not there, though they were: someone else has removed them. The task has not run.
     pub missing: Vec<ObjectId>,
+    /// Outputs that it put there, with their sizes.
+    pub kept: Vec<(ObjectId, u64)>,
 }
 
 /// A program that was just stored can be held open for writing by another thread's child between fork and exec; so
@@ -68,7 +76,7 @@ const BUSY_TRIES: u32 = 50;
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
 /// A failure of eyas's own, as the task's end.
-fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
+pub(crate) fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
     Status::Failed(Failure { kind, reason: reason.into() })
 }
 
@@ -86,23 +94,17 @@ impl Workshop {
     /// Runs a task; takes the `spare` sandbox if it needs one.
     pub fn run(&self, work: &Work, spare: &mut Option<Sandbox>) -> Done {
         let started = Instant::now();
-        let (mut damaged, mut missing) = (Vec::new(), Vec::new());
-        let mut outcome = self.try_run(work, spare, &mut damaged, &mut missing).unwrap_or_else(Outcome::of);
+        let mut found = Found::default();
+        let mut outcome = self.try_run(work, spare, &mut found).unwrap_or_else(Outcome::of);
         outcome.waited_us = (started - work.arrived).as_micros() as u64;
         outcome.ran_us = started.elapsed().as_micros() as u64;
         outcome.reads = work.reads;
-        Done { outcome, damaged, missing }
+        Done { outcome, found }
     }
 
-    fn try_run(
-        &self,
-        work: &Work,
-        spare: &mut Option<Sandbox>,
-        damaged: &mut Vec<ObjectId>,
-        missing: &mut Vec<ObjectId>,
-    ) -> Result<Outcome, Status> {
+    fn try_run(&self, work: &Work, spare: &mut Option<Sandbox>, found: &mut Found) -> Result<Outcome, Status> {
         let sandbox = self.sandbox(work, spare)?;
-        let staged = self.stage(work, sandbox.as_ref(), missing)?;
+        let staged = self.stage(work, sandbox.as_ref(), &mut found.missing)?;
         let with = Expansion {
             values: &work.assignment.values,
             staged: &staged,
@@ -117,7 +119,7 @@ impl Workshop {
         if let Some(strays) = &self.strays {
             strays.kill(ran.group, &[format!("{TASK}={}", work.assignment.task), format!("{MARKER}={}", self.marker)]);
         }
-        damaged.extend(work.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
+        found.damaged.extend(work.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
         let status = match ran.end {
             End::Exited(0) => Status::Succeeded,
             End::Exited(code) => Status::Exited(code),
@@ -130,12 +132,12 @@ impl Workshop {
         outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
         outcome.stdout = ran.stdout.bytes;
         outcome.stderr = ran.stderr.bytes;
-        if outcome.status.is_success() && !damaged.is_empty() {
+        if outcome.status.is_success() && !found.damaged.is_empty() {
             let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
             outcome.status = failed(FailureKind::Input, reason);
         }
         if let (true, Some(sandbox)) = (outcome.status.is_success(), &sandbox) {
-            match self.deliver(work, &with, sandbox) {
+            match self.deliver(work, &with, sandbox, &mut found.kept) {
                 Ok(outputs) => outcome.outputs = outputs,
                 Err(status) => outcome.status = status,
             }
@@ -249,51 +251,5 @@ impl Workshop {
         };
         let reason = format!("cannot start `{program}` in {folder} on {}: {error}{hint}", self.name);
         failed(FailureKind::Start, reason)
-    }
-
-    /// Writes the outputs to persistent storage: first all of them, then they appear, as long as the task is still ours.
-    fn deliver(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<Delivered>, Status> {
-        let may_appear = || work.lease.wait(|| !work.control.is_cancelled());
-        let publish = |(output, prepared)| {
-            let published = self.movers.block_on(self.storage.publish(prepared, may_appear));
-            published.map(|object| Delivered { output, object }).map_err(|e| match e.kind {
-                StorageErrorKind::Withdrawn => Status::Cancelled,
-                _ => failed(FailureKind::Output, e.message),
-            })
-        };
-        self.prepare(work, with, sandbox)?.into_iter().map(publish).collect()
-    }
-
-    /// Writes all outputs so that none appears yet; each with its number.
-    fn prepare(&self, work: &Work, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<(u16, Prepared)>, Status> {
-        let mut prepared = Vec::new();
-        for (output, spec) in work.template.outputs.iter().enumerate() {
-            let (pattern, is_glob) = pattern_of(&spec.pattern, with);
-            let destination = spec.destination.expand(with);
-            let files = sandbox.collect(&pattern, is_glob).map_err(|e| failed(FailureKind::Output, e))?;
-            if files.is_empty() && !spec.optional {
-                let reason = format!("the task ended well but did not write its output `{pattern}`");
-                return Err(failed(FailureKind::Output, reason));
-            }
-            for (file, name) in files {
-                if work.control.is_cancelled() {
-                    return Err(Status::Cancelled);
-                }
-                let place = if is_glob || destination.ends_with('/') {
-                    format!("{}/{name}", destination.trim_end_matches('/'))
-                } else {
-                    destination.clone()
-                };
-                let place = if place.contains("://") || place.starts_with('/') {
-                    place
-                } else {
-                    format!("{}/{place}", work.template.base.trim_end_matches('/'))
-                };
-                let url = url_of(&place).map_err(|e| failed(FailureKind::Output, e.message))?;
-                let written = self.movers.block_on(self.storage.prepare(&file, &url));
-                prepared.push((output as u16, written.map_err(|e| failed(FailureKind::Output, e.message))?));
-            }
-        }
-        Ok(prepared)
     }
 }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adopt;
 pub mod arriving;
 pub mod checksum;
 pub mod emulation;

@@ -135,7 +135,7 @@ impl ObjectStore {
     /// # Errors
     /// `Full` or `Io` as the disk says.
     pub fn begin(&self, id: ObjectId, size_bytes: u64, executable: bool) -> Result<Incoming, StoreError> {
-        let name = self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string();
+        let name = self.new_partial();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let failed = |errno| StoreError::io(format!("cannot store object {id}"), errno);
         let file = rustix::fs::openat(&self.0.partial, &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
@@ -237,6 +237,17 @@ impl ObjectStore {
             Err(error) if error.kind == StoreErrorKind::NotHere => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// The same, but reads it in any case: somebody has reason to doubt it.
+    ///
+    /// # Errors
+    /// `Io` as the disk says.
+    pub fn verify_again(&self, id: ObjectId) -> Result<bool, StoreError> {
+        if let Some(entry) = self.index().get_mut(id) {
+            entry.verified = false;
+        }
+        self.verify(id)
     }
 
     /// Gives an object its x bits, for an input whose source became executable without becoming another version.
@@ -368,7 +379,7 @@ impl ObjectStore {
 
     fn remove_if(&self, id: ObjectId, condition: impl Fn(Entry) -> bool) -> Result<bool, StoreError> {
         // Moved aside under the lock, so that a new copy can have the name at once; freed outside, which may take long.
-        let aside = self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string();
+        let aside = self.new_partial();
         {
             let mut index = self.index();
             let Some(entry) = index.get(id).filter(|entry| condition(*entry)) else { return Ok(false) };
@@ -392,6 +403,15 @@ impl ObjectStore {
 
     pub(crate) fn objects(&self) -> &OwnedFd {
         &self.0.objects
+    }
+
+    pub(crate) fn partial(&self) -> &OwnedFd {
+        &self.0.partial
+    }
+
+    /// A name in the folder of what is being written that nobody has.
+    pub(crate) fn new_partial(&self) -> String {
+        self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {

@@ -40,6 +40,10 @@ impl<'a> Place<'a> {
                 }
                 _ => wrong("has no bucket or no key: write s3://bucket/key"),
             },
+            Some(("eyas", _)) => Err(StorageError::new(
+                StorageErrorKind::NotFound,
+                format!("`{url}` is kept in the cluster alone, and no executor that has it gave it"),
+            )),
             Some(_) => wrong("has a scheme that eyas cannot read: there are file, http, https and s3"),
             None => wrong("is not a URL"),
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_store::{Arrival, Checksum, ObjectStore, PIECE_BYTES, Presence, Progress, StagedBy, StoreErrorKind};
-use eyas_types::ObjectId;
+use eyas_types::{JobId, ObjectId, ObjectSpec, TaskId};
 
 const A: ObjectId = ObjectId([0xaa; 16]);
 const B: ObjectId = ObjectId([0xbb; 16]);
@@ -47,6 +47,48 @@ fn files(dir: &Path) -> Vec<PathBuf> {
         if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
     found
+}
+
+#[test]
+fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    let file = |name: &str, content: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let task = TaskId { job: JobId(1), index: 2 };
+    let adopt = |path: &Path| {
+        let name = |size, checksum: Checksum, x| ObjectSpec::kept(task, "deep/a?b", size, &checksum.to_string(), x);
+        store.adopt(path, name).unwrap()
+    };
+    let path = file("plain", "what it wrote");
+    let inode = fs::metadata(&path).unwrap().ino();
+    let plain = adopt(&path);
+    assert_eq!((&plain.source[..], plain.base_name()), ("eyas://1/2/deep/a?b", "a?b"));
+    assert!(plain.is_kept() && !plain.executable);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(get(&store, plain.id()).unwrap(), b"what it wrote");
+    assert_eq!(store.open_object(plain.id()).unwrap().file.metadata().unwrap().ino(), inode);
+    assert!(store.verify_untouched(plain.id()));
+    // The same content is the same object, and another is another.
+    assert_eq!(adopt(&file("again", "what it wrote")), plain);
+    assert_ne!(adopt(&file("other", "something else")).id(), plain.id());
+    // Through its other name it can still be written.
+    let path = file("linked", "two names");
+    fs::hard_link(&path, dir.path().join("name")).unwrap();
+    let linked = adopt(&path);
+    fs::write(dir.path().join("name"), "changed!!").unwrap();
+    assert_eq!(get(&store, linked.id()).unwrap(), b"two names");
+    std::os::unix::fs::symlink(&path, dir.path().join("symlink")).unwrap();
+    assert_eq!(get(&store, adopt(&dir.path().join("symlink")).id()).unwrap(), b"changed!!");
+    assert_eq!(adopt(&file("empty", "")).size_bytes(), 0);
+    assert!(store.adopt(&dir.path().join("none"), |_, _, _| unreachable!()).is_err());
+    assert_eq!(files(&dir.path().join("store/partial")), Vec::<PathBuf>::new());
+    drop(store);
+    let (store, found) = ObjectStore::open(dir.path().join("store")).unwrap();
+    assert_eq!((found.len(), get(&store, plain.id()).unwrap()), (5, b"what it wrote".to_vec()));
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Objects: named, immutable data. What changes gets another version, and so another id.
 
+use alloc::format;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
-use crate::id::ObjectId;
+use crate::id::{ObjectId, TaskId};
+
+/// How the source of an object begins that is in executors' stores alone: what a task wrote and the cluster keeps.
+const KEPT: &str = "eyas://";
 
 /// What tells two contents of one source apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +40,8 @@ impl Version {
 /// Where an object comes from in persistent storage, and at which version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectSpec {
-    /// A URL: `file:///path`, `http(s)://…`, `s3://bucket/key`. The path of a `file` URL is not percent-encoded.
+    /// A URL: `file:///path`, `http(s)://…`, `s3://bucket/key`; `eyas://job/task/path` for what is kept in the cluster.
+    /// The path of a `file` or `eyas` URL is not percent-encoded.
     pub source: String,
     /// The version that tasks were promised.
     pub version: Version,
@@ -45,6 +50,18 @@ pub struct ObjectSpec {
 }
 
 impl ObjectSpec {
+    /// What `task` wrote as `file`, and executors keep. The checksum of its content is its version: a task that runs
+    /// again and writes the same has made the same object.
+    pub fn kept(task: TaskId, file: &str, size_bytes: u64, checksum: &str, executable: bool) -> Self {
+        let source = format!("{KEPT}{}/{}/{file}", task.job, task.index);
+        ObjectSpec { source, version: Version::Etag { etag: checksum.into(), size_bytes }, executable }
+    }
+
+    /// Whether it is in executors' stores alone, so that with its last replica it is gone.
+    pub fn is_kept(&self) -> bool {
+        self.source.starts_with(KEPT)
+    }
+
     /// The object's id.
     pub fn id(&self) -> ObjectId {
         ObjectId::of(&self.source, &self.version)
@@ -58,7 +75,7 @@ impl ObjectSpec {
     /// Last component of the source: the name a staged copy gets, unless the input says otherwise.
     pub fn base_name(&self) -> &str {
         let path = match self.source.split_once("://") {
-            Some(("file", path)) => path,
+            Some(("file" | "eyas", path)) => path,
             Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
             None => &self.source,
         };

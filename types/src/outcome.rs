@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+use crate::id::TaskId;
 use crate::object::ObjectSpec;
 
 /// How a task ended.
@@ -50,6 +51,8 @@ pub enum FailureKind {
     Dependency,
     /// No executor can ever run it, or none could for so long that it was given up.
     Unplaceable,
+    /// An input that is kept in the cluster alone could not be had: it is made again, or the task tries again.
+    Lost,
     /// This node has no room for the task now (full disk, no file descriptors left): another may, and later this one too.
     NodeFull,
 }
@@ -168,14 +171,16 @@ pub struct Outcome {
     pub cut_bytes: u64,
     /// What was delivered, in the order of the template's outputs; a glob's files follow each other.
     pub outputs: Vec<Delivered>,
+    /// The task did not run: this is the result of another that did the same.
+    pub reused: Option<TaskId>,
 }
 
-/// One file written to persistent storage.
+/// One file written to persistent storage, or kept in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
     /// Place in the template's outputs.
     pub output: u16,
-    /// Where it went, and its version there.
+    /// Where it is, and its version there.
     pub object: ObjectSpec,
 }
 
@@ -192,6 +197,7 @@ impl Outcome {
             stderr: Vec::new(),
             cut_bytes: 0,
             outputs: Vec::new(),
+            reused: None,
         }
     }
 

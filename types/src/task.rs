@@ -19,6 +19,8 @@ pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
 pub const MAX_TEMPLATES: usize = u16::MAX as usize;
 /// Most inputs a task may have.
 pub const MAX_INPUTS: usize = 4096;
+/// Most executors that keep a replica of one output.
+pub const MAX_REPLICAS: u8 = 16;
 
 /// What all tasks made from it have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,9 +111,12 @@ pub enum InputFrom {
 pub struct OutputSpec {
     /// A file in the sandbox, or a glob.
     pub pattern: Template,
-    /// Where it goes in persistent storage: a URL, or a path from the template's `base`. A glob's, and one that ends in
-    /// `/`, is a folder.
-    pub destination: Template,
+    /// Where it goes in persistent storage, if it does: a URL, or a path from the template's `base`. A glob's, and one
+    /// that ends in `/`, is a folder.
+    pub destination: Option<Template>,
+    /// How many executors keep a replica of it in their stores until its job is forgotten or released; none, if it only
+    /// goes to persistent storage.
+    pub replicas: u8,
     /// Whether the task may leave it out.
     pub optional: bool,
 }

@@ -74,6 +74,11 @@ pub struct Expansion<'a> {
 }
 
 impl Template {
+    /// Whether it has the task's number in it.
+    pub fn has_number(&self) -> bool {
+        self.0.contains(&Piece::Number)
+    }
+
     /// A word without placeholders.
     pub fn literal(text: impl Into<String>) -> Self {
         Template(alloc::vec![Piece::Literal(text.into())])

@@ -18,6 +18,8 @@ pub enum FromClient {
         name: String,
         /// What tasks are made from.
         templates: Vec<TaskTemplate>,
+        /// Whether results are reused that are there already.
+        reuse: bool,
     },
     /// More of the submission's objects, which inputs name by their place in the list.
     Objects(Vec<ObjectSpec>),

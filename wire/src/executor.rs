@@ -40,6 +40,15 @@ pub enum FromExecutor {
         /// Which try, as assigned.
         attempt: u32,
     },
+    /// It has looked at outputs in persistent storage.
+    Checked {
+        /// Of which task.
+        task: TaskId,
+        /// Whether all of them are there as they were written.
+        is_unchanged: bool,
+    },
+    /// It has to leave, and holds objects that others may not have: it stays until it is told to stop.
+    Retiring,
     /// It leaves in good order: nothing runs any more.
     Leaving,
 }
@@ -98,6 +107,31 @@ pub enum ToExecutor {
     Cancel {
         /// Which.
         task: TaskId,
+    },
+    /// An object to hold: to fetch if it is not there, and not to evict. Answered by `Stored`, or by `Evicted` if it
+    /// cannot be had.
+    Hold {
+        /// Which.
+        object: ObjectSpec,
+        /// Peers that may have it, the first to be tried first.
+        holders: Vec<Holder>,
+    },
+    /// An object that need not be held any longer.
+    Release {
+        /// Which.
+        object: ObjectId,
+    },
+    /// An object that others could not get. Answered by `Evicted` if it is damaged or not there.
+    Verify {
+        /// Which.
+        object: ObjectId,
+    },
+    /// Outputs in persistent storage to look at. Answered by `Checked`.
+    Check {
+        /// The task that writes them.
+        task: TaskId,
+        /// What was there when they were written.
+        objects: Vec<ObjectSpec>,
     },
     /// A job whose templates are no longer needed.
     ForgetJob {

@@ -63,6 +63,10 @@ pub struct JobView {
     pub tasks: TaskCounts,
     /// Tries beyond each task's first.
     pub retried: u64,
+    /// Tasks that did not run, because their result was there already.
+    pub reused: u64,
+    /// Tasks that ran again because what they kept in the cluster was lost and still needed.
+    pub recomputed: u64,
     /// Where inputs came from so far.
     pub reads: Reads,
     /// Milliseconds since 1970 when it was accepted.
@@ -102,6 +106,8 @@ pub struct TaskView {
     pub ran_us: u64,
     /// Microseconds of processor time.
     pub cpu_us: u64,
+    /// The task whose result this is, if it did not run itself.
+    pub reused: Option<TaskId>,
     /// Where its inputs came from.
     pub reads: Reads,
 }

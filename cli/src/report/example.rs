@@ -64,6 +64,8 @@ fn job(state: JobState, tasks: TaskCounts, reads: Reads, elapsed_us: u64) -> Job
         state,
         tasks,
         retried: 0,
+        recomputed: 0,
+        reused: 0,
         reads,
         submitted_unix_ms: 1_795_242_517_000,
         elapsed_us,

@@ -165,8 +165,10 @@ fn tasks(report: &JobReport) -> String {
         (tasks.cancelled, "cancelled"),
         (tasks.assigned, "at executors"),
         (tasks.waiting, "waiting"),
-        (tasks.blocked, "blocked"),
+        (tasks.blocked, "waiting for others"),
         (report.job.retried, "tried again"),
+        (report.job.recomputed, "run again for what was lost"),
+        (report.job.reused, "reused"),
     ];
     let places: Vec<String> = places
         .iter()

@@ -20,11 +20,13 @@ pub fn table(report: &JobReport) -> String {
     row(&format!("job {}", job.job), state.into(), format!("{}, {policy}", plain(&job.name)));
     let tasks = &job.tasks;
     let places = format!(
-        "{} succeeded, {} failed, {} cancelled, {} tried again",
+        "{} succeeded, {} failed, {} cancelled, {} tried again, {} recomputed, {} reused",
         count(tasks.succeeded),
         count(tasks.failed),
         count(tasks.cancelled),
-        count(job.retried)
+        count(job.retried),
+        count(job.recomputed),
+        count(job.reused)
     );
     row("tasks", count(tasks.total()), places);
     let submitted = format!("submitted {} UTC", moment(job.submitted_unix_ms));

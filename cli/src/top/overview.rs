@@ -214,6 +214,8 @@ pub(crate) mod tests {
             state,
             tasks: TaskCounts { waiting: total - succeeded - assigned, assigned, succeeded, ..TaskCounts::default() },
             retried: 0,
+            recomputed: 0,
+            reused: 0,
             reads: Reads::default(),
             submitted_unix_ms: 0,
             elapsed_us: 10_000_000,

@@ -59,6 +59,27 @@ pub enum Event {
         /// Which.
         object: ObjectId,
     },
+    /// The dispatcher wants this node to hold an object: to fetch it if it is not here, and not to evict it.
+    Hold {
+        /// Which.
+        object: ObjectId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// An object that was held may be evicted again.
+    Release {
+        /// Which.
+        object: ObjectId,
+    },
+    /// A task that runs has put an output into the store, which is held from now on.
+    Produced {
+        /// Which task.
+        task: TaskId,
+        /// Which object.
+        object: ObjectId,
+        /// Its size.
+        size_bytes: u64,
+    },
     /// What the store's disk has free, with the room of fetches that were asked for taken.
     FreeSpace {
         /// Bytes.
@@ -95,8 +116,27 @@ pub enum Effect {
     Fetch {
         /// Which.
         object: ObjectId,
-        /// A task that needs it, whose hints say where to look.
+        /// A task that needs it, whose hints say where to look; none, if the dispatcher wants it held.
+        task: Option<TaskId>,
+    },
+    /// An object that was to be held is here.
+    Held {
+        /// Which.
+        object: ObjectId,
+    },
+    /// An object that was to be held cannot be, or not any longer.
+    NotHeld {
+        /// Which.
+        object: ObjectId,
+    },
+    /// An output that a task has put into the store must leave it again: there is no room for it.
+    CannotKeep {
+        /// Which task.
         task: TaskId,
+        /// Which object.
+        object: ObjectId,
+        /// Why, for a person.
+        reason: String,
     },
     /// Remove an object from the store.
     Evict {

@@ -11,6 +11,8 @@ use crate::event::{Effect, Event, FetchFailure, Origin};
 use crate::slots::Slots;
 use crate::space::{Limits, Room, Space};
 
+mod hold;
+
 /// A task that waits for room in the store is overtaken by so many that need none, and a ready one that does not fit the
 /// free slots by so many smaller ones; then all wait for it. No more than so many are passed at a time.
 const MAX_OVERTAKEN: u32 = 8;
@@ -73,11 +75,13 @@ struct Fetch {
     tries: u32,
     /// Whether it has been asked for, or waits for its turn.
     under_way: bool,
+    /// Whether the object has come into the store in another way.
+    is_here: bool,
 }
 
 impl Fetch {
     fn new(tasks: Vec<TaskId>, size_bytes: u64) -> Self {
-        Fetch { tasks, size_bytes, tries: 0, under_way: false }
+        Fetch { tasks, size_bytes, tries: 0, under_way: false, is_here: false }
     }
 }
 
@@ -143,7 +147,10 @@ impl Node {
                 self.slots.give_back(slot, &entry.need);
             }
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
-            Event::Lost { object } => self.lost(object),
+            Event::Lost { object } => self.lost(object, effects),
+            Event::Hold { object, size_bytes } => self.hold(object, size_bytes, effects),
+            Event::Release { object } => self.release(object, effects),
+            Event::Produced { task, object, size_bytes } => self.produced(task, object, size_bytes, effects),
             Event::FreeSpace { bytes, inodes } => self.free_space(bytes, inodes),
         }
         self.admit(effects);
@@ -278,7 +285,7 @@ impl Node {
             fetch.under_way = true;
             fetch.tries += 1;
             self.under_way += 1;
-            effects.push(Effect::Fetch { object, task: fetch.tasks[0] });
+            effects.push(Effect::Fetch { object, task: fetch.tasks.first().copied() });
         }
     }
 
@@ -306,9 +313,13 @@ impl Node {
 
     fn fetch_failed(&mut self, object: ObjectId, failure: &FetchFailure, effects: &mut Vec<Effect>) {
         let Some(fetch) = self.fetches.get_mut(&object) else { panic!("{object} failed without being asked for") };
+        if fetch.is_here {
+            return self.fetched(object, Origin::Local, effects);
+        }
         fetch.under_way = false;
         self.under_way -= 1;
-        let (tries, size_bytes, waited_for) = (fetch.tries, fetch.size_bytes, !fetch.tasks.is_empty());
+        let waited_for = !fetch.tasks.is_empty() || self.space.is_held(object);
+        let (tries, size_bytes) = (fetch.tries, fetch.size_bytes);
         if *failure == FetchFailure::Full && waited_for && tries < FETCH_TRIES_ON_FULL_DISK {
             let mut evicted = Vec::new();
             if self.space.free_disk(size_bytes, &mut evicted) {
@@ -318,6 +329,7 @@ impl Node {
             }
         }
         let fetch = self.fetches.remove(&object).expect("looked up above");
+        self.lost_hold(object, effects);
         self.space.remove(object);
         for task in fetch.tasks {
             self.forget(task, effects);
@@ -341,11 +353,16 @@ impl Node {
         }
     }
 
-    fn lost(&mut self, object: ObjectId) {
+    fn lost(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
         // If it is being fetched again already, the loss is one that was told of before.
-        if self.fetches.contains_key(&object) || !self.space.is_known(object) {
+        if let Some(fetch) = self.fetches.get_mut(&object) {
+            fetch.is_here = false;
             return;
         }
+        if !self.space.is_known(object) {
+            return;
+        }
+        self.lost_hold(object, effects);
         self.space.remove(object);
         let (mut waiting, mut size_bytes) = (Vec::new(), 0);
         for (task, entry) in &mut self.tasks {
@@ -436,7 +453,7 @@ impl Node {
             match self.fetches.get_mut(&object) {
                 Some(fetch) => {
                     fetch.tasks.retain(|other| *other != task);
-                    if fetch.tasks.is_empty() && !fetch.under_way {
+                    if fetch.tasks.is_empty() && !fetch.under_way && !self.space.is_held(object) {
                         self.fetches.remove(&object);
                         self.space.remove(object);
                     }

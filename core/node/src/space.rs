@@ -27,11 +27,18 @@ struct Entry {
     /// Tasks that were promised it.
     pins: u32,
     here: bool,
+    /// It stays until it is released, also while no task was promised it.
+    held: bool,
 }
 
 impl Entry {
     fn is_idle(&self) -> bool {
-        self.here && self.pins == 0
+        self.here && self.pins == 0 && !self.held
+    }
+
+    /// Whether it stays, and not for a task that will end.
+    fn stays(&self) -> bool {
+        self.here && self.pins == 0 && self.held
     }
 }
 
@@ -63,6 +70,8 @@ pub(crate) struct Space {
     used: Room,
     /// Those that could be evicted.
     idle: Room,
+    /// How many stay though no task was promised them.
+    staying: u64,
     policy: Box<dyn Eviction>,
 }
 
@@ -74,6 +83,7 @@ impl Space {
             entries: HashMap::default(),
             used: Room::default(),
             idle: Room::default(),
+            staying: 0,
             policy: eviction::of(policy, seed),
         }
     }
@@ -107,7 +117,7 @@ impl Space {
 
     /// Whether there is anything that cannot leave now but will be free to: promised to a task, or on its way.
     pub fn is_busy(&self) -> bool {
-        self.idle.objects < self.used.objects
+        self.idle.objects + self.staying < self.used.objects
     }
 
     /// Makes room for `more` within the limits and on the disk. What it evicts for that, of what no task was promised,
@@ -157,7 +167,19 @@ impl Space {
     pub fn found(&mut self, object: ObjectId, size_bytes: u64) -> bool {
         let fits = self.is_within(Room { bytes: size_bytes, objects: 1 }, Room::default());
         if fits {
-            self.enter(object, Entry { size_bytes, pins: 0, here: true });
+            self.enter(object, Entry { size_bytes, pins: 0, here: true, held: false });
+            self.policy.stored(object);
+        }
+        fits
+    }
+
+    /// Books and holds an object that has come into the store from this disk, so that only the limits count. Evicts for
+    /// it as [`make_room`](Self::make_room) does; false if there is no room.
+    pub fn produced(&mut self, object: ObjectId, size_bytes: u64, evicted: &mut Vec<ObjectId>) -> bool {
+        let more = Room { bytes: size_bytes, objects: 1 };
+        let fits = self.evict_until(|space, less| space.is_within(more, less), evicted);
+        if fits {
+            self.enter(object, Entry { size_bytes, pins: 0, here: true, held: true });
             self.policy.stored(object);
         }
         fits
@@ -165,7 +187,7 @@ impl Space {
 
     /// Books an object that is going to be fetched. Room was made for it.
     pub fn expect(&mut self, object: ObjectId, size_bytes: u64) {
-        self.enter(object, Entry { size_bytes, pins: 0, here: false });
+        self.enter(object, Entry { size_bytes, pins: 0, here: false, held: false });
         self.free.bytes = self.free.bytes.saturating_sub(size_bytes);
         self.free.objects = self.free.objects.saturating_sub(1);
     }
@@ -175,18 +197,16 @@ impl Space {
         if entry.is_idle() {
             self.idle.add(&entry);
         }
+        self.staying += u64::from(entry.stays());
         assert!(self.entries.insert(object, entry).is_none(), "{object} booked twice");
     }
 
     /// The object is in the store; the tasks that were promised it read it.
     pub fn arrived(&mut self, object: ObjectId) {
-        let entry = self.entries.get_mut(&object).expect("only what is expected arrives");
-        entry.here = true;
-        if entry.is_idle() {
-            self.idle.add(entry);
-        }
+        let pins = self.entries.get(&object).expect("only what is expected arrives").pins;
+        self.change(object, |entry| entry.here = true);
         self.policy.stored(object);
-        (0..entry.pins).for_each(|_| self.policy.used(object));
+        (0..pins).for_each(|_| self.policy.used(object));
     }
 
     /// The object is not, or no longer, in the store.
@@ -196,6 +216,7 @@ impl Space {
             if entry.is_idle() {
                 self.idle.take(&entry);
             }
+            self.staying -= u64::from(entry.stays());
             self.free.bytes = self.free.bytes.saturating_add(entry.size_bytes);
             self.free.objects = self.free.objects.saturating_add(1);
             if entry.here {
@@ -211,22 +232,49 @@ impl Space {
 
     /// Promises the object to a task: it does not leave until every promise is taken back.
     pub fn pin(&mut self, object: ObjectId) {
-        let entry = self.entries.get_mut(&object).expect("only what is known is promised");
-        if entry.is_idle() {
-            self.idle.take(entry);
-        }
-        entry.pins += 1;
+        assert!(self.is_known(object), "only what is known is promised");
+        self.change(object, |entry| entry.pins += 1);
     }
 
     /// Takes a promise back; an object that was lost in between is no longer known.
     pub fn unpin(&mut self, object: ObjectId) {
-        if let Some(entry) = self.entries.get_mut(&object) {
+        self.change(object, |entry| {
             assert!(entry.pins > 0, "{object} was promised to nobody");
             entry.pins -= 1;
-            if entry.is_idle() {
-                self.idle.add(entry);
-            }
+        });
+    }
+
+    /// The object, which is known, does not leave until it is released.
+    pub fn hold(&mut self, object: ObjectId) {
+        self.change(object, |entry| entry.held = true);
+    }
+
+    /// The object may leave again.
+    pub fn release(&mut self, object: ObjectId) {
+        self.change(object, |entry| entry.held = false);
+    }
+
+    /// Whether it is known and held.
+    pub fn is_held(&self, object: ObjectId) -> bool {
+        self.entries.get(&object).is_some_and(|entry| entry.held)
+    }
+
+    /// Whether anything is held.
+    pub fn holds_any(&self) -> bool {
+        self.entries.values().any(|entry| entry.held)
+    }
+
+    /// Changes an entry, if there is one, and what is counted of it.
+    fn change(&mut self, object: ObjectId, change: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.entries.get_mut(&object) else { return };
+        let (was_idle, did_stay) = (entry.is_idle(), entry.stays());
+        change(entry);
+        match (was_idle, entry.is_idle()) {
+            (false, true) => self.idle.add(entry),
+            (true, false) => self.idle.take(entry),
+            _ => {}
         }
+        self.staying = self.staying + u64::from(entry.stays()) - u64::from(did_stay);
     }
 
     #[cfg(test)]
@@ -235,6 +283,7 @@ impl Space {
         self.entries.values().for_each(|entry| used.add(entry));
         self.entries.values().filter(|entry| entry.is_idle()).for_each(|entry| idle.add(entry));
         assert_eq!((used, idle), (self.used, self.idle));
+        assert_eq!(self.entries.values().filter(|entry| entry.stays()).count() as u64, self.staying);
         assert!(used.bytes <= self.limits.bytes, "{} of {} bytes", used.bytes, self.limits.bytes);
         assert!(used.objects <= self.limits.inodes);
     }

@@ -57,6 +57,9 @@ enum Step {
     Cancel { which: u8 },
     Free { bytes: u8 },
     Lose { which: u8 },
+    Hold { n: u8 },
+    Release { n: u8 },
+    Produce { which: u8, n: u8 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -69,6 +72,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|which| Step::Cancel { which }),
         1 => (0u8..).prop_map(|bytes| Step::Free { bytes }),
         2 => any::<u8>().prop_map(|which| Step::Lose { which }),
+        2 => (0u8..10).prop_map(|n| Step::Hold { n }),
+        1 => (0u8..12).prop_map(|n| Step::Release { n }),
+        2 => (any::<u8>(), 8u8..12).prop_map(|(which, n)| Step::Produce { which, n }),
     ]
 }
 
@@ -81,6 +87,8 @@ struct World {
     node: Node,
     store: BTreeSet<ObjectId>,
     fetching: BTreeSet<ObjectId>,
+    /// What the node was told to hold, and has not said that it does not.
+    held: BTreeSet<ObjectId>,
     waiting: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32)>,
     /// Inputs, processors and slot of each.
     running: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32, u32)>,
@@ -94,6 +102,7 @@ impl World {
             node: node(policy, caching),
             store: BTreeSet::new(),
             fetching: BTreeSet::new(),
+            held: BTreeSet::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             next: 0,
@@ -106,11 +115,12 @@ impl World {
         for effect in &effects {
             match effect {
                 Effect::Fetch { object, task } => {
-                    assert!(self.waiting[task].0.contains(object));
+                    assert!(task.map_or(self.held.contains(object), |task| self.waiting[&task].0.contains(object)));
                     assert!(!self.store.contains(object) && self.fetching.insert(*object), "{object} fetched twice");
                 }
                 Effect::Evict { object } => {
                     assert!(self.store.remove(object), "{object} evicted but not there");
+                    assert!(!self.held.contains(object), "{object} evicted though it is held");
                     let used = self.running.values().any(|(inputs, ..)| inputs.contains(object));
                     assert!(!used, "{object} evicted under a running task");
                 }
@@ -131,6 +141,11 @@ impl World {
                     let total: u64 = inputs.iter().map(|object| size_bytes(object.0[0])).sum();
                     let never = total > LIMITS.bytes || inputs.len() as u64 > LIMITS.inodes;
                     assert_eq!(*for_now, !never, "{task} reads {total} bytes");
+                }
+                Effect::Held { object } => assert!(self.store.contains(object) && self.held.contains(object)),
+                Effect::NotHeld { object } => assert!(self.held.remove(object) && !self.store.contains(object)),
+                Effect::CannotKeep { object, .. } => {
+                    assert!(self.store.remove(object) && self.held.remove(object));
                 }
                 Effect::GiveBack { task } | Effect::Fail { task, .. } => {
                     assert!(self.waiting.remove(task).is_some());
@@ -194,6 +209,20 @@ impl World {
                 self.running.values_mut().for_each(|(inputs, ..)| inputs.retain(|other| *other != object));
                 self.run(Event::Lost { object });
             }
+            Step::Hold { n } => {
+                self.held.insert(id(*n));
+                self.run(Event::Hold { object: id(*n), size_bytes: size_bytes(*n) });
+            }
+            Step::Release { n } => {
+                self.held.remove(&id(*n));
+                self.run(Event::Release { object: id(*n) });
+            }
+            Step::Produce { which, n } => {
+                let Some(task) = pick(&self.running, *which) else { return };
+                self.store.insert(id(*n));
+                self.held.insert(id(*n));
+                self.run(Event::Produced { task, object: id(*n), size_bytes: size_bytes(*n) });
+            }
             Step::Free { bytes } => self.run(Event::FreeSpace { bytes: u64::from(*bytes), inodes: 10 }),
         }
     }
@@ -224,6 +253,7 @@ impl World {
             }
         }
         assert!(self.waiting.is_empty(), "never started: {:?}", self.waiting);
+        assert!(self.held.is_subset(&self.store), "not held: {:?}", self.held);
     }
 }
 
@@ -244,7 +274,7 @@ proptest! {
             world.find(&found);
             steps.iter().for_each(|step| world.apply(step));
             world.drain();
-            prop_assert!(caching || world.store.is_empty(), "without caching nothing stays");
+            prop_assert!(caching || world.store == world.held, "without caching only what is held stays");
             logs.push(world.log);
         }
         prop_assert_eq!(&logs[0], &logs[1], "the same events gave other effects");
@@ -254,10 +284,10 @@ proptest! {
 #[test]
 fn the_next_tasks_inputs_are_staged_while_others_compute() {
     let mut node = node(EvictionPolicy::Lru, true);
-    assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: task(0) }]);
+    assert_eq!(node.assign(0, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
     assert!(matches!(node.fetched_here(1)[..], [Effect::Start { slot: 0, .. }]));
     assert!(matches!(node.assign(1, &[(1, 10)])[..], [Effect::Start { slot: 1, .. }]), "a local hit starts at once");
-    assert_eq!(node.assign(2, &[(2, 10)]), [Effect::Fetch { object: id(2), task: task(2) }]);
+    assert_eq!(node.assign(2, &[(2, 10)]), [Effect::Fetch { object: id(2), task: Some(task(2)) }]);
     assert_eq!(node.fetched_here(2), [], "no slot is free");
     assert!(matches!(node.run(Event::Ended { task: task(1) })[..], [Effect::Start { slot: 1, .. }]));
 }
@@ -289,7 +319,10 @@ fn a_full_disk_evicts_and_tries_again_then_refuses() {
     node.assign(1, &[(1, 40)]);
     let full = || Event::FetchFailed { object: id(1), failure: FetchFailure::Full };
     node.run(Event::FreeSpace { bytes: 0, inodes: 10 });
-    assert_eq!(node.run(full()), [Effect::Evict { object: id(9) }, Effect::Fetch { object: id(1), task: task(1) }]);
+    assert_eq!(
+        node.run(full()),
+        [Effect::Evict { object: id(9) }, Effect::Fetch { object: id(1), task: Some(task(1)) }]
+    );
     assert!(matches!(node.run(full())[..], [Effect::Refuse { .. }]));
 }
 
@@ -300,7 +333,7 @@ fn a_task_waits_for_room_that_running_tasks_hold() {
     node.fetched_here(1);
     assert_eq!(node.assign(1, &[(2, 80)]), []);
     let effects = node.run(Event::Ended { task: task(0) });
-    assert_eq!(effects, [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: task(1) }]);
+    assert_eq!(effects, [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: Some(task(1)) }]);
 }
 
 #[test]
@@ -324,7 +357,7 @@ fn an_object_is_lost_once_however_often_that_is_told() {
     // Both find it gone; the second after it is being fetched for a third.
     node.run(Event::Lost { object: id(1) });
     node.run(Event::Ended { task: task(0) });
-    assert_eq!(node.assign(2, &[(1, 10)]), [Effect::Fetch { object: id(1), task: task(2) }]);
+    assert_eq!(node.assign(2, &[(1, 10)]), [Effect::Fetch { object: id(1), task: Some(task(2)) }]);
     node.run(Event::Lost { object: id(1) });
     node.run(Event::Ended { task: task(1) });
     assert!(matches!(node.fetched_here(1)[..], [Effect::Start { .. }]));
@@ -369,7 +402,7 @@ fn what_waits_to_be_fetched_has_its_room_on_the_disk() {
     // The store has taken the room of the first.
     assert_eq!(node.run(Event::FreeSpace { bytes: 60, inodes: 99 }), []);
     let effects = node.fetched_here(1);
-    assert!(effects.contains(&Effect::Fetch { object: id(2), task: task(1) }), "{effects:?}");
+    assert!(effects.contains(&Effect::Fetch { object: id(2), task: Some(task(1)) }), "{effects:?}");
     node.fetched_here(2);
     assert_eq!(node.fetches(), 0, "no room was promised to the third");
 }
@@ -405,7 +438,7 @@ fn a_task_that_waits_for_room_is_overtaken_by_a_few_that_need_none() {
     }
     assert_eq!(node.assign(11, &[]), [], "now all wait for it");
     let effects = node.run(Event::Ended { task: task(0) });
-    assert_eq!(effects[..2], [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: task(1) }]);
+    assert_eq!(effects[..2], [Effect::Evict { object: id(1) }, Effect::Fetch { object: id(2), task: Some(task(1)) }]);
 }
 
 #[test]
@@ -449,9 +482,31 @@ fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
     node.run(Event::Assigned { task: task(0), inputs: [(id(1), 40)].into(), need });
     node.assign(1, &[(1, 40)]);
     node.fetched_here(1);
-    assert_eq!(node.run(Event::Lost { object: id(1) }), [Effect::Fetch { object: id(1), task: task(1) }]);
+    assert_eq!(node.run(Event::Lost { object: id(1) }), [Effect::Fetch { object: id(1), task: Some(task(1)) }]);
     assert_eq!(node.run(Event::Ended { task: task(0) }), [], "1 does not start without its input");
     let [Effect::Start { task: started, reads, .. }] = node.fetched_here(1)[..] else { panic!() };
     assert_eq!((started, reads.count(), reads.persistent.bytes), (task(1), 1, 40));
     assert_eq!(node.assign(2, &[(2, 80)]), [], "it is promised to 1");
+}
+
+#[test]
+fn what_is_held_stays_until_it_is_released() {
+    let mut node = node(EvictionPolicy::Lru, true);
+    let hold = |n, size_bytes| Event::Hold { object: id(n), size_bytes };
+    assert_eq!(node.run(hold(1, 60)), [Effect::Fetch { object: id(1), task: None }]);
+    assert_eq!(node.fetched_here(1), []);
+    assert_eq!(node.run(hold(1, 60)), [Effect::Held { object: id(1) }]);
+    let [Effect::Refuse { for_now: true, .. }] = node.assign(0, &[(2, 60)])[..] else { panic!("there is no room") };
+    assert_eq!(node.run(hold(3, 60)), [Effect::NotHeld { object: id(3) }]);
+    assert_eq!(node.run(Event::Release { object: id(1) }), []);
+    let fetch = Effect::Fetch { object: id(2), task: Some(task(1)) };
+    assert_eq!(node.assign(1, &[(2, 60)]), [Effect::Evict { object: id(1) }, fetch]);
+    // What a task writes takes the place of what is idle, never that of what is held or in use.
+    node.fetched_here(2);
+    let produced = |n, size_bytes| Event::Produced { task: task(1), object: id(n), size_bytes };
+    assert_eq!(node.run(produced(4, 40)), []);
+    assert!(matches!(node.run(produced(5, 10))[..], [Effect::CannotKeep { .. }]));
+    node.run(Event::Ended { task: task(1) });
+    assert_eq!(node.run(produced(6, 10)), [Effect::Evict { object: id(2) }]);
+    assert_eq!(node.run(Event::Lost { object: id(4) }), [Effect::NotHeld { object: id(4) }]);
 }

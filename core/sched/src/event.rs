@@ -94,6 +94,27 @@ pub enum Event {
         /// Of which object.
         object: ObjectId,
     },
+    /// So many executors shall hold an object until it is released.
+    Keep {
+        /// Which.
+        object: ObjectId,
+        /// How many.
+        replicas: u8,
+        /// An executor that holds it already, without being told.
+        by: Option<ExecutorId>,
+    },
+    /// An object need not be held any longer.
+    Release {
+        /// Which.
+        object: ObjectId,
+    },
+    /// A task could not have a kept object: those that are said to hold it shall look whether they do.
+    Doubted {
+        /// Which.
+        object: ObjectId,
+    },
+    /// An executor that is draining stays until others have what only it holds.
+    Evacuate,
 }
 
 /// How an executor has done with a task.
@@ -136,6 +157,35 @@ pub enum Effect {
         executor: ExecutorId,
         /// Which task.
         task: TaskId,
+    },
+    /// Have an executor hold an object: fetch it if it is not there, and not evict it. It answers with `Stored`, or with
+    /// `Evicted`.
+    Hold {
+        /// Which executor.
+        executor: ExecutorId,
+        /// Which object.
+        object: ObjectId,
+        /// Who may have it.
+        holders: Box<[ExecutorId]>,
+    },
+    /// Let an executor evict an object that it holds.
+    Release {
+        /// Which executor.
+        executor: ExecutorId,
+        /// Which object.
+        object: ObjectId,
+    },
+    /// Have an executor look whether it really has an object; if not, it says `Evicted`.
+    Verify {
+        /// Which executor.
+        executor: ExecutorId,
+        /// Which object.
+        object: ObjectId,
+    },
+    /// Nobody holds a kept object any more.
+    Lost {
+        /// Which.
+        object: ObjectId,
     },
     /// Every executor that is large enough for the task has refused it; it is forgotten.
     Unplaceable {

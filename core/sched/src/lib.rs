@@ -20,6 +20,7 @@ mod event;
 mod executors;
 mod explain;
 mod hash;
+mod kept;
 pub mod placement;
 mod queue;
 mod recall;

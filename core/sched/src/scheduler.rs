@@ -12,6 +12,7 @@ use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::cold::Cold;
 use crate::event::{Config, Effect, Ended, Event, Hint};
 use crate::executors::{ExecutorKey, Executors, Held, Level};
+use crate::kept::Kept;
 use crate::placement::{self, Placement};
 use crate::queue::{Queue, State, TaskKey, Ticket};
 use crate::relay::Relays;
@@ -26,6 +27,7 @@ pub struct Scheduler {
     pub(crate) executors: Executors,
     pub(crate) cold: Cold,
     pub(crate) relays: Relays,
+    pub(crate) kept: Kept,
     /// Tasks that came to wait in this event, or whose holders went.
     pub(crate) newcomers: Vec<Ticket>,
     /// The last executor that was looked at for tasks to ask back.
@@ -44,6 +46,7 @@ impl Scheduler {
             executors: Executors::default(),
             cold: Cold::default(),
             relays: Relays::default(),
+            kept: Kept::default(),
             newcomers: Vec::new(),
             recall_from: ExecutorKey::FIRST,
             decisions: 0,
@@ -60,6 +63,10 @@ impl Scheduler {
                 let key = self.executors.join(executor, capacity);
                 held.iter().for_each(|(object, size_bytes)| self.stored(executor, *object, *size_bytes));
                 self.executors.make_ready(key, Level::Slot);
+                if !self.kept.is_empty() {
+                    held.iter().for_each(|(object, _)| self.note_stored(executor, *object, effects));
+                    self.evacuate(effects);
+                }
             }
             Event::ExecutorDraining { executor } => self.executor_draining(executor, effects),
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
@@ -72,8 +79,20 @@ impl Scheduler {
                 }
                 self.task_ended(executor, task, ended, effects);
             }
-            Event::Stored { executor, object, size_bytes } => self.stored(executor, object, size_bytes),
-            Event::Evicted { executor, object } => self.evicted(executor, object),
+            Event::Stored { executor, object, size_bytes } => {
+                self.stored(executor, object, size_bytes);
+                if self.is_held(object) {
+                    self.note_stored(executor, object, effects);
+                }
+            }
+            Event::Evicted { executor, object } => {
+                self.evicted(executor, object);
+                self.note_gone(executor, object, effects);
+            }
+            Event::Keep { object, replicas, by } => self.keep(object, replicas, by, effects),
+            Event::Release { object } => self.release(object, effects),
+            Event::Doubted { object } => self.doubt(object, effects),
+            Event::Evacuate => self.evacuate(effects),
         }
         self.place(effects);
     }
@@ -182,6 +201,7 @@ impl Scheduler {
         }
         self.relays.executor_left(&mut self.executors, gone);
         self.executors.leave(gone);
+        self.note_left(id, effects);
         self.give_up_on_refused(effects);
     }
 
@@ -197,8 +217,14 @@ impl Scheduler {
         self.queue.forget_way_made_by(by);
         let mut objects: Vec<_> = self.executors[by].held.keys().copied().collect();
         objects.sort_unstable();
+        let id = self.executors[by].id;
+        let mut ids = Vec::new();
         for object in objects {
+            ids.push(self.catalog[object].id);
             self.drop_replica(by, object);
+        }
+        if !self.kept.is_empty() {
+            self.note_draining(id, &ids);
         }
     }
 

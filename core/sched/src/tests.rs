@@ -17,6 +17,7 @@ use crate::queue::State;
 use crate::search::{self, FULL};
 use crate::{Config, Effect, Ended, Event, Holder, Scheduler};
 
+mod kept;
 mod relays;
 mod waits;
 
@@ -209,6 +210,9 @@ impl World {
                 Effect::Unplaceable { task } => {
                     assert!(self.waiting.remove(task), "{task} given up but does not wait");
                     self.ended.insert(*task);
+                }
+                Effect::Hold { .. } | Effect::Release { .. } | Effect::Verify { .. } | Effect::Lost { .. } => {
+                    unreachable!("nothing is kept")
                 }
                 Effect::Recall { executor, task } | Effect::Cancel { executor, task } => {
                     assert_eq!(self.running.get(task), Some(executor));

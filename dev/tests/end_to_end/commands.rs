@@ -112,7 +112,7 @@ fn why_a_task_waits_is_explained() {
             id = "a"
             command = ["sh", "-c", "cat input > out"]
             inputs = ["input"]
-            outputs = [{ file = "out" }]
+            outputs = [{ file = "out", to = "out-{}" }]
             array = "1-30"
             [[task]]
             command = ["cat"]

@@ -30,7 +30,7 @@ fn every_job_file_of_the_page_runs() {
     fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 
     let files = job_files();
-    assert_eq!(files.len(), 7, "the page's examples");
+    assert_eq!(files.len(), 8, "the page's examples");
     for (name, content) in &files {
         cluster.write(name, content);
         cluster.run(&["submit", "--wait", name]).exits(0);
@@ -45,5 +45,6 @@ fn every_job_file_of_the_page_runs() {
     assert!(log(&format!("{}.1", job_of("jobs.jsonl"))).starts_with("16 "));
     assert_eq!(cluster.names("packed"), ["two cities.txt.gz", "whale.txt.gz"]);
     assert_eq!(cluster.read("sweep/90.txt").split(" on ").next(), Some("angle 90"));
+    assert_eq!(cluster.read("lines.txt").lines().count(), 3);
     assert!(cluster.read("words.txt").lines().any(|line| line.trim() == "2 times"));
 }

@@ -82,6 +82,22 @@ fn ids_are_given_once_and_outputs_do_not_go_in_circles() {
 }
 
 #[test]
+fn two_tasks_that_would_write_one_file_are_refused() {
+    let cluster = dispatcher();
+    let submit = |first: &str, second: &str| {
+        let task = |to: &str| format!("[[task]]\ncommand = [\"true\"]\noutputs = [{{ file = \"o\"{to} }}]\n");
+        cluster.write("job.toml", task(first) + &task(second));
+        cluster.run(&["submit", "job.toml"])
+    };
+    submit("", ", to = \"./o\"").exits(1).says(&["tasks 0 and 1 would both write `", "/work/o`"]);
+    cluster.run(&["run", "--array", "1-3", "-o", "o=x/", "--", "true"]).exits(1).says(&["/work/x/o`", "`{#}`"]);
+    assert_eq!(cluster.ask(&["job", "list"], "jobs"), serde_json::json!([]));
+    // Each keeps its own.
+    submit(", keep = true", ", keep = true").exits(0);
+    submit("", ", to = \"p\"").exits(0);
+}
+
+#[test]
 fn a_file_that_is_missing_or_no_text_is_said_to_be() {
     let cluster = dispatcher();
     cluster.run(&["submit", "none.toml"]).exits(1).says(&["none.toml", "No such file"]);

@@ -1,6 +1,7 @@
 //! The brain's jobs, as far as they are in the journal: taken up from it, accepted, written down, shown, forgotten, and
 //! what clients change about them.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ impl Brain {
                         hopeless.clear();
                         job.retry_these(&tasks);
                     }
+                    Entry::Recomputed(tasks) => job.recompute(&tasks),
                     Entry::Cancelled(tasks) => job.cancelling.extend(tasks),
                 }
                 job.entries += 1;
@@ -55,7 +57,14 @@ impl Brain {
                 tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
                 self.queueing.push(id);
             }
+            let left: BTreeSet<u32> = job.kept.keys().map(|(index, _)| *index).collect();
             self.jobs.insert(id, job);
+            for index in left {
+                self.take_up_kept(TaskId { job: id, index }, None, &[]);
+            }
+            if self.jobs[&id].spec.reuse {
+                (0..self.jobs[&id].tasks.len() as u32).for_each(|index| self.note_reusable(TaskId { job: id, index }));
+            }
             // Their executors were told to end them, and have nothing of this dispatcher any more.
             for index in cancelled {
                 self.end(TaskId { job: id, index }, 0, String::new(), Outcome::of(Status::Cancelled));
@@ -78,6 +87,16 @@ impl Brain {
             let _ = reply.send(ToClient::Refused("the cluster is stopping".into()));
             return;
         }
+        let keeps = spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.replicas > 0);
+        if keeps && !self.caching {
+            let why = format!(
+                "policy {} has executors keep nothing: write outputs to persistent storage, or start the dispatcher with \
+                 another policy",
+                self.policy
+            );
+            let _ = reply.send(ToClient::Refused(why));
+            return;
+        }
         spec.submitted_unix_ms = unix_ms();
         let id = JobId(self.next_job);
         self.next_job += 1;
@@ -94,7 +113,7 @@ impl Brain {
     }
 
     /// Puts what happened to a job to be written.
-    fn write_entry(&mut self, id: JobId, entry: Entry) {
+    pub(super) fn write_entry(&mut self, id: JobId, entry: Entry) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let entry = Arc::new(entry);
         let number = job.put(entry.clone());
@@ -172,7 +191,9 @@ impl Brain {
             let lacks_room = self.output_bytes + output_bytes > self.max_output_bytes;
             let are_too_many = ended.len() - place > MAX_ENDED_JOBS;
             if are_too_many || lacks_room && *bytes > 0 {
-                self.jobs.remove(id);
+                self.reuse.forget_job(*id);
+                let kept = self.jobs.remove(id).map(|job| job.kept.into_keys().collect::<Vec<_>>());
+                self.release_all(*id, kept.unwrap_or_default());
                 self.output_bytes -= bytes;
                 self.told.forget(*id);
                 self.write(Write::Forget { job: *id });

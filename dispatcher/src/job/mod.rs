@@ -1,7 +1,9 @@
 //! Jobs: what was submitted, how far each task is, and the course of it all.
 
+mod claims;
 mod course;
 mod items;
+mod kept;
 mod output;
 mod pending;
 mod progress;

@@ -1,7 +1,8 @@
 //! One job: its tasks' phases, who waits for whose outputs, and its counts.
 //!
 //! A task's moves: `Blocked → Waiting → Assigned → Ended`, back from `Assigned` to `Waiting`, and from `Ended` to
-//! `Waiting` or `Blocked` when it is retried.
+//! `Waiting` or `Blocked` when it is retried, or when what it left in the cluster is lost and still needed; then those
+//! that need it go from `Waiting` back to `Blocked`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -58,6 +59,10 @@ pub(crate) struct TaskState {
     pub failures: u16,
     /// Executors that were lost while it may have run there.
     pub losses: u16,
+    /// How often it ran again because its kept output was lost.
+    pub recomputed: u16,
+    /// Tries that failed because an input that is kept in the cluster could not be had.
+    pub starved: u8,
     /// Where it is, or was last.
     pub executor: Option<ExecutorId>,
     /// When it could run, microseconds from the job's submission.
@@ -73,6 +78,10 @@ pub(crate) struct Job {
     pub tasks: Vec<TaskState>,
     pub counts: TaskCounts,
     pub retried: u64,
+    /// Tasks that ended with the result of another.
+    pub reused: u64,
+    /// Tasks that ran again because their kept output was lost.
+    pub recomputed: u64,
     pub course: Course,
     pub failures: Vec<(TaskId, String)>,
     /// The first task that was not yet put into the queue; jobs are put there in parts.
@@ -91,10 +100,12 @@ pub(crate) struct Job {
     pub cancelling: BTreeSet<u32>,
     began: Instant,
     ended_us: Option<u64>,
+    /// What tasks have left in the cluster, with how many replicas of each there shall be.
+    pub kept: BTreeMap<(u32, ObjectId), (ObjectSpec, u8)>,
     /// For each task that others wait for: who.
-    dependents: BTreeMap<u32, Vec<u32>>,
-    /// For each blocked task: how many it waits for.
-    unmet: BTreeMap<u32, BTreeSet<u32>>,
+    pub(super) dependents: BTreeMap<u32, Vec<u32>>,
+    /// For each blocked task: whom it waits for.
+    pub(super) unmet: BTreeMap<u32, BTreeSet<u32>>,
     /// What tasks whose outputs are read have delivered.
     produced: BTreeMap<(u32, u16), ObjectSpec>,
 }
@@ -111,8 +122,16 @@ impl Job {
         let elapsed = unix_ms().saturating_sub(spec.submitted_unix_ms);
         let began = Instant::now();
         let began = began.checked_sub(Duration::from_millis(elapsed)).unwrap_or(began);
-        let state =
-            TaskState { phase: Phase::Waiting, failures: 0, losses: 0, executor: None, ready_us: 0, assigned_us: 0 };
+        let state = TaskState {
+            phase: Phase::Waiting,
+            failures: 0,
+            losses: 0,
+            recomputed: 0,
+            starved: 0,
+            executor: None,
+            ready_us: 0,
+            assigned_us: 0,
+        };
         let count = spec.items.len();
         let spec = Arc::new(spec);
         let mut job = Job {
@@ -122,6 +141,8 @@ impl Job {
             counts: TaskCounts { waiting: count as u64, ..TaskCounts::default() },
             spec,
             retried: 0,
+            reused: 0,
+            recomputed: 0,
             course: Course::default(),
             failures: Vec::new(),
             next_to_queue: 0,
@@ -133,6 +154,7 @@ impl Job {
             cancelling: BTreeSet::new(),
             began,
             ended_us: None,
+            kept: BTreeMap::new(),
             dependents: BTreeMap::new(),
             unmet: BTreeMap::new(),
             produced: BTreeMap::new(),
@@ -215,7 +237,7 @@ impl Job {
 
     // ---- moves
 
-    fn enter(&mut self, index: u32, phase: Phase) {
+    pub(super) fn enter(&mut self, index: u32, phase: Phase) {
         let state = &mut self.tasks[index as usize];
         let before = std::mem::replace(&mut state.phase, phase);
         *count(&mut self.counts, before) -= 1;
@@ -268,6 +290,7 @@ impl Job {
             self.failures.push((self.task_id(index), result.outcome.status.to_string()));
         }
         self.retried += u64::from(result.attempt);
+        self.reused += u64::from(result.outcome.reused.is_some());
         let outcome = &result.outcome;
         self.output_bytes += output_bytes(outcome);
         self.course.ended(&Ended {
@@ -285,10 +308,12 @@ impl Job {
         self.tasks[index as usize].assigned_us = self.entries;
         // It may have been given up while it waited for others.
         self.unmet.remove(&index);
+        self.note_kept(index, &result.outcome);
         let mut released = Released::default();
         if let Some(dependents) = self.dependents.get(&index) {
-            for delivered in &result.outcome.outputs {
-                self.produced.entry((index, delivered.output)).or_insert_with(|| delivered.object.clone());
+            // Of a glob's files, which follow each other, the last first: what stays is the first.
+            for delivered in result.outcome.outputs.iter().rev() {
+                self.produced.insert((index, delivered.output), delivered.object.clone());
             }
             for dependent in dependents.clone() {
                 let Some(unmet) = self.unmet.get_mut(&dependent) else { continue };
@@ -420,6 +445,8 @@ impl Job {
             state: self.state(),
             tasks: self.counts,
             retried: self.retried,
+            reused: self.reused,
+            recomputed: self.recomputed,
             reads: self.course.reads(),
             submitted_unix_ms: self.spec.submitted_unix_ms,
             elapsed_us: self.elapsed_us(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_TEMPLATES};
+use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
 use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,8 @@ pub(crate) struct JobSpec {
     pub objects: Vec<ObjectSpec>,
     pub items: Items,
     pub submitted_unix_ms: u64,
+    /// Whether results of earlier jobs are reused.
+    pub reuse: bool,
 }
 
 /// What is wrong with a submission.
@@ -37,6 +39,12 @@ pub(crate) enum SpecError {
         units::format_bytes(MAX_CAPTURE_BYTES)
     )]
     Capture,
+    #[error("output `{0}` goes nowhere: name its destination, or keep it in the cluster")]
+    Nowhere(String),
+    #[error("output `{0}` is to have more than {MAX_REPLICAS} replicas")]
+    Replicas(String),
+    #[error("tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name", tasks[0], tasks[1])]
+    Claimed { place: String, tasks: [u32; 2] },
     #[error("a command has no words")]
     EmptyCommand,
     #[error("task {task}: {what}")]
@@ -66,11 +74,16 @@ impl JobSpec {
 
     /// Whether what came from disk can be used.
     pub fn is_sound(&self) -> bool {
-        self.items.is_sound() && self.validate().is_ok()
+        self.items.is_sound() && self.check().is_ok()
     }
 
-    /// Whether everything that is named is there, and no task waits for itself.
+    /// Whether everything that is named is there, no task waits for itself, and no two write the same.
     pub fn validate(&self) -> Result<(), SpecError> {
+        self.check()?;
+        self.check_claims()
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
         if self.templates.is_empty() || self.templates.len() > MAX_TEMPLATES {
             return Err(SpecError::Templates);
         }
@@ -79,6 +92,14 @@ impl JobSpec {
         }
         if self.templates.iter().any(|template| template.capture_bytes > MAX_CAPTURE_BYTES) {
             return Err(SpecError::Capture);
+        }
+        for output in self.templates.iter().flat_map(|template| &template.outputs) {
+            if output.destination.is_none() && output.replicas == 0 {
+                return Err(SpecError::Nowhere(output.pattern.to_string()));
+            }
+            if output.replicas > MAX_REPLICAS {
+                return Err(SpecError::Replicas(output.pattern.to_string()));
+            }
         }
         let mut needs = BTreeMap::new();
         for task in 0..self.items.len() as u32 {
@@ -160,8 +181,8 @@ mod tests {
 
     fn chain(links: &[&[u32]]) -> JobSpec {
         let mut template = TaskTemplate::new(Program::Noop);
-        let (pattern, destination) = (Template::literal("out"), Template::literal("/tmp/out"));
-        template.outputs.push(OutputSpec { pattern, destination, optional: false });
+        let (pattern, destination) = (Template::literal("out"), Template::parse("/tmp/out-{#}"));
+        template.outputs.push(OutputSpec { pattern, destination: Some(destination), replicas: 0, optional: false });
         let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
         for needs in links {
             let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
@@ -175,6 +196,32 @@ mod tests {
     fn workflows_without_circles_are_accepted() {
         assert_eq!(chain(&[&[], &[0], &[0, 1, 1], &[2]]).validate(), Ok(()));
         assert_eq!(chain(&[&[1], &[]]).validate(), Ok(()), "a task may need a later one");
+    }
+
+    #[test]
+    fn each_output_is_one_tasks_own() {
+        let with = |destination: &str, items: &[&str]| {
+            let mut spec = JobSpec::default();
+            let (pattern, destination) = (Template::literal("deep/out"), Some(Template::parse(destination)));
+            let mut template = TaskTemplate::new(Program::Noop);
+            template.base = "/base".into();
+            template.outputs.push(OutputSpec { pattern, destination, replicas: 0, optional: false });
+            spec.templates.push(template);
+            let value = |text: &&str| eyas_types::Value { text: (*text).into(), input: None };
+            let item = |text| TaskItem { template: 0, values: vec![value(text)], inputs: Vec::new() };
+            spec.push(&items.iter().map(item).collect::<Vec<_>>()).unwrap();
+            spec.validate()
+        };
+        for (destination, place) in
+            [("x", "/base/x"), ("./", "/base/out"), ("{//}/y", "/base/a/y"), ("s3://b/k", "s3://b/k")]
+        {
+            let claimed = SpecError::Claimed { place: place.into(), tasks: [0, 1] };
+            assert_eq!(with(destination, &["a/1", "a/2"]), Err(claimed));
+            assert_eq!(with(destination, &["a/1"]), Ok(()));
+        }
+        for destination in ["{/}", "x-{#}", "{}/", "slot-{%}"] {
+            assert_eq!(with(destination, &["a/1", "a/2"]), Ok(()));
+        }
     }
 
     #[test]

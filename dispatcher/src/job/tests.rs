@@ -14,7 +14,8 @@ fn diamond() -> Job {
     let mut template = TaskTemplate::new(Program::Noop);
     template.outputs.push(OutputSpec {
         pattern: Template::literal("out"),
-        destination: Template::literal("/out"),
+        destination: Some(Template::parse("/out-{#}")),
+        replicas: 0,
         optional: false,
     });
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };

@@ -1,0 +1,89 @@
+//! Objects that this node is to hold: kept outputs of its own tasks, and replicas that the dispatcher wants here. They
+//! do not leave until they are released.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use eyas_types::{ObjectId, TaskId, units};
+
+use super::{Fetch, Node};
+use crate::event::{Effect, Origin};
+use crate::space::Room;
+
+impl Node {
+    /// Whether there is anything that it is to hold.
+    pub fn holds_any(&self) -> bool {
+        self.space.holds_any()
+    }
+
+    /// Holds an object; one that is not here is fetched.
+    pub(super) fn hold(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
+        if self.space.is_known(object) {
+            self.space.hold(object);
+            if self.space.is_here(object) {
+                effects.push(Effect::Held { object });
+            }
+            return;
+        }
+        let mut evicted = Vec::new();
+        if !self.space.make_room(Room { bytes: size_bytes, objects: 1 }, &mut evicted) {
+            effects.push(Effect::NotHeld { object });
+            return;
+        }
+        effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
+        self.space.expect(object, size_bytes);
+        self.space.hold(object);
+        self.fetches.insert(object, Fetch::new(Vec::new(), size_bytes));
+        self.to_fetch.push_back(object);
+    }
+
+    /// Lets an object go that was held: it may be evicted from now on.
+    pub(super) fn release(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
+        if !self.space.is_held(object) {
+            return;
+        }
+        self.space.release(object);
+        match self.fetches.get(&object) {
+            Some(fetch) if fetch.tasks.is_empty() && !fetch.under_way => {
+                self.fetches.remove(&object);
+                self.space.remove(object);
+            }
+            Some(_) => {}
+            None => self.drop_unless_cached(object, effects),
+        }
+    }
+
+    /// Holds what a task has written into the store, if that has room for it.
+    pub(super) fn produced(&mut self, task: TaskId, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
+        if self.space.is_known(object) {
+            self.space.hold(object);
+            match self.fetches.get_mut(&object) {
+                // Whatever becomes of the fetch, it is here.
+                Some(fetch) if fetch.under_way => fetch.is_here = true,
+                Some(_) => {
+                    self.under_way += 1;
+                    self.fetched(object, Origin::Local, effects);
+                }
+                None => {}
+            }
+            return;
+        }
+        let mut evicted = Vec::new();
+        let has_room = self.space.produced(object, size_bytes, &mut evicted);
+        effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
+        if !has_room {
+            let reason = format!(
+                "its store has no room to keep an output of {}: give executors a larger store (--cache)",
+                units::format_bytes(size_bytes)
+            );
+            effects.push(Effect::CannotKeep { task, object, reason });
+        }
+    }
+
+    /// What was to be held is not, and cannot be had.
+    pub(super) fn lost_hold(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
+        if self.space.is_held(object) {
+            effects.push(Effect::NotHeld { object });
+        }
+    }
+}

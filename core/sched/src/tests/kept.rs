@@ -1,0 +1,191 @@
+//! Kept objects: told in full, and for every history.
+
+use alloc::vec::Vec;
+
+use super::*;
+
+const OBJECT: u8 = 7;
+
+fn keep(replicas: u8, by: Option<u32>) -> Event {
+    Event::Keep { object: object(OBJECT), replicas, by: by.map(ExecutorId) }
+}
+
+fn hold(executor: u32, holders: &[u32]) -> Effect {
+    let holders = holders.iter().map(|holder| ExecutorId(*holder)).collect();
+    Effect::Hold { executor: ExecutorId(executor), object: object(OBJECT), holders }
+}
+
+const LOST: Effect = Effect::Lost { object: ObjectId([OBJECT; 16]) };
+
+fn three() -> Scheduler {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    (0..3).for_each(|id| _ = scheduler.join(id, 1));
+    scheduler
+}
+
+#[test]
+fn as_many_hold_an_object_as_were_asked_for() {
+    let mut scheduler = three();
+    scheduler.store(1, OBJECT);
+    assert_eq!(scheduler.run(keep(2, Some(1))), [hold(0, &[1])]);
+    // One that cannot is not asked again; the next is, and who joins later.
+    assert_eq!(scheduler.evict(0, OBJECT), [hold(2, &[1])]);
+    assert_eq!(scheduler.store(2, OBJECT), []);
+    assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) }), []);
+    assert_eq!(scheduler.join(3, 1), [hold(3, &[2])]);
+    let release = |id| Effect::Release { executor: ExecutorId(id), object: object(OBJECT) };
+    assert_eq!(scheduler.run(Event::Release { object: object(OBJECT) }), [release(2), release(3)]);
+    assert_eq!(scheduler.evict(2, OBJECT), [], "nobody keeps it any more");
+}
+
+#[test]
+fn who_has_it_already_is_told_first_and_who_comes_back_with_it_is_told_again() {
+    let mut scheduler = three();
+    scheduler.store(2, OBJECT);
+    scheduler.store(0, 1);
+    assert_eq!(scheduler.run(keep(1, None)), [hold(2, &[])]);
+    assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) }), [LOST]);
+    assert!(!scheduler.is_held(object(OBJECT)));
+    let held = [(object(OBJECT), 10)].into();
+    let joined = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(3), capacity: cpus(1000), held });
+    assert_eq!(joined, [hold(3, &[])]);
+    assert_eq!(
+        scheduler.run(Event::Doubted { object: object(OBJECT) }),
+        [Effect::Verify { executor: ExecutorId(3), object: object(OBJECT) }]
+    );
+    assert_eq!(scheduler.evict(3, OBJECT), [LOST]);
+}
+
+#[test]
+fn what_only_one_that_drains_has_is_moved_and_not_lost() {
+    let mut scheduler = three();
+    scheduler.store(1, OBJECT);
+    scheduler.run(keep(1, Some(1)));
+    assert_eq!(scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) }), []);
+    assert_eq!(scheduler.run(Event::Evacuate), [hold(0, &[1])]);
+    assert_eq!(scheduler.moving_from(ExecutorId(1)), 1);
+    assert_eq!(scheduler.evict(0, OBJECT), [hold(2, &[1])]);
+    assert_eq!(scheduler.store(2, OBJECT), []);
+    assert_eq!(scheduler.moving_from(ExecutorId(1)), 0);
+    assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) }), []);
+    assert!(scheduler.is_held(object(OBJECT)));
+    // Nobody else is there to take it.
+    for id in [0, 2] {
+        scheduler.run(Event::ExecutorDraining { executor: ExecutorId(id) });
+    }
+    assert_eq!(scheduler.run(Event::Evacuate), []);
+    assert_eq!(scheduler.moving_from(ExecutorId(2)), 0);
+    assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) }), [LOST]);
+}
+
+#[derive(Clone, Debug)]
+enum KeptStep {
+    Join,
+    Leave(u8),
+    Drain(u8),
+    Keep(u8, u8),
+    Release(u8),
+    Store(u8, u8),
+    Evict(u8, u8),
+    Answer(u8, bool),
+}
+
+fn kept_step() -> impl Strategy<Value = KeptStep> {
+    prop_oneof![
+        2 => Just(KeptStep::Join),
+        1 => any::<u8>().prop_map(KeptStep::Leave),
+        1 => any::<u8>().prop_map(KeptStep::Drain),
+        3 => (0u8..4, 1u8..4).prop_map(|(n, replicas)| KeptStep::Keep(n, replicas)),
+        1 => (0u8..4).prop_map(KeptStep::Release),
+        4 => (any::<u8>(), 0u8..4).prop_map(|(which, n)| KeptStep::Store(which, n)),
+        2 => (any::<u8>(), 0u8..4).prop_map(|(which, n)| KeptStep::Evict(which, n)),
+        6 => (any::<u8>(), 0u8..6).prop_map(|(which, n)| KeptStep::Answer(which, n > 0)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_kept_object_goes_unnoticed(steps in prop::collection::vec(kept_step(), 1..120)) {
+        let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+        let (mut here, mut draining): (Vec<ExecutorId>, BTreeSet<ExecutorId>) = Default::default();
+        let mut kept: BTreeMap<ObjectId, u8> = BTreeMap::new();
+        let mut held: BTreeSet<(ObjectId, ExecutorId)> = BTreeSet::new();
+        let mut asked: Vec<(ExecutorId, ObjectId)> = Vec::new();
+        let mut next = 0;
+        for step in steps {
+            let pick = |which: u8| here.get(usize::from(which) % here.len().max(1)).copied();
+            let before: BTreeSet<ObjectId> = held.iter().filter(|(_, by)| !draining.contains(by)).map(|(o, _)| *o).collect();
+            let event = match step {
+                KeptStep::Join => {
+                    let executor = ExecutorId(next);
+                    next += 1;
+                    here.push(executor);
+                    Event::ExecutorJoined { executor, capacity: cpus(1000), held: Box::default() }
+                }
+                KeptStep::Leave(which) => {
+                    let Some(executor) = pick(which) else { continue };
+                    here.retain(|other| *other != executor);
+                    held.retain(|(_, by)| *by != executor);
+                    asked.retain(|(by, _)| *by != executor);
+                    Event::ExecutorLeft { executor }
+                }
+                KeptStep::Drain(which) => {
+                    let Some(executor) = pick(which) else { continue };
+                    draining.insert(executor);
+                    Event::ExecutorDraining { executor }
+                }
+                KeptStep::Keep(n, replicas) => {
+                    kept.insert(object(n), replicas);
+                    Event::Keep { object: object(n), replicas, by: None }
+                }
+                KeptStep::Release(n) => {
+                    kept.remove(&object(n));
+                    Event::Release { object: object(n) }
+                }
+                KeptStep::Store(which, n) => {
+                    let Some(executor) = pick(which) else { continue };
+                    held.insert((object(n), executor));
+                    Event::Stored { executor, object: object(n), size_bytes: 10 }
+                }
+                KeptStep::Evict(which, n) => {
+                    let Some(executor) = pick(which) else { continue };
+                    held.remove(&(object(n), executor));
+                    Event::Evicted { executor, object: object(n) }
+                }
+                KeptStep::Answer(which, can) => {
+                    if asked.is_empty() { continue }
+                    let (executor, object) = asked.remove(usize::from(which) % asked.len());
+                    if can {
+                        held.insert((object, executor));
+                        Event::Stored { executor, object, size_bytes: 10 }
+                    } else {
+                        held.remove(&(object, executor));
+                        Event::Evicted { executor, object }
+                    }
+                }
+            };
+            let was_left = matches!(event, Event::ExecutorLeft { .. });
+            let effects = scheduler.run(event);
+            for effect in &effects {
+                if let Effect::Hold { executor, object, holders } = effect {
+                    prop_assert!(here.contains(executor) && !draining.contains(executor));
+                    prop_assert!(kept.contains_key(object) && !holders.contains(executor));
+                    let has_it = held.contains(&(*object, *executor));
+                    prop_assert!(has_it || holders.iter().any(|holder| held.contains(&(*object, *holder))));
+                    asked.push((*executor, *object));
+                }
+            }
+            for object in kept.keys() {
+                let keeping = &scheduler.kept[object];
+                let is_held = held.iter().any(|(other, by)| other == object && !draining.contains(by));
+                prop_assert_eq!(scheduler.is_held(*object), is_held);
+                if before.contains(object) && !is_held && !was_left {
+                    let is_told = effects.contains(&Effect::Lost { object: *object }) || keeping.last.is_some();
+                    prop_assert!(is_told, "{} is lost and nobody is told", object);
+                }
+            }
+        }
+    }
+}

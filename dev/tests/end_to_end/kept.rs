@@ -1,0 +1,242 @@
+//! Outputs that are kept in the cluster: read by other tasks, held, made again when they are lost.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+
+use crate::support::{Cluster, wait_for, wait_until};
+
+/// Three levels: four numbers, each squared, all added up. The numbers and squares are kept in the cluster.
+const LEVELS: &str = r#"
+    [[task]]
+    id = "number"
+    array = "1-4"
+    command = ["sh", "-c", "echo $0 > number; echo $0 >> FOLDER/made-$0", "{}"]
+    outputs = [{ file = "number", keep = true }]
+    [[task]]
+    id = "square-1"
+    inputs = [{ task = "number", index = 0, name = "n" }, { task = "number", index = 1, name = "m" }]
+    command = ["sh", "-c", "echo $(($(cat n) * $(cat n) + $(cat m) * $(cat m))) > square"]
+    outputs = [{ file = "square", keep = true }]
+    [[task]]
+    id = "square-2"
+    inputs = [{ task = "number", index = 2, name = "n" }, { task = "number", index = 3, name = "m" }]
+    command = ["sh", "-c", "echo $(($(cat n) * $(cat n) + $(cat m) * $(cat m))) > square"]
+    outputs = [{ file = "square", keep = true }]
+    [[task]]
+    inputs = [{ task = "square-1", name = "a" }, { task = "square-2", name = "b" }]
+    command = ["sh", "-c", "until [ -e FOLDER/go ]; do sleep 0.02; done; echo $(($(cat a) + $(cat b))) > sum"]
+    outputs = [{ file = "sum", to = "sum" }]
+"#;
+
+fn write_levels(cluster: &Cluster) {
+    cluster.write("levels.toml", LEVELS.replace("FOLDER", cluster.work().to_str().unwrap()));
+}
+
+/// The holders of a kept object, by their names.
+fn holders(cluster: &Cluster, source: &str) -> Vec<String> {
+    let objects = cluster.run(&["--json", "catalog", "show", source]);
+    if objects.code != 0 {
+        return Vec::new();
+    }
+    let holders = objects.json("objects")[0]["holders"].take();
+    holders.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn levels_of_tasks_hand_on_what_is_only_in_the_cluster() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    write_levels(&cluster);
+    cluster.write("go", "");
+    cluster.run(&["submit", "--wait", "levels.toml"]).exits(0).says(&["7 of 7 tasks succeeded", "0% from persistent"]);
+    assert_eq!(cluster.read("sum"), "30\n");
+    let left: Vec<_> = cluster.names(".").into_iter().filter(|name| !name.starts_with("made-")).collect();
+    assert_eq!(left, ["go", "levels.toml", "sum"], "nothing but the sum is in persistent storage");
+    assert_eq!(cluster.job("1")["reads"]["persistent"]["count"], 0);
+    // It stays, and has a name.
+    assert!(!holders(&cluster, "eyas://1/0/number").is_empty());
+}
+
+#[test]
+fn what_a_killed_executor_kept_is_made_again_with_what_it_is_made_from() {
+    let mut cluster = Cluster::start(&[&[]]);
+    write_levels(&cluster);
+    let job = cluster.submit("levels.toml");
+    wait_until("all but the last have ended", || cluster.job(&job)["tasks"]["succeeded"] == 6);
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(2);
+    cluster.executor(1).kill();
+    cluster.wait_for_executors(1);
+    wait_until("all was made again", || cluster.job(&job)["recomputed"] == 6);
+    let made = |number: u32| cluster.read(&format!("made-{number}")).lines().count();
+    wait_until("each number was made twice", || (1..=4).all(|number| made(number) == 2));
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", &job]).exits(0).says(&["7 of 7 tasks succeeded", "6 ran again"]);
+    assert_eq!(cluster.read("sum"), "30\n");
+    let why = cluster.run(&["explain", "1.0"]).exits(0).stdout;
+    assert!(why.contains("It ran 1 times more"), "{why}");
+    assert_eq!(holders(&cluster, "eyas://1/4/square"), ["n2"]);
+}
+
+#[test]
+fn a_killed_dispatcher_finds_again_what_executors_keep() {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    write_levels(&cluster);
+    let job = cluster.submit("levels.toml");
+    wait_until("all but the last have ended", || cluster.job(&job)["tasks"]["succeeded"] == 6);
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(2);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", &job]).exits(0).says(&["7 of 7 tasks succeeded"]);
+    assert_eq!((cluster.read("sum").as_str(), &cluster.job(&job)["recomputed"]), ("30\n", &0.into()));
+    assert_eq!(wait_for("it is held", || holders(&cluster, "eyas://1/0/number").pop()).len(), 2);
+}
+
+/// A task that keeps a text with `words` for its output, and one that reads it when there is a file `go`.
+fn write_pair(cluster: &Cluster, words: &str) {
+    let text = r#"
+        [[task]]
+        id = "made"
+        command = ["sh", "-c", "echo made > text; echo made >> FOLDER/made"]
+        outputs = [{ file = "text", WORDS }]
+        [[task]]
+        inputs = [{ task = "made" }]
+        folder = "sandbox"
+        command = ["sh", "-c", "until [ -e FOLDER/go ]; do sleep 0.02; done; cat text"]
+    "#;
+    cluster.write("pair.toml", text.replace("FOLDER", cluster.work().to_str().unwrap()).replace("WORDS", words));
+}
+
+const TEXT: &str = "eyas://1/0/text";
+
+/// Files with objects in an executor's store.
+fn objects_of(cluster: &mut Cluster, executor: usize) -> Vec<PathBuf> {
+    let folders = fs::read_dir(cluster.executor(executor).folder().join("store/objects")).unwrap();
+    folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap()).map(|file| file.unwrap().path()).collect()
+}
+
+#[test]
+fn what_two_executors_keep_survives_one() {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    write_pair(&cluster, "keep = true, replicas = 2");
+    cluster.submit("pair.toml");
+    wait_until("both have it", || holders(&cluster, TEXT).len() == 2);
+    cluster.executor(1).kill();
+    cluster.wait_for_executors(1);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
+    // Who joins is given one.
+    cluster.add_executor(&[]);
+    wait_until("two have it again", || holders(&cluster, TEXT) == ["n2", "n3"]);
+}
+
+#[test]
+fn what_only_one_has_is_moved_before_it_leaves() {
+    let mut cluster = Cluster::start(&[&[]]);
+    write_pair(&cluster, "keep = true");
+    cluster.submit("pair.toml");
+    wait_until("it is kept", || holders(&cluster, TEXT) == ["n1"]);
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(2);
+    cluster.run(&["executor", "stop", "n1"]).exits(0);
+    cluster.executor(1).wait();
+    assert_eq!(holders(&cluster, TEXT), ["n2"]);
+    // The same when the executor is told by its own machine.
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(2);
+    crate::support::signal(cluster.executor(2).process(), rustix::process::Signal::TERM);
+    cluster.executor(2).wait();
+    assert_eq!(holders(&cluster, TEXT), ["n3"]);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
+}
+
+/// A cluster whose first executor alone can make what its second alone can read, and keeps it.
+fn start_apart() -> Cluster {
+    let mut cluster = Cluster::start(&[&["--node-resource", "here=1"]]);
+    write_pair(&cluster, "keep = true");
+    let text = cluster.read("pair.toml");
+    let (first, second) = text.rsplit_once("[[task]]").unwrap();
+    let first = first.replace("[[task]]", "[[task]]\nresources = { here = 1 }");
+    cluster.write("pair.toml", format!("{first}[[task]]\nresources = {{ there = 1 }}\n{second}"));
+    cluster.write("go", "");
+    cluster.submit("pair.toml");
+    wait_until("it is kept", || holders(&cluster, TEXT) == ["n1"]);
+    cluster
+}
+
+#[test]
+fn what_is_gone_from_where_it_is_kept_is_made_again() {
+    let mut cluster = start_apart();
+    objects_of(&mut cluster, 1).iter().for_each(|path| fs::remove_file(path).unwrap());
+    cluster.add_executor(&["--node-resource", "there=1"]);
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    assert_eq!(cluster.run(&["task", "log", "1.1"]).exits(0).stdout, "made\n");
+    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\nmade\n", Some(1)));
+}
+
+#[test]
+fn what_is_damaged_where_it_is_kept_is_never_read_and_is_made_again() {
+    let mut cluster = start_apart();
+    for path in objects_of(&mut cluster, 1) {
+        // As a bad disk would, so that no time tells of it.
+        let before = fs::metadata(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_at(b"fade", 0).unwrap();
+        file.set_modified(before.modified().unwrap()).unwrap();
+        fs::set_permissions(&path, before.permissions()).unwrap();
+    }
+    cluster.add_executor(&["--node-resource", "there=1"]);
+    wait_until("it is made again", || cluster.read("made") == "made\nmade\n");
+    assert_eq!(
+        (cluster.job("1")["recomputed"].as_u64(), cluster.job("1")["tasks"]["failed"].as_u64()),
+        (Some(1), Some(0))
+    );
+}
+
+#[test]
+fn what_is_kept_does_not_make_room_for_what_is_read() {
+    let cluster = Cluster::start(&[&["--cache", "1MB"]]);
+    write_pair(&cluster, "keep = true");
+    for number in 0..6 {
+        cluster.write(&format!("large-{number}"), vec![b'x'; 400_000]);
+    }
+    cluster.submit("pair.toml");
+    wait_until("it is kept", || holders(&cluster, TEXT) == ["n1"]);
+    cluster.write("go", "");
+    cluster.run(&["run", "--each", "large-*", "--", "wc", "-c", "{}"]).exits(0);
+    assert_eq!(holders(&cluster, TEXT), ["n1"]);
+    // What cannot be kept fails for now and says why.
+    cluster.write("big.toml", "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 2000000 /dev/zero > big\"]\noutputs = [{ file = \"big\", keep = true }]\n");
+    let job = cluster.submit("big.toml");
+    let why = wait_for("it is refused", || {
+        let why = cluster.run(&["explain", &format!("{job}.0")]).exits(0).stdout;
+        why.contains("no room to keep").then_some(why)
+    });
+    assert!(why.contains("--cache"), "{why}");
+    cluster.run(&["job", "cancel", &job]).exits(0);
+}
+
+#[test]
+fn mistakes_about_kept_outputs_are_named() {
+    let cluster = Cluster::start(&[&[]]);
+    for (output, says) in [
+        ("file = \"x\", replicas = 2", "add `keep = true`"),
+        ("file = \"x\", keep = true, replicas = 0", "1 is the least"),
+        ("file = \"x\", keep = true, replicas = 17", "16 the most"),
+    ] {
+        let text = format!("[[task]]\ncommand = [\"true\"]\noutputs = [{{ {output} }}]\n");
+        let file = cluster.write("job.toml", text);
+        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["line 1", "`x`", says]);
+    }
+    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n");
+    cluster.run(&["submit", "-w", "job.toml"]).exits(1);
+    let status = cluster.task("1.0")["status"].take();
+    assert!(status.as_str().unwrap().contains("did not write its output `x`"), "{status}");
+    let cluster = Cluster::start_with(&["--policy", "fa"], &[]);
+    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n");
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["policy fa", "persistent storage"]);
+}

@@ -1,0 +1,91 @@
+//! `--reuse`: what was run before, and whose result is still there, is not run again.
+
+use crate::support::{Cluster, wait_until};
+
+/// A text for each file, in persistent storage; all texts together, kept in the cluster; their lines, on standard output.
+const CHAIN: &str = r#"
+    [[task]]
+    id = "text"
+    each = "in/*"
+    command = ["sh", "-c", "cat $0 > text; echo $0 >> FOLDER/ran", "{}"]
+    outputs = [{ file = "text", to = "out/{/}" }]
+    [[task]]
+    id = "all"
+    inputs = [{ task = "text" }]
+    command = ["sh", "-c", "cat a b c > all; echo all >> FOLDER/ran"]
+    outputs = [{ file = "all", keep = true }]
+    [[task]]
+    inputs = [{ task = "all" }]
+    folder = "sandbox"
+    command = ["sh", "-c", "cat all; echo lines >> FOLDER/ran"]
+"#;
+
+/// Runs the chain again, and tells how many tasks ran and what the last one wrote.
+#[track_caller]
+fn again(cluster: &Cluster, job: u32, words: &[&str]) -> (usize, String) {
+    let before = cluster.read("ran").lines().count();
+    cluster.run(&[&["submit", "--wait", "chain.toml"], words].concat()).exits(0);
+    let log = cluster.run(&["task", "log", &format!("{job}.4")]).exits(0).stdout;
+    let ran = cluster.read("ran").lines().count() - before;
+    assert_eq!(cluster.job(&job.to_string())["reused"], 5 - ran);
+    (ran, log)
+}
+
+#[test]
+fn what_was_run_before_is_not_run_again_unless_something_has_changed() {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    for name in ["a", "b", "c"] {
+        cluster.write(&format!("in/{name}"), format!("{name}\n"));
+    }
+    cluster.write("ran", "");
+    cluster.write("chain.toml", CHAIN.replace("FOLDER", cluster.work().to_str().unwrap()));
+    let abc = || "a\nb\nc\n".to_owned();
+    assert_eq!(again(&cluster, 1, &["--reuse"]), (5, abc()));
+    assert_eq!(again(&cluster, 2, &["--reuse"]), (0, abc()));
+    let why = cluster.run(&["explain", "2.3"]).exits(0).stdout;
+    assert!(why.contains("this is the result of task 1.3"), "{why}");
+    assert_eq!(again(&cluster, 3, &[]), (5, abc()), "only who asks for it");
+    // What the third job wrote anew is another version of the outputs, so that it all runs; then it is known.
+    assert_eq!(again(&cluster, 4, &["--reuse"]).0, 5);
+    assert_eq!(again(&cluster, 5, &["--reuse"]).0, 0);
+    cluster.write("out/b", "somebody else's\n");
+    assert_eq!(again(&cluster, 6, &["--reuse"]), (3, abc()), "one text, and all that follows from it");
+    cluster.write("in/c", "d\n");
+    assert_eq!(again(&cluster, 7, &["--reuse"]), (3, "a\nb\nd\n".into()));
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(2);
+    assert_eq!(again(&cluster, 8, &["--reuse"]), (0, "a\nb\nd\n".into()));
+    // With its kept output gone, a task runs again, and what reads it does not: it reads the same.
+    for executor in [1, 2] {
+        cluster.executor(executor).kill();
+    }
+    cluster.wait_for_executors(0);
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(1);
+    wait_until("it is known that nobody has it", || {
+        cluster.run(&["--json", "catalog", "show", "eyas://7/3/all"]).stdout.contains("\"holders\": []")
+            || cluster.run(&["--json", "catalog", "show", "eyas://7/3/all"]).stdout.contains("\"holders\":[]")
+    });
+    assert_eq!(again(&cluster, 9, &["--reuse"]).1, "a\nb\nd\n");
+}
+
+#[test]
+fn another_command_or_environment_is_another_task() {
+    let cluster = Cluster::start(&[&[]]);
+    let mut jobs = 0;
+    let mut reused = |words: &[&str]| {
+        cluster.run(&[&["run", "--reuse", "--array", "1-3"], words].concat()).exits(0);
+        jobs += 1;
+        cluster.job(&jobs.to_string())["reused"].as_u64().unwrap()
+    };
+    assert_eq!(reused(&["--", "echo"]), 0);
+    assert_eq!(reused(&["--", "echo"]), 3);
+    assert_eq!(reused(&["--", "echo", "x"]), 0);
+    assert_eq!(reused(&["-e", "A=1", "--", "echo"]), 0);
+    assert_eq!(reused(&["-e", "A=1", "--", "echo"]), 3);
+    assert_eq!(reused(&["--cpus", "0.5", "--", "echo"]), 3, "where it runs is not what it does");
+    // What failed is run again.
+    cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
+    cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
+    assert_eq!(cluster.job("8")["reused"], 0);
+}

@@ -1,0 +1,105 @@
+//! Adopting: a file that a task has written becomes an object, without moving a byte if at all possible.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use eyas_types::{ObjectId, ObjectSpec};
+use rustix::fs::{AtFlags, CWD};
+
+use crate::checksum::{Checksum, Hasher};
+use crate::error::StoreError;
+use crate::index::Entry;
+use crate::objects::{ObjectStore, seal};
+
+/// Read at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+impl ObjectStore {
+    /// Makes a file the object that `name` makes of its size, its checksum and whether it is executable. Its inode
+    /// becomes the object's where the store is on the same file system and the file has no other name; else it is
+    /// copied. It must not be written any more, and may be removed. Reads it once, or twice if it is copied; blocks.
+    ///
+    /// # Errors
+    /// `Full` or `Io` as the disk says; `WrongSize` if it is being written to.
+    pub fn adopt(
+        &self,
+        path: &Path,
+        name: impl FnOnce(u64, Checksum, bool) -> ObjectSpec,
+    ) -> Result<ObjectSpec, StoreError> {
+        let failed = |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
+        let mut file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let mut hasher = Hasher::new();
+        each_part(&mut file, &failed, |part| {
+            hasher.update(part);
+            Ok(())
+        })?;
+        let (size_bytes, checksum) = (metadata.len(), hasher.finish());
+        let executable = metadata.mode() & 0o111 != 0;
+        let spec = name(size_bytes, checksum, executable);
+        let entry = Entry { size_bytes, checksum, executable, verified: true };
+        if !self.adopt_inode(path, &file, spec.id(), entry)? {
+            self.copy(&mut file, spec.id(), entry, &failed)?;
+        }
+        Ok(spec)
+    }
+
+    /// Gives the store a link to the file; false where it cannot have one, or not alone.
+    fn adopt_inode(&self, path: &Path, file: &File, id: ObjectId, entry: Entry) -> Result<bool, StoreError> {
+        // A link through which something else could write, and a name that is not the file's own, are not to be sealed.
+        let is_alone = fs::symlink_metadata(path)
+            .and_then(|named| Ok((named, file.metadata()?)))
+            .is_ok_and(|(named, opened)| named.is_file() && named.ino() == opened.ino() && opened.nlink() == 1);
+        let partial = self.new_partial();
+        if !is_alone || rustix::fs::linkat(CWD, path, self.partial(), &partial, AtFlags::empty()).is_err() {
+            return Ok(false);
+        }
+        let is_whole = || file.metadata().is_ok_and(|metadata| metadata.len() == entry.size_bytes);
+        let published = match seal(file, entry.executable) {
+            Ok(()) if is_whole() => self.publish(&partial, id, entry),
+            _ => {
+                self.discard_partial(&partial);
+                return Ok(false);
+            }
+        };
+        // Not published if a good copy was here already.
+        if !matches!(published, Ok(true)) {
+            self.discard_partial(&partial);
+        }
+        published.map(|_| true)
+    }
+
+    fn copy(
+        &self,
+        file: &mut File,
+        id: ObjectId,
+        entry: Entry,
+        failed: &dyn Fn(io::Error) -> StoreError,
+    ) -> Result<(), StoreError> {
+        io::Seek::rewind(file).map_err(failed)?;
+        let mut into = self.begin(id, entry.size_bytes, entry.executable)?;
+        each_part(file, failed, |part| into.write(part))?;
+        if into.checksum() != entry.checksum {
+            return Err(failed(io::Error::other("it is still being written to")));
+        }
+        into.commit().map(drop)
+    }
+}
+
+fn each_part(
+    file: &mut File,
+    failed: &dyn Fn(io::Error) -> StoreError,
+    mut take: impl FnMut(&[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => take(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
