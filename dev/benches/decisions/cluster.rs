@@ -268,7 +268,7 @@ impl Cluster {
                         self.reports.push(returned);
                     }
                 }
-                Effect::Cancel { .. } | Effect::Unplaceable { .. } => panic!("nobody asked for {effect:?}"),
+                _ => panic!("nobody asked for {effect:?}"),
             }
         }
         self.effects = effects;
