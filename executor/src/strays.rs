@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, test_kill_process_group, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, set_child_subreaper,
+    test_kill_process_group, waitpid,
 };
 
 /// While strays are killed, others may come from them; they are looked for so often at most, with a pause between.
@@ -83,6 +84,29 @@ impl Strays {
         let numbers = str::from_utf8(&text).unwrap_or_default().split_ascii_whitespace();
         numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect()
     }
+}
+
+/// Sends a signal to all processes that have these variables, wherever they are, those in their task's group among them.
+/// While they are looked for, others may come from them: until none is new.
+pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
+    let mut signalled = BTreeSet::new();
+    for _ in 0..SWEEPS {
+        let Ok(processes) = fs::read_dir("/proc") else { return };
+        let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+        let mut is_settled = true;
+        for pid in pids.filter(|pid| !signalled.contains(pid)).filter_map(Pid::from_raw).collect::<Vec<_>>() {
+            // Held first, so that what is signalled is what was looked at.
+            let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            if has_variables(pid, variables) && pidfd_send_signal(&held, signal).is_ok() {
+                signalled.insert(pid.as_raw_nonzero().get());
+                is_settled = false;
+            }
+        }
+        if is_settled {
+            return;
+        }
+    }
+    tracing::warn!(?variables, "some processes of a task start others faster than they are signalled");
 }
 
 /// Whether a process has all these variables, each with its value.
