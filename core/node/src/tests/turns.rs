@@ -71,7 +71,7 @@ fn the_lowest_and_newest_are_suspended_as_few_as_suffice() {
     assert_eq!(node.assign_at(3, 5, &[], cpus(3000)), [], "0 and 3 are too few: nobody is suspended for nothing");
     let effects = node.end(4);
     assert_eq!((&effects[..1], started(&effects)), (&[suspend(0)][..], vec![5]));
-    assert_eq!(node.end(5), [resume(0), resume(1), resume(2)]);
+    assert_eq!(node.end(5), [resume(0), resume(2), resume(1)]);
 }
 
 #[test]
