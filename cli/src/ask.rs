@@ -33,7 +33,7 @@ fn code_of(job: &JobView) -> ExitCode {
 
 /// `eyas submit`
 pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let draft = read_job_file(&args.file).await?;
+    let draft = read_job_file(&args.file, args.priority).await?;
     if draft.is_empty() {
         eprintln!("eyas: {} has no tasks; nothing was submitted", args.file);
         return Ok(ExitCode::SUCCESS);

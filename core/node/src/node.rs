@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use eyas_types::{EvictionPolicy, ObjectId, Reads, Resources, TaskId, units};
 
 use crate::event::{Effect, Event, FetchFailure, Origin};
-use crate::slots::Slots;
 use crate::overlap::{self, Awaited, Load, Overlap};
+use crate::slots::Slots;
 use crate::space::{Limits, Room, Space};
 use crate::turns::Standing;
 
@@ -238,7 +238,8 @@ impl Node {
         self.awaited += entry.awaited();
         assert!(self.tasks.insert(task, entry).is_none(), "task {task} assigned twice");
         // Behind the last that has no lower priority, or was overtaken often enough.
-        let yields = |other: &TaskId| self.tasks[other].priority < priority && self.tasks[other].overtaken < MAX_OVERTAKEN;
+        let yields =
+            |other: &TaskId| self.tasks[other].priority < priority && self.tasks[other].overtaken < MAX_OVERTAKEN;
         let place = self.queued.len() - self.queued.iter().rev().take_while(|other| yields(other)).count();
         for passed in self.queued.iter().skip(place) {
             self.tasks.get_mut(passed).expect("queued tasks are known").overtaken += 1;

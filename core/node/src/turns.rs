@@ -68,8 +68,11 @@ impl Node {
     fn line_up(&mut self, task: TaskId) {
         let turn = self.tasks[&task].turn();
         let is_last = self.ready.back().is_none_or(|last| self.tasks[last].turn() < turn);
-        let place =
-            if is_last { self.ready.len() } else { self.ready.partition_point(|other| self.tasks[other].turn() < turn) };
+        let place = if is_last {
+            self.ready.len()
+        } else {
+            self.ready.partition_point(|other| self.tasks[other].turn() < turn)
+        };
         self.ready.insert(place, task);
         self.tasks.get_mut(&task).expect("the caller knows it").jumped = !is_last;
     }

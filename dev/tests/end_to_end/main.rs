@@ -16,6 +16,7 @@ mod documents;
 mod interrupts;
 mod job_files;
 mod main_job;
+mod overlap;
 mod restarts;
 mod results;
 mod support;

@@ -22,7 +22,10 @@ fn node_of(cpus_milli: u32, is_on: bool) -> Node {
 }
 
 fn started(effects: &[Effect]) -> Vec<u32> {
-    effects.iter().filter_map(|effect| if let Effect::Start { task, .. } = effect { Some(task.index) } else { None }).collect()
+    effects
+        .iter()
+        .filter_map(|effect| if let Effect::Start { task, .. } = effect { Some(task.index) } else { None })
+        .collect()
 }
 
 fn suspend(index: u32) -> Effect {
