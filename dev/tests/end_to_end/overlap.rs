@@ -46,7 +46,6 @@ fn one_suspended() -> (Cluster, [Child; 2], Vec<u32>) {
 fn a_staged_task_of_higher_priority_suspends_a_running_one_and_both_succeed() {
     let (cluster, [low, high], of_low) = one_suspended();
     wait_until("it is shown", || cluster.task("1.0")["state"] == "suspended");
-    cluster.run(&["explain", "1.0"]).exits(0);
     let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
     assert!(explained.contains("suspended there: tasks of higher priority"), "{explained}");
     let executor = || cluster.ask(&["executor", "list"], "executors")[0].take();
@@ -162,9 +161,9 @@ fn without_overlap_it_does_not() {
 fn bad_priorities_and_thresholds_are_refused() {
     let home = Home::new();
     home.write("job.toml", "priority = \"high\"\n[[task]]\ncommand = [\"true\"]\n");
-    home.run(&["submit", "job.toml"]).exits(1).says(&["job.toml, line 1", "expected i32"]);
+    home.eyas(&["submit", "job.toml"]).exits(1).says(&["job.toml, line 1", "expected i32"]);
     home.write("task.jsonl", "{\"command\": [\"true\"], \"priority\": 99999999999}\n");
-    home.run(&["submit", "task.jsonl"]).exits(1).says(&["task.jsonl, line 1", "expected i32"]);
-    home.run(&["run", "--priority", "1.5", "--", "true"]).exits(2).says(&["--priority"]);
-    home.run(&["run", "--data-intensive", "much", "--", "true"]).exits(2).says(&["`much` is not a size"]);
+    home.eyas(&["submit", "task.jsonl"]).exits(1).says(&["task.jsonl, line 1", "expected i32"]);
+    home.eyas(&["run", "--priority", "1.5", "--", "true"]).exits(2).says(&["--priority"]);
+    home.eyas(&["run", "--data-intensive", "much", "--", "true"]).exits(2).says(&["`much` is not a size"]);
 }
