@@ -39,7 +39,7 @@ pub(crate) const EXECUTORS: [Column; 10] = [
     column("CPUS", 5, 5, 2, true),
     column("BUSY", 5, 5, 1, true),
     column("TASKS", 5, 5, 1, true),
-    column("STATE", 9, 9, 2, false),
+    column("STATE", 9, 9, 5, false),
     column("STORE", 10, 48, 3, false),
     column("HELD", 8, 8, 6, true),
     column("LOCAL", 10, 10, 4, true),

@@ -199,7 +199,7 @@ impl Node {
             staging: self.awaited.tasks,
             suspended: self.suspended.len() as u32,
             lent_milli: if self.overlap.is_on { self.awaited.cpus_milli } else { 0 },
-            light_bytes: self.overlap.from_bytes(self.rate_bytes_per_s),
+            light_bytes: self.overlap.threshold_bytes(self.rate_bytes_per_s),
         }
     }
 
@@ -218,7 +218,7 @@ impl Node {
             return;
         }
         let missing = inputs.iter().filter(|(object, _)| !self.space.is_here(*object)).map(|(_, size)| size).sum();
-        let is_data_intensive = self.overlap.from_bytes(self.rate_bytes_per_s) <= missing;
+        let is_data_intensive = self.overlap.threshold_bytes(self.rate_bytes_per_s) <= missing;
         let inputs =
             inputs.iter().map(|(object, size_bytes)| Input { object: *object, size_bytes: *size_bytes, origin: None });
         let mut inputs: Vec<_> = inputs.collect();

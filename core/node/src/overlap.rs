@@ -23,7 +23,7 @@ impl Default for Overlap {
 impl Overlap {
     /// Missing bytes from which a task is data-intensive at that rate, 0 if none is known. At least one: a task without
     /// inputs only computes.
-    pub(crate) fn from_bytes(&self, rate_bytes_per_s: u64) -> u64 {
+    pub(crate) fn threshold_bytes(&self, rate_bytes_per_s: u64) -> u64 {
         let in_time = u128::from(rate_bytes_per_s) * u128::from(self.data_intensive_us) / 1_000_000;
         let in_time = if rate_bytes_per_s == 0 { u64::MAX } else { u64::try_from(in_time).unwrap_or(u64::MAX) };
         self.data_intensive_bytes.min(in_time).max(1)
