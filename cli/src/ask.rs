@@ -33,7 +33,7 @@ fn code_of(job: &JobView) -> ExitCode {
 
 /// `eyas submit`
 pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let mut draft = read_job_file(&args.file).await?;
+    let mut draft = read_job_file(&args.file, args.priority).await?;
     if args.reuse {
         draft.reuse_results();
     }

@@ -141,7 +141,10 @@ pub(crate) struct RunArgs {
     /// Another resource that a task takes, such as gpu=1 (again for more)
     #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
     pub resource: Vec<(String, u64)>,
-    /// Kill a task that runs longer
+    /// Tasks of higher priority go first, and may suspend running ones of lower [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub priority: Option<i32>,
+    /// Kill a task that runs longer; what it was suspended for does not count
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     pub timeout: Option<u64>,
     /// Try a failed task again so often
@@ -211,6 +214,15 @@ pub(crate) struct NodeArgs {
     /// Which object leaves a full store: random, fifo, lru, lfu
     #[arg(long, value_name = "POLICY", help_heading = "Executors", default_value = "lru")]
     pub eviction: EvictionPolicy,
+    /// A task of which so much is to be fetched is data-intensive: others compute while it is staged
+    #[arg(long, value_name = "SIZE", help_heading = "Executors", default_value = "64MB", value_parser = units::parse_bytes)]
+    pub data_intensive: u64,
+    /// So is one whose inputs would take so long, at the rate seen so far
+    #[arg(long, value_name = "DURATION", help_heading = "Executors", default_value = "2s", value_parser = units::parse_duration_us)]
+    pub data_intensive_time: u64,
+    /// Let a task hold its slot while its inputs are staged, and stage nothing ahead; for comparison
+    #[arg(long, help_heading = "Executors")]
+    pub no_overlap: bool,
     /// Pretend: storage=RATE,storage-latency=DURATION,link=RATE
     #[arg(long, value_name = "WHAT", help_heading = "Executors", default_value = "none", value_parser = Emulation::parse)]
     pub emulate: Emulation,
@@ -234,6 +246,9 @@ pub(crate) struct PlacementArgs {
 pub(crate) struct SubmitArgs {
     /// TOML, or JSON lines if the name ends in .jsonl
     pub file: String,
+    /// Priority of tasks that do not say theirs; higher goes first [default: the file's, else 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub priority: Option<i32>,
     /// Wait for the job's end; the exit code says whether it succeeded
     #[arg(long, short = 'w')]
     pub wait: bool,

@@ -159,7 +159,12 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
     say("cache-objects", args.cache_objects.to_string());
     say("keep-free", args.keep_free.to_string());
     say("eviction", args.eviction.name().into());
+    say("data-intensive", args.data_intensive.to_string());
+    say("data-intensive-time", format!("{}us", args.data_intensive_time));
     say("emulate", args.emulate.to_string());
+    if args.no_overlap {
+        words.push("--no-overlap".into());
+    }
     words
 }
 

@@ -119,6 +119,7 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         disk: args.disk.map(Bytes),
         resources: named_amounts(&args.resource)?.into_iter().collect(),
         timeout: args.timeout.map(Span),
+        priority: args.priority,
         retries: args.retries,
         capture: args.capture.map(Bytes),
         ..TaskFields::default()

@@ -78,8 +78,19 @@ pub(crate) fn jobs(jobs: &[JobView]) -> io::Result<()> {
 }
 
 pub(crate) fn tasks(tasks: &[TaskView]) -> io::Result<()> {
-    let mut table =
-        Table::new(&["TASK", "STATE", "TRIES", "EXECUTOR", "QUEUED", "WAITED", "RAN", "CPU", "ITEM", "STATUS"]);
+    let mut table = Table::new(&[
+        "TASK",
+        "STATE",
+        "TRIES",
+        "EXECUTOR",
+        "QUEUED",
+        "WAITED",
+        "RAN",
+        "SUSPENDED",
+        "CPU",
+        "ITEM",
+        "STATUS",
+    ]);
     for task in tasks {
         table.row(vec![
             task.task.to_string(),
@@ -89,6 +100,7 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> io::Result<()> {
             format_duration_us(task.queued_us),
             format_duration_us(task.waited_us),
             format_duration_us(task.ran_us),
+            format_duration_us(task.suspended_us),
             format_duration_us(task.cpu_us),
             task.item.clone(),
             task.status.clone().unwrap_or_default(),
@@ -99,7 +111,8 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> io::Result<()> {
 
 pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
     let mut table = Table::new(&[
-        "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "ENDED", "OBJECTS", "STORE", "OF", "LOCAL", "PEER", "STORAGE",
+        "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "STATE", "RUN", "STAGE", "SUSP", "ENDED", "OBJECTS", "STORE",
+        "OF", "LOCAL", "PEER", "STORAGE",
     ]);
     for executor in executors {
         let cpus = |milli: u64| format!("{:.1}", milli as f64 / 1000.0);
@@ -110,6 +123,10 @@ pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
             cpus(capacity),
             cpus(executor.assigned_milli.min(capacity)),
             executor.assigned.to_string(),
+            executor.state.clone(),
+            executor.computing.to_string(),
+            executor.staging.to_string(),
+            executor.suspended.to_string(),
             executor.ended.to_string(),
             executor.objects.to_string(),
             format_bytes(executor.held_bytes),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use eyas_client::types::Resources;
 use eyas_executor::Stop;
-use eyas_node::Limits;
+use eyas_node::{Limits, Overlap};
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -93,6 +93,11 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
             floor_inodes: 1000,
         },
         eviction: args.node.eviction,
+        overlap: Overlap {
+            is_on: !args.node.no_overlap,
+            data_intensive_bytes: args.node.data_intensive,
+            data_intensive_us: args.node.data_intensive_time,
+        },
         emulation: args.node.emulate,
         // Executors of one cluster on one machine share what is emulated; all of them have this access file.
         emulation_folder: cluster.folder().join("emulated"),

@@ -53,10 +53,19 @@ pub struct JobFileError {
 #[serde(deny_unknown_fields)]
 struct JobFile {
     name: Option<String>,
+    priority: Option<i32>,
     #[serde(default)]
     reuse: bool,
     #[serde(default)]
     task: Vec<toml::Spanned<TaskFields>>,
+}
+
+/// What a job file says of all its tasks.
+#[derive(Default)]
+struct Head {
+    name: Option<String>,
+    priority: Option<i32>,
+    reuse: bool,
 }
 
 /// A task, or an array of tasks, as a job file or a command line describes it.
@@ -93,6 +102,8 @@ pub struct TaskFields {
     pub disk: Option<Bytes>,
     /// Other resources.
     pub resources: std::collections::BTreeMap<String, u64>,
+    /// Higher goes first; the job's if it is missing.
+    pub priority: Option<i32>,
     /// Time limit.
     pub timeout: Option<Duration>,
     /// How often it is tried again after a failure.
@@ -254,23 +265,25 @@ fn amount<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(Amount(what, parse))
 }
 
-/// Reads a job file. One whose name ends in `.jsonl` or `.ndjson` has a task a line, any other is TOML.
+/// Reads a job file. One whose name ends in `.jsonl` or `.ndjson` has a task a line, any other is TOML. Tasks that do not
+/// say their priority have the given one, else the file's, else 0.
 ///
 /// # Errors
 /// What is wrong and in which line.
-pub async fn read_job_file(file: &str) -> Result<Draft, JobFileError> {
+pub async fn read_job_file(file: &str, priority: Option<i32>) -> Result<Draft, JobFileError> {
     let wrong = |line: usize, why: String| JobFileError { file: file.to_owned(), line, why };
     let text = std::fs::read_to_string(file).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
-    let (name, reuse, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
-        (None, false, read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
+    let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
+        (Head::default(), read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
     } else {
         read_toml(&text).map_err(|(line, why)| wrong(line, why))?
     };
     let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
-    let mut draft = Draft::new(name.as_deref().unwrap_or(&stem));
-    draft.reuse = reuse;
+    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem));
+    draft.reuse = head.reuse;
     let mut known = Known::default();
-    for (line, fields) in tasks {
+    for (line, mut fields) in tasks {
+        fields.priority = fields.priority.or(priority).or(head.priority);
         fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(line, why))?;
     }
     Ok(draft)
@@ -288,14 +301,15 @@ fn read_lines(text: &str) -> Result<Located<TaskFields>, (usize, String)> {
         .collect()
 }
 
-fn read_toml(text: &str) -> Result<(Option<String>, bool, Located<TaskFields>), (usize, String)> {
+fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)> {
     let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let file: JobFile = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(span.start));
         (line, e.message().to_owned())
     })?;
     let tasks = file.task.into_iter().map(|task| (line_of(task.span().start), task.into_inner()));
-    Ok((file.name, file.reuse, tasks.collect()))
+    let head = Head { name: file.name, priority: file.priority, reuse: file.reuse };
+    Ok((head, tasks.collect()))
 }
 
 /// Tasks with an id, so far: the index of the first, how many, and the template.
@@ -386,6 +400,7 @@ impl TaskFields {
             template.outputs.push(output.spec()?);
         }
         template.resources = self.resources()?;
+        template.priority = self.priority.unwrap_or(0);
         template.timeout_us = self.timeout.map(|timeout| timeout.0);
         template.retries = self.retries;
         if let Some(capture) = self.capture {

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use eyas_sched::{ObjectView as ScheduledObject, WaitReason};
 use eyas_types::{InputFrom, JobId, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
+use eyas_wire::executor::Load;
 use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
 
 use crate::brain::Brain;
+use crate::executors::Executor;
 use crate::job::{Job, Phase};
 use crate::journal::Entry;
 
@@ -148,9 +150,11 @@ impl Brain {
             None => self.scheduler.explain_task(task).map_or(0, |view| view.assigned),
         };
         let outcome = result.as_ref().map(|result| &result.outcome);
+        let suspended_on = self.suspended_on(job, index);
         TaskView {
             task,
-            state: state.phase.name().into(),
+            state: if suspended_on.is_some() { "suspended" } else { state.phase.name() }.into(),
+            priority: job.template_at(index).priority,
             item: item_text(&job.spec.items.get(index)),
             tries,
             executor: match &result {
@@ -161,10 +165,18 @@ impl Brain {
             queued_us: result.as_ref().map_or(0, |result| result.queued_us),
             waited_us: outcome.map_or(0, |outcome| outcome.waited_us),
             ran_us: outcome.map_or(0, |outcome| outcome.ran_us),
+            suspended_us: outcome.map_or(0, |outcome| outcome.suspended_us),
             cpu_us: outcome.map_or(0, |outcome| outcome.cpu_us),
             reused: outcome.and_then(|outcome| outcome.reused),
             reads: outcome.map_or_else(Default::default, |outcome| outcome.reads),
         }
+    }
+
+    /// Where a task is suspended, if it is.
+    fn suspended_on(&self, job: &Job, index: u32) -> Option<&Executor> {
+        let state = &job.tasks[index as usize];
+        let executor = self.executors.get(state.executor.filter(|_| state.phase == Phase::Assigned)?)?;
+        executor.suspended.contains(&job.task_id(index)).then_some(executor)
     }
 
     fn executor_views(&self) -> Vec<ExecutorView> {
@@ -178,6 +190,10 @@ impl Brain {
                 capacity: view.capacity,
                 assigned_milli: view.assigned_milli,
                 assigned: view.in_flight as u64,
+                state: state_of(&executor.load).into(),
+                computing: executor.load.computing.into(),
+                staging: executor.load.staging.into(),
+                suspended: executor.suspended.len() as u64,
                 ended: executor.ended,
                 objects: executor.held.len() as u64,
                 held_bytes: executor.held_bytes,
@@ -237,6 +253,10 @@ impl Brain {
                 (None, Some(reason)) => self.why_waiting(reason),
                 (None, None) => "It waits.".into(),
             });
+            if let Some(executor) = self.suspended_on(job, task.index) {
+                let name = &executor.name;
+                because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
+            }
             let item = job.spec.items.get(task.index);
             let sources: Vec<_> = job.inputs(&item).filter_map(|(_, object)| object).collect();
             for input in &scheduled.inputs {
@@ -390,6 +410,15 @@ impl Results {
                 read.into_iter().flat_map(Entry::into_results).map(|result| (result.index, result)).collect();
         }
         Ok(self.results.get(&index).cloned())
+    }
+}
+
+/// What an executor does, in a word.
+fn state_of(load: &Load) -> &'static str {
+    match load {
+        Load { computing: 1.., .. } => "computing",
+        Load { staging: 1.., .. } => "staging",
+        _ => "idle",
     }
 }
 

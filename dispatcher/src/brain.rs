@@ -1,5 +1,6 @@
 //! The one owner of the dispatcher's state. Messages come in from sessions and the journal; it never waits for any.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use eyas_session::Outbox;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
-use eyas_wire::executor::{self, AssignedInput, Assignment, FromExecutor, Registration, ToExecutor};
+use eyas_wire::executor::{self, AssignedInput, Assignment, FromExecutor, Load, Registration, ToExecutor};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::answers::is_of_jobs;
@@ -225,6 +226,13 @@ impl Brain {
                 entry.evicted(object);
                 self.tell(Event::Evicted { executor, object });
             }
+            FromExecutor::Load(load) => {
+                entry.load = load;
+                let Load { lent_milli, light_bytes, .. } = load;
+                self.tell(Event::Staging { executor, lent_milli, light_bytes });
+            }
+            FromExecutor::Suspended { task } => _ = entry.suspended.insert(task),
+            FromExecutor::Resumed { task } => _ = entry.suspended.remove(&task),
             FromExecutor::Ended { task, attempt, outcome } => self.task_ended(executor, task, attempt, *outcome),
             FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
             FromExecutor::Checked { task, is_unchanged } => self.checked(executor, task, is_unchanged),
@@ -252,7 +260,7 @@ impl Brain {
         // Ends below leave room on it, which is not to be filled.
         self.tell(Event::ExecutorDraining { executor });
         let tasks = self.scheduler.tasks_of(executor);
-        let suspects = if is_loss { self.may_have_run(&tasks, &gone.capacity) } else { BTreeSet::new() };
+        let suspects = if is_loss { self.may_have_run(&tasks, &gone) } else { BTreeSet::new() };
         for task in tasks {
             let Some(job) = self.jobs.get_mut(&task.job) else { continue };
             let state = &mut job.tasks[task.index as usize];
@@ -277,15 +285,21 @@ impl Brain {
         tracing::info!(%executor, name = gone.name, "has left");
     }
 
-    /// Which of an executor's tasks may have run: in the order in which it was given them, those that fit in it together.
-    /// Others were lined up behind them, and had no part in its loss.
-    fn may_have_run(&self, tasks: &[TaskId], capacity: &Resources) -> BTreeSet<TaskId> {
+    /// Which of an executor's tasks may have run: of higher priority first, and in the order in which it was given them,
+    /// those that fit in it together, where those that it stages or has suspended take no processors. Others were lined up
+    /// behind them, and had no part in its loss.
+    fn may_have_run(&self, tasks: &[TaskId], gone: &Executor) -> BTreeSet<TaskId> {
         let mut in_order: Vec<_> = tasks.iter().filter_map(|task| Some((self.jobs.get(&task.job)?, *task))).collect();
-        in_order.sort_by_key(|(job, task)| job.assigned_at(task.index));
-        let mut free = capacity.clone();
+        in_order
+            .sort_by_key(|(job, task)| (Reverse(job.template_at(task.index).priority), job.assigned_at(task.index)));
+        let mut free = gone.capacity.clone();
+        let suspended = tasks.iter().filter(|task| gone.suspended.contains(task));
+        let suspended = suspended.filter_map(|task| Some(self.jobs.get(&task.job)?.template_at(task.index)));
+        let lent_milli: u64 = suspended.map(|template| u64::from(template.resources.cpus_milli)).sum();
+        let lent_milli = u32::try_from(lent_milli + gone.load.lent_milli).unwrap_or(u32::MAX);
+        free.cpus_milli = free.cpus_milli.saturating_add(lent_milli);
         let fits = |(job, task): &(&Job, TaskId)| {
-            let item = job.spec.items.get(task.index);
-            let need = &job.template_of(&item).resources;
+            let need = &job.template_at(task.index).resources;
             let fits = free.covers(need);
             if fits {
                 free.take(need);
@@ -326,9 +340,9 @@ impl Brain {
 
     fn queue_now(&mut self, id: JobId, index: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (inputs, need) = needs(job, index);
+        let (inputs, need, priority) = needs(job, index);
         job.queued(index, inputs.iter().map(|(_, size)| size).sum());
-        self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs, need });
+        self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs, need, priority });
     }
 
     /// Puts tasks that all had refused into the queue again, once they have waited long enough.
@@ -338,8 +352,8 @@ impl Brain {
             if self.lacks_input(task.job, task.index) {
                 self.refusals.forget(task);
             } else if let Some(job) = self.jobs.get(&task.job) {
-                let (inputs, need) = needs(job, task.index);
-                self.tell(Event::TaskReady { task, inputs, need });
+                let (inputs, need, priority) = needs(job, task.index);
+                self.tell(Event::TaskReady { task, inputs, need, priority });
             }
         }
     }
@@ -411,6 +425,7 @@ impl Brain {
         }
         if let Some(entry) = self.executors.get_mut(executor) {
             entry.ended += 1;
+            entry.suspended.remove(&task);
             entry.reads += outcome.reads;
         }
         let job = self.jobs.get_mut(&task.job).expect("has a task");
@@ -548,8 +563,9 @@ impl Brain {
     }
 }
 
-/// What the scheduler is told of a task: its inputs, and what it holds while it runs.
-fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Resources) {
+/// What the scheduler is told of a task: its inputs, what it holds while it runs, and its priority.
+fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Resources, i32) {
     let item = job.spec.items.get(index);
-    (job.input_ids(&item).into(), job.template_of(&item).resources.clone())
+    let template = job.template_of(&item);
+    (job.input_ids(&item).into(), template.resources.clone(), template.priority)
 }

@@ -1,12 +1,12 @@
 //! The executors that have joined, as the dispatcher sees them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use eyas_session::{Outbox, OutboxError};
-use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources};
-use eyas_wire::executor::{Registration, ToExecutor};
+use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
+use eyas_wire::executor::{Load, Registration, ToExecutor};
 
 pub(crate) struct Executor {
     pub name: String,
@@ -20,6 +20,9 @@ pub(crate) struct Executor {
     pub last_heard: Instant,
     /// It does not read what it is sent, and has missed something.
     pub is_deaf: bool,
+    pub load: Load,
+    /// Its tasks that it has suspended.
+    pub suspended: BTreeSet<TaskId>,
     pub ended: u64,
     pub reads: Reads,
     pub held: HashMap<ObjectId, u64>,
@@ -53,6 +56,8 @@ impl Executors {
             messages: Vec::new(),
             last_heard: Instant::now(),
             is_deaf: false,
+            load: Load::default(),
+            suspended: BTreeSet::new(),
             ended: 0,
             reads: Reads::default(),
             held: HashMap::new(),

@@ -13,7 +13,7 @@ use eyas_node::{Effect, Event, FetchFailure, Node, Origin};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
-use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
+use eyas_wire::executor::{self, Assignment, FromExecutor, Load, ToExecutor};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
 
@@ -119,6 +119,8 @@ pub(crate) struct Brain {
     /// One thread for each slot that was ever used.
     slots: Vec<threads::Sender<Work>>,
     running: usize,
+    /// What the dispatcher was told of the load.
+    told: Load,
     /// What runs is being killed because this executor leaves; its tasks go back.
     leaving: bool,
     /// The dispatcher told it to stop.
@@ -153,6 +155,7 @@ impl Brain {
             unavailable: HashMap::new(),
             slots: Vec::new(),
             running: 0,
+            told: Load::default(),
             leaving: false,
             stopped: false,
         }
@@ -204,6 +207,7 @@ impl Brain {
         self.look_at_disk();
         self.lease.asked(Moment::now());
         self.tell(FromExecutor::Heartbeat);
+        self.tell_load(true);
         self.settle();
     }
 
@@ -267,7 +271,8 @@ impl Brain {
             objects.iter().copied().zip(assignment.inputs.iter().map(|input| input.object.size_bytes())).collect();
         inputs.sort_unstable();
         inputs.dedup();
-        self.events.push_back(Event::Assigned { task, inputs: inputs.into(), need: template.resources.clone() });
+        let (need, priority) = (template.resources.clone(), template.priority);
+        self.events.push_back(Event::Assigned { task, inputs: inputs.into(), need, priority });
         let (attempt, arrived) = (assignment.attempt, Instant::now());
         let assignment = Some(assignment);
         let given = Given { attempt, assignment, template, objects, arrived, control: None, restaged: false };
@@ -275,7 +280,7 @@ impl Brain {
     }
 
     /// A fetch has ended.
-    fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>) {
+    fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>, took: Duration) {
         let Some(Fetching { size_bytes, is_kept }) = self.fetching.remove(&object) else { return };
         let event = match result {
             Ok(from) => {
@@ -283,7 +288,7 @@ impl Brain {
                 if self.caching {
                     self.tell(FromExecutor::Stored { object, size_bytes });
                 }
-                Event::Fetched { object, from }
+                Event::Fetched { object, from, took_us: took.as_micros() as u64 }
             }
             Err(error) => Event::FetchFailed { object, failure: self.fetch_failed(object, error, is_kept) },
         };
@@ -312,11 +317,25 @@ impl Brain {
         let mut effects = Vec::new();
         while let Some(event) = self.events.pop_front() {
             self.node.handle(event, &mut effects);
+            // Before what the effects tell, so that who ends is not counted among what is staged.
+            self.tell_load(false);
             for effect in effects.drain(..) {
                 self.carry_out(effect);
             }
         }
         self.unavailable.clear();
+    }
+
+    /// Tells the dispatcher of the load, if what is staged or suspended has changed; `at_all_events` also if what computes
+    /// has, which it does with each task.
+    fn tell_load(&mut self, at_all_events: bool) {
+        let eyas_node::Load { computing, staging, suspended, lent_milli, light_bytes } = self.node.load();
+        let load = Load { computing, staging, suspended, lent_milli, light_bytes };
+        let of_note = |load: Load| (load.staging, load.suspended, load.lent_milli);
+        if of_note(load) != of_note(self.told) || (at_all_events && load != self.told) {
+            self.told = load;
+            self.tell(FromExecutor::Load(load));
+        }
     }
 
     /// Decides, and sees to it that the dispatcher is told in time.
@@ -357,6 +376,14 @@ impl Brain {
                     control.cancel();
                 }
             }
+            Effect::Suspend { task } => {
+                self.suspend(task, true);
+                self.tell(FromExecutor::Suspended { task });
+            }
+            Effect::Resume { task } => {
+                self.suspend(task, false);
+                self.tell(FromExecutor::Resumed { task });
+            }
             Effect::GiveBack { task } => self.give_back(task),
             Effect::Refuse { task, for_now, reason } => {
                 let reason = format!("{} cannot take the task: {reason}", self.workshop.name);
@@ -394,13 +421,14 @@ impl Brain {
         let (fetcher, workshop, desk, caching) =
             (self.fetcher.clone(), self.workshop.clone(), self.desk.clone(), self.caching);
         self.workshop.movers.spawn(async move {
+            let began = Instant::now();
             let result = match caching {
                 true => fetch_shared(&fetcher, &spec, holders).await,
                 false => fetch_private(&workshop, &spec, object).await,
             };
             // If it is gone, the session has ended.
             if let Some(desk) = desk.upgrade() {
-                desk.brain().fetched(object, result);
+                desk.brain().fetched(object, result, began.elapsed());
             }
         });
     }
@@ -438,6 +466,13 @@ impl Brain {
             self.slots.push(slot_thread(self.workshop.clone(), self.desk.clone()));
         }
         self.slots[slot as usize].send(work).expect("slot threads live as long as the brain");
+    }
+
+    /// Has a started task's processes stop, or go on.
+    fn suspend(&mut self, task: TaskId, suspended: bool) {
+        if let Some(control) = self.tasks.get(&task).and_then(|given| given.control.as_ref()) {
+            control.suspend(suspended);
+        }
     }
 
     fn report(&mut self, task: TaskId, outcome: Outcome) {

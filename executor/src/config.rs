@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use eyas_node::Limits;
+use eyas_node::{Limits, Overlap};
 use eyas_store::Emulation;
 use eyas_types::{EvictionPolicy, Resources};
 use rustix::fs::statvfs;
@@ -26,6 +26,8 @@ pub struct Config {
     pub limits: Limits,
     /// Which object leaves a full store.
     pub eviction: EvictionPolicy,
+    /// What is data-intensive, and whether others compute while it is staged.
+    pub overlap: Overlap,
     /// What to pretend.
     pub emulation: Emulation,
     /// Where the state of what is emulated is shared with the machine's other executors.

@@ -1,4 +1,5 @@
-//! One process at a time: started in its own group, its output captured, killed whole, reaped with what it used.
+//! One process at a time: started in its own group, its output captured, suspended and killed whole, reaped with what it
+//! used.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::strays::signal_marked;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -35,6 +38,8 @@ pub(crate) struct Ran {
     /// Its process group, of which nothing is left, or not for long.
     pub group: Pid,
     pub cpu_us: u64,
+    /// How long it was suspended.
+    pub suspended: Duration,
     pub stdout: Captured,
     pub stderr: Captured,
 }
@@ -46,34 +51,59 @@ pub(crate) struct Captured {
     pub cut_bytes: u64,
 }
 
-/// With which a task is cancelled from another thread, whether its process runs yet or not.
+/// With which a task is cancelled, suspended and resumed from another thread, whether its process runs yet or not.
 pub(crate) struct Control {
-    cancelled: Mutex<bool>,
+    wanted: Mutex<Wanted>,
     wake: OwnedFd,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Wanted {
+    cancelled: bool,
+    suspended: bool,
 }
 
 impl Control {
     pub fn new() -> io::Result<Self> {
-        Ok(Control { cancelled: Mutex::new(false), wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+        let wanted = Mutex::new(Wanted::default());
+        Ok(Control { wanted, wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
     /// The task shall end; its process group is killed.
     pub fn cancel(&self) {
-        *self.lock() = true;
+        self.lock().cancelled = true;
+        self.wake();
+    }
+
+    /// The task's processes shall stop, or go on.
+    pub fn suspend(&self, suspended: bool) {
+        self.lock().suspended = suspended;
+        self.wake();
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.lock().cancelled
+    }
+
+    fn wake(&self) {
         // Fails only if it was woken 2^64 times before.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    pub fn is_cancelled(&self) -> bool {
+    /// What is wanted now; whoever changes it from here on wakes again.
+    fn wanted(&self) -> Wanted {
+        // Fails only if nobody has woken it.
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         *self.lock()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, bool> {
-        self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs a command to its end. All of its process group has been killed afterwards.
+/// Runs a command to its end. All of its process group has been killed afterwards. Those of its processes that have left
+/// the group have the variables `marks`.
 ///
 /// # Errors
 /// If it could not be started.
@@ -82,12 +112,15 @@ pub(crate) fn run(
     capture_bytes: u64,
     timeout: Option<Duration>,
     control: &Control,
+    marks: &[String],
 ) -> io::Result<Ran> {
     let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
     // Without `pre_exec`, so that the standard library may use posix_spawn, which does not copy this process's tables.
     command.process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     let pid = Pid::from_child(&command.spawn()?);
-    let killed = watch(pid, &mut streams, timeout, control);
+    let mut task = Processes { leader: pid, marks, stopped: None, suspended: Duration::ZERO };
+    let killed = watch(&mut task, &mut streams, timeout, control);
+    let suspended = task.suspended();
     // The leader is not reaped yet, so that its group's number is still its own.
     let _ = kill_process_group(pid, Signal::KILL);
     let (status, cpu_us) = reap(pid)?;
@@ -97,17 +130,62 @@ pub(crate) fn run(
         (None, Some(code), _) => End::Exited(code),
         (None, None, signal) => End::Signalled(signal.unwrap_or(0)),
     };
-    Ok(Ran { end, group: pid, cpu_us, stdout: streams.stdout.captured, stderr: streams.stderr.captured })
+    Ok(Ran { end, group: pid, cpu_us, suspended, stdout: streams.stdout.captured, stderr: streams.stderr.captured })
 }
 
-/// Captures output until the process has ended, and kills it when its time is over or it is cancelled. Tells why it was
-/// killed, if it was.
-fn watch(pid: Pid, streams: &mut Streams, timeout: Option<Duration>, control: &Control) -> io::Result<Option<End>> {
+/// All processes of a task, whose leader is not reaped.
+struct Processes<'a> {
+    leader: Pid,
+    marks: &'a [String],
+    /// Since when they are stopped.
+    stopped: Option<Instant>,
+    /// How long they were, before that.
+    suspended: Duration,
+}
+
+impl Processes<'_> {
+    /// Stops them all.
+    fn stop(&mut self) {
+        self.stopped = Some(Instant::now());
+        let _ = kill_process_group(self.leader, Signal::STOP);
+        signal_marked(self.marks, Signal::STOP);
+    }
+
+    /// Lets them go on; tells how long they were stopped.
+    fn go_on(&mut self) -> Duration {
+        let Some(since) = self.stopped.take() else { return Duration::ZERO };
+        signal_marked(self.marks, Signal::CONT);
+        let _ = kill_process_group(self.leader, Signal::CONT);
+        self.suspended += since.elapsed();
+        since.elapsed()
+    }
+
+    /// Asks them to end, also what is stopped.
+    fn terminate(&mut self) {
+        let _ = kill_process_group(self.leader, Signal::TERM);
+        self.go_on();
+    }
+
+    fn suspended(&self) -> Duration {
+        self.suspended + self.stopped.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+/// Captures output until the process has ended, stops it while it is suspended, and kills it when its time is over, of
+/// which no part passes meanwhile, or it is cancelled. Tells why it was killed, if it was.
+fn watch(
+    task: &mut Processes<'_>,
+    streams: &mut Streams,
+    timeout: Option<Duration>,
+    control: &Control,
+) -> io::Result<Option<End>> {
+    let pid = task.leader;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     let mut killed = None;
     let mut deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let deadline_now = deadline.filter(|_| task.stopped.is_none());
+        let left = deadline_now.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
             let signal = if killed.is_none() { Signal::TERM } else { Signal::KILL };
             killed.get_or_insert(End::TimedOut);
@@ -138,10 +216,19 @@ fn watch(pid: Pid, streams: &mut Streams, timeout: Option<Duration>, control: &C
         if ended {
             return Ok(killed);
         }
-        if woken && killed.is_none() && control.is_cancelled() {
+        if !woken || killed.is_some() {
+            continue;
+        }
+        let wanted = control.wanted();
+        if wanted.cancelled {
             killed = Some(End::Cancelled);
-            let _ = kill_process_group(pid, Signal::TERM);
+            task.terminate();
             deadline = Some(Instant::now() + GRACE);
+        } else if wanted.suspended && task.stopped.is_none() {
+            task.stop();
+        } else if !wanted.suspended {
+            let stood_still = task.go_on();
+            deadline = deadline.map(|deadline| deadline + stood_still);
         }
     }
 }
@@ -238,7 +325,7 @@ mod tests {
 
     fn run_sh(script: &str, capture_bytes: u64, timeout_ms: u64) -> Ran {
         let timeout = Some(Duration::from_millis(timeout_ms));
-        run(&mut sh(script), capture_bytes, timeout, &Control::new().unwrap()).unwrap()
+        run(&mut sh(script), capture_bytes, timeout, &Control::new().unwrap(), &[]).unwrap()
     }
 
     #[test]
@@ -286,7 +373,7 @@ mod tests {
     fn a_cancelled_process_ends_also_if_cancelled_before_it_started() {
         let control = Control::new().unwrap();
         control.cancel();
-        assert_eq!(run(&mut sh("sleep 1000"), 10, None, &control).unwrap().end, End::Cancelled);
+        assert_eq!(run(&mut sh("sleep 1000"), 10, None, &control, &[]).unwrap().end, End::Cancelled);
     }
 
     #[test]
@@ -298,6 +385,82 @@ mod tests {
     #[test]
     fn what_cannot_be_started_is_an_error() {
         let control = Control::new().unwrap();
-        assert!(run(&mut Command::new("/no/such/program"), 10, None, &control).is_err());
+        assert!(run(&mut Command::new("/no/such/program"), 10, None, &control, &[]).is_err());
+    }
+
+    /// Whether a process is stopped; `None` if it is gone.
+    fn is_stopped(pid: i32) -> Option<bool> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(stat.rsplit(") ").next()?.starts_with('T'))
+    }
+
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "not in time: {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A task with a child in its group and one outside, run while `meanwhile` has its control and their numbers.
+    fn run_three(timeout: Option<Duration>, meanwhile: impl FnOnce(&Control, [i32; 3])) -> Ran {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pids");
+        let script = "trap 'kill $a' TERM; sleep 1000 & a=$!; setsid sleep 1000 & b=$!
+                      echo $$ $a $b >$0.part; mv $0.part $0; wait $a; kill $b; exit 7";
+        let mark = format!("PROCESS_TEST={}", folder.path().display());
+        let control = Control::new().unwrap();
+        std::thread::scope(|scope| {
+            let ran = scope.spawn(|| {
+                let mut command = Command::new("/bin/sh");
+                command.args(["-c", script]).arg(&file).env("PROCESS_TEST", folder.path());
+                run(&mut command, 100, timeout, &control, &[mark]).unwrap()
+            });
+            until("it has started", || file.exists());
+            let text = std::fs::read_to_string(&file).unwrap();
+            let pids: Vec<i32> = text.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+            meanwhile(&control, pids.try_into().unwrap());
+            ran.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn what_is_suspended_stops_with_all_its_processes_and_goes_on_and_its_time_stands_still() {
+        let ran = run_three(Some(Duration::from_millis(1500)), |control, pids| {
+            control.suspend(true);
+            until("all are stopped", || pids.iter().all(|pid| is_stopped(*pid) == Some(true)));
+            // Longer than it may run.
+            std::thread::sleep(Duration::from_millis(1600));
+            assert!(pids.iter().all(|pid| is_stopped(*pid) == Some(true)), "its time has passed");
+            control.suspend(false);
+            until("all go on", || pids.iter().all(|pid| is_stopped(*pid) == Some(false)));
+            let _ = rustix::process::kill_process(Pid::from_raw(pids[1]).unwrap(), Signal::TERM);
+        });
+        assert_eq!(ran.end, End::Exited(7));
+        assert!(ran.suspended >= Duration::from_millis(1500), "{:?}", ran.suspended);
+    }
+
+    #[test]
+    fn what_is_suspended_can_be_cancelled_and_gets_its_sigterm() {
+        let began = Instant::now();
+        let ran = run_three(None, |control, pids| {
+            control.suspend(true);
+            until("all are stopped", || pids.iter().all(|pid| is_stopped(*pid) == Some(true)));
+            control.cancel();
+        });
+        assert_eq!(ran.end, End::Cancelled);
+        assert!(began.elapsed() < GRACE + Duration::from_secs(18), "it was not even killed");
+    }
+
+    #[test]
+    fn one_suspended_before_it_started_stops_all_the_same() {
+        let control = Control::new().unwrap();
+        control.suspend(true);
+        std::thread::scope(|scope| {
+            let ran = scope.spawn(|| run(&mut sh("exit 3"), 10, None, &control, &[]).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+            control.suspend(false);
+            assert_eq!(ran.join().unwrap().end, End::Exited(3));
+        });
     }
 }

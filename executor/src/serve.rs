@@ -293,6 +293,7 @@ impl Executor {
             self.config.limits,
             self.config.eviction,
             caching,
+            self.config.overlap,
             self.config.max_fetches(),
             u64::from(std::process::id()),
         )

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, test_kill_process_group, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, set_child_subreaper,
+    test_kill_process_group, waitpid,
 };
 
 /// While strays are killed, others may come from them; they are looked for so often at most, with a pause between.
@@ -85,6 +86,34 @@ impl Strays {
     }
 }
 
+/// Sends a signal to all processes that have these variables, wherever they are, those in their task's group among them.
+/// While they are looked for, others may come from them: until none is new. This process is never one of them.
+pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
+    if variables.is_empty() {
+        return;
+    }
+    let this = getpid();
+    let mut signalled = BTreeSet::new();
+    for _ in 0..SWEEPS {
+        let Ok(processes) = fs::read_dir("/proc") else { return };
+        let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+        let mut is_settled = true;
+        let pids: Vec<_> = pids.filter(|pid| !signalled.contains(pid)).filter_map(Pid::from_raw).collect();
+        for pid in pids.into_iter().filter(|pid| *pid != this) {
+            // Held first, so that what is signalled is what was looked at.
+            let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+            if has_variables(pid, variables) && pidfd_send_signal(&held, signal).is_ok() {
+                signalled.insert(pid.as_raw_nonzero().get());
+                is_settled = false;
+            }
+        }
+        if is_settled {
+            return;
+        }
+    }
+    tracing::warn!(?variables, "some processes of a task start others faster than they are signalled");
+}
+
 /// Whether a process has all these variables, each with its value.
 pub(crate) fn has_variables(process: Pid, variables: &[String]) -> bool {
     has(&environment(process), variables)
@@ -94,8 +123,12 @@ fn environment(process: Pid) -> Vec<u8> {
     fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default()
 }
 
+/// Without variables it is nobody: signals are sent to whoever has them.
 fn has(environment: &[u8], variables: &[String]) -> bool {
-    variables.iter().all(|variable| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()))
+    !variables.is_empty()
+        && variables
+            .iter()
+            .all(|variable| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()))
 }
 
 #[cfg(test)]
@@ -103,6 +136,12 @@ mod tests {
     use super::*;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn without_variables_it_is_nobody() {
+        assert!(!has(b"A=1\0B=2\0", &[]) && !has_variables(getpid(), &[]));
+        assert!(has(b"A=1\0B=2\0", &["B=2".into()]) && !has(b"A=1\0", &["A=".into()]));
+    }
 
     #[test]
     fn strays_of_one_task_are_killed_with_what_they_started_and_others_live() {

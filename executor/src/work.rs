@@ -97,7 +97,7 @@ impl Workshop {
         let mut found = Found::default();
         let mut outcome = self.try_run(work, spare, &mut found).unwrap_or_else(Outcome::of);
         outcome.waited_us = (started - work.arrived).as_micros() as u64;
-        outcome.ran_us = started.elapsed().as_micros() as u64;
+        outcome.ran_us = (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
         outcome.reads = work.reads;
         Done { outcome, found }
     }
@@ -114,10 +114,12 @@ impl Workshop {
         };
         let mut command = self.command(work, &with, sandbox.as_ref())?;
         let timeout = work.template.timeout_us.map(Duration::from_micros);
-        let ran = retry_busy(|| process::run(&mut command, work.template.capture_bytes, timeout, &work.control));
+        let marks = [format!("{TASK}={}", work.assignment.task), format!("{MARKER}={}", self.marker)];
+        let capture_bytes = work.template.capture_bytes;
+        let ran = retry_busy(|| process::run(&mut command, capture_bytes, timeout, &work.control, &marks));
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
         if let Some(strays) = &self.strays {
-            strays.kill(ran.group, &[format!("{TASK}={}", work.assignment.task), format!("{MARKER}={}", self.marker)]);
+            strays.kill(ran.group, &marks);
         }
         found.damaged.extend(work.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
         let status = match ran.end {
@@ -129,6 +131,7 @@ impl Workshop {
         };
         let mut outcome = Outcome::of(status);
         outcome.cpu_us = ran.cpu_us;
+        outcome.suspended_us = ran.suspended.as_micros() as u64;
         outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
         outcome.stdout = ran.stdout.bytes;
         outcome.stderr = ran.stderr.bytes;

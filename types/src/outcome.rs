@@ -155,8 +155,10 @@ pub struct Outcome {
     pub status: Status,
     /// From arrival at the executor to its start: waiting for a slot and for inputs.
     pub waited_us: u64,
-    /// From start to end of its process, and delivery of its outputs.
+    /// From start to end of its process, and delivery of its outputs, less what it was suspended for.
     pub ran_us: u64,
+    /// How long it was suspended, for tasks of higher priority.
+    pub suspended_us: u64,
     /// Processor time of the process and its waited-for children.
     pub cpu_us: u64,
     /// Where its inputs came from.
@@ -191,6 +193,7 @@ impl Outcome {
             status,
             waited_us: 0,
             ran_us: 0,
+            suspended_us: 0,
             cpu_us: 0,
             reads: Reads::default(),
             stdout: Vec::new(),

@@ -39,7 +39,9 @@ pub struct TaskTemplate {
     pub outputs: Vec<OutputSpec>,
     /// What it holds while it runs.
     pub resources: Resources,
-    /// Killed after running so long.
+    /// Whose turn it is: higher goes first, and may suspend what is lower.
+    pub priority: i32,
+    /// Killed after running so long; what it was suspended for does not count.
     pub timeout_us: Option<u64>,
     /// How often a failed task is tried again.
     pub retries: u32,
@@ -58,6 +60,7 @@ impl TaskTemplate {
             inputs: Vec::new(),
             outputs: Vec::new(),
             resources: Resources::default(),
+            priority: 0,
             timeout_us: None,
             retries: 0,
             capture_bytes: DEFAULT_CAPTURE_BYTES,

@@ -49,8 +49,35 @@ pub enum FromExecutor {
     },
     /// It has to leave, and holds objects that others may not have: it stays until it is told to stop.
     Retiring,
+    /// How its load stands, told when what it stages or has suspended changes, and now and then.
+    Load(Load),
+    /// It has suspended a task, for one of higher priority.
+    Suspended {
+        /// Which.
+        task: TaskId,
+    },
+    /// A suspended task goes on.
+    Resumed {
+        /// Which.
+        task: TaskId,
+    },
     /// It leaves in good order: nothing runs any more.
     Leaving,
+}
+
+/// What an executor's slots do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Tasks that run.
+    pub computing: u32,
+    /// Data-intensive tasks whose inputs are not all there.
+    pub staging: u32,
+    /// Tasks that are suspended.
+    pub suspended: u32,
+    /// Processors of tasks that are being staged, thousandths, which others may have meanwhile.
+    pub lent_milli: u64,
+    /// A task that reads fewer bytes is not data-intensive there.
+    pub light_bytes: u64,
 }
 
 /// What an executor is.

@@ -88,8 +88,10 @@ pub struct JobView {
 pub struct TaskView {
     /// Its id.
     pub task: TaskId,
-    /// `blocked`, `waiting`, `assigned`, `succeeded`, `failed` or `cancelled`.
+    /// `blocked`, `waiting`, `assigned`, `suspended`, `succeeded`, `failed` or `cancelled`.
     pub state: String,
+    /// Higher goes first.
+    pub priority: i32,
     /// What it was made from, the columns joined.
     pub item: String,
     /// How often it was assigned.
@@ -102,8 +104,10 @@ pub struct TaskView {
     pub queued_us: u64,
     /// Microseconds at the executor before it started.
     pub waited_us: u64,
-    /// Microseconds it ran.
+    /// Microseconds it ran, without those it was suspended for.
     pub ran_us: u64,
+    /// Microseconds it was suspended, for tasks of higher priority.
+    pub suspended_us: u64,
     /// Microseconds of processor time.
     pub cpu_us: u64,
     /// The task whose result this is, if it did not run itself.
@@ -128,6 +132,14 @@ pub struct ExecutorView {
     pub assigned_milli: u64,
     /// Tasks it was given.
     pub assigned: u64,
+    /// What it does: `computing` if a task runs, else `staging` if one's data are fetched, else `idle`.
+    pub state: String,
+    /// Tasks that run on it, as it said last.
+    pub computing: u64,
+    /// Data-intensive tasks whose inputs it fetches, as it said last.
+    pub staging: u64,
+    /// Tasks that it has suspended.
+    pub suspended: u64,
     /// Tasks it has ended.
     pub ended: u64,
     /// Objects in its store.

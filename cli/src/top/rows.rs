@@ -34,11 +34,12 @@ pub(crate) const JOBS: [Column; 9] = [
 ];
 
 /// Columns of executors.
-pub(crate) const EXECUTORS: [Column; 9] = [
+pub(crate) const EXECUTORS: [Column; 10] = [
     column("NAME", 8, 32, 0, false),
     column("CPUS", 5, 5, 2, true),
     column("BUSY", 5, 5, 1, true),
     column("TASKS", 5, 5, 1, true),
+    column("STATE", 9, 9, 5, false),
     column("STORE", 10, 48, 3, false),
     column("HELD", 8, 8, 6, true),
     column("LOCAL", 10, 10, 4, true),
@@ -91,6 +92,7 @@ pub(crate) fn executor(line: &ExecutorLine, look: Look) -> Vec<Cell> {
         Cell::text(cpus(u64::from(executor.capacity.cpus_milli))),
         Cell::text(cpus(line.busy_milli)),
         Cell::text(executor.assigned.to_string()),
+        Cell::text(&*executor.state),
         Cell::Bar(fill, look.colour(if fill < NEARLY_FULL { Color::Blue } else { Color::Yellow })),
         Cell::text(format_bytes(executor.held_bytes)),
         local,

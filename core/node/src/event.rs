@@ -16,6 +16,8 @@ pub enum Event {
         inputs: Box<[(ObjectId, u64)]>,
         /// What it holds while it runs.
         need: Resources,
+        /// Higher goes first, and may suspend what is lower.
+        priority: i32,
     },
     /// The dispatcher wants a task back, if it has not started.
     Recalled {
@@ -33,6 +35,8 @@ pub enum Event {
         object: ObjectId,
         /// Where it came from.
         from: Origin,
+        /// How long that took, microseconds.
+        took_us: u64,
     },
     /// An object could not be fetched.
     FetchFailed {
@@ -152,7 +156,17 @@ pub enum Effect {
         /// Where its inputs came from.
         reads: Reads,
     },
-    /// Kill a started task; `Ended` follows.
+    /// Stop all processes of a started task: others have its processors until it is resumed. It may end all the same.
+    Suspend {
+        /// Which.
+        task: TaskId,
+    },
+    /// Let a suspended task go on.
+    Resume {
+        /// Which.
+        task: TaskId,
+    },
+    /// Kill a started task, which may be suspended; `Ended` follows.
     Kill {
         /// Which.
         task: TaskId,

@@ -1,6 +1,6 @@
 //! The node's state machine.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,24 +8,36 @@ use alloc::vec::Vec;
 use eyas_types::{EvictionPolicy, ObjectId, Reads, Resources, TaskId, units};
 
 use crate::event::{Effect, Event, FetchFailure, Origin};
+use crate::overlap::{self, Awaited, Load, Overlap};
 use crate::slots::Slots;
 use crate::space::{Limits, Room, Space};
+use crate::turns::Standing;
 
 mod hold;
 
-/// A task that waits for room in the store is overtaken by so many that need none, and a ready one that does not fit the
-/// free slots by so many smaller ones; then all wait for it. No more than so many are passed at a time.
+/// A task that waits for room in the store is overtaken by so many that need none, or have a higher priority; then all
+/// wait for it. No more than so many are passed at a time.
 const MAX_OVERTAKEN: u32 = 8;
 /// An object that did not fit the disk is tried once more, after making room.
 const FETCH_TRIES_ON_FULL_DISK: u32 = 2;
 
-struct Task {
+pub(crate) struct Task {
     /// In the order of their ids.
     inputs: Vec<Input>,
-    need: Resources,
-    state: State,
+    pub need: Resources,
+    pub priority: i32,
+    /// So much of its inputs was missing when it came that others compute while it is staged.
+    pub is_data_intensive: bool,
+    pub state: State,
     /// How many have overtaken it in its present state.
-    overtaken: u32,
+    pub overtaken: u32,
+    /// Its number among those that were ready, in order.
+    pub number: u64,
+    /// It was put before others when it was ready.
+    pub jumped: bool,
+    /// How many that were ready later have started before it, or while it was suspended.
+    pub passed: u32,
+    pub suspensions: u32,
 }
 
 struct Input {
@@ -41,7 +53,13 @@ impl Task {
         Some(&mut self.inputs[place])
     }
 
-    fn reads(&self) -> Reads {
+    /// What is counted of it while it awaits data: its processors are others' until its inputs are there.
+    fn awaited(&self) -> Awaited {
+        let awaits = self.is_data_intensive && matches!(self.state, State::Queued | State::Staging { .. });
+        if awaits { Awaited { tasks: 1, cpus_milli: self.need.cpus_milli.into() } } else { Awaited::default() }
+    }
+
+    pub fn reads(&self) -> Reads {
         let mut reads = Reads::default();
         for input in &self.inputs {
             match input.origin.expect("a task is ready once its inputs are there") {
@@ -54,10 +72,10 @@ impl Task {
     }
 }
 
-/// `Queued → Staging → Ready → Running`, and back from `Ready` to `Staging` when an input was lost; from any but the last
-/// a task can be forgotten.
+/// `Queued → Staging → Ready → Running ⇄ Suspended`, and back from `Ready` to `Staging` when an input was lost; from any
+/// before `Running` a task can be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     /// Waits for room in the store.
     Queued,
     /// Holds promises of all its inputs, of which so many are missing.
@@ -66,6 +84,8 @@ enum State {
     Ready,
     /// Has a slot.
     Running { slot: u32 },
+    /// Has a slot, and lends its processors to others.
+    Suspended { slot: u32 },
 }
 
 struct Fetch {
@@ -87,14 +107,24 @@ impl Fetch {
 
 /// See the [crate's](crate) documentation.
 pub struct Node {
-    slots: Slots,
+    pub(crate) slots: Slots,
     space: Space,
     caching: bool,
-    tasks: BTreeMap<TaskId, Task>,
-    /// Tasks in `Queued`, in order of arrival.
+    overlap: Overlap,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// Tasks in `Queued`: of higher priority first, of equals in order of arrival.
     queued: VecDeque<TaskId>,
-    /// Tasks in `Ready`, in the order in which they became so.
-    ready: VecDeque<TaskId>,
+    /// Tasks in `Ready`, in the order of their turns.
+    pub(crate) ready: VecDeque<TaskId>,
+    pub(crate) running: BTreeSet<Standing>,
+    /// Tasks in `Suspended`, in the order in which they became so.
+    pub(crate) suspended: Vec<TaskId>,
+    /// Tasks that were ready so far.
+    pub(crate) numbered: u64,
+    /// Of all tasks.
+    awaited: Awaited,
+    /// Observed rate of one fetch; 0 while there was none.
+    rate_bytes_per_s: u64,
     fetches: BTreeMap<ObjectId, Fetch>,
     /// Objects to fetch, when there are fewer than `max_fetches` under way.
     to_fetch: VecDeque<ObjectId>,
@@ -110,6 +140,7 @@ impl Node {
         limits: Limits,
         eviction: EvictionPolicy,
         caching: bool,
+        overlap: Overlap,
         max_fetches: usize,
         seed: u64,
     ) -> Self {
@@ -117,9 +148,15 @@ impl Node {
             slots: Slots::new(capacity),
             space: Space::new(limits, eviction, seed),
             caching,
+            overlap,
             tasks: BTreeMap::new(),
             queued: VecDeque::new(),
             ready: VecDeque::new(),
+            running: BTreeSet::new(),
+            suspended: Vec::new(),
+            numbered: 0,
+            awaited: Awaited::default(),
+            rate_bytes_per_s: 0,
             fetches: BTreeMap::new(),
             to_fetch: VecDeque::new(),
             under_way: 0,
@@ -133,18 +170,17 @@ impl Node {
     /// If the event contradicts earlier ones.
     pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::Assigned { task, inputs, need } => self.assigned(task, &inputs, need, effects),
+            Event::Assigned { task, inputs, need, priority } => self.assigned(task, &inputs, need, priority, effects),
             Event::Recalled { task } => self.give_back(task, effects),
             Event::Cancelled { task } => match self.tasks.get(&task).map(|entry| entry.state) {
-                Some(State::Running { .. }) => effects.push(Effect::Kill { task }),
+                Some(State::Running { .. } | State::Suspended { .. }) => effects.push(Effect::Kill { task }),
                 _ => self.give_back(task, effects),
             },
-            Event::Fetched { object, from } => self.fetched(object, from, effects),
+            Event::Fetched { object, from, took_us } => self.fetched(object, from, took_us, effects),
             Event::FetchFailed { object, failure } => self.fetch_failed(object, &failure, effects),
             Event::Ended { task } => {
                 let entry = self.forget(task, effects);
-                let State::Running { slot } = entry.state else { panic!("task {task} ended but is {:?}", entry.state) };
-                self.slots.give_back(slot, &entry.need);
+                self.leave_slot(task, &entry);
             }
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
             Event::Lost { object } => self.lost(object, effects),
@@ -163,20 +199,80 @@ impl Node {
         self.tasks.len()
     }
 
+    /// How it stands.
+    pub fn load(&self) -> Load {
+        Load {
+            computing: self.running.len() as u32,
+            staging: self.awaited.tasks,
+            suspended: self.suspended.len() as u32,
+            lent_milli: if self.overlap.is_on { self.awaited.cpus_milli } else { 0 },
+            light_bytes: self.overlap.threshold_bytes(self.rate_bytes_per_s),
+        }
+    }
+
     // ---- staging
 
-    fn assigned(&mut self, task: TaskId, inputs: &[(ObjectId, u64)], need: Resources, effects: &mut Vec<Effect>) {
+    fn assigned(
+        &mut self,
+        task: TaskId,
+        inputs: &[(ObjectId, u64)],
+        need: Resources,
+        priority: i32,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(reason) = self.why_never(inputs) {
             effects.push(Effect::Refuse { task, for_now: false, reason });
             return;
         }
+        let missing = inputs.iter().filter(|(object, _)| !self.space.is_here(*object)).map(|(_, size)| size).sum();
+        let is_data_intensive = self.overlap.threshold_bytes(self.rate_bytes_per_s) <= missing;
         let inputs =
             inputs.iter().map(|(object, size_bytes)| Input { object: *object, size_bytes: *size_bytes, origin: None });
         let mut inputs: Vec<_> = inputs.collect();
         inputs.sort_unstable_by_key(|input| input.object);
-        let entry = Task { inputs, need, state: State::Queued, overtaken: 0 };
+        let entry = Task {
+            inputs,
+            need,
+            priority,
+            is_data_intensive,
+            state: State::Queued,
+            overtaken: 0,
+            number: 0,
+            jumped: false,
+            passed: 0,
+            suspensions: 0,
+        };
+        self.awaited += entry.awaited();
         assert!(self.tasks.insert(task, entry).is_none(), "task {task} assigned twice");
-        self.queued.push_back(task);
+        // Behind the last that has no lower priority, or was overtaken often enough.
+        let yields =
+            |other: &TaskId| self.tasks[other].priority < priority && self.tasks[other].overtaken < MAX_OVERTAKEN;
+        let place = self.queued.len() - self.queued.iter().rev().take_while(|other| yields(other)).count();
+        for passed in self.queued.iter().skip(place) {
+            self.tasks.get_mut(passed).expect("queued tasks are known").overtaken += 1;
+        }
+        self.queued.insert(place, task);
+    }
+
+    /// A task's move.
+    pub(crate) fn enter(&mut self, task: TaskId, state: State) {
+        let entry = self.tasks.get_mut(&task).unwrap_or_else(|| panic!("task {task} is not here"));
+        self.awaited -= entry.awaited();
+        entry.state = state;
+        self.awaited += entry.awaited();
+    }
+
+    /// Whether the task's processors are free for it, so that it may be staged where computing and staging do not overlap.
+    fn has_slot_for(&self, task: TaskId) -> bool {
+        let mut free = self.slots.free().clone();
+        let staged = |entry: &&Task| matches!(entry.state, State::Staging { .. } | State::Ready);
+        for Task { need, .. } in self.tasks.values().filter(staged) {
+            if !free.covers(need) {
+                return false;
+            }
+            free.take(need);
+        }
+        free.covers(&self.tasks[&task].need)
     }
 
     /// Why these inputs are beyond the store's limits, if they are.
@@ -202,6 +298,9 @@ impl Node {
         let mut place = 0;
         while let Some(task) = self.queued.get(place).copied() {
             let needs_none = self.tasks[&task].inputs.iter().all(|input| self.space.is_known(input.object));
+            if !self.overlap.is_on && !self.has_slot_for(task) {
+                break;
+            }
             if (place == 0 || needs_none) && self.admit_one(task, effects) {
                 self.queued.remove(place);
                 for earlier in self.queued.iter().take(place) {
@@ -242,7 +341,9 @@ impl Node {
         if will_change {
             return false;
         }
-        let total = self.tasks.remove(&task).expect("queued tasks are known").inputs.iter().map(|i| i.size_bytes).sum();
+        let entry = self.tasks.remove(&task).expect("queued tasks are known");
+        self.awaited -= entry.awaited();
+        let total = entry.inputs.iter().map(|input| input.size_bytes).sum();
         let reason = format!("the disk under the store has no room for its inputs ({})", units::format_bytes(total));
         effects.push(Effect::Refuse { task, for_now: true, reason });
         true
@@ -270,10 +371,9 @@ impl Node {
         }
         entry.overtaken = 0;
         if missing == 0 {
-            entry.state = State::Ready;
-            self.ready.push_back(task);
+            self.enter_ready(task);
         } else {
-            entry.state = State::Staging { missing };
+            self.enter(task, State::Staging { missing });
         }
     }
 
@@ -289,10 +389,13 @@ impl Node {
         }
     }
 
-    fn fetched(&mut self, object: ObjectId, from: Origin, effects: &mut Vec<Effect>) {
+    fn fetched(&mut self, object: ObjectId, from: Origin, took_us: u64, effects: &mut Vec<Effect>) {
         let Some(fetch) = self.fetches.remove(&object) else { panic!("{object} came without being asked for") };
         self.under_way -= 1;
         self.space.arrived(object);
+        if from != Origin::Local {
+            self.rate_bytes_per_s = overlap::learn_rate(self.rate_bytes_per_s, fetch.size_bytes, took_us);
+        }
         for (place, task) in fetch.tasks.iter().enumerate() {
             let entry = self.tasks.get_mut(task).expect("waiting tasks are known");
             let input = entry.input(object).expect("a task waits for its inputs");
@@ -302,8 +405,7 @@ impl Node {
             };
             *missing -= 1;
             if *missing == 0 {
-                entry.state = State::Ready;
-                self.ready.push_back(*task);
+                self.enter_ready(*task);
             }
         }
         if fetch.tasks.is_empty() {
@@ -314,7 +416,7 @@ impl Node {
     fn fetch_failed(&mut self, object: ObjectId, failure: &FetchFailure, effects: &mut Vec<Effect>) {
         let Some(fetch) = self.fetches.get_mut(&object) else { panic!("{object} failed without being asked for") };
         if fetch.is_here {
-            return self.fetched(object, Origin::Local, effects);
+            return self.fetched(object, Origin::Local, 0, effects);
         }
         fetch.under_way = false;
         self.under_way -= 1;
@@ -368,7 +470,7 @@ impl Node {
         for (task, entry) in &mut self.tasks {
             let missing = match entry.state {
                 State::Queued => continue,
-                State::Running { .. } => {
+                State::Running { .. } | State::Suspended { .. } => {
                     // Its promise went with the object.
                     entry.inputs.retain(|input| input.object != object);
                     continue;
@@ -378,9 +480,10 @@ impl Node {
             };
             let Some(input) = entry.input(object) else { continue };
             (input.origin, size_bytes) = (None, input.size_bytes);
-            entry.state = State::Staging { missing: missing + 1 };
-            waiting.push(*task);
+            waiting.push((*task, missing + 1));
         }
+        waiting.iter().for_each(|(task, missing)| self.enter(*task, State::Staging { missing: *missing }));
+        let waiting: Vec<_> = waiting.into_iter().map(|(task, _)| task).collect();
         self.ready.retain(|task| !waiting.contains(task));
         if waiting.is_empty() {
             return;
@@ -402,33 +505,12 @@ impl Node {
         self.space.set_free(free);
     }
 
-    // ---- slots
-
-    fn start_ready(&mut self, effects: &mut Vec<Effect>) {
-        let mut place = 0;
-        while let Some(task) = self.ready.get(place).copied() {
-            let entry = self.tasks.get_mut(&task).expect("ready tasks are known");
-            if let Some(slot) = self.slots.take(&entry.need) {
-                entry.state = State::Running { slot };
-                effects.push(Effect::Start { task, slot, reads: entry.reads() });
-                self.ready.remove(place);
-                for earlier in self.ready.iter().take(place) {
-                    self.tasks.get_mut(earlier).expect("ready tasks are known").overtaken += 1;
-                }
-            } else if entry.overtaken >= MAX_OVERTAKEN || place as u32 >= MAX_OVERTAKEN {
-                break;
-            } else {
-                place += 1;
-            }
-        }
-    }
-
     // ---- ends
 
     fn give_back(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
         match self.tasks.get(&task).map(|entry| entry.state) {
             // It has ended, or will: the dispatcher hears of that.
-            None | Some(State::Running { .. }) => {}
+            None | Some(State::Running { .. } | State::Suspended { .. }) => {}
             Some(_) => {
                 self.forget(task, effects);
                 effects.push(Effect::GiveBack { task });
@@ -439,10 +521,11 @@ impl Node {
     /// Forgets a task and takes back its promises.
     fn forget(&mut self, task: TaskId, effects: &mut Vec<Effect>) -> Task {
         let entry = self.tasks.remove(&task).unwrap_or_else(|| panic!("task {task} is not here"));
+        self.awaited -= entry.awaited();
         match entry.state {
             State::Queued => self.queued.retain(|other| *other != task),
             State::Ready => self.ready.retain(|other| *other != task),
-            State::Staging { .. } | State::Running { .. } => {}
+            State::Staging { .. } | State::Running { .. } | State::Suspended { .. } => {}
         }
         if entry.state == State::Queued {
             return entry;
@@ -484,5 +567,9 @@ impl Node {
         assert_eq!(self.space.pins() as usize, promised, "promises are of tasks that have left the queue");
         assert!(self.under_way <= self.max_fetches);
         assert_eq!(self.under_way, self.fetches.values().filter(|fetch| fetch.under_way).count());
+        let mut awaited = Awaited::default();
+        self.tasks.values().for_each(|entry| awaited += entry.awaited());
+        assert_eq!(self.awaited, awaited);
+        self.validate_turns();
     }
 }

@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use eyas_types::{EvictionPolicy, JobId, ObjectId, Resources, TaskId};
 use proptest::prelude::*;
 
-use crate::{Effect, Event, FetchFailure, Limits, Node, Origin};
+use crate::{Effect, Event, FetchFailure, Limits, Node, Origin, Overlap};
+
+mod turns;
 
 fn id(n: u8) -> ObjectId {
     ObjectId([n; 16])
@@ -26,7 +28,11 @@ fn cpus(milli: u32) -> Resources {
 const LIMITS: Limits = Limits { bytes: 100, inodes: 6, floor_bytes: 0, floor_inodes: 0 };
 
 fn node(policy: EvictionPolicy, caching: bool) -> Node {
-    Node::new(cpus(2000), LIMITS, policy, caching, 3, 1)
+    node_with(policy, caching, Overlap::default())
+}
+
+fn node_with(policy: EvictionPolicy, caching: bool, overlap: Overlap) -> Node {
+    Node::new(cpus(2000), LIMITS, policy, caching, overlap, 3, 1)
 }
 
 impl Node {
@@ -39,17 +45,17 @@ impl Node {
 
     fn assign(&mut self, index: u32, inputs: &[(u8, u64)]) -> Vec<Effect> {
         let inputs = inputs.iter().map(|(n, size)| (id(*n), *size)).collect();
-        self.run(Event::Assigned { task: task(index), inputs, need: cpus(1000) })
+        self.run(Event::Assigned { task: task(index), inputs, need: cpus(1000), priority: 0 })
     }
 
     fn fetched_here(&mut self, n: u8) -> Vec<Effect> {
-        self.run(Event::Fetched { object: id(n), from: Origin::Persistent })
+        self.run(Event::Fetched { object: id(n), from: Origin::Persistent, took_us: 1 })
     }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Assign { inputs: BTreeSet<u8>, cpus: u32 },
+    Assign { inputs: BTreeSet<u8>, cpus: u32, priority: i32 },
     Fetched { which: u8, from: u8 },
     FetchFailed { which: u8, full: bool },
     End { which: u8 },
@@ -64,7 +70,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (prop::collection::btree_set(0u8..10, 0..8), 1u32..3).prop_map(|(inputs, cpus)| Step::Assign { inputs, cpus }),
+        6 => (prop::collection::btree_set(0u8..10, 0..8), 1u32..3, 0i32..3)
+            .prop_map(|(inputs, cpus, priority)| Step::Assign { inputs, cpus, priority }),
         8 => (any::<u8>(), 0u8..3).prop_map(|(which, from)| Step::Fetched { which, from }),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(which, full)| Step::FetchFailed { which, full }),
         6 => any::<u8>().prop_map(|which| Step::End { which }),
@@ -92,19 +99,24 @@ struct World {
     waiting: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32)>,
     /// Inputs, processors and slot of each.
     running: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32, u32)>,
+    /// Those of them that are stopped.
+    suspended: BTreeSet<TaskId>,
+    priorities: BTreeMap<TaskId, i32>,
     next: u32,
     log: Vec<Effect>,
 }
 
 impl World {
-    fn new(policy: EvictionPolicy, caching: bool) -> Self {
+    fn new(policy: EvictionPolicy, caching: bool, overlap: Overlap) -> Self {
         World {
-            node: node(policy, caching),
+            node: node_with(policy, caching, overlap),
             store: BTreeSet::new(),
             fetching: BTreeSet::new(),
             held: BTreeSet::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
+            suspended: BTreeSet::new(),
+            priorities: BTreeMap::new(),
             next: 0,
             log: Vec::new(),
         }
@@ -130,10 +142,16 @@ impl World {
                     assert_eq!(reads.count(), inputs.len() as u64);
                     assert!(self.running.values().all(|(.., taken)| taken != slot), "slot {slot} is taken");
                     self.running.insert(*task, (inputs, cpus, *slot));
-                    assert!(
-                        self.running.values().map(|(_, cpus, _)| cpus).sum::<u32>() <= 2,
-                        "more runs than there is"
-                    );
+                    assert!(self.computing() <= 2, "more runs than there is");
+                    let passed = self.suspended.iter().filter(|other| self.priorities[*other] >= self.priorities[task]);
+                    assert_eq!(passed.count(), 0, "{task} starts before one that was suspended");
+                }
+                Effect::Suspend { task } => {
+                    assert!(self.running.contains_key(task) && self.suspended.insert(*task), "{task} is not running");
+                }
+                Effect::Resume { task } => {
+                    assert!(self.suspended.remove(task), "{task} is not suspended");
+                    assert!(self.computing() <= 2, "more runs than there is");
                 }
                 Effect::Kill { task } => assert!(self.running.contains_key(task)),
                 Effect::Refuse { task, for_now, .. } => {
@@ -161,12 +179,13 @@ impl World {
             map.keys().nth(usize::from(which) % map.len().max(1)).copied()
         }
         match step {
-            Step::Assign { inputs, cpus: count } => {
+            Step::Assign { inputs, cpus: count, priority } => {
                 let task = task(self.next);
                 self.next += 1;
                 self.waiting.insert(task, (inputs.iter().map(|n| id(*n)).collect(), *count));
+                self.priorities.insert(task, *priority);
                 let inputs = inputs.iter().map(|n| (id(*n), size_bytes(*n))).collect();
-                self.run(Event::Assigned { task, inputs, need: cpus(count * 1000) });
+                self.run(Event::Assigned { task, inputs, need: cpus(count * 1000), priority: *priority });
             }
             Step::Fetched { which, from } => {
                 let Some(object) = self.fetching.iter().nth(usize::from(*which) % self.fetching.len().max(1)).copied()
@@ -176,7 +195,7 @@ impl World {
                 self.fetching.remove(&object);
                 self.store.insert(object);
                 let from = [Origin::Local, Origin::Peer, Origin::Persistent][usize::from(*from)];
-                self.run(Event::Fetched { object, from });
+                self.run(Event::Fetched { object, from, took_us: 1 });
             }
             Step::FetchFailed { which, full } => {
                 let Some(object) = self.fetching.iter().nth(usize::from(*which) % self.fetching.len().max(1)).copied()
@@ -227,7 +246,13 @@ impl World {
         }
     }
 
+    /// Processors of what runs and is not suspended.
+    fn computing(&self) -> u32 {
+        self.running.iter().filter(|(task, _)| !self.suspended.contains(task)).map(|(_, (_, cpus, _))| cpus).sum()
+    }
+
     fn end(&mut self, task: TaskId) {
+        self.suspended.remove(&task);
         self.running.remove(&task);
         self.run(Event::Ended { task });
     }
@@ -240,13 +265,13 @@ impl World {
         }
     }
 
-    /// Everything that waits starts or is refused, once fetches come and tasks end.
+    /// Everything that waits starts or is refused, and what is suspended goes on, once fetches come and tasks end.
     fn drain(&mut self) {
         loop {
             if let Some(object) = self.fetching.pop_first() {
                 self.store.insert(object);
-                self.run(Event::Fetched { object, from: Origin::Persistent });
-            } else if let Some(task) = self.running.keys().next().copied() {
+                self.run(Event::Fetched { object, from: Origin::Persistent, took_us: 1 });
+            } else if let Some(task) = self.running.keys().find(|task| !self.suspended.contains(task)).copied() {
                 self.end(task);
             } else {
                 break;
@@ -254,6 +279,7 @@ impl World {
         }
         assert!(self.waiting.is_empty(), "never started: {:?}", self.waiting);
         assert!(self.held.is_subset(&self.store), "not held: {:?}", self.held);
+        assert!(self.suspended.is_empty(), "suspended for ever: {:?}", self.suspended);
     }
 }
 
@@ -264,13 +290,16 @@ proptest! {
     fn limits_hold_and_every_task_comes_to_its_end(
         policy in 0usize..4,
         caching: bool,
+        is_on in prop::bool::weighted(0.8),
+        data_intensive_bytes in 0u64..100,
         found in prop::collection::btree_set(0u8..10, 0..8),
         steps in prop::collection::vec(step(), 1..100)
     ) {
         let policy = EvictionPolicy::ALL[policy];
+        let overlap = Overlap { is_on, data_intensive_bytes, ..Overlap::default() };
         let mut logs = Vec::new();
         for _ in 0..2 {
-            let mut world = World::new(policy, caching);
+            let mut world = World::new(policy, caching, overlap);
             world.find(&found);
             steps.iter().for_each(|step| world.apply(step));
             world.drain();
@@ -366,7 +395,7 @@ fn an_object_is_lost_once_however_often_that_is_told() {
 /// A node with `disk_bytes` free under its store, of which 10 stay free.
 fn node_on_disk(disk_bytes: u64, max_fetches: usize) -> Node {
     let limits = Limits { bytes: 1000, inodes: 100, floor_bytes: 10, floor_inodes: 0 };
-    let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, max_fetches, 1);
+    let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), max_fetches, 1);
     node.run(Event::FreeSpace { bytes: disk_bytes, inodes: 100 });
     node
 }
@@ -479,7 +508,7 @@ fn every_task_that_waited_for_an_object_uses_it() {
 fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
     let mut node = node(EvictionPolicy::Lru, true);
     let need = cpus(2000);
-    node.run(Event::Assigned { task: task(0), inputs: [(id(1), 40)].into(), need });
+    node.run(Event::Assigned { task: task(0), inputs: [(id(1), 40)].into(), need, priority: 0 });
     node.assign(1, &[(1, 40)]);
     node.fetched_here(1);
     assert_eq!(node.run(Event::Lost { object: id(1) }), [Effect::Fetch { object: id(1), task: Some(task(1)) }]);

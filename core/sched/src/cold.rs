@@ -49,10 +49,10 @@ impl Scheduler {
         }
     }
 
-    /// The oldest cold task that the executor may take.
-    pub(crate) fn oldest_cold_for(&mut self, by: ExecutorKey, level: Level) -> Option<TaskKey> {
+    /// The oldest cold task of priority `floor` or higher that the executor may take.
+    pub(crate) fn oldest_cold_for(&mut self, by: ExecutorKey, level: Level, floor: i32) -> Option<TaskKey> {
         for class in self.queue.waiting_classes() {
-            if !self.executors[by].has_room(self.queue.need(class), level) {
+            if self.queue.priority(class) < floor || !self.has_room(by, class, level) {
                 continue;
             }
             for place in 0..HEAD_LOOKS {

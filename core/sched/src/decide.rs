@@ -44,7 +44,7 @@ impl Scheduler {
     fn serve_ready(&mut self, level: Level, effects: &mut Vec<Effect>) {
         while let Some(by) = self.executors.next_ready(level) {
             if self.queue.waiting() == 0 {
-                if self.executors[by].has_any_room() {
+                if self.executors[by].has_any_room() || self.queue.has_priorities() {
                     self.executors.park(by);
                 }
             } else {
@@ -57,12 +57,14 @@ impl Scheduler {
     fn serve(&mut self, by: ExecutorKey, level: Level, effects: &mut Vec<Effect>) {
         loop {
             let is_held_back = self.make_way(by, level);
-            let has_room = !is_held_back
-                && self.queue.waiting_classes().any(|c| self.executors[by].has_room(self.queue.need(c), level));
+            let has_room = !is_held_back && self.queue.waiting_classes().any(|class| self.has_room(by, class, level));
             match (has_room, level) {
                 (false, Level::Slot) => return self.executors.make_ready(by, Level::Ahead),
                 // Too little is free for what waits now; smaller tasks may come.
-                (false, Level::Ahead) if self.executors[by].has_free_slot() && !is_held_back => {
+                // Likewise ones of higher priority.
+                (false, Level::Ahead)
+                    if !is_held_back && (self.executors[by].has_free_slot() || self.queue.has_priorities()) =>
+                {
                     return self.executors.park(by);
                 }
                 (false, Level::Ahead) => return,
@@ -86,7 +88,7 @@ impl Scheduler {
         let overdue: Vec<_> = self.queue.overdue_classes(self.window()).collect();
         for class in overdue {
             let need = self.queue.need(class);
-            let can_make_way = self.executors[by].is_large_enough(need) && !self.executors[by].has_room(need, level);
+            let can_make_way = self.executors[by].is_large_enough(need) && !self.has_room(by, class, level);
             let Some(oldest) = self.queue.waiting_in(class).next().filter(|_| can_make_way) else { continue };
             let other = self.queue.way_made_by(class).filter(|other| *other != by);
             let is_others = other.is_some_and(|other| !search::has_refused(&self.queue, other, oldest));
@@ -127,6 +129,11 @@ impl Scheduler {
         takes.then_some(by)
     }
 
+    /// Whether the executor can take a task of the class at `level`.
+    pub(crate) fn has_room(&self, by: ExecutorKey, class: Class, level: Level) -> bool {
+        self.executors[by].has_room(self.queue.need(class), self.queue.priority(class), level)
+    }
+
     pub(crate) fn otherwise(&self) -> Otherwise {
         self.policy.otherwise(self.executors.utilisation())
     }
@@ -143,23 +150,32 @@ impl Scheduler {
             return Some(task);
         }
         if !self.policy.is_data_aware() {
-            return self.oldest_for(by, level);
+            return self.oldest_for(by, level, i32::MIN);
         }
+        // Of the highest priority that it has room for, if there is one that it may take; else whatever it may.
+        let mut first = self.queue.waiting_classes().filter(|_| self.queue.has_priorities());
+        let first = first.find(|class| self.has_room(by, *class, level)).map(|class| self.queue.priority(class));
+        let of_first = first.and_then(|floor| self.choose_from(by, level, otherwise, floor));
+        of_first.or_else(|| self.choose_from(by, level, otherwise, i32::MIN))
+    }
+
+    /// The task that this executor shall take, if any is of priority `floor` or higher.
+    fn choose_from(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise, floor: i32) -> Option<TaskKey> {
         let mut looks = self.config.window.unwrap_or(LEAST_WINDOW).max(1);
         let Scheduler { queue, catalog, executors, .. } = self;
-        if let Some(task) = search::next_full_hit(queue, catalog, executors, by, level, &mut looks) {
+        if let Some(task) = search::next_full_hit(queue, catalog, executors, by, (level, floor), &mut looks) {
             return Some(task);
         }
         let only_best_holder = otherwise == Otherwise::OnlyBestHolder;
         let Scheduler { queue, catalog, executors, .. } = self;
-        search::best_partial_hit(queue, catalog, executors, by, level, only_best_holder)
-            .or_else(|| self.without_hit(by, level, otherwise))
+        search::best_partial_hit(queue, catalog, executors, by, (level, floor), only_best_holder)
+            .or_else(|| self.without_hit(by, level, otherwise, floor))
     }
 
-    fn without_hit(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise) -> Option<TaskKey> {
+    fn without_hit(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise, floor: i32) -> Option<TaskKey> {
         match otherwise {
-            Otherwise::AnyTask => self.oldest_for(by, level),
-            Otherwise::OnlyBestHolder => self.oldest_cold_for(by, level),
+            Otherwise::AnyTask => self.oldest_for(by, level, floor),
+            Otherwise::OnlyBestHolder => self.oldest_cold_for(by, level, floor),
         }
     }
 
@@ -173,14 +189,14 @@ impl Scheduler {
         Some(task)
     }
 
-    fn oldest_for(&self, by: ExecutorKey, level: Level) -> Option<TaskKey> {
-        self.oldest_of(by, level, |_| true)
+    fn oldest_for(&self, by: ExecutorKey, level: Level, floor: i32) -> Option<TaskKey> {
+        self.oldest_of(by, level, |class| self.queue.priority(class) >= floor)
     }
 
     /// The oldest task of such classes that the executor may take.
     fn oldest_of(&self, by: ExecutorKey, level: Level, class_counts: impl Fn(Class) -> bool) -> Option<TaskKey> {
         let classes = self.queue.waiting_classes().filter(|class| class_counts(*class));
-        let roomy = classes.filter(|class| self.executors[by].has_room(self.queue.need(*class), level));
+        let roomy = classes.filter(|class| self.has_room(by, *class, level));
         let mut tasks = roomy.flat_map(|class| self.queue.waiting_in(class).take(HEAD_LOOKS));
         tasks.find(|task| !search::has_refused(&self.queue, by, *task))
     }
@@ -227,7 +243,7 @@ impl Scheduler {
     /// that of which it holds the most.
     fn choose_parked(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise) -> Option<TaskKey> {
         if otherwise == Otherwise::OnlyBestHolder {
-            return self.overdue_for(by, level).or_else(|| self.without_hit(by, level, otherwise));
+            return self.overdue_for(by, level).or_else(|| self.without_hit(by, level, otherwise, i32::MIN));
         }
         loop {
             let task = self.choose(by, level, otherwise);
@@ -241,9 +257,8 @@ impl Scheduler {
     /// grow while an executor is parked, so each is looked at once for each class.
     pub(crate) fn parked_with_room(&mut self, class: Class, level: Level, first: u64) -> Option<(u64, ExecutorKey)> {
         let known = *self.queue.no_room_before(class, level);
-        let need = self.queue.need(class);
         let mut parked = self.executors.parked_from(level, first.max(known));
-        let found = parked.find(|(_, by)| self.executors[*by].has_room(need, level));
+        let found = parked.find(|(_, by)| self.has_room(*by, class, level));
         if first <= known {
             *self.queue.no_room_before(class, level) =
                 found.map_or(self.executors.next_parking(), |(parking, _)| parking);

@@ -56,6 +56,8 @@ pub enum Event {
         inputs: Box<[(ObjectId, u64)]>,
         /// What it holds while it runs.
         need: Resources,
+        /// Higher goes first.
+        priority: i32,
     },
     /// A task shall not run, or not go on.
     TaskCancelled {
@@ -86,6 +88,15 @@ pub enum Event {
         object: ObjectId,
         /// Its size.
         size_bytes: u64,
+    },
+    /// An executor's data-intensive tasks that are being staged leave so much of its processors to others.
+    Staging {
+        /// Which.
+        executor: ExecutorId,
+        /// Processors that they will take, thousandths.
+        lent_milli: u64,
+        /// Tasks that read fewer bytes may have them meanwhile.
+        light_bytes: u64,
     },
     /// An executor no longer holds a replica.
     Evicted {

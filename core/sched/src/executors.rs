@@ -1,12 +1,12 @@
 //! Executors: what they have, what they run, what they hold (the paper's `E_set` and `E_map`), and who asks for work.
 
 use alloc::collections::{BTreeSet, VecDeque};
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
 use eyas_types::{ExecutorId, Resources};
 
+use crate::assigned::Assigned;
 use crate::catalog::ObjectKey;
 use crate::explain::ExecutorView;
 use crate::hash::Map;
@@ -27,6 +27,8 @@ pub(crate) const MAX_IN_FLIGHT: usize = 4096;
 const LOOKAHEAD_US: u64 = 20_000;
 /// Most tasks beyond its slots, per slot.
 const MAX_LOOKAHEAD: u64 = 1024;
+/// Priorities of which it may have no task and that are remembered all the same.
+const MAX_IDLE_PRIORITIES: usize = 8;
 /// Tasks partly local to an executor that are remembered; those with the smallest share are forgotten first.
 const MAX_PARTIAL: usize = if cfg!(test) { 4 } else { 256 };
 
@@ -43,6 +45,10 @@ pub(crate) struct Executor {
     pub id: ExecutorId,
     pub capacity: Resources,
     assigned: Assigned,
+    /// The same of each priority, the lowest first.
+    of_priority: Vec<(i32, Assigned)>,
+    /// Processors that tasks which it stages leave to others meanwhile, in thousandths.
+    lent_milli: u64,
     /// Tasks that it was given and has not ended, with the numbers of their assignments, the newest last.
     pub in_flight: VecDeque<(u64, TaskKey)>,
     /// To how many others it is to give an object at the moment.
@@ -89,15 +95,6 @@ pub(crate) struct ToSearch {
     last: VecDeque<ObjectKey>,
 }
 
-/// What assigned tasks hold; more than the capacity where tasks are lined up.
-#[derive(Default)]
-struct Assigned {
-    cpus_milli: u64,
-    memory_bytes: u64,
-    disk_bytes: u64,
-    named: Vec<(String, u64)>,
-}
-
 /// Where an executor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
@@ -128,6 +125,8 @@ pub(crate) struct Executors {
     coming_back_milli: u64,
     /// Those that have tasks lined up behind their slots.
     overbooked: BTreeSet<ExecutorKey>,
+    /// Those that lend processors while they stage.
+    lending: BTreeSet<ExecutorKey>,
 }
 
 impl Executors {
@@ -137,6 +136,8 @@ impl Executors {
             id,
             capacity,
             assigned: Assigned::default(),
+            of_priority: Vec::new(),
+            lent_milli: 0,
             in_flight: VecDeque::new(),
             gives: 0,
             recalled_milli: 0,
@@ -173,6 +174,7 @@ impl Executors {
         );
         self.total_milli -= executor.total_milli();
         let id = executor.id;
+        self.lending.remove(&key);
         self.set_line(key, Line::Gone);
         self.ready.iter_mut().for_each(|line| line.retain(|other| *other != key));
         self.keys.remove(&id);
@@ -208,18 +210,43 @@ impl Executors {
         self.coming_back_milli
     }
 
+    /// The executor lends so much while it stages.
+    pub fn lend(&mut self, key: ExecutorKey, lent_milli: u64) {
+        let executor = &mut self.table[key.0 as usize];
+        executor.lent_milli = if executor.is_draining { 0 } else { lent_milli };
+        match executor.lent_milli {
+            0 => self.lending.remove(&key),
+            _ => self.lending.insert(key),
+        };
+    }
+
+    pub fn lending(&self) -> impl Iterator<Item = ExecutorKey> {
+        self.lending.iter().copied()
+    }
+
+    /// Executors that have all they could take look again: tasks of another priority have come.
+    pub fn wake_full(&mut self) {
+        let full: Vec<_> = self.all().filter(|(_, executor)| executor.line == Line::None).map(|(key, _)| key).collect();
+        full.into_iter().for_each(|key| self.make_ready(key, Level::Ahead));
+    }
+
     /// Books a task's needs on an executor.
-    pub fn assign(&mut self, key: ExecutorKey, task: TaskKey, number: u64, need: &Resources) {
+    pub fn assign(&mut self, key: ExecutorKey, task: TaskKey, number: u64, need: &Resources, priority: i32) {
         self.change(key, |executor| {
             executor.assigned.add(need);
+            executor.of_priority(priority).add(need);
             executor.in_flight.push_back((number, task));
         });
     }
 
     /// Takes a task off an executor.
-    pub fn unassign(&mut self, key: ExecutorKey, number: u64, was_recalled: bool, need: &Resources) {
+    pub fn unassign(&mut self, key: ExecutorKey, number: u64, was_recalled: bool, (need, priority): (&Resources, i32)) {
         self.change(key, |executor| {
             executor.assigned.subtract(need);
+            executor.of_priority(priority).subtract(need);
+            if executor.of_priority.len() > MAX_IDLE_PRIORITIES {
+                executor.of_priority.retain(|(_, assigned)| assigned.cpus_milli > 0);
+            }
             executor.recalled_milli -= if was_recalled { need.cpus_milli.into() } else { 0 };
             let place = executor.in_flight.binary_search_by_key(&number, |(number, _)| *number);
             executor.in_flight.remove(place.expect("what is assigned is in flight"));
@@ -237,6 +264,7 @@ impl Executors {
     /// The executor takes no more tasks. Its replicas have been taken from it.
     pub fn drain(&mut self, key: ExecutorKey) {
         self.set_line(key, Line::None);
+        self.lend(key, 0);
         self.change(key, |executor| executor.is_draining = true);
     }
 
@@ -333,15 +361,50 @@ impl Executor {
         !self.is_draining && self.capacity.covers(need)
     }
 
-    /// Whether it can take a task of such needs at `level`.
-    pub fn has_room(&self, need: &Resources, level: Level) -> bool {
+    /// What its tasks of a priority hold.
+    fn of_priority(&mut self, priority: i32) -> &mut Assigned {
+        let place = self.of_priority.binary_search_by_key(&priority, |(priority, _)| *priority);
+        let place = place.unwrap_or_else(|place| {
+            self.of_priority.insert(place, (priority, Assigned::default()));
+            place
+        });
+        &mut self.of_priority[place].1
+    }
+
+    /// Whether it can take a task of such needs and priority at `level`.
+    pub fn has_room(&self, need: &Resources, priority: i32, level: Level) -> bool {
         let stretch = match level {
             Level::Slot => 1,
             Level::Ahead => 1 + self.lookahead(),
         };
         self.is_large_enough(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
-            && self.assigned.fits_with(need, &self.capacity, stretch)
+            && (self.assigned.fits_with(need, &self.capacity, stretch)
+                || (level == Level::Ahead && self.fits_above_lower(need, priority, stretch)))
+    }
+
+    /// Whether there is room if tasks of lower priority are left out, which it suspends or starts later.
+    fn fits_above_lower(&self, need: &Resources, priority: i32, stretch: u64) -> bool {
+        if self.of_priority.first().is_none_or(|(lowest, _)| *lowest >= priority) {
+            return false;
+        }
+        let mut above = Assigned::default();
+        let not_lower = self.of_priority.iter().filter(|(other, _)| *other >= priority);
+        not_lower.for_each(|(_, assigned)| above.add_all(assigned));
+        above.fits_with(need, &self.capacity, stretch)
+    }
+
+    /// Whether a task of such needs can start while others are staged whose processors it may have.
+    pub fn has_room_to_fill(&self, need: &Resources) -> bool {
+        let lent_milli = self.lent_milli.min(self.assigned.cpus_milli);
+        // Short tasks are lined up here too; of long ones there is one for each processor.
+        let stretch = self.lookahead();
+        let limit_milli = u64::from(self.capacity.cpus_milli) * stretch;
+        let without_cpus = Resources { cpus_milli: 0, ..need.clone() };
+        self.is_large_enough(need)
+            && self.in_flight.len() < MAX_IN_FLIGHT
+            && self.assigned.cpus_milli - lent_milli + u64::from(need.cpus_milli) <= limit_milli
+            && self.assigned.fits_with(&without_cpus, &self.capacity, 1 + stretch)
     }
 
     /// Whether it can line up any task. If not, only the end of one can change that.
@@ -479,40 +542,6 @@ impl ToSearch {
     #[cfg(test)]
     pub fn contains(&self, object: &ObjectKey) -> bool {
         self.next.contains(object) || self.last.contains(object)
-    }
-}
-
-impl Assigned {
-    fn add(&mut self, need: &Resources) {
-        self.cpus_milli += u64::from(need.cpus_milli);
-        self.memory_bytes += need.memory_bytes;
-        self.disk_bytes += need.disk_bytes;
-        for (name, amount) in &need.named {
-            match self.named.iter_mut().find(|(n, _)| n == name) {
-                Some((_, sum)) => *sum += amount,
-                None => self.named.push((name.clone(), *amount)),
-            }
-        }
-    }
-
-    fn subtract(&mut self, need: &Resources) {
-        self.cpus_milli -= u64::from(need.cpus_milli);
-        self.memory_bytes -= need.memory_bytes;
-        self.disk_bytes -= need.disk_bytes;
-        for (name, amount) in &need.named {
-            if let Some((_, sum)) = self.named.iter_mut().find(|(n, _)| n == name) {
-                *sum -= amount;
-            }
-        }
-    }
-
-    fn fits_with(&self, need: &Resources, capacity: &Resources, stretch: u64) -> bool {
-        let fits = |sum: u64, need: u64, capacity: u64| need == 0 || sum + need <= capacity.saturating_mul(stretch);
-        let sum_of = |name: &str| self.named.iter().find(|(n, _)| n == name).map_or(0, |(_, sum)| *sum);
-        fits(self.cpus_milli, need.cpus_milli.into(), capacity.cpus_milli.into())
-            && fits(self.memory_bytes, need.memory_bytes, capacity.memory_bytes)
-            && fits(self.disk_bytes, need.disk_bytes, capacity.disk_bytes)
-            && need.named.iter().all(|(name, amount)| fits(sum_of(name), *amount, capacity.amount_of(name)))
     }
 }
 

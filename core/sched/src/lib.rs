@@ -13,12 +13,14 @@
 
 extern crate alloc;
 
+mod assigned;
 mod catalog;
 mod cold;
 mod decide;
 mod event;
 mod executors;
 mod explain;
+mod fill;
 mod hash;
 mod kept;
 pub mod placement;

@@ -1,11 +1,12 @@
 //! The wait queue and what is known of each task (the paper's `Q`).
 //!
-//! Tasks of one resource class (the same [`Resources`]) queue together, so that an executor too small for one
-//! class never has to look past its tasks. Entries of tasks that left out of turn are skipped when met.
+//! Tasks of one class (the same priority and [`Resources`]) queue together, so that an executor too small for one
+//! class never has to look past its tasks, and those of higher priority come first. Entries of tasks that left out of turn are skipped when met.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::num::NonZeroU32;
 
 use eyas_types::{JobId, Resources, TaskId};
@@ -27,7 +28,7 @@ impl TaskKey {
     }
 }
 
-/// A resource class's place in the list of classes.
+/// A class's place in the list of classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Class(pub u32);
 
@@ -115,9 +116,10 @@ pub(crate) struct Queue {
     free: Vec<TaskKey>,
     jobs: BTreeMap<JobId, Vec<Option<TaskKey>>>,
     classes: Vec<ClassQueue>,
-    by_need: BTreeMap<Resources, Class>,
+    by_need: BTreeMap<(i32, Resources), Class>,
     free_classes: Vec<Class>,
     only_class: Option<Class>,
+    has_priorities: bool,
     next_turn: u32,
     /// The order given to the next task that joins at the back, and at the front.
     next_back: i64,
@@ -131,6 +133,7 @@ pub(crate) struct Queue {
 
 struct ClassQueue {
     need: Resources,
+    priority: i32,
     /// Oldest first, with its place in the order over all classes.
     tickets: VecDeque<(i64, Ticket)>,
     /// Tasks of the class that are known; with the last of them, its place may go to another.
@@ -142,12 +145,14 @@ struct ClassQueue {
     way_made_by: Option<ExecutorKey>,
     /// Executors that were parked at each level before this number are known to have no room.
     no_room_before: [u64; 2],
+    /// Tickets before this place in the order read too much to compute while others are staged.
+    heavy_before: i64,
 }
 
 impl Queue {
     /// Enters a task; it waits only once it is [`push`](Self::push)ed.
-    pub fn insert(&mut self, id: TaskId, inputs: &[ObjectKey], need: &Resources) -> TaskKey {
-        let class = self.class_of(need);
+    pub fn insert(&mut self, id: TaskId, inputs: &[ObjectKey], need: &Resources, priority: i32) -> TaskKey {
+        let class = self.class_of(need, priority);
         let task = Task {
             id,
             inputs: Inputs::new(inputs),
@@ -179,22 +184,25 @@ impl Queue {
         key
     }
 
-    fn class_of(&mut self, need: &Resources) -> Class {
-        let known = self.by_need.get(need).copied();
-        let class = known.unwrap_or_else(|| self.new_class(need));
+    fn class_of(&mut self, need: &Resources, priority: i32) -> Class {
+        let only = self.only_class.filter(|class| self.priority(*class) == priority && self.need(*class) == need);
+        let known = only.or_else(|| self.by_need.get(&(priority, need.clone())).copied());
+        let class = known.unwrap_or_else(|| self.new_class(need, priority));
         self.classes[class.0 as usize].known += 1;
         class
     }
 
-    fn new_class(&mut self, need: &Resources) -> Class {
+    fn new_class(&mut self, need: &Resources, priority: i32) -> Class {
         let queue = ClassQueue {
             need: need.clone(),
+            priority,
             tickets: VecDeque::new(),
             known: 0,
             waiting: 0,
             turn_at: 0,
             way_made_by: None,
             no_room_before: [0; 2],
+            heavy_before: i64::MIN,
         };
         let class = match self.free_classes.pop() {
             Some(class) => {
@@ -206,8 +214,8 @@ impl Queue {
                 Class(self.classes.len() as u32 - 1)
             }
         };
-        self.by_need.insert(need.clone(), class);
-        self.only_class = (self.by_need.len() == 1).then_some(class);
+        self.by_need.insert((priority, need.clone()), class);
+        self.count_classes();
         class
     }
 
@@ -217,11 +225,16 @@ impl Queue {
         queue.known -= 1;
         if queue.known == 0 {
             queue.tickets = VecDeque::new();
-            self.by_need.remove(&queue.need);
+            self.by_need.remove(&(queue.priority, queue.need.clone()));
             self.free_classes.push(class);
-            let mut left = self.by_need.values().copied();
-            self.only_class = left.next().filter(|_| left.next().is_none());
+            self.count_classes();
         }
+    }
+
+    fn count_classes(&mut self) {
+        let (first, last) = (self.by_need.first_key_value(), self.by_need.last_key_value());
+        self.only_class = first.map(|(_, class)| *class).filter(|_| self.by_need.len() == 1);
+        self.has_priorities = first.map(|((lowest, _), _)| *lowest) != last.map(|((highest, _), _)| *highest);
     }
 
     pub fn find(&self, id: TaskId) -> Option<TaskKey> {
@@ -251,6 +264,7 @@ impl Queue {
         if front {
             self.next_front -= 1;
             queue.tickets.push_front((self.next_front, ticket));
+            queue.heavy_before = i64::MIN;
         } else {
             queue.tickets.push_back((self.next_back, ticket));
             self.next_back += 1;
@@ -326,9 +340,12 @@ impl Queue {
         }
     }
 
-    /// Classes with waiting tasks, the one with the oldest task first.
+    /// Classes with waiting tasks: of higher priority first, of equals the one with the oldest task.
     pub fn waiting_classes(&self) -> impl Iterator<Item = Class> + use<> {
-        let oldest = |class: Class| Some((self.classes[class.0 as usize].tickets.front()?.0, class));
+        let oldest = |class: Class| {
+            let queue = &self.classes[class.0 as usize];
+            Some(((Reverse(queue.priority), queue.tickets.front()?.0), class))
+        };
         let only = self.only_class.and_then(oldest);
         let places = if self.only_class.is_some() { 0 } else { self.classes.len() as u32 };
         let mut classes: Vec<_> = (0..places).map(Class).filter_map(oldest).collect();
@@ -379,6 +396,38 @@ impl Queue {
     /// Executors that were parked at that level before this number are known to have no room for the class.
     pub fn no_room_before(&mut self, class: Class, level: Level) -> &mut u64 {
         &mut self.classes[class.0 as usize].no_room_before[level as usize]
+    }
+
+    pub fn priority(&self, class: Class) -> i32 {
+        self.classes[class.0 as usize].priority
+    }
+
+    /// Whether some known tasks have another priority than others.
+    pub fn has_priorities(&self) -> bool {
+        self.has_priorities
+    }
+
+    /// The oldest waiting task of a class that `is_light`, looked for from where the last search ended: as long as who is
+    /// light stays so, each task is looked at once. No more than `looks` are.
+    pub fn first_light(&mut self, class: Class, looks: usize, is_light: impl Fn(&Task) -> bool) -> Option<TaskKey> {
+        let queue = &self.classes[class.0 as usize];
+        let start = queue.tickets.partition_point(|(order, _)| *order < queue.heavy_before);
+        let mut heavy_before = queue.heavy_before;
+        let mut found = None;
+        for (order, ticket) in queue.tickets.range(start..).take(looks) {
+            if self.is_waiting(*ticket) && is_light(&self[ticket.task]) {
+                found = Some(ticket.task);
+                break;
+            }
+            heavy_before = order + 1;
+        }
+        self.classes[class.0 as usize].heavy_before = heavy_before;
+        found
+    }
+
+    /// Other tasks are light now.
+    pub fn look_for_light_again(&mut self) {
+        self.classes.iter_mut().for_each(|class| class.heavy_before = i64::MIN);
     }
 
     /// What tasks of a class hold while they run.

@@ -12,6 +12,7 @@ use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::cold::Cold;
 use crate::event::{Config, Effect, Ended, Event, Hint};
 use crate::executors::{ExecutorKey, Executors, Held, Level};
+use crate::fill::Light;
 use crate::kept::Kept;
 use crate::placement::{self, Placement};
 use crate::queue::{Queue, State, TaskKey, Ticket};
@@ -28,6 +29,7 @@ pub struct Scheduler {
     pub(crate) cold: Cold,
     pub(crate) relays: Relays,
     pub(crate) kept: Kept,
+    pub(crate) light: Light,
     /// Tasks that came to wait in this event, or whose holders went.
     pub(crate) newcomers: Vec<Ticket>,
     /// The last executor that was looked at for tasks to ask back.
@@ -47,6 +49,7 @@ impl Scheduler {
             cold: Cold::default(),
             relays: Relays::default(),
             kept: Kept::default(),
+            light: Light::default(),
             newcomers: Vec::new(),
             recall_from: ExecutorKey::FIRST,
             decisions: 0,
@@ -70,7 +73,7 @@ impl Scheduler {
             }
             Event::ExecutorDraining { executor } => self.executor_draining(executor, effects),
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
-            Event::TaskReady { task, inputs, need } => self.task_ready(task, &inputs, &need),
+            Event::TaskReady { task, inputs, need, priority } => self.task_ready(task, &inputs, &need, priority),
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
@@ -93,8 +96,14 @@ impl Scheduler {
             Event::Release { object } => self.release(object, effects),
             Event::Doubted { object } => self.doubt(object, effects),
             Event::Evacuate => self.evacuate(effects),
+            Event::Staging { executor, lent_milli, light_bytes } => {
+                if let Some(by) = self.executors.find(executor) {
+                    self.staging(by, lent_milli, light_bytes);
+                }
+            }
         }
         self.place(effects);
+        self.fill(effects);
     }
 
     /// Forgets a job all of whose tasks are forgotten.
@@ -129,9 +138,13 @@ impl Scheduler {
 
     // ---- events
 
-    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Resources) {
+    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Resources, priority: i32) {
         let keys: Vec<_> = inputs.iter().map(|(id, size_bytes)| self.catalog.refer(*id, *size_bytes)).collect();
-        let task = self.queue.insert(id, &keys, need);
+        let had_priorities = self.queue.has_priorities();
+        let task = self.queue.insert(id, &keys, need, priority);
+        if self.queue.has_priorities() && !had_priorities {
+            self.executors.wake_full();
+        }
         self.enqueue(task, false);
     }
 
@@ -340,7 +353,8 @@ impl Scheduler {
             self.dequeue(task);
         }
         let number = self.decisions;
-        self.executors.assign(by, task, number, self.queue.need(self.queue[task].class));
+        let class = self.queue[task].class;
+        self.executors.assign(by, task, number, self.queue.need(class), self.queue.priority(class));
         let entry = &mut self.queue[task];
         entry.state = State::Assigned { executor: by, number, recalled: false };
         let (id, attempt) = (entry.id, entry.attempt);
@@ -355,8 +369,8 @@ impl Scheduler {
             panic!("task {} ended but is {:?}", self.queue[task].id, self.queue[task].state);
         };
         assert_eq!(executor, by, "task {} ended by another than it was assigned to", self.queue[task].id);
-        let need = self.queue.need(self.queue[task].class);
-        self.executors.unassign(by, number, recalled, need);
+        let class = self.queue[task].class;
+        self.executors.unassign(by, number, recalled, (self.queue.need(class), self.queue.priority(class)));
         self.relays.task_left(&mut self.executors, self.queue[task].inputs.as_slice(), by, task);
         self.queue[task].state = State::Held;
     }

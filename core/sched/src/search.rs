@@ -84,14 +84,14 @@ fn part(local: u64, all: u64) -> u16 {
     (share as u16).max(1)
 }
 
-/// The next waiting task that the executor holds entirely and has room for. Looks at no more than `looks` entries;
+/// The next waiting task, of priority `floor` or higher, that the executor holds entirely and has room for. Looks at no more than `looks` entries;
 /// partial hits met on the way are remembered.
 pub(crate) fn next_full_hit(
     queue: &Queue,
     catalog: &mut Catalog,
     executors: &mut Executors,
     by: ExecutorKey,
-    level: Level,
+    (level, floor): (Level, i32),
     looks: &mut u64,
 ) -> Option<TaskKey> {
     let takes_any = takes_any(queue, &executors[by]);
@@ -135,7 +135,10 @@ pub(crate) fn next_full_hit(
                 place += 1;
                 let Some(ticket) = *met else { continue };
                 let share = share_held(queue, catalog, executors, ticket.task, by);
-                if share == FULL && may_take(queue, executors, by, ticket.task, level) {
+                if share == FULL
+                    && is_from(queue, ticket.task, floor)
+                    && may_take(queue, executors, by, ticket.task, level)
+                {
                     set_cursor(catalog, executors, by, object, ticket.turn);
                     return Some(ticket.task);
                 }
@@ -223,14 +226,14 @@ fn set_cursor(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey, obj
     }
 }
 
-/// The waiting task of which the executor holds the largest share, as far as searched; with `only_best_holder`, one
+/// The waiting task of priority `floor` or higher of which the executor holds the largest share, as far as searched; with `only_best_holder`, one
 /// of which no executor holds more.
 pub(crate) fn best_partial_hit(
     queue: &Queue,
     catalog: &mut Catalog,
     executors: &mut Executors,
     by: ExecutorKey,
-    level: Level,
+    (level, floor): (Level, i32),
     only_best_holder: bool,
 ) -> Option<TaskKey> {
     let mut put_back = Vec::new();
@@ -246,7 +249,7 @@ pub(crate) fn best_partial_hit(
             }
             continue;
         }
-        let fits = may_take(queue, executors, by, task, level);
+        let fits = is_from(queue, task, floor) && may_take(queue, executors, by, task, level);
         if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by)) {
             found = Some(task);
             break;
@@ -325,9 +328,14 @@ fn takes_any(queue: &Queue, executor: &Executor) -> bool {
     queue.refusals.is_empty() && queue.only_class().is_some_and(|class| executor.is_large_enough(queue.need(class)))
 }
 
+fn is_from(queue: &Queue, task: TaskKey, floor: i32) -> bool {
+    queue.priority(queue[task].class) >= floor
+}
+
 /// Whether the executor has room for the task and has not refused it.
 pub(crate) fn may_take(queue: &Queue, executors: &Executors, by: ExecutorKey, task: TaskKey, level: Level) -> bool {
-    executors[by].has_room(queue.need(queue[task].class), level) && !has_refused(queue, by, task)
+    let class = queue[task].class;
+    executors[by].has_room(queue.need(class), queue.priority(class), level) && !has_refused(queue, by, task)
 }
 
 pub(crate) fn has_refused(queue: &Queue, by: ExecutorKey, task: TaskKey) -> bool {

@@ -18,6 +18,7 @@ use crate::search::{self, FULL};
 use crate::{Config, Effect, Ended, Event, Holder, Scheduler};
 
 mod kept;
+mod priorities;
 mod relays;
 mod waits;
 
@@ -63,7 +64,7 @@ impl Scheduler {
 
     fn submit_with(&mut self, index: u32, inputs: &[u8], need: Resources) -> Vec<Effect> {
         let inputs = inputs.iter().map(|n| (object(*n), 10)).collect();
-        self.run(Event::TaskReady { task: task(index), inputs, need })
+        self.run(Event::TaskReady { task: task(index), inputs, need, priority: 0 })
     }
 
     fn evict(&mut self, id: u32, n: u8) -> Vec<Effect> {
@@ -143,7 +144,8 @@ enum Step {
     Join { slots: u32, gpu: bool },
     Drain { which: u8 },
     Leave { which: u8 },
-    Submit { inputs: BTreeSet<u8>, cpus: u32, gpu: bool },
+    Submit { inputs: BTreeSet<u8>, cpus: u32, gpu: bool, priority: i32 },
+    Stage { which: u8, lent: u64 },
     End { which: u8, ended: u8 },
     Store { which: u8, object: u8 },
     Evict { which: u8, object: u8 },
@@ -155,8 +157,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1u32..4, any::<bool>()).prop_map(|(slots, gpu)| Step::Join { slots, gpu }),
         1 => (0u8..20).prop_map(|which| Step::Drain { which }),
         1 => any::<u8>().prop_map(|which| Step::Leave { which }),
-        8 => (prop::collection::btree_set(0u8..12, 0..5), 1u32..3, 0u8..5)
-            .prop_map(|(inputs, cpus, gpu)| Step::Submit { inputs, cpus, gpu: gpu == 0 }),
+        8 => (prop::collection::btree_set(0u8..12, 0..5), 1u32..3, 0u8..5, 0i32..3)
+            .prop_map(|(inputs, cpus, gpu, priority)| Step::Submit { inputs, cpus, gpu: gpu == 0, priority }),
+        2 => (any::<u8>(), 0u64..6).prop_map(|(which, lent)| Step::Stage { which, lent }),
         6 => (any::<u8>(), 0u8..10).prop_map(|(which, ended)| Step::End { which, ended }),
         8 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Store { which, object }),
         3 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Evict { which, object }),
@@ -179,11 +182,12 @@ struct World {
     ended: BTreeSet<TaskId>,
     held: BTreeSet<(ExecutorId, ObjectId)>,
     next: u32,
+    priorities: i32,
     log: Vec<Effect>,
 }
 
 impl World {
-    fn new(policy: PlacementPolicy, window: Option<u64>) -> Self {
+    fn new(policy: PlacementPolicy, window: Option<u64>, priorities: i32) -> Self {
         World {
             scheduler: Scheduler::new(Config { policy, window, ..Config::default() }),
             slots: BTreeMap::new(),
@@ -193,6 +197,7 @@ impl World {
             ended: BTreeSet::new(),
             held: BTreeSet::new(),
             next: 0,
+            priorities,
             log: Vec::new(),
         }
     }
@@ -279,13 +284,17 @@ impl World {
                 }
                 self.run(Event::ExecutorLeft { executor });
             }
-            Step::Submit { inputs, cpus: count, gpu } => {
+            Step::Submit { inputs, cpus: count, gpu, priority } => {
                 let task = task(self.next);
                 self.next += 1;
                 self.waiting.insert(task);
                 let inputs = inputs.iter().map(|n| (object(*n), u64::from(*n) * 7)).collect();
                 let need = with_gpus(u64::from(*gpu), cpus(count * 1000));
-                self.run(Event::TaskReady { task, inputs, need });
+                self.run(Event::TaskReady { task, inputs, need, priority: priority % self.priorities });
+            }
+            Step::Stage { which, lent } => {
+                let Some(executor) = self.executor(*which) else { return };
+                self.run(Event::Staging { executor, lent_milli: lent * 500, light_bytes: 50 });
             }
             Step::End { which, ended } => {
                 let Some((task, executor)) = self.running.iter().nth(usize::from(*which) % self.running.len().max(1))
@@ -354,15 +363,16 @@ proptest! {
     fn no_task_is_lost_or_run_twice(
         policy in 0usize..4,
         window in prop::option::of(0u64..8),
+        priorities in 1i32..4,
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let policy = PlacementPolicy::ALL[policy];
-        let mut world = World::new(policy, window);
+        let mut world = World::new(policy, window, priorities);
         for step in &steps {
             world.apply(step);
         }
         world.drain();
-        let mut again = World::new(policy, window);
+        let mut again = World::new(policy, window, priorities);
         for step in &steps {
             again.apply(step);
         }
@@ -558,7 +568,10 @@ fn a_short_list_is_searched_before_a_very_long_one() {
     scheduler.submit(1, &[9]);
     let submit = |scheduler: &mut Scheduler, index: u32, inputs: &[u8]| {
         let inputs = inputs.iter().map(|n| (object(*n), 10)).collect();
-        scheduler.handle(Event::TaskReady { task: task(index), inputs, need: Resources::default() }, &mut Vec::new());
+        scheduler.handle(
+            Event::TaskReady { task: task(index), inputs, need: Resources::default(), priority: 0 },
+            &mut Vec::new(),
+        );
     };
     // Farther back than one decision looks.
     for index in 2..5_000 {

@@ -195,7 +195,12 @@ impl Cluster {
         let index = self.inputs.len() as u32;
         let sized = inputs.iter().map(|object| (self.objects[*object as usize], OBJECT_BYTES)).collect();
         self.inputs.push(inputs.into());
-        Event::TaskReady { task: TaskId { job: JobId(1), index }, inputs: sized, need: Resources::default() }
+        Event::TaskReady {
+            task: TaskId { job: JobId(1), index },
+            inputs: sized,
+            need: Resources::default(),
+            priority: 0,
+        }
     }
 
     /// Arrivals of `tasks` tasks that read `inputs` random objects each.

@@ -155,7 +155,7 @@ fn what_only_one_has_is_moved_before_it_leaves() {
 
 /// A cluster whose first executor alone can make what its second alone can read, and keeps it.
 fn start_apart() -> Cluster {
-    let mut cluster = Cluster::start(&[&["--node-resource", "here=1"]]);
+    let cluster = Cluster::start(&[&["--node-resource", "here=1"]]);
     write_pair(&cluster, "keep = true");
     let text = cluster.read("pair.toml");
     let (first, second) = text.rsplit_once("[[task]]").unwrap();

@@ -194,6 +194,10 @@ impl Job {
         &self.spec.templates[usize::from(item.template)]
     }
 
+    pub fn template_at(&self, index: u32) -> &TaskTemplate {
+        self.template_of(&self.spec.items.get(index))
+    }
+
     /// All inputs of a task, its template's first, with the objects they stand for. Every producer has delivered.
     pub fn inputs<'a>(&'a self, item: &'a TaskItem) -> impl Iterator<Item = (&'a Input, Option<&'a ObjectSpec>)> {
         self.template_of(item).inputs.iter().chain(&item.inputs).map(|input| {
@@ -271,7 +275,7 @@ impl Job {
         let was_assigned = state.phase == Phase::Assigned;
         let queued_us = if was_assigned { state.assigned_us - state.ready_us } else { 0 };
         let away_us = if was_assigned { now_us - state.assigned_us } else { 0 };
-        let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us);
+        let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us + outcome.suspended_us);
         let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
         let released = self.book(&result, now_us);
         self.tasks[index as usize].assigned_us += self.pending.push(result);

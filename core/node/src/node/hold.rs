@@ -62,7 +62,7 @@ impl Node {
                 Some(fetch) if fetch.under_way => fetch.is_here = true,
                 Some(_) => {
                     self.under_way += 1;
-                    self.fetched(object, Origin::Local, effects);
+                    self.fetched(object, Origin::Local, 0, effects);
                 }
                 None => {}
             }

@@ -227,7 +227,7 @@ fn any_number_of_needs_may_come_and_go() {
     let effects = &mut Vec::new();
     for index in 0..70_000 {
         let need = Resources { memory_bytes: u64::from(index) + 1, ..cpus(1000) };
-        scheduler.handle(Event::TaskReady { task: task(index), inputs: Box::default(), need }, effects);
+        scheduler.handle(Event::TaskReady { task: task(index), inputs: Box::default(), need, priority: 0 }, effects);
         scheduler.handle(Event::TaskCancelled { task: task(index) }, effects);
     }
     assert_eq!(scheduler.queue.only_class(), None);

@@ -1,0 +1,68 @@
+//! Filling nodes that stage: while the inputs of a node's data-intensive tasks are fetched, tasks that only compute, or
+//! read little, have their processors. Such a task overtakes those that could not run yet anyway; when the staged ones
+//! are ready, the node starts them first.
+
+use alloc::vec::Vec;
+
+use crate::event::Effect;
+use crate::executors::ExecutorKey;
+use crate::queue::TaskKey;
+use crate::scheduler::Scheduler;
+
+/// Waiting tasks of a class that are looked at, from where the last search ended, for one that reads little.
+const FILL_LOOKS: usize = 1024;
+
+/// What is known of tasks that read little.
+pub(crate) struct Light {
+    /// Those that read less are light, for all executors that lend processors.
+    from_bytes: u64,
+    /// Those that were looked at and passed by read at least so much.
+    looked_bytes: u64,
+}
+
+impl Default for Light {
+    fn default() -> Self {
+        Light { from_bytes: u64::MAX, looked_bytes: 0 }
+    }
+}
+
+impl Scheduler {
+    /// An executor lends processors of tasks that it stages.
+    pub(crate) fn staging(&mut self, by: ExecutorKey, lent_milli: u64, light_bytes: u64) {
+        self.executors.lend(by, lent_milli);
+        self.light.from_bytes = match self.executors.lending().next() {
+            Some(_) => self.light.from_bytes.min(light_bytes),
+            None => u64::MAX,
+        };
+    }
+
+    /// Gives light tasks to executors that lend processors.
+    pub(crate) fn fill(&mut self, effects: &mut Vec<Effect>) {
+        if self.queue.waiting() == 0 || self.executors.lending().next().is_none() {
+            return;
+        }
+        let Light { from_bytes, looked_bytes } = self.light;
+        if from_bytes > looked_bytes {
+            self.queue.look_for_light_again();
+        }
+        self.light.looked_bytes = from_bytes;
+        let lending: Vec<_> = self.executors.lending().collect();
+        for by in lending {
+            while let Some(task) = self.light_task_for(by) {
+                self.assign(by, task, effects);
+            }
+        }
+    }
+
+    fn light_task_for(&mut self, by: ExecutorKey) -> Option<TaskKey> {
+        let Scheduler { queue, catalog, executors, light, .. } = self;
+        let roomy = queue.waiting_classes().filter(|class| executors[by].has_room_to_fill(queue.need(*class)));
+        let roomy: Vec<_> = roomy.collect();
+        roomy.into_iter().find_map(|class| {
+            queue.first_light(class, FILL_LOOKS, |task| {
+                let reads: u64 = task.inputs.as_slice().iter().map(|input| catalog.size_bytes(*input)).sum();
+                reads < light.from_bytes && !task.was_refused
+            })
+        })
+    }
+}
