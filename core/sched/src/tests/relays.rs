@@ -50,7 +50,7 @@ fn whole_replicas_that_give_to_nobody_come_first() {
     };
     next(3);
     next(4);
-    let told: Vec<_> = (5..=8).map(|id| next(id)).filter(|told| !told.is_empty()).collect();
+    let told: Vec<_> = (5..=8).map(&mut next).filter(|told| !told.is_empty()).collect();
     let givers: BTreeSet<_> = told.iter().map(|told| told[0].executor).collect();
     assert_eq!(givers.len(), told.len(), "nobody gives twice while others give nothing: {told:?}");
 }
