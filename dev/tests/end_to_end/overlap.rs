@@ -32,7 +32,7 @@ fn all_are_stopped(processes: &[u32]) -> bool {
 /// One executor of one slot on which `low` is suspended while `high`, whose input was staged, runs.
 fn one_suspended() -> (Cluster, [Child; 2], Vec<u32>) {
     let cluster = Cluster::start(&[&["--data-intensive", "1kB"]]);
-    cluster.write("data", &"x".repeat(5000));
+    cluster.write("data", "x".repeat(5000));
     let low = cluster.spawn_on(&["run", "--report", "none", "--", "sh", "-c", WAITER, "low"]);
     let of_low = processes(&cluster, "low");
     let words = ["run", "--report", "none", "--priority", "5", "-i", "data", "--", "sh", "-c", WAITER, "high"];
@@ -125,7 +125,7 @@ fn order_of_ends(words: &[&str]) -> String {
     let shape = ["--data-intensive", "1MB", "--emulate", "storage=4MB/s"];
     let cluster = Cluster::start(&[&[&shape, words].concat()]);
     for name in ["big-1", "big-2"] {
-        cluster.write(name, &"x".repeat(4_000_000));
+        cluster.write(name, "x".repeat(4_000_000));
     }
     cluster.write("job.toml", TWO_AND_ONE);
     let job = cluster.submit("job.toml");
