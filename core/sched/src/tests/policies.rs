@@ -1,0 +1,213 @@
+//! What each policy does, and what all of them keep to: histories told in full.
+
+use super::*;
+
+/// Two executors of one slot; executor 1 holds object 1 and is busy, executor 2 is free.
+fn busy_holder(policy: PlacementPolicy) -> Scheduler {
+    let mut scheduler = scheduler(policy);
+    scheduler.join(1, 1);
+    assert_eq!(assigned(&scheduler.submit(0, &[9])), [(1, 0)]);
+    // Executor 1 also has one task lined up, so that it takes no more.
+    assert_eq!(assigned(&scheduler.submit(1, &[9])), [(1, 1)]);
+    scheduler.store(1, 1);
+    scheduler.join(2, 1);
+    scheduler
+}
+
+#[test]
+fn max_cache_hit_waits_for_the_busy_holder() {
+    let mut scheduler = busy_holder(PlacementPolicy::MaxCacheHit);
+    // Task 1 was lined up on executor 1; executor 2 is idle and asks for it back.
+    assert_eq!(assigned(&scheduler.submit(2, &[1])), []);
+    assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 2)]);
+}
+
+#[test]
+fn max_compute_util_moves_the_data_instead() {
+    let mut scheduler = busy_holder(PlacementPolicy::MaxComputeUtil);
+    let effects = scheduler.submit(2, &[1]);
+    assert_eq!(assigned(&effects), [(2, 2)]);
+    let Effect::Assign { hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    let holder = Holder { executor: ExecutorId(1), is_relay: false, others: 0 };
+    assert_eq!(*hints[0].holders, [holder], "the executor is told who holds the input");
+}
+
+#[test]
+fn good_cache_compute_chooses_by_utilisation() {
+    // One of two processors busy: below 0.9, like MCU.
+    let mut below = busy_holder(PlacementPolicy::GoodCacheCompute);
+    assert_eq!(assigned(&below.submit(2, &[1])), [(2, 2)]);
+    // Nineteen of twenty busy: at the threshold, like MCH.
+    let mut at = scheduler(PlacementPolicy::GoodCacheCompute);
+    at.join(1, 19);
+    for index in 0..38 {
+        at.submit(index, &[9]);
+    }
+    at.store(1, 1);
+    at.run(Event::ExecutorJoined { executor: ExecutorId(2), capacity: cpus(1000), held: [(object(8), 10)].into() });
+    assert_eq!(at.utilisation(), Utilisation { busy_milli: 19_000, total_milli: 20_000 });
+    assert_eq!(assigned(&at.submit(99, &[1])), []);
+}
+
+#[test]
+fn first_available_gives_no_hints() {
+    let mut scheduler = busy_holder(PlacementPolicy::FirstAvailable);
+    let effects = scheduler.submit(2, &[1]);
+    let Effect::Assign { executor: ExecutorId(2), hints, .. } = &effects[0] else { panic!("{effects:?}") };
+    assert!(hints.is_empty());
+}
+
+#[test]
+fn a_full_hit_goes_before_older_tasks_and_the_best_share_before_smaller_ones() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.store(1, 1);
+    scheduler.store(1, 2);
+    scheduler.submit(0, &[9]);
+    scheduler.submit(1, &[9]);
+    for (index, inputs) in [(2, vec![7, 8]), (3, vec![1, 7, 8]), (4, vec![1, 2, 8]), (5, vec![1, 2])] {
+        scheduler.submit(index, &inputs);
+    }
+    // Full, then two thirds, then one third, then the oldest.
+    assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 5)]);
+    assert_eq!(assigned(&scheduler.finish(1, 1)), [(1, 4)]);
+    assert_eq!(assigned(&scheduler.finish(1, 5)), [(1, 3)]);
+    assert_eq!(assigned(&scheduler.finish(1, 4)), [(1, 2)]);
+}
+
+#[test]
+fn a_newcomer_goes_to_the_free_executor_that_holds_the_most() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    for id in 1..=3 {
+        scheduler.join(id, 1);
+    }
+    scheduler.store(2, 1);
+    scheduler.store(3, 1);
+    scheduler.store(3, 2);
+    assert_eq!(assigned(&scheduler.submit(0, &[1, 2, 3])), [(3, 0)]);
+    assert_eq!(assigned(&scheduler.submit(1, &[1, 2, 3])), [(2, 1)]);
+    assert_eq!(assigned(&scheduler.submit(2, &[1, 2, 3])), [(1, 2)]);
+}
+
+#[test]
+fn the_oldest_task_is_overtaken_no_more_than_a_window() {
+    let config = Config { policy: PlacementPolicy::MaxCacheHit, window: Some(10), ..Config::default() };
+    let mut scheduler = Scheduler::new(config);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    scheduler.store(1, 1);
+    scheduler.store(2, 2);
+    // Executor 2 runs one task for ever and has another lined up; a third waits for it.
+    for index in 0..3 {
+        scheduler.submit(index, &[2]);
+    }
+    for index in 3..40 {
+        scheduler.submit(index, &[1]);
+    }
+    let mut order = Vec::new();
+    let mut running: Vec<u32> = vec![3, 4];
+    while let Some(index) = running.first().copied() {
+        running.remove(0);
+        let new = assigned(&scheduler.finish(1, index));
+        order.extend(new.iter().map(|(_, index)| *index));
+        running.extend(new.iter().filter(|(by, _)| *by == 1).map(|(_, index)| *index));
+    }
+    let waited = order.iter().position(|index| *index == 2).expect("task 2 ran on executor 1");
+    assert!((5..=10).contains(&waited), "overtaken {waited} times");
+}
+
+#[test]
+fn a_task_every_executor_refused_is_given_up() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    let first = assigned(&scheduler.submit(0, &[1]))[0].0;
+    let refuse = |by| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended: Ended::Refused, ran_us: None };
+    let second = assigned(&scheduler.run(refuse(first)))[0].0;
+    assert_ne!(first, second);
+    assert_eq!(scheduler.run(refuse(second)), [Effect::Unplaceable { task: task(0) }]);
+}
+
+#[test]
+fn an_idle_executor_gets_what_is_lined_up_elsewhere() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[]);
+    scheduler.submit(1, &[]);
+    let recall = Effect::Recall { executor: ExecutorId(1), task: task(1) };
+    assert_eq!(scheduler.join(2, 1), [recall]);
+    let returned = Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
+    assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
+}
+
+#[test]
+fn what_waits_for_a_busy_holder_is_not_asked_back() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
+    scheduler.join(1, 1);
+    scheduler.store(1, 1);
+    assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
+    assert_eq!(assigned(&scheduler.submit(1, &[1])), [(1, 1)]);
+    // Executor 2 would not take task 1, which would come back to be lined up again, for ever.
+    assert_eq!(scheduler.join(2, 1), []);
+    // Now it holds as much.
+    let recall = Effect::Recall { executor: ExecutorId(1), task: task(1) };
+    assert_eq!(scheduler.store(2, 1), [recall]);
+    let returned = Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
+    assert_eq!(assigned(&scheduler.run(returned)), [(2, 1)]);
+}
+
+#[test]
+fn an_idle_best_holder_of_a_part_gets_the_newcomer() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    scheduler.store(1, 1);
+    scheduler.store(2, 9);
+    assert_eq!(assigned(&scheduler.submit(0, &[9])), [(2, 0)]);
+    // Executor 1 has two tasks for object 1, ends them, and idles with the object still on its list to search.
+    assert_eq!(assigned(&scheduler.submit(1, &[1])), [(1, 1)]);
+    assert_eq!(assigned(&scheduler.submit(2, &[1])), [(1, 2)]);
+    scheduler.finish(1, 1);
+    scheduler.finish(1, 2);
+    assert_eq!(assigned(&scheduler.submit(3, &[1, 2])), [(1, 3)]);
+}
+
+#[test]
+fn a_short_list_is_searched_before_a_very_long_one() {
+    let mut scheduler = Scheduler::new(Config { policy: PlacementPolicy::MaxComputeUtil, ..Config::default() });
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[9]);
+    scheduler.submit(1, &[9]);
+    let submit = |scheduler: &mut Scheduler, index: u32, inputs: &[u8]| {
+        let inputs = inputs.iter().map(|n| (object(*n), 10)).collect();
+        scheduler.handle(
+            Event::TaskReady { task: task(index), inputs, need: Resources::default(), priority: 0 },
+            &mut Vec::new(),
+        );
+    };
+    // Farther back than one decision looks.
+    for index in 2..5_000 {
+        submit(&mut scheduler, index, &[1, 8]);
+    }
+    submit(&mut scheduler, 5_000, &[1, 2]);
+    scheduler.store(1, 1);
+    scheduler.store(1, 2);
+    assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 5_000)]);
+}
+
+#[test]
+fn nothing_is_kept_of_what_has_ended() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[1]);
+    scheduler.finish(1, 0);
+    scheduler.forget_job(JobId(1));
+    assert_eq!(scheduler.objects(), 0);
+    assert!(scheduler.explain_task(task(0)).is_none());
+}
+
+#[test]
+fn an_unknown_task_is_cancelled_without_harm() {
+    let none: Box<[Effect]> = Box::default();
+    assert_eq!(*scheduler(PlacementPolicy::MaxCacheHit).run(Event::TaskCancelled { task: task(5) }), *none);
+}
