@@ -39,6 +39,10 @@ pub struct TaskTemplate {
     pub outputs: Vec<OutputSpec>,
     /// What it holds while it runs.
     pub resources: Resources,
+    /// Executors that may run it, as a match expression; any if there is none.
+    pub requirements: Option<String>,
+    /// Of several that may, which is the best, as a match expression.
+    pub rank: Option<String>,
     /// Killed after running so long.
     pub timeout_us: Option<u64>,
     /// How often a failed task is tried again.
@@ -58,6 +62,8 @@ impl TaskTemplate {
             inputs: Vec::new(),
             outputs: Vec::new(),
             resources: Resources::default(),
+            requirements: None,
+            rank: None,
             timeout_us: None,
             retries: 0,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
