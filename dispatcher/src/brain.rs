@@ -1,10 +1,12 @@
 //! The one owner of the dispatcher's state. Messages come in from sessions and the journal; it never waits for any.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_sched::{Effect, Ended, Event, Hint, Holder, Scheduler};
+use eyas_sched::{Effect, Ended, Event, Hint, Holder, Need, Profile, Scheduler};
 use eyas_session::Outbox;
+use eyas_types::matching::Expression;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
@@ -39,12 +41,32 @@ mod tests;
 
 /// What the brain is told.
 pub(crate) enum Message {
-    Joined { registration: Registration, outbox: Outbox<ToExecutor>, reply: oneshot::Sender<ExecutorId> },
-    Said { executor: ExecutorId, messages: Vec<FromExecutor> },
-    Gone { executor: ExecutorId },
-    Submitted { spec: Box<JobSpec>, reply: oneshot::Sender<ToClient> },
-    Asked { request: FromClient, reply: oneshot::Sender<ToClient> },
-    Watched { job: JobId, reply: oneshot::Sender<Option<watch::Receiver<Standing>>> },
+    Joined {
+        registration: Registration,
+        /// What it accepts, compiled.
+        accept: Box<[Arc<dyn Expression>]>,
+        outbox: Outbox<ToExecutor>,
+        reply: oneshot::Sender<ExecutorId>,
+    },
+    Said {
+        executor: ExecutorId,
+        messages: Vec<FromExecutor>,
+    },
+    Gone {
+        executor: ExecutorId,
+    },
+    Submitted {
+        spec: Box<JobSpec>,
+        reply: oneshot::Sender<ToClient>,
+    },
+    Asked {
+        request: FromClient,
+        reply: oneshot::Sender<ToClient>,
+    },
+    Watched {
+        job: JobId,
+        reply: oneshot::Sender<Option<watch::Receiver<Standing>>>,
+    },
 }
 
 pub(crate) struct Brain {
@@ -138,7 +160,9 @@ impl Brain {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Joined { registration, outbox, reply } => self.joined(&registration, outbox, reply),
+            Message::Joined { registration, accept, outbox, reply } => {
+                self.joined(&registration, accept, outbox, reply);
+            }
             Message::Said { executor, messages } => {
                 for message in messages {
                     self.said(executor, message);
@@ -193,7 +217,13 @@ impl Brain {
 
     // ---- executors
 
-    fn joined(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, reply: oneshot::Sender<ExecutorId>) {
+    fn joined(
+        &mut self,
+        registration: &Registration,
+        accept: Box<[Arc<dyn Expression>]>,
+        outbox: Outbox<ToExecutor>,
+        reply: oneshot::Sender<ExecutorId>,
+    ) {
         let id = self.executors.join(registration, outbox);
         tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
         let heartbeat_us = self.heartbeat.as_micros() as u64;
@@ -210,7 +240,10 @@ impl Brain {
             held.iter().for_each(|(object, size_bytes)| entry.stored(*object, *size_bytes));
         }
         let capacity = registration.capacity.clone();
-        self.tell(Event::ExecutorJoined { executor: id, capacity, held: held.into() });
+        let name = self.executors.name(id).into();
+        let (host, labels) = (registration.host.as_str().into(), registration.labels.clone());
+        let profile = Box::new(Profile { name, host, labels, accept });
+        self.tell(Event::ExecutorJoined { executor: id, capacity, profile, held: held.into() });
         held.iter().for_each(|(object, _)| self.found(*object));
     }
 
@@ -219,7 +252,11 @@ impl Brain {
         entry.last_heard = Instant::now();
         match message {
             FromExecutor::Register(_) => tracing::warn!(%executor, "registered twice"),
-            FromExecutor::Heartbeat => self.executors.send(executor, ToExecutor::Heard),
+            FromExecutor::Heartbeat { free_disk_bytes } => {
+                entry.free_disk_bytes = Some(free_disk_bytes);
+                self.executors.send(executor, ToExecutor::Heard);
+                self.tell(Event::FreeDisk { executor, bytes: free_disk_bytes });
+            }
             FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);
@@ -310,10 +347,20 @@ impl Brain {
         if last == job.tasks.len() as u32 {
             self.queueing.remove(0);
         }
+        if first == 0 {
+            self.name_job(id);
+        }
         for index in first..last {
             if self.jobs[&id].tasks[index as usize].phase == Phase::Waiting {
                 self.queue(id, index);
             }
+        }
+    }
+
+    /// Tells the scheduler a job's name, before tasks of it are queued.
+    fn name_job(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get(&id).filter(|job| !job.has_ended()) {
+            self.tell(Event::JobNamed { job: id, name: job.spec.name.as_str().into() });
         }
     }
 
@@ -548,8 +595,8 @@ impl Brain {
     }
 }
 
-/// What the scheduler is told of a task: its inputs, and what it holds while it runs.
-fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Resources) {
+/// What the scheduler is told of a task: its inputs, and what it needs of an executor.
+fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
     let item = job.spec.items.get(index);
-    (job.input_ids(&item).into(), job.template_of(&item).resources.clone())
+    (job.input_ids(&item).into(), job.spec.need(item.template))
 }

@@ -68,8 +68,7 @@ pub fn accept(text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError>
 /// decision, and so that a person can be told which part does not hold.
 fn condition(what: &'static str, text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
     let whole = compile(what, text, Wanted::Truth)?;
-    let parts: Result<Vec<_>, _> =
-        parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();
+    let parts: Result<Vec<_>, _> = parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();
     let parts = parts.unwrap_or_else(|_| vec![whole]);
     Ok(parts.into_iter().map(|part| Arc::new(part) as Arc<dyn Expression>).collect())
 }
@@ -114,7 +113,8 @@ fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, E
 
 /// The character in the whole text of a place that is given as line and column, both from 1.
 fn column_of(text: &str, (line, column): (isize, isize)) -> usize {
-    let before: usize = text.split_inclusive('\n').take(line.max(1) as usize - 1).map(|line| line.chars().count()).sum();
+    let before: usize =
+        text.split_inclusive('\n').take(line.max(1) as usize - 1).map(|line| line.chars().count()).sum();
     before + column.max(1) as usize
 }
 

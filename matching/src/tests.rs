@@ -2,6 +2,8 @@
 
 use eyas_types::matching::{Fact, Facts, Labels};
 
+use proptest::prelude::*;
+
 use super::*;
 
 struct Node(Labels);
@@ -133,6 +135,114 @@ fn equal_texts_are_equal_terms() {
     assert_eq!(of(Some("true"), Some("1")), of(Some(" true "), Some("1")));
     assert_ne!(of(Some("true"), Some("1")), of(Some("true"), None));
     assert_ne!(of(Some("true && false"), None), of(Some("true"), None));
+}
+
+#[test]
+fn numbers_at_their_ends_are_no_accident() {
+    let least = "(-9223372036854775807 - 1)";
+    for text in [
+        format!("-{least} > 0"),
+        format!("{least} / -1 > 0"),
+        format!("{least} % -1 > 0"),
+        "9223372036854775807 + 1 > 0".into(),
+        "node.disk * 2 > 0".into(),
+        "1 % 0 > 0".into(),
+        "int('x') > 0".into(),
+        "int(1e300) > 0".into(),
+        "int(0.0 / 0.0) > 0".into(),
+        "0.0 / 0.0 < 1.0".into(),
+    ] {
+        let parts = accept(&text).unwrap();
+        assert_ne!(parts[0].holds(&node()), Ok(true), "{text}");
+    }
+}
+
+/// Words of which expressions are made, and others.
+const WORDS: &[&str] = &[
+    "node",
+    ".",
+    "name",
+    "labels",
+    "cpus",
+    "task",
+    "job",
+    "local_bytes",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    "'a'",
+    "\"b\"",
+    "'",
+    "\"",
+    "1",
+    "2.5",
+    "-",
+    "+",
+    "*",
+    "/",
+    "%",
+    "&&",
+    "||",
+    "!",
+    "==",
+    "!=",
+    "<",
+    ">=",
+    "in",
+    "?",
+    ":",
+    ",",
+    " ",
+    "\n",
+    "true",
+    "false",
+    "null",
+    "has",
+    "size",
+    "int",
+    "double",
+    "string",
+    "startsWith",
+    "exists",
+    "x",
+    "é",
+    "\u{1F980}",
+    "\\",
+    "//",
+    "0x",
+    "1e999",
+    "u",
+    "b",
+    "r",
+    "`",
+    "$",
+    "@",
+    "#",
+    "9223372036854775808",
+    "'\\u00e9'",
+    "'\\xff'",
+    "duration",
+    "type",
+    "dyn",
+    "matches",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_is_an_accident(words in prop::collection::vec(0..WORDS.len(), 0..14)) {
+        let text: String = words.iter().map(|word| WORDS[*word]).collect();
+        if let Ok(parts) = accept(&text) {
+            parts.iter().for_each(|part| drop(part.holds(&node())));
+        }
+        if let Ok(terms) = terms(None, Some(&text)) {
+            drop(terms.unwrap().rank.as_ref().unwrap().number(&node()));
+        }
+    }
 }
 
 #[test]

@@ -163,6 +163,11 @@ impl Node {
         self.tasks.len()
     }
 
+    /// Bytes that the disk has for inputs and sandboxes: what is free, and what the store could give up.
+    pub fn disk_bytes(&self) -> u64 {
+        self.space.disk_bytes()
+    }
+
     // ---- staging
 
     fn assigned(&mut self, task: TaskId, inputs: &[(ObjectId, u64)], need: Resources, effects: &mut Vec<Effect>) {

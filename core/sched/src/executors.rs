@@ -1,5 +1,6 @@
 //! Executors: what they have, what they run, what they hold (the paper's `E_set` and `E_map`), and who asks for work.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,8 +11,9 @@ use eyas_types::{ExecutorId, Resources};
 use crate::catalog::ObjectKey;
 use crate::explain::ExecutorView;
 use crate::hash::Map;
+use crate::matchmaking::{ClassSet, Profile};
 use crate::placement::Utilisation;
-use crate::queue::TaskKey;
+use crate::queue::{ClassNeed, TaskKey};
 
 /// An executor's place in the table; reused when it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +44,11 @@ pub(crate) enum Level {
 pub(crate) struct Executor {
     pub id: ExecutorId,
     pub capacity: Resources,
+    pub profile: Box<Profile>,
+    /// Classes that it does not match, and never will.
+    pub excluded: ClassSet,
+    /// What its disk has for inputs and sandboxes; the most there could be, until it has said so.
+    pub free_disk_bytes: u64,
     assigned: Assigned,
     /// Tasks that it was given and has not ended, with the numbers of their assignments, the newest last.
     pub in_flight: VecDeque<(u64, TaskKey)>,
@@ -128,14 +135,22 @@ pub(crate) struct Executors {
     coming_back_milli: u64,
     /// Those that have tasks lined up behind their slots.
     overbooked: BTreeSet<ExecutorKey>,
+    /// How many accept by what is of one task or of the moment.
+    choosy: u32,
+    /// None has less free disk.
+    least_free_disk_bytes: Option<u64>,
 }
 
 impl Executors {
-    pub fn join(&mut self, id: ExecutorId, capacity: Resources) -> ExecutorKey {
+    pub fn join(&mut self, id: ExecutorId, capacity: Resources, profile: Box<Profile>) -> ExecutorKey {
         self.total_milli += u64::from(capacity.cpus_milli);
+        self.choosy += u32::from(profile.is_choosy());
         let executor = Executor {
             id,
             capacity,
+            profile,
+            excluded: ClassSet::default(),
+            free_disk_bytes: u64::MAX,
             assigned: Assigned::default(),
             in_flight: VecDeque::new(),
             gives: 0,
@@ -172,11 +187,39 @@ impl Executors {
             executor.id
         );
         self.total_milli -= executor.total_milli();
+        self.choosy -= u32::from(executor.profile.is_choosy());
         let id = executor.id;
         self.set_line(key, Line::Gone);
         self.ready.iter_mut().for_each(|line| line.retain(|other| *other != key));
         self.keys.remove(&id);
         self.free.push(key);
+        self.find_least_free_disk();
+    }
+
+    /// Whether somebody accepts by what is of one task or of the moment.
+    pub fn is_anyone_choosy(&self) -> bool {
+        self.choosy > 0
+    }
+
+    /// None has less free disk than this.
+    pub fn least_free_disk_bytes(&self) -> u64 {
+        self.least_free_disk_bytes.unwrap_or(u64::MAX)
+    }
+
+    /// Returns what it was before.
+    pub fn set_free_disk(&mut self, key: ExecutorKey, bytes: u64) -> u64 {
+        let before = core::mem::replace(&mut self.table[key.0 as usize].free_disk_bytes, bytes);
+        let least = self.least_free_disk_bytes();
+        if bytes <= least {
+            self.least_free_disk_bytes = Some(bytes);
+        } else if before == least {
+            self.find_least_free_disk();
+        }
+        before
+    }
+
+    fn find_least_free_disk(&mut self) {
+        self.least_free_disk_bytes = self.all().map(|(_, executor)| executor.free_disk_bytes).min();
     }
 
     pub fn find(&self, id: ExecutorId) -> Option<ExecutorKey> {
@@ -328,20 +371,20 @@ impl Executors {
 }
 
 impl Executor {
-    /// Whether it could take a task of such needs if it had no other.
-    pub fn is_large_enough(&self, need: &Resources) -> bool {
-        !self.is_draining && self.capacity.covers(need)
+    /// Whether it could take a task of such needs if it had no other, by all that never changes.
+    pub fn is_large_enough(&self, need: &ClassNeed) -> bool {
+        !self.is_draining && self.capacity.covers(&need.need.resources) && !self.excluded.contains(need.class)
     }
 
     /// Whether it can take a task of such needs at `level`.
-    pub fn has_room(&self, need: &Resources, level: Level) -> bool {
+    pub fn has_room(&self, need: &ClassNeed, level: Level) -> bool {
         let stretch = match level {
             Level::Slot => 1,
             Level::Ahead => 1 + self.lookahead(),
         };
         self.is_large_enough(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
-            && self.assigned.fits_with(need, &self.capacity, stretch)
+            && self.assigned.fits_with(&need.need.resources, &self.capacity, stretch)
     }
 
     /// Whether it can line up any task. If not, only the end of one can change that.

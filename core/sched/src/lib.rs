@@ -14,6 +14,7 @@
 extern crate alloc;
 
 mod catalog;
+mod choosy;
 mod cold;
 mod decide;
 mod event;
@@ -21,6 +22,7 @@ mod executors;
 mod explain;
 mod hash;
 mod kept;
+mod matchmaking;
 pub mod placement;
 mod queue;
 mod recall;
@@ -31,6 +33,7 @@ mod search;
 mod tests;
 
 pub use catalog::ObjectKey;
-pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS};
+pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
+pub use matchmaking::{Mismatch, Profile};
 pub use scheduler::Scheduler;

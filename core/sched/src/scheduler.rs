@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 #[cfg(test)]
 use eyas_types::PlacementPolicy;
-use eyas_types::{ExecutorId, JobId, ObjectId, Resources, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, TaskId};
 
 use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::cold::Cold;
-use crate::event::{Config, Effect, Ended, Event, Hint};
+use crate::event::{Config, Effect, Ended, Event, Hint, Need};
 use crate::executors::{ExecutorKey, Executors, Held, Level};
 use crate::kept::Kept;
 use crate::placement::{self, Placement};
@@ -30,6 +30,8 @@ pub struct Scheduler {
     pub(crate) kept: Kept,
     /// Tasks that came to wait in this event, or whose holders went.
     pub(crate) newcomers: Vec<Ticket>,
+    /// How many events there were.
+    pub(crate) events: u64,
     /// The last executor that was looked at for tasks to ask back.
     pub(crate) recall_from: ExecutorKey,
     decisions: u64,
@@ -48,6 +50,7 @@ impl Scheduler {
             relays: Relays::default(),
             kept: Kept::default(),
             newcomers: Vec::new(),
+            events: 0,
             recall_from: ExecutorKey::FIRST,
             decisions: 0,
         }
@@ -58,9 +61,11 @@ impl Scheduler {
     /// # Panics
     /// If the event contradicts earlier ones (a task submitted twice, an end of a task that was not assigned).
     pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        self.events += 1;
         match event {
-            Event::ExecutorJoined { executor, capacity, held } => {
-                let key = self.executors.join(executor, capacity);
+            Event::ExecutorJoined { executor, capacity, profile, held } => {
+                let key = self.executors.join(executor, capacity, profile);
+                self.match_executor(key);
                 held.iter().for_each(|(object, size_bytes)| self.stored(executor, *object, *size_bytes));
                 self.executors.make_ready(key, Level::Slot);
                 if !self.kept.is_empty() {
@@ -93,6 +98,12 @@ impl Scheduler {
             Event::Release { object } => self.release(object, effects),
             Event::Doubted { object } => self.doubt(object, effects),
             Event::Evacuate => self.evacuate(effects),
+            Event::JobNamed { job, name } => self.queue.name_job(job, name),
+            Event::FreeDisk { executor, bytes } => {
+                if let Some(by) = self.executors.find(executor) {
+                    self.disk_looked_at(by, bytes);
+                }
+            }
         }
         self.place(effects);
     }
@@ -129,9 +140,13 @@ impl Scheduler {
 
     // ---- events
 
-    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Resources) {
+    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Need) {
         let keys: Vec<_> = inputs.iter().map(|(id, size_bytes)| self.catalog.refer(*id, *size_bytes)).collect();
-        let task = self.queue.insert(id, &keys, need);
+        let input_bytes = inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
+        let task = self.queue.insert(id, &keys, input_bytes, need);
+        if let Some(class) = self.queue.new_class.take() {
+            self.match_class(class);
+        }
         self.enqueue(task, false);
     }
 
@@ -270,6 +285,15 @@ impl Scheduler {
         }
     }
 
+    fn disk_looked_at(&mut self, by: ExecutorKey, bytes: u64) {
+        let before = self.executors.set_free_disk(by, bytes);
+        if before < bytes && before < self.queue.most_bytes() && !self.executors[by].is_draining {
+            // Its searches may have passed tasks that had no room there.
+            search::search_again(&mut self.catalog, &mut self.executors, by);
+            self.executors.unpark(by);
+        }
+    }
+
     fn evicted(&mut self, executor: ExecutorId, object: ObjectId) {
         let Some(by) = self.executors.find(executor) else { return };
         if let Some(key) = self.catalog.find(object)
@@ -300,10 +324,12 @@ impl Scheduler {
     /// Puts a held task into the queue, and tells those who hold its inputs.
     fn enqueue(&mut self, task: TaskKey, front: bool) {
         let ticket = self.queue.push(task, front);
+        if self.policy.is_data_aware() || self.is_any_choosy() {
+            self.newcomers.push(ticket);
+        }
         if !self.policy.is_data_aware() {
             return;
         }
-        self.newcomers.push(ticket);
         for place in 0..self.queue[task].inputs.as_slice().len() {
             let key = self.queue[task].inputs.as_slice()[place];
             self.catalog.want(key, Wait { ticket, other: self.queue[task].inputs.other_than(key) });
@@ -340,7 +366,7 @@ impl Scheduler {
             self.dequeue(task);
         }
         let number = self.decisions;
-        self.executors.assign(by, task, number, self.queue.need(self.queue[task].class));
+        self.executors.assign(by, task, number, self.queue.resources(self.queue[task].class));
         let entry = &mut self.queue[task];
         entry.state = State::Assigned { executor: by, number, recalled: false };
         let (id, attempt) = (entry.id, entry.attempt);
@@ -355,7 +381,7 @@ impl Scheduler {
             panic!("task {} ended but is {:?}", self.queue[task].id, self.queue[task].state);
         };
         assert_eq!(executor, by, "task {} ended by another than it was assigned to", self.queue[task].id);
-        let need = self.queue.need(self.queue[task].class);
+        let need = self.queue.resources(self.queue[task].class);
         self.executors.unassign(by, number, recalled, need);
         self.relays.task_left(&mut self.executors, self.queue[task].inputs.as_slice(), by, task);
         self.queue[task].state = State::Held;

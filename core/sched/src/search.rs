@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::catalog::{Catalog, ObjectKey, Wait};
+use crate::choosy::suits;
 use crate::executors::{Executor, ExecutorKey, Executors, Held, Level};
 use crate::queue::{Queue, TaskKey, Ticket};
 
@@ -135,7 +136,7 @@ pub(crate) fn next_full_hit(
                 place += 1;
                 let Some(ticket) = *met else { continue };
                 let share = share_held(queue, catalog, executors, ticket.task, by);
-                if share == FULL && may_take(queue, executors, by, ticket.task, level) {
+                if share == FULL && may_take(queue, catalog, executors, by, ticket.task, level) {
                     set_cursor(catalog, executors, by, object, ticket.turn);
                     return Some(ticket.task);
                 }
@@ -246,7 +247,7 @@ pub(crate) fn best_partial_hit(
             }
             continue;
         }
-        let fits = may_take(queue, executors, by, task, level);
+        let fits = may_take(queue, catalog, executors, by, task, level);
         if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by)) {
             found = Some(task);
             break;
@@ -262,8 +263,9 @@ pub(crate) fn best_partial_hit(
     found
 }
 
-/// Forgets how far the executor has searched; needed when it had more partial hits than it could remember.
-fn search_again(catalog: &mut Catalog, executors: &mut Executors, by: ExecutorKey) {
+/// Forgets how far the executor has searched; needed when it had more partial hits than it could remember, or passed
+/// tasks that it may take now.
+pub(crate) fn search_again(catalog: &mut Catalog, executors: &mut Executors, by: ExecutorKey) {
     let executor = &mut executors[by];
     executor.partial_forgotten = false;
     let mut again = Vec::new();
@@ -310,7 +312,9 @@ pub(crate) fn someone_holds_more(
                 holders if holders.len() <= FEW_HOLDERS => holders.contains(holder),
                 _ => executors[*holder].held.contains_key(&input),
             };
-            weight_where(&is_held) > local && may_ever_take(queue, executors, *holder, task)
+            weight_where(&is_held) > local
+                && may_ever_take(queue, executors, *holder, task)
+                && suits(queue, catalog, executors, *holder, task)
         })
     })
 }
@@ -325,9 +329,18 @@ fn takes_any(queue: &Queue, executor: &Executor) -> bool {
     queue.refusals.is_empty() && queue.only_class().is_some_and(|class| executor.is_large_enough(queue.need(class)))
 }
 
-/// Whether the executor has room for the task and has not refused it.
-pub(crate) fn may_take(queue: &Queue, executors: &Executors, by: ExecutorKey, task: TaskKey, level: Level) -> bool {
-    executors[by].has_room(queue.need(queue[task].class), level) && !has_refused(queue, by, task)
+/// Whether the executor has room for the task, has not refused it, and suits it.
+pub(crate) fn may_take(
+    queue: &Queue,
+    catalog: &Catalog,
+    executors: &Executors,
+    by: ExecutorKey,
+    task: TaskKey,
+    level: Level,
+) -> bool {
+    executors[by].has_room(queue.need(queue[task].class), level)
+        && !has_refused(queue, by, task)
+        && suits(queue, catalog, executors, by, task)
 }
 
 pub(crate) fn has_refused(queue: &Queue, by: ExecutorKey, task: TaskKey) -> bool {
@@ -349,7 +362,7 @@ pub(crate) fn best_parked_holder(
         let mut best: Option<(ExecutorKey, u16)> = None;
         for by in candidates.take(HOLDER_LOOKS) {
             let share = share_held(queue, catalog, executors, task, by);
-            if share > best.map_or(0, |(_, most)| most) && may_take(queue, executors, by, task, level) {
+            if share > best.map_or(0, |(_, most)| most) && may_take(queue, catalog, executors, by, task, level) {
                 best = Some((by, share));
             }
             if best.is_some_and(|(_, most)| most == FULL) {

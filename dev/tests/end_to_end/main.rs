@@ -18,6 +18,7 @@ mod interrupts;
 mod job_files;
 mod kept;
 mod main_job;
+mod matchmaking;
 mod restarts;
 mod results;
 mod reuse;

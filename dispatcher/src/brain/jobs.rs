@@ -26,7 +26,7 @@ const MAX_ENDED_JOBS: usize = 200;
 impl Brain {
     /// Takes up what the journal has: jobs that had not ended go on.
     pub fn recover(&mut self) -> Result<(), String> {
-        for (id, spec) in self.journal.read_jobs()? {
+        for (id, mut spec) in self.journal.read_jobs()? {
             if !spec.is_sound() {
                 return Err(format!("job {id} is damaged"));
             }
@@ -243,6 +243,7 @@ impl Brain {
         let count = again.len() as u64;
         self.write_entry(id, Entry::Retried(again));
         self.show(id);
+        self.name_job(id);
         self.queue_released(id, &ready);
         count
     }
