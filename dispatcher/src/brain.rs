@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_sched::{Effect, Ended, Event, Hint, Holder, Need, Profile, Scheduler};
+use eyas_sched::{Effect, Ended, Event, Hint, Holder, Profile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::matching::Expression;
 use eyas_types::outcome::{Failure, FailureKind};
@@ -373,7 +373,7 @@ impl Brain {
 
     fn queue_now(&mut self, id: JobId, index: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (inputs, need) = needs(job, index);
+        let (inputs, need) = jobs::needs(job, index);
         job.queued(index, inputs.iter().map(|(_, size)| size).sum());
         self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs, need });
     }
@@ -385,7 +385,7 @@ impl Brain {
             if self.lacks_input(task.job, task.index) {
                 self.refusals.forget(task);
             } else if let Some(job) = self.jobs.get(&task.job) {
-                let (inputs, need) = needs(job, task.index);
+                let (inputs, need) = jobs::needs(job, task.index);
                 self.tell(Event::TaskReady { task, inputs, need });
             }
         }
@@ -593,10 +593,4 @@ impl Brain {
             self.stop_one(executor);
         }
     }
-}
-
-/// What the scheduler is told of a task: its inputs, and what it needs of an executor.
-fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
-    let item = job.spec.items.get(index);
-    (job.input_ids(&item).into(), job.spec.need(item.template))
 }

@@ -51,12 +51,8 @@ impl Scheduler {
     }
 
     fn join_with(&mut self, id: u32, capacity: Resources) -> Vec<Effect> {
-        self.run(Event::ExecutorJoined {
-            executor: ExecutorId(id),
-            capacity,
-            profile: Box::default(),
-            held: Box::default(),
-        })
+        let (executor, profile, held) = (ExecutorId(id), Box::default(), Box::default());
+        self.run(Event::ExecutorJoined { executor, capacity, profile, held })
     }
 
     fn submit(&mut self, index: u32, inputs: &[u8]) -> Vec<Effect> {

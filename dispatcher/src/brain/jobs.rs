@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_sched::Event;
+use eyas_sched::{Event, Need};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{JobId, Outcome, Status, TaskId};
+use eyas_types::{JobId, ObjectId, Outcome, Status, TaskId};
 use eyas_wire::client::ToClient;
 use eyas_wire::view::JobView;
 use tokio::sync::oneshot;
@@ -252,4 +252,10 @@ impl Brain {
 /// How a job stands, by a view of it whose results were all put to be written.
 fn standing(job: &Job, view: JobView) -> Standing {
     Standing { view, entries: job.entries, is_over: job.has_ended() }
+}
+
+/// What the scheduler is told of a task: its inputs, and what it needs of an executor.
+pub(super) fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
+    let item = job.spec.items.get(index);
+    (job.input_ids(&item).into(), job.spec.need(item.template))
 }
