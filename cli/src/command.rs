@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use eyas_client::types::matching::Labels;
 use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
@@ -144,6 +145,12 @@ pub(crate) struct RunArgs {
     /// Tasks of higher priority go first, and may suspend running ones of lower [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub priority: Option<i32>,
+    /// Run tasks only where this is true, such as 'node.labels.site == "a"'
+    #[arg(long, value_name = "EXPR")]
+    pub requirements: Option<String>,
+    /// Of several executors that are free, prefer that for which this number is highest, such as local_bytes
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    pub rank: Option<String>,
     /// Kill a task that runs longer; what it was suspended for does not count
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     pub timeout: Option<u64>,
@@ -202,6 +209,12 @@ pub(crate) struct NodeArgs {
     /// Another resource of each executor, such as gpu=1 (again for more)
     #[arg(long, value_name = "NAME=N", help_heading = "Executors", value_parser = parse_amount)]
     pub node_resource: Vec<(String, u64)>,
+    /// A label of each executor, for which tasks' requirements ask, such as site=a (again for more)
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Executors", value_parser = parse_label)]
+    pub label: Vec<(String, String)>,
+    /// Take only tasks for which this is true, such as 'task.cpus <= 2'
+    #[arg(long, value_name = "EXPR", help_heading = "Executors", value_parser = parse_accept)]
+    pub accept: Option<String>,
     /// Size of each executor's store
     #[arg(long, value_name = "SIZE", help_heading = "Executors", default_value = "10GB", value_parser = units::parse_bytes)]
     pub cache: u64,
@@ -444,6 +457,46 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Bytes of a label's name and of its value.
+const MAX_LABEL_BYTES: usize = 256;
+/// Labels of one executor.
+const MAX_LABELS: usize = 64;
+
+/// `NAME=VALUE` as a label.
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && name.len().max(value.len()) <= MAX_LABEL_BYTES => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(format!(
+            "`{text}` is not a label: write NAME=VALUE, for example site=a, neither of them over {MAX_LABEL_BYTES} bytes"
+        )),
+    }
+}
+
+/// Labels by their names.
+///
+/// # Errors
+/// If one is given twice, or there are too many.
+pub(crate) fn labels(given: &[(String, String)]) -> Result<Labels, clap::Error> {
+    let wrong = |why: String| clap::Error::raw(ErrorKind::ArgumentConflict, why);
+    let mut labels = Labels::new();
+    for (name, value) in given {
+        if labels.insert(name.clone(), value.clone()).is_some() {
+            return Err(wrong(format!("label `{name}` is given twice\n")));
+        }
+    }
+    if labels.len() > MAX_LABELS {
+        return Err(wrong(format!("there are {} labels, at most {MAX_LABELS} are allowed\n", labels.len())));
+    }
+    Ok(labels)
+}
+
+/// A match expression over tasks.
+fn parse_accept(text: &str) -> Result<String, String> {
+    eyas_matching::accept(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+}
+
 /// `NAME=N` as a counted resource.
 fn parse_amount(text: &str) -> Result<(String, u64), String> {
     let parsed = text.split_once('=').and_then(|(name, n)| Some((name, n.parse::<u64>().ok()?)));
@@ -487,6 +540,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Eyas::command().debug_assert();
+    }
+
+    #[test]
+    fn labels_are_read_as_written() {
+        let labels = |words: &[&str]| {
+            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_label(word)).collect();
+            labels(&parsed?).map_err(|e| e.to_string())
+        };
+        let expected = [("gpu-kind", "a=100"), ("site", "")].map(|(name, value)| (name.into(), value.into())).into();
+        assert_eq!(labels(&["site=", "gpu-kind=a=100"]), Ok(expected));
+        for wrong in [&["site"][..], &["=a"], &["a=1", "a=2"], &[&format!("a={}", "x".repeat(300))]] {
+            assert!(labels(wrong).is_err(), "{wrong:?}");
+        }
+        let many: Vec<_> = (0..=MAX_LABELS).map(|number| format!("l{number}=x")).collect();
+        assert!(labels(&many.iter().map(String::as_str).collect::<Vec<_>>()).unwrap_err().contains("at most 64"));
     }
 
     #[test]

@@ -155,6 +155,8 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
         say("node-memory", memory.to_string());
     }
     args.node_resource.iter().for_each(|(name, amount)| say("node-resource", format!("{name}={amount}")));
+    args.label.iter().for_each(|(name, value)| say("label", format!("{name}={value}")));
+    args.accept.iter().for_each(|accept| say("accept", accept.clone()));
     say("cache", args.cache.to_string());
     say("cache-objects", args.cache_objects.to_string());
     say("keep-free", args.keep_free.to_string());

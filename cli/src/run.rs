@@ -118,6 +118,8 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         memory: args.memory.map(Bytes),
         disk: args.disk.map(Bytes),
         resources: named_amounts(&args.resource)?.into_iter().collect(),
+        requirements: args.requirements.clone(),
+        rank: args.rank.clone(),
         timeout: args.timeout.map(Span),
         priority: args.priority,
         retries: args.retries,

@@ -112,7 +112,7 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> io::Result<()> {
 pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
     let mut table = Table::new(&[
         "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "STATE", "RUN", "STAGE", "SUSP", "ENDED", "OBJECTS", "STORE",
-        "OF", "LOCAL", "PEER", "STORAGE",
+        "OF", "LOCAL", "PEER", "STORAGE", "LABELS",
     ]);
     for executor in executors {
         let cpus = |milli: u64| format!("{:.1}", milli as f64 / 1000.0);
@@ -134,6 +134,7 @@ pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
             format_bytes(executor.reads.local.bytes),
             format_bytes(executor.reads.peer.bytes),
             format_bytes(executor.reads.persistent.bytes),
+            executor.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "),
         ]);
     }
     table.print()

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::Failure;
 use crate::command::{
-    DispatcherArgs, ExecutorArgs, NodeArgs, OwnedArgs, PlacementArgs, Reach, StartCommand, named_amounts,
+    DispatcherArgs, ExecutorArgs, NodeArgs, OwnedArgs, PlacementArgs, Reach, StartCommand, labels, named_amounts,
 };
 use crate::local::LocalCluster;
 
@@ -84,6 +84,9 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
     raise_descriptor_limit();
     let config = eyas_executor::Config {
         name,
+        host: host_name(),
+        labels: labels(&args.node.label)?,
+        accept: args.node.accept.clone(),
         capacity: capacity(&args.node, args.share)?,
         limits: Limits {
             bytes: args.node.cache,

@@ -54,6 +54,10 @@ pub struct JobFileError {
 struct JobFile {
     name: Option<String>,
     priority: Option<i32>,
+    /// What every task requires, beside what it requires itself.
+    requirements: Option<toml::Spanned<String>>,
+    /// The rank of every task that has none of its own.
+    rank: Option<toml::Spanned<String>>,
     #[serde(default)]
     reuse: bool,
     #[serde(default)]
@@ -104,6 +108,10 @@ pub struct TaskFields {
     pub resources: std::collections::BTreeMap<String, u64>,
     /// Higher goes first; the job's if it is missing.
     pub priority: Option<i32>,
+    /// Executors that may run it, as a match expression.
+    pub requirements: Option<String>,
+    /// Of several that may, which is the best, as a match expression.
+    pub rank: Option<String>,
     /// Time limit.
     pub timeout: Option<Duration>,
     /// How often it is tried again after a failure.
@@ -307,9 +315,29 @@ fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)>
         let line = e.span().map_or(1, |span| line_of(span.start));
         (line, e.message().to_owned())
     })?;
-    let tasks = file.task.into_iter().map(|task| (line_of(task.span().start), task.into_inner()));
+    let for_all =
+        |text: Option<toml::Spanned<String>>| text.map(|text| (line_of(text.span().start), text.into_inner()));
+    let (requirements, rank) = (for_all(file.requirements), for_all(file.rank));
+    if let Some((line, requirements)) = &requirements {
+        check_terms(Some(requirements), None).map_err(|why| (*line, why))?;
+    }
+    if let Some((line, rank)) = &rank {
+        check_terms(None, Some(rank)).map_err(|why| (*line, why))?;
+    }
+    let tasks = file.task.into_iter().map(|task| {
+        let line = line_of(task.span().start);
+        let mut task = task.into_inner();
+        // Before it is joined with what all require, so that columns are those of the file.
+        task.check_terms().map_err(|why| (line, why))?;
+        task.requirements = match (&requirements, task.requirements.take()) {
+            (Some((_, all)), Some(own)) => Some(format!("({all}) && ({own})")),
+            (all, own) => own.or_else(|| all.as_ref().map(|(_, all)| all.clone())),
+        };
+        task.rank = task.rank.take().or_else(|| rank.as_ref().map(|(_, rank)| rank.clone()));
+        Ok((line, task))
+    });
     let head = Head { name: file.name, priority: file.priority, reuse: file.reuse };
-    Ok((head, tasks.collect()))
+    Ok((head, tasks.collect::<Result<_, _>>()?))
 }
 
 /// Tasks with an id, so far: the index of the first, how many, and the template.
@@ -401,12 +429,18 @@ impl TaskFields {
         }
         template.resources = self.resources()?;
         template.priority = self.priority.unwrap_or(0);
+        self.check_terms()?;
+        (template.requirements, template.rank) = (self.requirements.clone(), self.rank.clone());
         template.timeout_us = self.timeout.map(|timeout| timeout.0);
         template.retries = self.retries;
         if let Some(capture) = self.capture {
             template.capture_bytes = capture.0;
         }
         Ok(template)
+    }
+
+    fn check_terms(&self) -> Result<(), String> {
+        check_terms(self.requirements.as_deref(), self.rank.as_deref())
     }
 
     fn resources(&self) -> Result<Resources, String> {
@@ -519,6 +553,11 @@ impl TaskFields {
         }
         Ok(())
     }
+}
+
+/// Whether these expressions can be asked. The dispatcher looks too; here it is known where they were written.
+fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), String> {
+    eyas_matching::terms(requirements, rank).map(drop).map_err(|e| e.to_string())
 }
 
 /// Whether two words name the same file of the submission's folder.

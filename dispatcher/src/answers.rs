@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eyas_sched::{ObjectView as ScheduledObject, WaitReason};
+use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
 use eyas_types::{InputFrom, JobId, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::executor::Load;
@@ -127,9 +127,29 @@ impl Brain {
                     units::format_bytes(need.disk_bytes),
                     need.named.iter().map(|(name, amount)| format!(", {amount} {name}")).collect::<String>()
                 ));
+            } else if self.is_matched_by_nobody(job) {
+                view.is_stuck = true;
+                view.warnings.push(
+                    "no executor matches the requirements of its tasks, or accepts them: `eyas explain` says of a task \
+                     why it waits"
+                        .into(),
+                );
+            } else if job.spec.needs().any(|need| self.scheduler.is_without_disk(&need)) {
+                view.warnings.push(
+                    "no executor has room on its disk for what the largest of its tasks reads and takes: make some, or \
+                     start executors with less --keep-free"
+                        .into(),
+                );
             }
         }
         view
+    }
+
+    /// Whether there are tasks of the job that no executor will ever match.
+    fn is_matched_by_nobody(&self, job: &Job) -> bool {
+        let is_asked =
+            job.spec.terms.iter().any(Option::is_some) || self.executors.iter().any(|(_, e)| e.accept.is_some());
+        is_asked && job.spec.needs().any(|need| self.scheduler.is_matched_by_nobody(&need))
     }
 
     fn tasks(&self, job: &Job, from: u32, limit: u32, failed: bool) -> Vec<TaskView> {
@@ -186,7 +206,10 @@ impl Brain {
             Some(ExecutorView {
                 executor: view.executor,
                 name: executor.name.clone(),
+                host: executor.host.clone(),
                 process: executor.process,
+                labels: executor.labels.clone(),
+                accept: executor.accept.clone(),
                 capacity: view.capacity,
                 assigned_milli: view.assigned_milli,
                 assigned: view.in_flight as u64,
@@ -198,6 +221,7 @@ impl Brain {
                 objects: executor.held.len() as u64,
                 held_bytes: executor.held_bytes,
                 store_bytes: executor.store_bytes,
+                free_disk_bytes: executor.free_disk_bytes,
                 reads: executor.reads,
                 silent_us: executor.last_heard.elapsed().as_micros() as u64,
             })
@@ -286,6 +310,11 @@ impl Brain {
             }
             WaitReason::TooLarge => {
                 "It waits because no executor has as much as it needs (see `eyas executor list`).".into()
+            }
+            WaitReason::Unmatched(mismatches) => {
+                let all = self.executors.len();
+                let parts: Vec<_> = mismatches.iter().map(|(what, on)| mismatch(what, *on)).collect();
+                format!("It waits because no executor matches it now; of {all}, {}.", parts.join("; "))
             }
             WaitReason::Refused(by) => {
                 format!("It waits because {} could not take it and the others are busy.", names(by))
@@ -383,6 +412,17 @@ impl Brain {
         let (id, _) = found.ok_or_else(|| format!("there is no executor `{executor}`: see `eyas executor list`"))?;
         self.let_leave(id);
         Ok(1)
+    }
+}
+
+/// What keeps a task from how many executors.
+fn mismatch(what: &Mismatch, on: u32) -> String {
+    match what {
+        Mismatch::TooSmall => format!("{on} have less than it takes"),
+        Mismatch::Requirement(part) => format!("{on} do not meet `{part}`"),
+        Mismatch::Accept(part) => format!("{on} accept only tasks with `{part}`"),
+        Mismatch::Error(part, why) => format!("on {on} `{part}` cannot be told ({why})"),
+        Mismatch::Disk => format!("{on} have no room on their disk for what it reads and takes"),
     }
 }
 

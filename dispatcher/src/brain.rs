@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_sched::{Effect, Ended, Event, Hint, Holder, Scheduler};
+use eyas_sched::{Effect, Ended, Event, Hint, Holder, Profile, Scheduler};
 use eyas_session::Outbox;
+use eyas_types::matching::Expression;
 use eyas_types::outcome::{Failure, FailureKind};
-use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Resources, Status, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
 use eyas_wire::executor::{self, AssignedInput, Assignment, FromExecutor, Load, Registration, ToExecutor};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -40,12 +42,32 @@ mod tests;
 
 /// What the brain is told.
 pub(crate) enum Message {
-    Joined { registration: Registration, outbox: Outbox<ToExecutor>, reply: oneshot::Sender<ExecutorId> },
-    Said { executor: ExecutorId, messages: Vec<FromExecutor> },
-    Gone { executor: ExecutorId },
-    Submitted { spec: Box<JobSpec>, reply: oneshot::Sender<ToClient> },
-    Asked { request: FromClient, reply: oneshot::Sender<ToClient> },
-    Watched { job: JobId, reply: oneshot::Sender<Option<watch::Receiver<Standing>>> },
+    Joined {
+        registration: Registration,
+        /// What it accepts, compiled.
+        accept: Box<[Arc<dyn Expression>]>,
+        outbox: Outbox<ToExecutor>,
+        reply: oneshot::Sender<ExecutorId>,
+    },
+    Said {
+        executor: ExecutorId,
+        messages: Vec<FromExecutor>,
+    },
+    Gone {
+        executor: ExecutorId,
+    },
+    Submitted {
+        spec: Box<JobSpec>,
+        reply: oneshot::Sender<ToClient>,
+    },
+    Asked {
+        request: FromClient,
+        reply: oneshot::Sender<ToClient>,
+    },
+    Watched {
+        job: JobId,
+        reply: oneshot::Sender<Option<watch::Receiver<Standing>>>,
+    },
 }
 
 pub(crate) struct Brain {
@@ -139,7 +161,9 @@ impl Brain {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Joined { registration, outbox, reply } => self.joined(&registration, outbox, reply),
+            Message::Joined { registration, accept, outbox, reply } => {
+                self.joined(&registration, accept, outbox, reply);
+            }
             Message::Said { executor, messages } => {
                 for message in messages {
                     self.said(executor, message);
@@ -194,7 +218,13 @@ impl Brain {
 
     // ---- executors
 
-    fn joined(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, reply: oneshot::Sender<ExecutorId>) {
+    fn joined(
+        &mut self,
+        registration: &Registration,
+        accept: Box<[Arc<dyn Expression>]>,
+        outbox: Outbox<ToExecutor>,
+        reply: oneshot::Sender<ExecutorId>,
+    ) {
         let id = self.executors.join(registration, outbox);
         tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
         let heartbeat_us = self.heartbeat.as_micros() as u64;
@@ -211,7 +241,10 @@ impl Brain {
             held.iter().for_each(|(object, size_bytes)| entry.stored(*object, *size_bytes));
         }
         let capacity = registration.capacity.clone();
-        self.tell(Event::ExecutorJoined { executor: id, capacity, held: held.into() });
+        let name = self.executors.name(id).into();
+        let (host, labels) = (registration.host.as_str().into(), registration.labels.clone());
+        let profile = Box::new(Profile { name, host, labels, accept });
+        self.tell(Event::ExecutorJoined { executor: id, capacity, profile, held: held.into() });
         held.iter().for_each(|(object, _)| self.found(*object));
     }
 
@@ -220,7 +253,11 @@ impl Brain {
         entry.last_heard = Instant::now();
         match message {
             FromExecutor::Register(_) => tracing::warn!(%executor, "registered twice"),
-            FromExecutor::Heartbeat => self.executors.send(executor, ToExecutor::Heard),
+            FromExecutor::Heartbeat { free_disk_bytes } => {
+                entry.free_disk_bytes = Some(free_disk_bytes);
+                self.executors.send(executor, ToExecutor::Heard);
+                self.tell(Event::FreeDisk { executor, bytes: free_disk_bytes });
+            }
             FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);
@@ -324,10 +361,20 @@ impl Brain {
         if last == job.tasks.len() as u32 {
             self.queueing.remove(0);
         }
+        if first == 0 {
+            self.name_job(id);
+        }
         for index in first..last {
             if self.jobs[&id].tasks[index as usize].phase == Phase::Waiting {
                 self.queue(id, index);
             }
+        }
+    }
+
+    /// Tells the scheduler a job's name, before tasks of it are queued.
+    fn name_job(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get(&id).filter(|job| !job.has_ended()) {
+            self.tell(Event::JobNamed { job: id, name: job.spec.name.as_str().into() });
         }
     }
 
@@ -340,9 +387,9 @@ impl Brain {
 
     fn queue_now(&mut self, id: JobId, index: u32) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (inputs, need, priority) = needs(job, index);
+        let (inputs, need) = jobs::needs(job, index);
         job.queued(index, inputs.iter().map(|(_, size)| size).sum());
-        self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs, need, priority });
+        self.tell(Event::TaskReady { task: TaskId { job: id, index }, inputs, need });
     }
 
     /// Puts tasks that all had refused into the queue again, once they have waited long enough.
@@ -352,8 +399,8 @@ impl Brain {
             if self.lacks_input(task.job, task.index) {
                 self.refusals.forget(task);
             } else if let Some(job) = self.jobs.get(&task.job) {
-                let (inputs, need, priority) = needs(job, task.index);
-                self.tell(Event::TaskReady { task, inputs, need, priority });
+                let (inputs, need) = jobs::needs(job, task.index);
+                self.tell(Event::TaskReady { task, inputs, need });
             }
         }
     }
@@ -561,11 +608,4 @@ impl Brain {
             self.stop_one(executor);
         }
     }
-}
-
-/// What the scheduler is told of a task: its inputs, what it holds while it runs, and its priority.
-fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Resources, i32) {
-    let item = job.spec.items.get(index);
-    let template = job.template_of(&item);
-    (job.input_ids(&item).into(), template.resources.clone(), template.priority)
 }

@@ -76,7 +76,7 @@ impl Client {
     }
 
     async fn commit(&mut self) -> ToClient {
-        let spec = match self.submission.take() {
+        let mut spec = match self.submission.take() {
             Some(Ok(spec)) => spec,
             Some(Err(why)) => return ToClient::Refused(why),
             None => return ToClient::Refused("a submission begins with `Submit`".into()),

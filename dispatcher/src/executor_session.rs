@@ -13,10 +13,13 @@ pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>) -> Res
     let Some(FromExecutor::Register(registration)) = first.next() else {
         return Err(SessionError::Protocol { address: remote.to_string(), why: "it did not register".into() });
     };
+    // It was checked where the executor was started; by another eyas than this one, if it does not compile here.
+    let accept = registration.accept.as_deref().map_or(Ok(Box::default()), eyas_matching::accept);
+    let accept = accept.map_err(|e| SessionError::Protocol { address: remote.to_string(), why: e.to_string() })?;
     let (outbox, send) = outbox::<ToExecutor>(writer);
     let (reply, id) = oneshot::channel();
     // If the brain is gone, the dispatcher is ending.
-    let _ = brain.send(Message::Joined { registration, outbox, reply }).await;
+    let _ = brain.send(Message::Joined { registration, accept, outbox, reply }).await;
     let Ok(executor) = id.await else { return Ok(()) };
     let receive = async {
         let rest: Vec<_> = first.collect();

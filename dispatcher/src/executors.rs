@@ -5,12 +5,18 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use eyas_session::{Outbox, OutboxError};
+use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
 use eyas_wire::executor::{Load, Registration, ToExecutor};
 
 pub(crate) struct Executor {
     pub name: String,
+    pub host: String,
     pub process: u32,
+    pub labels: Labels,
+    pub accept: Option<String>,
+    /// What its disk has for inputs and sandboxes, once it has said so.
+    pub free_disk_bytes: Option<u64>,
     pub capacity: Resources,
     pub store_bytes: u64,
     pub transfer: SocketAddr,
@@ -48,7 +54,11 @@ impl Executors {
         let name = if same_name == 0 { registration.name.clone() } else { format!("{}-{id}", registration.name) };
         let executor = Executor {
             name,
+            host: registration.host.clone(),
             process: registration.process,
+            labels: registration.labels.clone(),
+            accept: registration.accept.clone(),
+            free_disk_bytes: None,
             capacity: registration.capacity.clone(),
             store_bytes: registration.store_bytes,
             transfer: registration.transfer,

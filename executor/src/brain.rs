@@ -205,8 +205,9 @@ impl Brain {
     /// Asks the disk what it has free, and tells the dispatcher that this executor is alive.
     pub fn tick(&mut self) {
         self.look_at_disk();
+        self.decide();
         self.lease.asked(Moment::now());
-        self.tell(FromExecutor::Heartbeat);
+        self.tell(FromExecutor::Heartbeat { free_disk_bytes: self.node.disk_bytes() });
         self.tell_load(true);
         self.settle();
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use eyas_node::{Limits, Overlap};
 use eyas_store::Emulation;
+use eyas_types::matching::Labels;
 use eyas_types::{EvictionPolicy, Resources};
 use rustix::fs::statvfs;
 use thiserror::Error;
@@ -18,6 +19,12 @@ const MIN_FETCHES: usize = 4;
 pub struct Config {
     /// Name for people; the host's if none better is known.
     pub name: String,
+    /// The host's name.
+    pub host: String,
+    /// Labels of the node, which expressions of tasks ask for.
+    pub labels: Labels,
+    /// Which tasks it accepts, as a match expression that was checked; any if there is none.
+    pub accept: Option<String>,
     /// What it has for tasks.
     pub capacity: Resources,
     /// Its own folder: the store and sandboxes are in it. One executor at a time has it.

@@ -199,6 +199,9 @@ impl Executor {
         let (at_once, later) = held.split_at(held.len().min(MAX_HELD_AT_ONCE));
         let registration = Registration {
             name: self.config.name.clone(),
+            host: self.config.host.clone(),
+            labels: self.config.labels.clone(),
+            accept: self.config.accept.clone(),
             process: std::process::id(),
             capacity: self.config.capacity.clone(),
             store_bytes: self.config.limits.bytes,

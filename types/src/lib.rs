@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod id;
+pub mod matching;
 pub mod object;
 pub mod outcome;
 pub mod policy;

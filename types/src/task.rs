@@ -41,6 +41,10 @@ pub struct TaskTemplate {
     pub resources: Resources,
     /// Whose turn it is: higher goes first, and may suspend what is lower.
     pub priority: i32,
+    /// Executors that may run it, as a match expression; any if there is none.
+    pub requirements: Option<String>,
+    /// Of several that may, which is the best, as a match expression.
+    pub rank: Option<String>,
     /// Killed after running so long; what it was suspended for does not count.
     pub timeout_us: Option<u64>,
     /// How often a failed task is tried again.
@@ -61,6 +65,8 @@ impl TaskTemplate {
             outputs: Vec::new(),
             resources: Resources::default(),
             priority: 0,
+            requirements: None,
+            rank: None,
             timeout_us: None,
             retries: 0,
             capture_bytes: DEFAULT_CAPTURE_BYTES,

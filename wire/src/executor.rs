@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, Resources, TaskId, TaskTemplate, Value};
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +11,11 @@ use serde::{Deserialize, Serialize};
 pub enum FromExecutor {
     /// Its first message.
     Register(Registration),
-    /// It is alive; sent when nothing else was for a while.
-    Heartbeat,
+    /// It is alive; sent regularly.
+    Heartbeat {
+        /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up.
+        free_disk_bytes: u64,
+    },
     /// Its store has an object.
     Stored {
         /// Which.
@@ -85,6 +89,12 @@ pub struct Load {
 pub struct Registration {
     /// Name for people, usually the host's.
     pub name: String,
+    /// The host's name.
+    pub host: String,
+    /// Its labels, which expressions of tasks ask for.
+    pub labels: Labels,
+    /// Which tasks it accepts, as a match expression; any if there is none.
+    pub accept: Option<String>,
     /// Its process on that host.
     pub process: u32,
     /// What it has for tasks.

@@ -1,6 +1,7 @@
 //! What is shown of jobs, tasks, executors and objects. The CLI's `--json` prints these as they are, so that a field
 //! that changes its meaning needs a new [`SCHEMA_VERSION`].
 
+use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -124,8 +125,14 @@ pub struct ExecutorView {
     pub executor: ExecutorId,
     /// Its name.
     pub name: String,
+    /// Its host's name.
+    pub host: String,
     /// Its process on its host.
     pub process: u32,
+    /// Its labels.
+    pub labels: Labels,
+    /// Which tasks it accepts, as a match expression; any if there is none.
+    pub accept: Option<String>,
     /// What it has for tasks.
     pub capacity: Resources,
     /// Processors that its tasks ask for, thousandths; more than it has where tasks are lined up.
@@ -148,6 +155,9 @@ pub struct ExecutorView {
     pub held_bytes: u64,
     /// Bytes its store may hold.
     pub store_bytes: u64,
+    /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up. `None` until it
+    /// has said so.
+    pub free_disk_bytes: Option<u64>,
     /// Where its tasks' inputs came from.
     pub reads: Reads,
     /// Microseconds since it was last heard of.

@@ -230,7 +230,10 @@ pub(crate) mod tests {
         ExecutorView {
             executor: ExecutorId(id),
             name: format!("n{id}"),
+            host: "h".into(),
             process: 1,
+            labels: Default::default(),
+            accept: None,
             capacity: Resources { cpus_milli: 2000, ..Resources::default() },
             assigned_milli,
             assigned: assigned_milli / 1000,
@@ -242,6 +245,7 @@ pub(crate) mod tests {
             objects: 0,
             held_bytes: 250,
             store_bytes: 1000,
+            free_disk_bytes: None,
             reads: Reads::default(),
             silent_us: 0,
         }

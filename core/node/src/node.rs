@@ -210,6 +210,11 @@ impl Node {
         }
     }
 
+    /// Bytes that the disk has for inputs and sandboxes: what is free, and what the store could give up.
+    pub fn disk_bytes(&self) -> u64 {
+        self.space.disk_bytes()
+    }
+
     // ---- staging
 
     fn assigned(

@@ -93,6 +93,11 @@ impl Space {
         self.free = free;
     }
 
+    /// What the disk has for objects and whatever else: what is free above the floor, and all that the store has.
+    pub fn disk_bytes(&self) -> u64 {
+        self.free.bytes.saturating_add(self.used.bytes).saturating_sub(self.limits.floor_bytes)
+    }
+
     pub fn limit_bytes(&self) -> u64 {
         self.limits.bytes
     }

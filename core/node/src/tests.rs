@@ -366,6 +366,22 @@ fn a_task_waits_for_room_that_running_tasks_hold() {
 }
 
 #[test]
+fn what_the_disk_has_counts_what_the_store_could_give_up() {
+    let limits = Limits { floor_bytes: 30, ..LIMITS };
+    let mut node = Node::new(cpus(2000), limits, EvictionPolicy::Lru, true, Overlap::default(), 3, 1);
+    assert!(node.disk_bytes() > 1 << 60, "nothing is known of the disk");
+    node.run(Event::FreeSpace { bytes: 100, inodes: 100 });
+    assert_eq!(node.disk_bytes(), 70);
+    node.assign(0, &[(1, 40)]);
+    node.fetched_here(1);
+    assert_eq!(node.disk_bytes(), 70, "promised now, it can leave later");
+    node.run(Event::FreeSpace { bytes: 20, inodes: 100 });
+    assert_eq!(node.disk_bytes(), 30);
+    node.run(Event::Ended { task: task(0) });
+    assert_eq!(node.disk_bytes(), 30);
+}
+
+#[test]
 fn a_lost_input_fails_every_task_that_needs_it_and_no_other() {
     let mut node = node(EvictionPolicy::Lru, true);
     node.assign(0, &[(1, 10)]);

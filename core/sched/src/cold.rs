@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use crate::catalog::ObjectKey;
 use crate::decide::HEAD_LOOKS;
 use crate::executors::{ExecutorKey, Level};
+use crate::placement::Otherwise;
 use crate::queue::{Class, TaskKey, Ticket};
 use crate::scheduler::Scheduler;
 use crate::search;
@@ -53,6 +54,13 @@ impl Scheduler {
     pub(crate) fn oldest_cold_for(&mut self, by: ExecutorKey, level: Level, floor: i32) -> Option<TaskKey> {
         for class in self.queue.waiting_classes() {
             if self.queue.priority(class) < floor || !self.has_room(by, class, level) {
+                continue;
+            }
+            if self.is_choosy(class) {
+                let task = self.choosy_for(by, level, Otherwise::OnlyBestHolder, class);
+                if task.is_some() {
+                    return task;
+                }
                 continue;
             }
             for place in 0..HEAD_LOOKS {

@@ -29,6 +29,7 @@ impl Scheduler {
             // A free slot goes before lining a task up, even where its inputs are.
             for level in [Level::Slot, Level::Ahead] {
                 self.serve_ready(level, effects);
+                self.offer_choosy(level, effects);
                 self.offer_newcomers(level, effects);
                 self.offer_to_parked(level, effects);
             }
@@ -41,7 +42,7 @@ impl Scheduler {
         self.recall(effects);
     }
 
-    fn serve_ready(&mut self, level: Level, effects: &mut Vec<Effect>) {
+    pub(crate) fn serve_ready(&mut self, level: Level, effects: &mut Vec<Effect>) {
         while let Some(by) = self.executors.next_ready(level) {
             if self.queue.waiting() == 0 {
                 if self.executors[by].has_any_room() || self.queue.has_priorities() {
@@ -60,10 +61,10 @@ impl Scheduler {
             let has_room = !is_held_back && self.queue.waiting_classes().any(|class| self.has_room(by, class, level));
             match (has_room, level) {
                 (false, Level::Slot) => return self.executors.make_ready(by, Level::Ahead),
-                // Too little is free for what waits now; smaller tasks may come.
-                // Likewise ones of higher priority.
+                // Too little is free for what waits now, or it does not match; other tasks may come, also such of higher
+                // priority.
                 (false, Level::Ahead)
-                    if !is_held_back && (self.executors[by].has_free_slot() || self.queue.has_priorities()) =>
+                    if !is_held_back && (self.executors[by].has_any_room() || self.queue.has_priorities()) =>
                 {
                     return self.executors.park(by);
                 }
@@ -91,8 +92,9 @@ impl Scheduler {
             let can_make_way = self.executors[by].is_large_enough(need) && !self.has_room(by, class, level);
             let Some(oldest) = self.queue.waiting_in(class).next().filter(|_| can_make_way) else { continue };
             let other = self.queue.way_made_by(class).filter(|other| *other != by);
-            let is_others = other.is_some_and(|other| !search::has_refused(&self.queue, other, oldest));
-            if is_others || search::has_refused(&self.queue, by, oldest) {
+            let is_others = other
+                .is_some_and(|other| !search::has_refused(&self.queue, other, oldest) && self.suits(other, oldest));
+            if is_others || search::has_refused(&self.queue, by, oldest) || !self.suits(by, oldest) {
                 continue;
             }
             self.queue.set_way_made_by(class, by);
@@ -110,6 +112,8 @@ impl Scheduler {
         for place in 0..self.newcomers.len() {
             let ticket = self.newcomers[place];
             if self.queue.is_waiting(ticket)
+                && self.policy.is_data_aware()
+                && !self.is_choosy(self.queue[ticket.task].class)
                 && let Some(by) = self.parked_taker(ticket.task, level)
             {
                 self.assign(by, ticket.task, effects);
@@ -131,11 +135,17 @@ impl Scheduler {
 
     /// Whether the executor can take a task of the class at `level`.
     pub(crate) fn has_room(&self, by: ExecutorKey, class: Class, level: Level) -> bool {
-        self.executors[by].has_room(self.queue.need(class), self.queue.priority(class), level)
+        self.executors[by].has_room(self.queue.need(class), level)
     }
 
     pub(crate) fn otherwise(&self) -> Otherwise {
         self.policy.otherwise(self.executors.utilisation())
+    }
+
+    /// What parked executors may take. Where nothing runs, waiting for a holder is waiting for nothing.
+    pub(crate) fn otherwise_parked(&self) -> Otherwise {
+        let nothing_runs = self.executors.utilisation().busy_milli == 0;
+        if nothing_runs { Otherwise::AnyTask } else { self.otherwise() }
     }
 
     /// How many tasks may leave the queue between two of a class.
@@ -196,9 +206,14 @@ impl Scheduler {
     /// The oldest task of such classes that the executor may take.
     fn oldest_of(&self, by: ExecutorKey, level: Level, class_counts: impl Fn(Class) -> bool) -> Option<TaskKey> {
         let classes = self.queue.waiting_classes().filter(|class| class_counts(*class));
-        let roomy = classes.filter(|class| self.has_room(by, *class, level));
-        let mut tasks = roomy.flat_map(|class| self.queue.waiting_in(class).take(HEAD_LOOKS));
-        tasks.find(|task| !search::has_refused(&self.queue, by, *task))
+        let mut roomy = classes.filter(|class| self.has_room(by, *class, level));
+        roomy.find_map(|class| match self.is_choosy(class) {
+            true => self.choosy_for(by, level, Otherwise::AnyTask, class),
+            false => {
+                let mut tasks = self.queue.waiting_in(class).take(HEAD_LOOKS);
+                tasks.find(|task| !search::has_refused(&self.queue, by, *task))
+            }
+        })
     }
 
     /// Executors that found nothing are offered what may be taken without a search: utilisation may have fallen, a
@@ -217,11 +232,12 @@ impl Scheduler {
 
     /// An executor that is parked, and what it takes.
     fn parked_with_task(&mut self, level: Level, looks: &mut usize) -> Option<(ExecutorKey, TaskKey)> {
-        // Where nothing runs, waiting for a holder is waiting for nothing.
-        let nothing_runs = self.executors.utilisation().busy_milli == 0;
-        let otherwise = if nothing_runs { Otherwise::AnyTask } else { self.otherwise() };
+        let otherwise = self.otherwise_parked();
         let overdue: Vec<_> = self.queue.overdue_classes(self.window()).collect();
         for class in self.queue.waiting_classes() {
+            if self.is_choosy(class) {
+                continue;
+            }
             let may_be_taken =
                 otherwise == Otherwise::AnyTask || overdue.contains(&class) || self.next_cold(class, 0).is_some();
             let mut first = 0;

@@ -1,8 +1,12 @@
 //! What the scheduler is told and what it answers.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
-use eyas_types::{ExecutorId, ObjectId, PlacementPolicy, Resources, TaskId};
+use eyas_types::matching::Terms;
+use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
+
+use crate::matchmaking::Profile;
 
 /// Most holders named in a [`Hint`].
 pub const MAX_HINTS: usize = 4;
@@ -26,6 +30,23 @@ impl Default for Config {
     }
 }
 
+/// What a task needs of an executor. Tasks of equal needs are one class, and placed alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// Higher goes first.
+    pub priority: i32,
+    /// What it holds while it runs.
+    pub resources: Resources,
+    /// What it requires beside, and which executor is the best for it.
+    pub terms: Option<Arc<Terms>>,
+}
+
+impl From<Resources> for Need {
+    fn from(resources: Resources) -> Self {
+        Need { resources, ..Need::default() }
+    }
+}
+
 /// What has happened.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -35,6 +56,8 @@ pub enum Event {
         executor: ExecutorId,
         /// What it has for tasks.
         capacity: Resources,
+        /// What else is said of it.
+        profile: Box<Profile>,
         /// Objects it holds, with their sizes in bytes.
         held: Box<[(ObjectId, u64)]>,
     },
@@ -54,10 +77,22 @@ pub enum Event {
         task: TaskId,
         /// Objects it reads, with their sizes in bytes; each once.
         inputs: Box<[(ObjectId, u64)]>,
-        /// What it holds while it runs.
-        need: Resources,
-        /// Higher goes first.
-        priority: i32,
+        /// What it needs.
+        need: Need,
+    },
+    /// A job, of which tasks are going to be ready, is called so.
+    JobNamed {
+        /// Which.
+        job: JobId,
+        /// Its name.
+        name: Box<str>,
+    },
+    /// An executor says what its disk has for inputs and sandboxes: what is free, and what its store could give up.
+    FreeDisk {
+        /// Which.
+        executor: ExecutorId,
+        /// Bytes.
+        bytes: u64,
     },
     /// A task shall not run, or not go on.
     TaskCancelled {

@@ -1,5 +1,6 @@
 //! Executors: what they have, what they run, what they hold (the paper's `E_set` and `E_map`), and who asks for work.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -8,10 +9,13 @@ use eyas_types::{ExecutorId, Resources};
 
 use crate::assigned::Assigned;
 use crate::catalog::ObjectKey;
+use crate::event::Need;
 use crate::explain::ExecutorView;
 use crate::hash::Map;
+use crate::matchmaking::{ClassSet, Profile};
 use crate::placement::Utilisation;
-use crate::queue::TaskKey;
+use crate::queue::{ClassNeed, TaskKey};
+use crate::to_search::ToSearch;
 
 /// An executor's place in the table; reused when it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +48,11 @@ pub(crate) enum Level {
 pub(crate) struct Executor {
     pub id: ExecutorId,
     pub capacity: Resources,
+    pub profile: Box<Profile>,
+    /// Classes that it does not match, and never will.
+    pub excluded: ClassSet,
+    /// What its disk has for inputs and sandboxes; the most there could be, until it has said so.
+    pub free_disk_bytes: u64,
     assigned: Assigned,
     /// The same of each priority, the lowest first.
     of_priority: Vec<(i32, Assigned)>,
@@ -87,14 +96,6 @@ pub(crate) struct Held {
     pub alerted: bool,
 }
 
-/// Objects to search. Those that very many tasks want come last: a task that is held entirely is in the lists of all
-/// its inputs, and is found in a short one sooner.
-#[derive(Default)]
-pub(crate) struct ToSearch {
-    next: VecDeque<ObjectKey>,
-    last: VecDeque<ObjectKey>,
-}
-
 /// Where an executor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
@@ -127,14 +128,22 @@ pub(crate) struct Executors {
     overbooked: BTreeSet<ExecutorKey>,
     /// Those that lend processors while they stage.
     lending: BTreeSet<ExecutorKey>,
+    /// How many accept by what is of one task or of the moment.
+    choosy: u32,
+    /// None has less free disk.
+    least_free_disk_bytes: Option<u64>,
 }
 
 impl Executors {
-    pub fn join(&mut self, id: ExecutorId, capacity: Resources) -> ExecutorKey {
+    pub fn join(&mut self, id: ExecutorId, capacity: Resources, profile: Box<Profile>) -> ExecutorKey {
         self.total_milli += u64::from(capacity.cpus_milli);
+        self.choosy += u32::from(profile.is_choosy());
         let executor = Executor {
             id,
             capacity,
+            profile,
+            excluded: ClassSet::default(),
+            free_disk_bytes: u64::MAX,
             assigned: Assigned::default(),
             of_priority: Vec::new(),
             lent_milli: 0,
@@ -173,12 +182,40 @@ impl Executors {
             executor.id
         );
         self.total_milli -= executor.total_milli();
+        self.choosy -= u32::from(executor.profile.is_choosy());
         let id = executor.id;
         self.lending.remove(&key);
         self.set_line(key, Line::Gone);
         self.ready.iter_mut().for_each(|line| line.retain(|other| *other != key));
         self.keys.remove(&id);
         self.free.push(key);
+        self.find_least_free_disk();
+    }
+
+    /// Whether somebody accepts by what is of one task or of the moment.
+    pub fn is_anyone_choosy(&self) -> bool {
+        self.choosy > 0
+    }
+
+    /// None has less free disk than this.
+    pub fn least_free_disk_bytes(&self) -> u64 {
+        self.least_free_disk_bytes.unwrap_or(u64::MAX)
+    }
+
+    /// Returns what it was before.
+    pub fn set_free_disk(&mut self, key: ExecutorKey, bytes: u64) -> u64 {
+        let before = core::mem::replace(&mut self.table[key.0 as usize].free_disk_bytes, bytes);
+        let least = self.least_free_disk_bytes();
+        if bytes <= least {
+            self.least_free_disk_bytes = Some(bytes);
+        } else if before == least {
+            self.find_least_free_disk();
+        }
+        before
+    }
+
+    fn find_least_free_disk(&mut self) {
+        self.least_free_disk_bytes = self.all().map(|(_, executor)| executor.free_disk_bytes).min();
     }
 
     pub fn find(&self, id: ExecutorId) -> Option<ExecutorKey> {
@@ -231,23 +268,23 @@ impl Executors {
     }
 
     /// Books a task's needs on an executor.
-    pub fn assign(&mut self, key: ExecutorKey, task: TaskKey, number: u64, need: &Resources, priority: i32) {
+    pub fn assign(&mut self, key: ExecutorKey, task: TaskKey, number: u64, need: &Need) {
         self.change(key, |executor| {
-            executor.assigned.add(need);
-            executor.of_priority(priority).add(need);
+            executor.assigned.add(&need.resources);
+            executor.of_priority(need.priority).add(&need.resources);
             executor.in_flight.push_back((number, task));
         });
     }
 
     /// Takes a task off an executor.
-    pub fn unassign(&mut self, key: ExecutorKey, number: u64, was_recalled: bool, (need, priority): (&Resources, i32)) {
+    pub fn unassign(&mut self, key: ExecutorKey, number: u64, was_recalled: bool, need: &Need) {
         self.change(key, |executor| {
-            executor.assigned.subtract(need);
-            executor.of_priority(priority).subtract(need);
+            executor.assigned.subtract(&need.resources);
+            executor.of_priority(need.priority).subtract(&need.resources);
             if executor.of_priority.len() > MAX_IDLE_PRIORITIES {
                 executor.of_priority.retain(|(_, assigned)| assigned.cpus_milli > 0);
             }
-            executor.recalled_milli -= if was_recalled { need.cpus_milli.into() } else { 0 };
+            executor.recalled_milli -= if was_recalled { need.resources.cpus_milli.into() } else { 0 };
             let place = executor.in_flight.binary_search_by_key(&number, |(number, _)| *number);
             executor.in_flight.remove(place.expect("what is assigned is in flight"));
         });
@@ -356,9 +393,9 @@ impl Executors {
 }
 
 impl Executor {
-    /// Whether it could take a task of such needs if it had no other.
-    pub fn is_large_enough(&self, need: &Resources) -> bool {
-        !self.is_draining && self.capacity.covers(need)
+    /// Whether it could take a task of such needs if it had no other, by all that never changes.
+    pub fn is_large_enough(&self, need: &ClassNeed) -> bool {
+        !self.is_draining && self.capacity.covers(&need.need.resources) && !self.excluded.contains(need.class)
     }
 
     /// What its tasks of a priority hold.
@@ -371,39 +408,40 @@ impl Executor {
         &mut self.of_priority[place].1
     }
 
-    /// Whether it can take a task of such needs and priority at `level`.
-    pub fn has_room(&self, need: &Resources, priority: i32, level: Level) -> bool {
+    /// Whether it can take a task of such needs at `level`.
+    pub fn has_room(&self, need: &ClassNeed, level: Level) -> bool {
         let stretch = match level {
             Level::Slot => 1,
             Level::Ahead => 1 + self.lookahead(),
         };
         self.is_large_enough(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
-            && (self.assigned.fits_with(need, &self.capacity, stretch)
-                || (level == Level::Ahead && self.fits_above_lower(need, priority, stretch)))
+            && (self.assigned.fits_with(&need.need.resources, &self.capacity, stretch)
+                || (level == Level::Ahead && self.fits_above_lower(&need.need, stretch)))
     }
 
     /// Whether there is room if tasks of lower priority are left out, which it suspends or starts later.
-    fn fits_above_lower(&self, need: &Resources, priority: i32, stretch: u64) -> bool {
-        if self.of_priority.first().is_none_or(|(lowest, _)| *lowest >= priority) {
+    fn fits_above_lower(&self, need: &Need, stretch: u64) -> bool {
+        if self.of_priority.first().is_none_or(|(lowest, _)| *lowest >= need.priority) {
             return false;
         }
         let mut above = Assigned::default();
-        let not_lower = self.of_priority.iter().filter(|(other, _)| *other >= priority);
+        let not_lower = self.of_priority.iter().filter(|(other, _)| *other >= need.priority);
         not_lower.for_each(|(_, assigned)| above.add_all(assigned));
-        above.fits_with(need, &self.capacity, stretch)
+        above.fits_with(&need.resources, &self.capacity, stretch)
     }
 
     /// Whether a task of such needs can start while others are staged whose processors it may have.
-    pub fn has_room_to_fill(&self, need: &Resources) -> bool {
+    pub fn has_room_to_fill(&self, need: &ClassNeed) -> bool {
         let lent_milli = self.lent_milli.min(self.assigned.cpus_milli);
         // Short tasks are lined up here too; of long ones there is one for each processor.
         let stretch = self.lookahead();
         let limit_milli = u64::from(self.capacity.cpus_milli) * stretch;
-        let without_cpus = Resources { cpus_milli: 0, ..need.clone() };
+        let resources = &need.need.resources;
+        let without_cpus = Resources { cpus_milli: 0, ..resources.clone() };
         self.is_large_enough(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
-            && self.assigned.cpus_milli - lent_milli + u64::from(need.cpus_milli) <= limit_milli
+            && self.assigned.cpus_milli - lent_milli + u64::from(resources.cpus_milli) <= limit_milli
             && self.assigned.fits_with(&without_cpus, &self.capacity, 1 + stretch)
     }
 
@@ -505,43 +543,6 @@ impl Partial {
 
     fn rank(&self) -> u64 {
         Partial::rank_of(self.share, self.turn)
-    }
-}
-
-impl ToSearch {
-    pub fn push(&mut self, object: ObjectKey) {
-        self.next.push_back(object);
-    }
-
-    /// The one to search first, and whether it was put off.
-    pub fn first(&self) -> Option<(ObjectKey, bool)> {
-        let next = self.next.front().map(|object| (*object, false));
-        next.or_else(|| self.last.front().map(|object| (*object, true)))
-    }
-
-    /// Those to search next of the ones that were not put off.
-    pub fn upcoming(&self) -> impl Iterator<Item = ObjectKey> {
-        self.next.iter().copied()
-    }
-
-    pub fn pop(&mut self) {
-        if self.next.pop_front().is_none() {
-            self.last.pop_front();
-        }
-    }
-
-    /// Others are searched before the first.
-    pub fn put_off(&mut self) {
-        self.last.extend(self.next.pop_front());
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.next.is_empty() && self.last.is_empty()
-    }
-
-    #[cfg(test)]
-    pub fn contains(&self, object: &ObjectKey) -> bool {
-        self.next.contains(object) || self.last.contains(object)
     }
 }
 

@@ -1,12 +1,15 @@
 //! Why a task waits or where it went: views of the scheduler's state for people.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, ObjectId, Resources, TaskId};
 
+use crate::event::Need;
 use crate::executors::Level;
+use crate::matchmaking::{Meeting, Mismatch};
 use crate::placement::Otherwise;
-use crate::queue::{State, TaskKey};
+use crate::queue::{Class, State, TaskKey};
 use crate::scheduler::Scheduler;
 use crate::search;
 
@@ -18,7 +21,7 @@ pub struct TaskView {
     /// How often it was assigned.
     pub assigned: u32,
     /// What it needs.
-    pub need: Resources,
+    pub need: Need,
     /// Its inputs: who holds each.
     pub inputs: Vec<ObjectView>,
     /// Why it waits, if it does.
@@ -62,6 +65,8 @@ pub enum WaitReason {
     NoExecutors,
     /// No executor has as much as the task needs.
     TooLarge,
+    /// There are executors, and none that it matches now: what keeps it from how many of them.
+    Unmatched(Vec<(Mismatch, u32)>),
     /// These executors could not take it (full disk, too small a store); the others are busy.
     Refused(Vec<ExecutorId>),
     /// Every executor that could take it is busy.
@@ -82,7 +87,7 @@ impl Scheduler {
         Some(TaskView {
             executor,
             assigned: task.attempt,
-            need: self.queue.need(task.class).clone(),
+            need: self.queue.need(task.class).need.clone(),
             inputs: task.inputs.as_slice().iter().map(|input| self.object_view(*input)).collect(),
             waits: executor.is_none().then(|| self.why_waiting(key)),
         })
@@ -108,6 +113,23 @@ impl Scheduler {
         views
     }
 
+    /// Whether tasks of that need are known, and there is no executor that is large enough and matches them by all that
+    /// never changes.
+    pub fn is_matched_by_nobody(&self, need: &Need) -> bool {
+        let has_nobody = |class: Class| !self.executors.all().any(|(_, by)| by.is_large_enough(self.queue.need(class)));
+        self.queue.class(need).is_some_and(has_nobody)
+    }
+
+    /// Whether tasks of that need are known, and the largest of them would not fit on the disk of any executor that is
+    /// large enough.
+    pub fn is_without_disk(&self, need: &Need) -> bool {
+        self.queue.class(need).map(|class| self.queue.need(class)).is_some_and(|need| {
+            let large_enough = self.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
+            let most = large_enough.map(|(_, executor)| executor.free_disk_bytes).max();
+            most.is_some_and(|most| most < need.most_bytes)
+        })
+    }
+
     fn object_view(&self, key: crate::ObjectKey) -> ObjectView {
         let object = &self.catalog[key];
         let mut holders: Vec<_> = object.holders.iter().map(|holder| self.executors[*holder].id).collect();
@@ -117,19 +139,35 @@ impl Scheduler {
         ObjectView { object: object.id, size_bytes, holders, receivers, wanted }
     }
 
+    /// What keeps the task from how many executors, if it is kept from all.
+    fn mismatches(&self, task: TaskKey) -> Option<Vec<(Mismatch, u32)>> {
+        let mut counts = BTreeMap::new();
+        for (_, executor) in self.executors.all().filter(|(_, executor)| !executor.is_draining) {
+            let mismatches = Meeting::of_task(&self.queue, &self.catalog, executor, task).mismatches();
+            if mismatches.is_empty() {
+                return None;
+            }
+            mismatches.into_iter().for_each(|mismatch| *counts.entry(mismatch).or_default() += 1);
+        }
+        Some(counts.into_iter().collect())
+    }
+
     fn why_waiting(&self, task: TaskKey) -> WaitReason {
-        let need = self.queue.need(self.queue[task].class);
+        let need = self.queue.resources(self.queue[task].class);
         if self.executors.all().all(|(_, executor)| executor.is_draining) {
             return WaitReason::NoExecutors;
         }
-        if !self.executors.all().any(|(_, executor)| executor.is_large_enough(need)) {
+        if !self.executors.all().any(|(_, executor)| !executor.is_draining && executor.capacity.covers(need)) {
             return WaitReason::TooLarge;
+        }
+        if let Some(mismatches) = self.mismatches(task) {
+            return WaitReason::Unmatched(mismatches);
         }
         if let Some(refusals) = self.queue.refusals.get(&task) {
             return WaitReason::Refused(refusals.iter().map(|by| self.executors[*by].id).collect());
         }
-        let free =
-            |level| self.executors.all().any(|(by, _)| search::may_take(&self.queue, &self.executors, by, task, level));
+        let Scheduler { queue, catalog, executors, .. } = self;
+        let free = |level| executors.all().any(|(by, _)| search::may_take(queue, catalog, executors, by, task, level));
         if free(Level::Slot) && self.otherwise() == Otherwise::OnlyBestHolder {
             let shares = self.executors.all().map(|(by, executor)| {
                 (search::share_held(&self.queue, &self.catalog, &self.executors, task, by), executor.id)

@@ -4,6 +4,7 @@
 
 use alloc::vec::Vec;
 
+use crate::choosy::is_choosy;
 use crate::event::Effect;
 use crate::executors::ExecutorKey;
 use crate::queue::TaskKey;
@@ -56,8 +57,9 @@ impl Scheduler {
 
     fn light_task_for(&mut self, by: ExecutorKey) -> Option<TaskKey> {
         let Scheduler { queue, catalog, executors, light, .. } = self;
-        let roomy = queue.waiting_classes().filter(|class| executors[by].has_room_to_fill(queue.need(*class)));
-        let roomy: Vec<_> = roomy.collect();
+        // Who may take choosy tasks is not known of a task that was looked at before.
+        let mut roomy: Vec<_> = queue.waiting_classes().filter(|class| !is_choosy(queue, executors, *class)).collect();
+        roomy.retain(|class| executors[by].has_room_to_fill(queue.need(*class)));
         roomy.into_iter().find_map(|class| {
             queue.first_light(class, FILL_LOOKS, |task| {
                 let reads: u64 = task.inputs.as_slice().iter().map(|input| catalog.size_bytes(*input)).sum();

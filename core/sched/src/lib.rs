@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod assigned;
 mod catalog;
+mod choosy;
 mod cold;
 mod decide;
 mod event;
@@ -23,6 +24,7 @@ mod explain;
 mod fill;
 mod hash;
 mod kept;
+mod matchmaking;
 pub mod placement;
 mod queue;
 mod recall;
@@ -31,8 +33,10 @@ mod scheduler;
 mod search;
 #[cfg(test)]
 mod tests;
+mod to_search;
 
 pub use catalog::ObjectKey;
-pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS};
+pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
+pub use matchmaking::{Mismatch, Profile};
 pub use scheduler::Scheduler;

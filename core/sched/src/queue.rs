@@ -1,7 +1,8 @@
 //! The wait queue and what is known of each task (the paper's `Q`).
 //!
-//! Tasks of one class (the same priority and [`Resources`]) queue together, so that an executor too small for one
-//! class never has to look past its tasks, and those of higher priority come first. Entries of tasks that left out of turn are skipped when met.
+//! Tasks of one class (the same [`Need`]) queue together, so that an executor that is too small for one class, or does
+//! not match it, never has to look past its tasks, and those of higher priority come first. Entries of tasks that left
+//! out of turn are skipped when met.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -12,6 +13,7 @@ use core::num::NonZeroU32;
 use eyas_types::{JobId, Resources, TaskId};
 
 use crate::catalog::ObjectKey;
+use crate::event::Need;
 use crate::executors::{ExecutorKey, Level};
 
 /// A task's place in the table, from 1, so that an option of it takes no more room; reused when the task is forgotten.
@@ -116,10 +118,17 @@ pub(crate) struct Queue {
     free: Vec<TaskKey>,
     jobs: BTreeMap<JobId, Vec<Option<TaskKey>>>,
     classes: Vec<ClassQueue>,
-    by_need: BTreeMap<(i32, Resources), Class>,
+    by_need: BTreeMap<Need, Class>,
     free_classes: Vec<Class>,
     only_class: Option<Class>,
     has_priorities: bool,
+    /// Classes that are choosy of themselves.
+    choosy: u32,
+    /// No task of a known class has more bytes of inputs and disk.
+    most_bytes: u64,
+    /// A class that was added and not matched with the executors yet.
+    pub new_class: Option<Class>,
+    job_names: BTreeMap<JobId, Box<str>>,
     next_turn: u32,
     /// The order given to the next task that joins at the back, and at the front.
     next_back: i64,
@@ -131,9 +140,18 @@ pub(crate) struct Queue {
     pub refusals: BTreeMap<TaskKey, Vec<ExecutorKey>>,
 }
 
+/// What tasks of a class need.
+pub(crate) struct ClassNeed {
+    pub class: Class,
+    pub need: Need,
+    /// Its terms have a rank, or mention what is of one task or of the moment.
+    pub is_choosy: bool,
+    /// No task of the class has more bytes of inputs and disk.
+    pub most_bytes: u64,
+}
+
 struct ClassQueue {
-    need: Resources,
-    priority: i32,
+    need: ClassNeed,
     /// Oldest first, with its place in the order over all classes.
     tickets: VecDeque<(i64, Ticket)>,
     /// Tasks of the class that are known; with the last of them, its place may go to another.
@@ -151,8 +169,8 @@ struct ClassQueue {
 
 impl Queue {
     /// Enters a task; it waits only once it is [`push`](Self::push)ed.
-    pub fn insert(&mut self, id: TaskId, inputs: &[ObjectKey], need: &Resources, priority: i32) -> TaskKey {
-        let class = self.class_of(need, priority);
+    pub fn insert(&mut self, id: TaskId, inputs: &[ObjectKey], input_bytes: u64, need: &Need) -> TaskKey {
+        let class = self.class_of(need, input_bytes.saturating_add(need.resources.disk_bytes));
         let task = Task {
             id,
             inputs: Inputs::new(inputs),
@@ -184,18 +202,23 @@ impl Queue {
         key
     }
 
-    fn class_of(&mut self, need: &Resources, priority: i32) -> Class {
-        let only = self.only_class.filter(|class| self.priority(*class) == priority && self.need(*class) == need);
-        let known = only.or_else(|| self.by_need.get(&(priority, need.clone())).copied());
-        let class = known.unwrap_or_else(|| self.new_class(need, priority));
-        self.classes[class.0 as usize].known += 1;
+    fn class_of(&mut self, need: &Need, bytes: u64) -> Class {
+        let class = self.class(need).unwrap_or_else(|| self.new_class(need));
+        let queue = &mut self.classes[class.0 as usize];
+        queue.known += 1;
+        queue.need.most_bytes = queue.need.most_bytes.max(bytes);
+        self.most_bytes = self.most_bytes.max(bytes);
         class
     }
 
-    fn new_class(&mut self, need: &Resources, priority: i32) -> Class {
+    fn new_class(&mut self, need: &Need) -> Class {
+        let class = self.free_classes.pop().unwrap_or(Class(self.classes.len() as u32));
+        let is_choosy = need
+            .terms
+            .as_ref()
+            .is_some_and(|terms| terms.rank.is_some() || terms.requirements.iter().any(|part| !part.is_fixed()));
         let queue = ClassQueue {
-            need: need.clone(),
-            priority,
+            need: ClassNeed { class, need: need.clone(), is_choosy, most_bytes: 0 },
             tickets: VecDeque::new(),
             known: 0,
             waiting: 0,
@@ -204,17 +227,13 @@ impl Queue {
             no_room_before: [0; 2],
             heavy_before: i64::MIN,
         };
-        let class = match self.free_classes.pop() {
-            Some(class) => {
-                self.classes[class.0 as usize] = queue;
-                class
-            }
-            None => {
-                self.classes.push(queue);
-                Class(self.classes.len() as u32 - 1)
-            }
-        };
-        self.by_need.insert((priority, need.clone()), class);
+        match self.classes.get_mut(class.0 as usize) {
+            Some(free) => *free = queue,
+            None => self.classes.push(queue),
+        }
+        self.choosy += u32::from(is_choosy);
+        self.new_class = Some(class);
+        self.by_need.insert(need.clone(), class);
         self.count_classes();
         class
     }
@@ -225,7 +244,11 @@ impl Queue {
         queue.known -= 1;
         if queue.known == 0 {
             queue.tickets = VecDeque::new();
-            self.by_need.remove(&(queue.priority, queue.need.clone()));
+            self.by_need.remove(&queue.need.need);
+            self.choosy -= u32::from(queue.need.is_choosy);
+            if self.by_need.is_empty() {
+                self.most_bytes = 0;
+            }
             self.free_classes.push(class);
             self.count_classes();
         }
@@ -234,7 +257,7 @@ impl Queue {
     fn count_classes(&mut self) {
         let (first, last) = (self.by_need.first_key_value(), self.by_need.last_key_value());
         self.only_class = first.map(|(_, class)| *class).filter(|_| self.by_need.len() == 1);
-        self.has_priorities = first.map(|((lowest, _), _)| *lowest) != last.map(|((highest, _), _)| *highest);
+        self.has_priorities = first.map(|(lowest, _)| lowest.priority) != last.map(|(highest, _)| highest.priority);
     }
 
     pub fn find(&self, id: TaskId) -> Option<TaskKey> {
@@ -335,6 +358,7 @@ impl Queue {
 
     /// Forgets a job's table. Its tasks are forgotten already.
     pub fn remove_job(&mut self, job: JobId) {
+        self.job_names.remove(&job);
         if let Some(places) = self.jobs.remove(&job) {
             assert!(places.iter().all(Option::is_none), "job {job} forgotten before its tasks");
         }
@@ -344,7 +368,7 @@ impl Queue {
     pub fn waiting_classes(&self) -> impl Iterator<Item = Class> + use<> {
         let oldest = |class: Class| {
             let queue = &self.classes[class.0 as usize];
-            Some(((Reverse(queue.priority), queue.tickets.front()?.0), class))
+            Some(((Reverse(queue.need.need.priority), queue.tickets.front()?.0), class))
         };
         let only = self.only_class.and_then(oldest);
         let places = if self.only_class.is_some() { 0 } else { self.classes.len() as u32 };
@@ -357,6 +381,14 @@ impl Queue {
     pub fn waiting_in(&self, class: Class) -> impl Iterator<Item = TaskKey> {
         let tickets = self.classes[class.0 as usize].tickets.iter();
         tickets.filter(|(_, ticket)| self.is_waiting(*ticket)).map(|(_, ticket)| ticket.task)
+    }
+
+    /// Waiting tasks of a class, no more than `count`, from a place that is another one for another `turn`.
+    pub fn waiting_from(&self, class: Class, turn: u64, count: usize) -> Vec<TaskKey> {
+        let tickets = &self.classes[class.0 as usize].tickets;
+        let first = (turn % tickets.len().max(1) as u64) as usize;
+        let some = tickets.range(first..).filter(|(_, ticket)| self.is_waiting(*ticket)).take(count);
+        some.map(|(_, ticket)| ticket.task).collect()
     }
 
     /// Classes of which no task had its turn while `window` tasks left the queue.
@@ -399,7 +431,7 @@ impl Queue {
     }
 
     pub fn priority(&self, class: Class) -> i32 {
-        self.classes[class.0 as usize].priority
+        self.classes[class.0 as usize].need.need.priority
     }
 
     /// Whether some known tasks have another priority than others.
@@ -430,9 +462,43 @@ impl Queue {
         self.classes.iter_mut().for_each(|class| class.heavy_before = i64::MIN);
     }
 
-    /// What tasks of a class hold while they run.
-    pub fn need(&self, class: Class) -> &Resources {
+    /// What tasks of a class need.
+    pub fn need(&self, class: Class) -> &ClassNeed {
         &self.classes[class.0 as usize].need
+    }
+
+    /// What tasks of a class hold while they run.
+    pub fn resources(&self, class: Class) -> &Resources {
+        &self.need(class).need.resources
+    }
+
+    /// The class of tasks of such needs, if any are known.
+    pub fn class(&self, need: &Need) -> Option<Class> {
+        self.by_need.get(need).copied()
+    }
+
+    /// Classes of known tasks.
+    pub fn classes(&self) -> impl Iterator<Item = Class> {
+        self.by_need.values().copied()
+    }
+
+    /// Whether a class is choosy of itself.
+    pub fn has_choosy(&self) -> bool {
+        self.choosy > 0
+    }
+
+    /// No task has more bytes of inputs and disk.
+    pub fn most_bytes(&self) -> u64 {
+        self.most_bytes
+    }
+
+    pub fn name_job(&mut self, job: JobId, name: Box<str>) {
+        self.job_names.insert(job, name);
+    }
+
+    /// A job's name; empty if nobody has told it.
+    pub fn job_name(&self, job: JobId) -> &str {
+        self.job_names.get(&job).map_or("", |name| name)
     }
 
     /// The only class of known tasks, which most clusters most of the time have.

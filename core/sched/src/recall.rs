@@ -35,7 +35,7 @@ impl Scheduler {
             let mut over_milli = self.executors[by].over_milli();
             let newest: Vec<_> = self.executors[by].in_flight.iter().rev().take(looks).map(|(_, task)| *task).collect();
             for task in newest {
-                let need_milli = u64::from(self.queue.need(self.queue[task].class).cpus_milli).max(1);
+                let need_milli = u64::from(self.queue.resources(self.queue[task].class).cpus_milli).max(1);
                 if over_milli < need_milli || idle_milli < need_milli {
                     break;
                 }
@@ -64,7 +64,7 @@ impl Scheduler {
         };
         assert_ne!(core::mem::replace(recalled, is_expected), is_expected, "task {} asked back twice", entry.id);
         let (by, class) = (*executor, entry.class);
-        self.executors.expect_back(by, self.queue.need(class), is_expected);
+        self.executors.expect_back(by, self.queue.resources(class), is_expected);
         by
     }
 
@@ -76,7 +76,7 @@ impl Scheduler {
         let mut free_milli = u64::from(self.executors[by].capacity.cpus_milli);
         let oldest: Vec<_> = self.executors[by].in_flight.iter().map(|(_, task)| *task).collect();
         for task in oldest {
-            let need_milli = u64::from(self.queue.need(self.queue[task].class).cpus_milli);
+            let need_milli = u64::from(self.queue.resources(self.queue[task].class).cpus_milli);
             if free_milli < need_milli {
                 break;
             }
@@ -90,6 +90,9 @@ impl Scheduler {
     /// Whether an idle executor would take the task if it waited. If none would, it would only come back to where it
     /// is lined up.
     fn has_idle_taker(&mut self, task: TaskKey) -> bool {
+        if self.is_choosy(self.queue[task].class) {
+            return self.best_match(task, Level::Slot, &mut 0).is_some();
+        }
         if self.policy.is_data_aware() && self.parked_taker(task, Level::Slot).is_some() {
             return true;
         }

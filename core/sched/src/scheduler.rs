@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 #[cfg(test)]
 use eyas_types::PlacementPolicy;
-use eyas_types::{ExecutorId, JobId, ObjectId, Resources, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, TaskId};
 
 use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::cold::Cold;
-use crate::event::{Config, Effect, Ended, Event, Hint};
+use crate::event::{Config, Effect, Ended, Event, Hint, Need};
 use crate::executors::{ExecutorKey, Executors, Held, Level};
 use crate::fill::Light;
 use crate::kept::Kept;
@@ -32,6 +32,8 @@ pub struct Scheduler {
     pub(crate) light: Light,
     /// Tasks that came to wait in this event, or whose holders went.
     pub(crate) newcomers: Vec<Ticket>,
+    /// How many events there were.
+    pub(crate) events: u64,
     /// The last executor that was looked at for tasks to ask back.
     pub(crate) recall_from: ExecutorKey,
     decisions: u64,
@@ -51,6 +53,7 @@ impl Scheduler {
             kept: Kept::default(),
             light: Light::default(),
             newcomers: Vec::new(),
+            events: 0,
             recall_from: ExecutorKey::FIRST,
             decisions: 0,
         }
@@ -61,9 +64,11 @@ impl Scheduler {
     /// # Panics
     /// If the event contradicts earlier ones (a task submitted twice, an end of a task that was not assigned).
     pub fn handle(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        self.events += 1;
         match event {
-            Event::ExecutorJoined { executor, capacity, held } => {
-                let key = self.executors.join(executor, capacity);
+            Event::ExecutorJoined { executor, capacity, profile, held } => {
+                let key = self.executors.join(executor, capacity, profile);
+                self.match_executor(key);
                 held.iter().for_each(|(object, size_bytes)| self.stored(executor, *object, *size_bytes));
                 self.executors.make_ready(key, Level::Slot);
                 if !self.kept.is_empty() {
@@ -73,7 +78,7 @@ impl Scheduler {
             }
             Event::ExecutorDraining { executor } => self.executor_draining(executor, effects),
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
-            Event::TaskReady { task, inputs, need, priority } => self.task_ready(task, &inputs, &need, priority),
+            Event::TaskReady { task, inputs, need } => self.task_ready(task, &inputs, &need),
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
@@ -99,6 +104,12 @@ impl Scheduler {
             Event::Staging { executor, lent_milli, light_bytes } => {
                 if let Some(by) = self.executors.find(executor) {
                     self.staging(by, lent_milli, light_bytes);
+                }
+            }
+            Event::JobNamed { job, name } => self.queue.name_job(job, name),
+            Event::FreeDisk { executor, bytes } => {
+                if let Some(by) = self.executors.find(executor) {
+                    self.disk_looked_at(by, bytes);
                 }
             }
         }
@@ -138,12 +149,16 @@ impl Scheduler {
 
     // ---- events
 
-    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Resources, priority: i32) {
+    fn task_ready(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Need) {
         let keys: Vec<_> = inputs.iter().map(|(id, size_bytes)| self.catalog.refer(*id, *size_bytes)).collect();
+        let input_bytes = inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
         let had_priorities = self.queue.has_priorities();
-        let task = self.queue.insert(id, &keys, need, priority);
+        let task = self.queue.insert(id, &keys, input_bytes, need);
         if self.queue.has_priorities() && !had_priorities {
             self.executors.wake_full();
+        }
+        if let Some(class) = self.queue.new_class.take() {
+            self.match_class(class);
         }
         self.enqueue(task, false);
     }
@@ -283,6 +298,15 @@ impl Scheduler {
         }
     }
 
+    fn disk_looked_at(&mut self, by: ExecutorKey, bytes: u64) {
+        let before = self.executors.set_free_disk(by, bytes);
+        if before < bytes && before < self.queue.most_bytes() && !self.executors[by].is_draining {
+            // Its searches may have passed tasks that had no room there.
+            search::search_again(&mut self.catalog, &mut self.executors, by);
+            self.executors.unpark(by);
+        }
+    }
+
     fn evicted(&mut self, executor: ExecutorId, object: ObjectId) {
         let Some(by) = self.executors.find(executor) else { return };
         if let Some(key) = self.catalog.find(object)
@@ -313,10 +337,12 @@ impl Scheduler {
     /// Puts a held task into the queue, and tells those who hold its inputs.
     fn enqueue(&mut self, task: TaskKey, front: bool) {
         let ticket = self.queue.push(task, front);
+        if self.policy.is_data_aware() || self.is_any_choosy() {
+            self.newcomers.push(ticket);
+        }
         if !self.policy.is_data_aware() {
             return;
         }
-        self.newcomers.push(ticket);
         for place in 0..self.queue[task].inputs.as_slice().len() {
             let key = self.queue[task].inputs.as_slice()[place];
             self.catalog.want(key, Wait { ticket, other: self.queue[task].inputs.other_than(key) });
@@ -353,8 +379,7 @@ impl Scheduler {
             self.dequeue(task);
         }
         let number = self.decisions;
-        let class = self.queue[task].class;
-        self.executors.assign(by, task, number, self.queue.need(class), self.queue.priority(class));
+        self.executors.assign(by, task, number, &self.queue.need(self.queue[task].class).need);
         let entry = &mut self.queue[task];
         entry.state = State::Assigned { executor: by, number, recalled: false };
         let (id, attempt) = (entry.id, entry.attempt);
@@ -369,8 +394,7 @@ impl Scheduler {
             panic!("task {} ended but is {:?}", self.queue[task].id, self.queue[task].state);
         };
         assert_eq!(executor, by, "task {} ended by another than it was assigned to", self.queue[task].id);
-        let class = self.queue[task].class;
-        self.executors.unassign(by, number, recalled, (self.queue.need(class), self.queue.priority(class)));
+        self.executors.unassign(by, number, recalled, &self.queue.need(self.queue[task].class).need);
         self.relays.task_left(&mut self.executors, self.queue[task].inputs.as_slice(), by, task);
         self.queue[task].state = State::Held;
     }

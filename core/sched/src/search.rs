@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::catalog::{Catalog, ObjectKey, Wait};
+use crate::choosy::suits;
 use crate::executors::{Executor, ExecutorKey, Executors, Held, Level};
 use crate::queue::{Queue, TaskKey, Ticket};
 
@@ -137,7 +138,7 @@ pub(crate) fn next_full_hit(
                 let share = share_held(queue, catalog, executors, ticket.task, by);
                 if share == FULL
                     && is_from(queue, ticket.task, floor)
-                    && may_take(queue, executors, by, ticket.task, level)
+                    && may_take(queue, catalog, executors, by, ticket.task, level)
                 {
                     set_cursor(catalog, executors, by, object, ticket.turn);
                     return Some(ticket.task);
@@ -249,7 +250,7 @@ pub(crate) fn best_partial_hit(
             }
             continue;
         }
-        let fits = is_from(queue, task, floor) && may_take(queue, executors, by, task, level);
+        let fits = is_from(queue, task, floor) && may_take(queue, catalog, executors, by, task, level);
         if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by)) {
             found = Some(task);
             break;
@@ -265,8 +266,9 @@ pub(crate) fn best_partial_hit(
     found
 }
 
-/// Forgets how far the executor has searched; needed when it had more partial hits than it could remember.
-fn search_again(catalog: &mut Catalog, executors: &mut Executors, by: ExecutorKey) {
+/// Forgets how far the executor has searched; needed when it had more partial hits than it could remember, or passed
+/// tasks that it may take now.
+pub(crate) fn search_again(catalog: &mut Catalog, executors: &mut Executors, by: ExecutorKey) {
     let executor = &mut executors[by];
     executor.partial_forgotten = false;
     let mut again = Vec::new();
@@ -313,7 +315,9 @@ pub(crate) fn someone_holds_more(
                 holders if holders.len() <= FEW_HOLDERS => holders.contains(holder),
                 _ => executors[*holder].held.contains_key(&input),
             };
-            weight_where(&is_held) > local && may_ever_take(queue, executors, *holder, task)
+            weight_where(&is_held) > local
+                && may_ever_take(queue, executors, *holder, task)
+                && suits(queue, catalog, executors, *holder, task)
         })
     })
 }
@@ -332,10 +336,18 @@ fn is_from(queue: &Queue, task: TaskKey, floor: i32) -> bool {
     queue.priority(queue[task].class) >= floor
 }
 
-/// Whether the executor has room for the task and has not refused it.
-pub(crate) fn may_take(queue: &Queue, executors: &Executors, by: ExecutorKey, task: TaskKey, level: Level) -> bool {
-    let class = queue[task].class;
-    executors[by].has_room(queue.need(class), queue.priority(class), level) && !has_refused(queue, by, task)
+/// Whether the executor has room for the task, has not refused it, and suits it.
+pub(crate) fn may_take(
+    queue: &Queue,
+    catalog: &Catalog,
+    executors: &Executors,
+    by: ExecutorKey,
+    task: TaskKey,
+    level: Level,
+) -> bool {
+    executors[by].has_room(queue.need(queue[task].class), level)
+        && !has_refused(queue, by, task)
+        && suits(queue, catalog, executors, by, task)
 }
 
 pub(crate) fn has_refused(queue: &Queue, by: ExecutorKey, task: TaskKey) -> bool {
@@ -357,7 +369,7 @@ pub(crate) fn best_parked_holder(
         let mut best: Option<(ExecutorKey, u16)> = None;
         for by in candidates.take(HOLDER_LOOKS) {
             let share = share_held(queue, catalog, executors, task, by);
-            if share > best.map_or(0, |(_, most)| most) && may_take(queue, executors, by, task, level) {
+            if share > best.map_or(0, |(_, most)| most) && may_take(queue, catalog, executors, by, task, level) {
                 best = Some((by, share));
             }
             if best.is_some_and(|(_, most)| most == FULL) {

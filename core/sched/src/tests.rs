@@ -15,9 +15,10 @@ use crate::executors::Level;
 use crate::placement::{Otherwise, Utilisation};
 use crate::queue::State;
 use crate::search::{self, FULL};
-use crate::{Config, Effect, Ended, Event, Holder, Scheduler};
+use crate::{Config, Effect, Ended, Event, Holder, Need, Scheduler};
 
 mod kept;
+mod matchmaking;
 mod policies;
 mod priorities;
 mod relays;
@@ -52,7 +53,8 @@ impl Scheduler {
     }
 
     fn join_with(&mut self, id: u32, capacity: Resources) -> Vec<Effect> {
-        self.run(Event::ExecutorJoined { executor: ExecutorId(id), capacity, held: Box::default() })
+        let (executor, profile, held) = (ExecutorId(id), Box::default(), Box::default());
+        self.run(Event::ExecutorJoined { executor, capacity, profile, held })
     }
 
     fn submit(&mut self, index: u32, inputs: &[u8]) -> Vec<Effect> {
@@ -65,7 +67,7 @@ impl Scheduler {
 
     fn submit_with(&mut self, index: u32, inputs: &[u8], need: Resources) -> Vec<Effect> {
         let inputs = inputs.iter().map(|n| (object(*n), 10)).collect();
-        self.run(Event::TaskReady { task: task(index), inputs, need, priority: 0 })
+        self.run(Event::TaskReady { task: task(index), inputs, need: need.into() })
     }
 
     fn evict(&mut self, id: u32, n: u8) -> Vec<Effect> {
@@ -113,7 +115,7 @@ impl Scheduler {
         let (mut busy, mut coming_back) = (0, 0);
         for (key, executor) in self.executors.all() {
             let tasks = executor.in_flight.iter().map(|(_, task)| &self.queue[*task]);
-            let cpus = |task: &crate::queue::Task| u64::from(self.queue.need(task.class).cpus_milli);
+            let cpus = |task: &crate::queue::Task| u64::from(self.queue.resources(task.class).cpus_milli);
             let is_recalled = |task: &&crate::queue::Task| matches!(task.state, State::Assigned { recalled: true, .. });
             let all: u64 = tasks.clone().map(cpus).sum();
             let recalled: u64 = tasks.filter(is_recalled).map(cpus).sum();
@@ -142,11 +144,12 @@ impl Scheduler {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Join { slots: u32, gpu: bool },
+    Join { slots: u32, gpu: bool, profile: u8 },
     Drain { which: u8 },
     Leave { which: u8 },
-    Submit { inputs: BTreeSet<u8>, cpus: u32, gpu: bool, priority: i32 },
+    Submit { inputs: BTreeSet<u8>, cpus: u32, gpu: bool, terms: u8, priority: i32 },
     Stage { which: u8, lent: u64 },
+    FreeDisk { which: u8, bytes: u8 },
     End { which: u8, ended: u8 },
     Store { which: u8, object: u8 },
     Evict { which: u8, object: u8 },
@@ -155,12 +158,14 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        1 => (1u32..4, any::<bool>()).prop_map(|(slots, gpu)| Step::Join { slots, gpu }),
+        1 => (1u32..4, any::<bool>(), 0u8..8).prop_map(|(slots, gpu, profile)| Step::Join { slots, gpu, profile }),
         1 => (0u8..20).prop_map(|which| Step::Drain { which }),
         1 => any::<u8>().prop_map(|which| Step::Leave { which }),
-        8 => (prop::collection::btree_set(0u8..12, 0..5), 1u32..3, 0u8..5, 0i32..3)
-            .prop_map(|(inputs, cpus, gpu, priority)| Step::Submit { inputs, cpus, gpu: gpu == 0, priority }),
+        8 => (prop::collection::btree_set(0u8..12, 0..5), 1u32..3, 0u8..5, 0u8..12, 0i32..3).prop_map(
+            |(inputs, cpus, gpu, terms, priority)| Step::Submit { inputs, cpus, gpu: gpu == 0, terms, priority }
+        ),
         2 => (any::<u8>(), 0u64..6).prop_map(|(which, lent)| Step::Stage { which, lent }),
+        1 => any::<(u8, u8)>().prop_map(|(which, bytes)| Step::FreeDisk { which, bytes }),
         6 => (any::<u8>(), 0u8..10).prop_map(|(which, ended)| Step::End { which, ended }),
         8 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Store { which, object }),
         3 => (any::<u8>(), 0u8..12).prop_map(|(which, object)| Step::Evict { which, object }),
@@ -235,7 +240,7 @@ impl World {
         for (by, executor) in executors.all() {
             let makes_way = queue.waiting_classes().any(|class| queue.way_made_by(class) == Some(by));
             for (key, task) in queue.tasks().filter(|(_, task)| task.state == State::Waiting) {
-                if makes_way || !search::may_take(queue, executors, by, key, Level::Slot) {
+                if makes_way || !search::may_take(queue, catalog, executors, by, key, Level::Slot) {
                     continue;
                 }
                 let share = search::share_held(queue, catalog, executors, key, by);
@@ -259,13 +264,14 @@ impl World {
 
     fn apply(&mut self, step: &Step) {
         match step {
-            Step::Join { slots, gpu } => {
+            Step::Join { slots, gpu, profile } => {
                 let executor = ExecutorId(self.next);
                 self.next += 1;
                 self.slots.insert(executor, *slots);
                 let capacity = with_gpus(if *gpu { 4 } else { 0 }, cpus(slots * 1000));
                 self.held.insert((executor, object(0)));
-                self.run(Event::ExecutorJoined { executor, capacity, held: [(object(0), 0)].into() });
+                let (profile, held) = (matchmaking::profile_of(*profile), [(object(0), 0)].into());
+                self.run(Event::ExecutorJoined { executor, capacity, profile, held });
             }
             Step::Drain { which } => {
                 let Some(executor) = self.slots.keys().nth(usize::from(*which)).copied() else { return };
@@ -285,13 +291,18 @@ impl World {
                 }
                 self.run(Event::ExecutorLeft { executor });
             }
-            Step::Submit { inputs, cpus: count, gpu, priority } => {
+            Step::FreeDisk { which, bytes } => {
+                let Some(executor) = self.executor(*which) else { return };
+                self.run(Event::FreeDisk { executor, bytes: (*bytes).into() });
+            }
+            Step::Submit { inputs, cpus: count, gpu, terms, priority } => {
                 let task = task(self.next);
                 self.next += 1;
                 self.waiting.insert(task);
                 let inputs = inputs.iter().map(|n| (object(*n), u64::from(*n) * 7)).collect();
                 let need = with_gpus(u64::from(*gpu), cpus(count * 1000));
-                self.run(Event::TaskReady { task, inputs, need, priority: priority % self.priorities });
+                let need = Need { priority: priority % self.priorities, ..matchmaking::need_of(*terms, need) };
+                self.run(Event::TaskReady { task, inputs, need });
             }
             Step::Stage { which, lent } => {
                 let Some(executor) = self.executor(*which) else { return };
@@ -349,7 +360,7 @@ impl World {
 
     /// With one executor that can take anything, everything comes to its end.
     fn drain(&mut self) {
-        self.apply(&Step::Join { slots: 8, gpu: true });
+        self.apply(&Step::Join { slots: 8, gpu: true, profile: 0 });
         while let Some((task, executor)) = self.running.pop_first() {
             self.end(executor, task, Ended::Finished);
         }

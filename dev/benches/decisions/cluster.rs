@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use eyas_sched::{Config, Effect, Ended, Event, Scheduler};
+use eyas_sched::{Config, Effect, Ended, Event, Need, Scheduler};
 use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
 
 use crate::memory::live_bytes;
@@ -133,7 +133,8 @@ impl Cluster {
             let slots = 1 + id % 2;
             cluster.executors.push(Executor { slots, ..Executor::default() });
             let capacity = Resources { cpus_milli: 1000 * slots as u32, ..Resources::default() };
-            cluster.apply(Event::ExecutorJoined { executor: ExecutorId(id as u32), capacity, held: Box::default() });
+            let (executor, profile, held) = (ExecutorId(id as u32), Box::default(), Box::default());
+            cluster.apply(Event::ExecutorJoined { executor, capacity, profile, held });
         }
         cluster
     }
@@ -195,12 +196,7 @@ impl Cluster {
         let index = self.inputs.len() as u32;
         let sized = inputs.iter().map(|object| (self.objects[*object as usize], OBJECT_BYTES)).collect();
         self.inputs.push(inputs.into());
-        Event::TaskReady {
-            task: TaskId { job: JobId(1), index },
-            inputs: sized,
-            need: Resources::default(),
-            priority: 0,
-        }
+        Event::TaskReady { task: TaskId { job: JobId(1), index }, inputs: sized, need: Need::default() }
     }
 
     /// Arrivals of `tasks` tasks that read `inputs` random objects each.

@@ -18,6 +18,7 @@ mod interrupts;
 mod job_files;
 mod kept;
 mod main_job;
+mod matchmaking;
 mod overlap;
 mod restarts;
 mod results;

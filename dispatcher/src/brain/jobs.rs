@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_sched::Event;
+use eyas_sched::{Event, Need};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{JobId, Outcome, Status, TaskId};
+use eyas_types::{JobId, ObjectId, Outcome, Status, TaskId};
 use eyas_wire::client::ToClient;
 use eyas_wire::view::JobView;
 use tokio::sync::oneshot;
@@ -26,7 +26,7 @@ const MAX_ENDED_JOBS: usize = 200;
 impl Brain {
     /// Takes up what the journal has: jobs that had not ended go on.
     pub fn recover(&mut self) -> Result<(), String> {
-        for (id, spec) in self.journal.read_jobs()? {
+        for (id, mut spec) in self.journal.read_jobs()? {
             if !spec.is_sound() {
                 return Err(format!("job {id} is damaged"));
             }
@@ -243,6 +243,7 @@ impl Brain {
         let count = again.len() as u64;
         self.write_entry(id, Entry::Retried(again));
         self.show(id);
+        self.name_job(id);
         self.queue_released(id, &ready);
         count
     }
@@ -251,4 +252,10 @@ impl Brain {
 /// How a job stands, by a view of it whose results were all put to be written.
 fn standing(job: &Job, view: JobView) -> Standing {
     Standing { view, entries: job.entries, is_over: job.has_ended() }
+}
+
+/// What the scheduler is told of a task: its inputs, and what it needs of an executor.
+pub(super) fn needs(job: &Job, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
+    let item = job.spec.items.get(index);
+    (job.input_ids(&item).into(), job.spec.need(item.template))
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc as std_mpsc;
 
 use eyas_session::{Acceptor, Access, dial, outbox};
-use eyas_types::{PlacementPolicy, Program, TaskItem, TaskTemplate};
+use eyas_types::{PlacementPolicy, Program, Resources, TaskItem, TaskTemplate};
 use eyas_wire::Role;
 use eyas_wire::client::TaskResult;
 use eyas_wire::view::{JobState, JobView};
@@ -72,6 +72,9 @@ impl Dispatcher {
     fn join(&mut self, slots: u32) -> ExecutorId {
         let registration = Registration {
             name: "n".into(),
+            host: "h".into(),
+            labels: Default::default(),
+            accept: None,
             process: 1,
             capacity: Resources { cpus_milli: 1000 * slots, ..Resources::default() },
             store_bytes: 0,
@@ -79,7 +82,7 @@ impl Dispatcher {
             held: Vec::new(),
         };
         let (reply, mut id) = oneshot::channel();
-        self.brain.handle(Message::Joined { registration, outbox: self.outbox.clone(), reply });
+        self.brain.handle(Message::Joined { registration, accept: Box::default(), outbox: self.outbox.clone(), reply });
         id.try_recv().unwrap()
     }
 

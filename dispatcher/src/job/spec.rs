@@ -1,7 +1,11 @@
 //! What a client submits, checked before anything of it exists.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use eyas_matching::ExpressionError;
+use eyas_sched::Need;
+use eyas_types::matching::Terms;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
 use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
@@ -13,6 +17,9 @@ use super::items::Items;
 /// Most tasks in one job, and most objects that they read.
 pub(crate) const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { 50_000_000 };
 
+/// Most different requirements and ranks in one job: each is compiled, and matched with each executor.
+const MAX_TERMS: usize = 256;
+
 /// A job as it was submitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct JobSpec {
@@ -23,6 +30,9 @@ pub(crate) struct JobSpec {
     pub submitted_unix_ms: u64,
     /// Whether results of earlier jobs are reused.
     pub reuse: bool,
+    /// The terms of each template, once the job was checked.
+    #[serde(skip)]
+    pub terms: Vec<Option<Arc<Terms>>>,
 }
 
 /// What is wrong with a submission.
@@ -45,6 +55,10 @@ pub(crate) enum SpecError {
     Replicas(String),
     #[error("tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name", tasks[0], tasks[1])]
     Claimed { place: String, tasks: [u32; 2] },
+    #[error("the job has more than {MAX_TERMS} different requirements and ranks: submit it in parts")]
+    TooManyTerms,
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
     #[error("a command has no words")]
     EmptyCommand,
     #[error("task {task}: {what}")]
@@ -73,17 +87,47 @@ impl JobSpec {
     }
 
     /// Whether what came from disk can be used.
-    pub fn is_sound(&self) -> bool {
+    pub fn is_sound(&mut self) -> bool {
         self.items.is_sound() && self.check().is_ok()
     }
 
-    /// Whether everything that is named is there, no task waits for itself, and no two write the same.
-    pub fn validate(&self) -> Result<(), SpecError> {
+    /// Whether everything that is named is there, no task waits for itself, no two write the same, and expressions can
+    /// be asked.
+    pub fn validate(&mut self) -> Result<(), SpecError> {
         self.check()?;
         self.check_claims()
     }
 
-    fn check(&self) -> Result<(), SpecError> {
+    /// What tasks of a template need of an executor.
+    pub fn need(&self, template: u16) -> Need {
+        let terms = self.terms.get(usize::from(template)).cloned().flatten();
+        let template = &self.templates[usize::from(template)];
+        Need { priority: template.priority, resources: template.resources.clone(), terms }
+    }
+
+    /// What tasks of each template need.
+    pub fn needs(&self) -> impl Iterator<Item = Need> {
+        (0..self.templates.len() as u16).map(|template| self.need(template))
+    }
+
+    /// Compiles the templates' expressions, each once.
+    fn compile(&self) -> Result<Vec<Option<Arc<Terms>>>, SpecError> {
+        let mut known = BTreeMap::new();
+        let mut terms = Vec::with_capacity(self.templates.len());
+        for template in &self.templates {
+            let texts = (template.requirements.as_deref(), template.rank.as_deref());
+            if !known.contains_key(&texts) {
+                if known.len() == MAX_TERMS {
+                    return Err(SpecError::TooManyTerms);
+                }
+                known.insert(texts, eyas_matching::terms(texts.0, texts.1)?);
+            }
+            terms.push(known[&texts].clone());
+        }
+        Ok(terms)
+    }
+
+    fn check(&mut self) -> Result<(), SpecError> {
         if self.templates.is_empty() || self.templates.len() > MAX_TEMPLATES {
             return Err(SpecError::Templates);
         }
@@ -101,6 +145,7 @@ impl JobSpec {
                 return Err(SpecError::Replicas(output.pattern.to_string()));
             }
         }
+        self.terms = self.compile()?;
         let mut needs = BTreeMap::new();
         for task in 0..self.items.len() as u32 {
             let item = self.items.get(task);
@@ -234,6 +279,40 @@ mod tests {
         let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
         assert_eq!(spec.push(&vec![item.clone(); MAX_TASKS]), Ok(()));
         assert_eq!(spec.push(&[item]), Err(SpecError::TooManyTasks));
+    }
+
+    #[test]
+    fn expressions_are_compiled_once_and_errors_are_told() {
+        let with = |requirements: &[&str], rank: Option<&str>| {
+            let mut spec = chain(&[&[]]);
+            spec.templates = Vec::new();
+            for text in requirements {
+                let mut template = TaskTemplate::new(Program::Noop);
+                (template.requirements, template.rank) = (Some((*text).to_owned()), rank.map(str::to_owned));
+                spec.templates.push(template);
+            }
+            spec
+        };
+        let mut spec = with(&["node.cpus > 1", "node.cpus > 2", "node.cpus > 1"], None);
+        assert_eq!(spec.validate(), Ok(()));
+        assert_eq!(spec.need(0), spec.need(2));
+        assert_ne!(spec.need(0), spec.need(1));
+        for (requirements, rank, told) in [
+            (
+                "node.cpu > 1",
+                None,
+                "requirements `node.cpu > 1`, column 5: there is no attribute `node.cpu`; there are",
+            ),
+            ("node.name > 1", None, "column 11: `>` wants two numbers or two texts"),
+            ("true", Some("node.name"), "rank `node.name`, column 1: it has to be a number"),
+        ] {
+            let error = with(&[requirements], rank).validate().unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        let many: Vec<_> = (0..=MAX_TERMS).map(|number| format!("node.cpus > {number}")).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        assert_eq!(with(&many, None).validate(), Err(SpecError::TooManyTerms));
+        assert_eq!(with(&many[1..], None).validate(), Ok(()));
     }
 
     #[test]

@@ -47,7 +47,8 @@ fn who_has_it_already_is_told_first_and_who_comes_back_with_it_is_told_again() {
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) }), [LOST]);
     assert!(!scheduler.is_held(object(OBJECT)));
     let held = [(object(OBJECT), 10)].into();
-    let joined = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(3), capacity: cpus(1000), held });
+    let (executor, profile) = (ExecutorId(3), Box::default());
+    let joined = scheduler.run(Event::ExecutorJoined { executor, capacity: cpus(1000), profile, held });
     assert_eq!(joined, [hold(3, &[])]);
     assert_eq!(
         scheduler.run(Event::Doubted { object: object(OBJECT) }),
@@ -122,7 +123,8 @@ proptest! {
                     let executor = ExecutorId(next);
                     next += 1;
                     here.push(executor);
-                    Event::ExecutorJoined { executor, capacity: cpus(1000), held: Box::default() }
+                    let (profile, held) = (Box::default(), Box::default());
+                    Event::ExecutorJoined { executor, capacity: cpus(1000), profile, held }
                 }
                 KeptStep::Leave(which) => {
                     let Some(executor) = pick(which) else { continue };

@@ -44,7 +44,8 @@ fn good_cache_compute_chooses_by_utilisation() {
         at.submit(index, &[9]);
     }
     at.store(1, 1);
-    at.run(Event::ExecutorJoined { executor: ExecutorId(2), capacity: cpus(1000), held: [(object(8), 10)].into() });
+    let (profile, held) = (Box::default(), [(object(8), 10)].into());
+    at.run(Event::ExecutorJoined { executor: ExecutorId(2), capacity: cpus(1000), profile, held });
     assert_eq!(at.utilisation(), Utilisation { busy_milli: 19_000, total_milli: 20_000 });
     assert_eq!(assigned(&at.submit(99, &[1])), []);
 }
@@ -180,10 +181,7 @@ fn a_short_list_is_searched_before_a_very_long_one() {
     scheduler.submit(1, &[9]);
     let submit = |scheduler: &mut Scheduler, index: u32, inputs: &[u8]| {
         let inputs = inputs.iter().map(|n| (object(*n), 10)).collect();
-        scheduler.handle(
-            Event::TaskReady { task: task(index), inputs, need: Resources::default(), priority: 0 },
-            &mut Vec::new(),
-        );
+        scheduler.handle(Event::TaskReady { task: task(index), inputs, need: Need::default() }, &mut Vec::new());
     };
     // Farther back than one decision looks.
     for index in 2..5_000 {

@@ -5,7 +5,7 @@ use super::*;
 impl Scheduler {
     fn submit_at(&mut self, priority: i32, index: u32, inputs: &[(u8, u64)]) -> Vec<Effect> {
         let inputs = inputs.iter().map(|(n, size_bytes)| (object(*n), *size_bytes)).collect();
-        self.run(Event::TaskReady { task: task(index), inputs, need: cpus(1000), priority })
+        self.run(Event::TaskReady { task: task(index), inputs, need: Need { priority, ..cpus(1000).into() } })
     }
 
     fn stage(&mut self, id: u32, lent_milli: u64) -> Vec<Effect> {
@@ -23,7 +23,8 @@ fn higher_priority_goes_first_whoever_is_older_or_local() {
         scheduler.submit_at(0, 3, &[(1, 10)]);
         scheduler.submit_at(2, 4, &[]);
         let held = [(object(1), 10)].into();
-        let effects = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(1), capacity: cpus(1000), held });
+        let (capacity, profile) = (cpus(1000), Box::default());
+        let effects = scheduler.run(Event::ExecutorJoined { executor: ExecutorId(1), capacity, profile, held });
         assert_eq!(assigned(&effects)[0], (1, 4), "{policy}");
         let order: Vec<u32> = assigned(&effects).iter().map(|(_, index)| *index).collect();
         let of_one = if *policy == PlacementPolicy::FirstAvailable { 1 } else { 2 };

@@ -226,8 +226,8 @@ fn any_number_of_needs_may_come_and_go() {
     let mut scheduler = scheduler(PlacementPolicy::FirstAvailable);
     let effects = &mut Vec::new();
     for index in 0..70_000 {
-        let need = Resources { memory_bytes: u64::from(index) + 1, ..cpus(1000) };
-        scheduler.handle(Event::TaskReady { task: task(index), inputs: Box::default(), need, priority: 0 }, effects);
+        let need = Resources { memory_bytes: u64::from(index) + 1, ..cpus(1000) }.into();
+        scheduler.handle(Event::TaskReady { task: task(index), inputs: Box::default(), need }, effects);
         scheduler.handle(Event::TaskCancelled { task: task(index) }, effects);
     }
     assert_eq!(scheduler.queue.only_class(), None);
@@ -283,7 +283,8 @@ fn what_an_executor_brings_counts_from_its_first_task_on() {
     scheduler.submit(0, &[]);
     scheduler.submit(1, &[1]);
     let held = [(object(1), 10)].into();
-    let joined = Event::ExecutorJoined { executor: ExecutorId(1), capacity: cpus(1000), held };
+    let profile = Box::default();
+    let joined = Event::ExecutorJoined { executor: ExecutorId(1), capacity: cpus(1000), profile, held };
     assert_eq!(assigned(&scheduler.run(joined)), [(1, 1), (1, 0)]);
 }
 

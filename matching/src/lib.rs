@@ -1,0 +1,124 @@
+//! Match expressions: which executors may run a task, which of them is the best, and which tasks an executor accepts.
+//!
+//! They are written in CEL, the Common Expression Language, over the attributes of [`eyas_types::matching`]. Here text
+//! becomes something checked and compiled: whatever can be known to be wrong without a cluster (syntax, names, types)
+//! is an error with its place in the text, so that a job is refused when it is submitted rather than found waiting. Who
+//! asks when, and what an answer means, is the dispatcher's decider's: it must never be decided here.
+//!
+//! Expressions are evaluated very often, so they are short ([`MAX_BYTES`]) and cannot loop.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod compiled;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use cel::parser::Parser;
+use eyas_types::matching::{Attribute, Expression, Terms};
+use thiserror::Error;
+
+use check::{Checker, Type};
+use compiled::Compiled;
+
+/// Bytes of an expression.
+pub const MAX_BYTES: usize = 1024;
+/// How deep brackets may be nested in it.
+const MAX_NESTING: u16 = 16;
+
+/// What is wrong with an expression, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{what} `{text}`, column {column}: {why}")]
+pub struct ExpressionError {
+    /// What the expression is: `requirements`, `rank`, `accept`.
+    pub what: &'static str,
+    /// The expression.
+    pub text: String,
+    /// The character, from 1, where it is wrong.
+    pub column: usize,
+    /// Why, with what would be right.
+    pub why: String,
+}
+
+/// The terms of a task with these expressions; `None` if it has none.
+///
+/// # Errors
+/// What is wrong with one of them.
+pub fn terms(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
+    if requirements.is_none() && rank.is_none() {
+        return Ok(None);
+    }
+    let requirements = requirements.map(|text| condition("requirements", text)).transpose()?.unwrap_or_default();
+    let rank = rank.map(|text| compile("rank", text, Wanted::Number)).transpose()?;
+    Ok(Some(Arc::new(Terms { requirements, rank: rank.map(|rank| Arc::new(rank) as Arc<dyn Expression>) })))
+}
+
+/// Which tasks an executor accepts: all of the parts must hold.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn accept(text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
+    condition("accept", text)
+}
+
+/// A condition, in the parts between which it has `&&`: so that what is fixed is asked once and only the rest at each
+/// decision, and so that a person can be told which part does not hold.
+fn condition(what: &'static str, text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
+    let whole = compile(what, text, Wanted::Truth)?;
+    let parts: Result<Vec<_>, _> = parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();
+    let parts = parts.unwrap_or_else(|_| vec![whole]);
+    Ok(parts.into_iter().map(|part| Arc::new(part) as Arc<dyn Expression>).collect())
+}
+
+/// What an expression is to give.
+#[derive(Clone, Copy, PartialEq)]
+enum Wanted {
+    Truth,
+    Number,
+}
+
+fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, ExpressionError> {
+    let wrong = |column: usize, why: String| ExpressionError { what, text: text.to_owned(), column, why };
+    if text.trim().is_empty() {
+        return Err(wrong(1, "it is empty: leave it out if there is nothing to ask for".into()));
+    }
+    if text.len() > MAX_BYTES {
+        return Err(wrong(MAX_BYTES, format!("it has {} bytes, at most {MAX_BYTES} are allowed", text.len())));
+    }
+    let parsed = Parser::new().max_recursion_depth(MAX_NESTING).parse_with_source_info(text);
+    let (mut expression, places) = parsed.map_err(|errors| {
+        let first = errors.errors.first();
+        let column = first.map_or(1, |error| column_of(text, error.pos));
+        wrong(column, first.map_or_else(|| "it cannot be read".into(), |error| error.msg.clone()))
+    })?;
+    let mut checker = Checker::default();
+    let found = checker.check(&mut expression).map_err(|error| {
+        let column = places.offset_for(error.at).map_or(1, |(start, _)| start as usize + 1);
+        wrong(column, error.why)
+    })?;
+    match (wanted, found) {
+        (Wanted::Truth, Type::Truth) | (Wanted::Number, Type::Whole | Type::Fraction) => {}
+        (Wanted::Truth, other) => {
+            return Err(wrong(1, format!("it has to be true or false, and is {other}: compare it with something")));
+        }
+        (Wanted::Number, other) => {
+            return Err(wrong(1, format!("it has to be a number, and is {other}: write `CONDITION ? 1 : 0`")));
+        }
+    }
+    Ok(Compiled::new(text.trim(), expression, checker.mentions))
+}
+
+/// The character in the whole text of a place that is given as line and column, both from 1.
+fn column_of(text: &str, (line, column): (isize, isize)) -> usize {
+    let before: usize =
+        text.split_inclusive('\n').take(line.max(1) as usize - 1).map(|line| line.chars().count()).sum();
+    before + column.max(1) as usize
+}
+
+/// The attributes there are, for a person.
+pub fn known_attributes() -> String {
+    Attribute::ALL.iter().map(|attribute| attribute.name()).collect::<Vec<_>>().join(", ")
+}
