@@ -70,11 +70,13 @@ pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Fa
         JobCommand::Wait { job, reconnect } => return wait(&mut client, job, reconnect, reach).await,
         JobCommand::Cancel { job } => FromClient::Cancel { job, task: None },
         JobCommand::Retry { job } => FromClient::Retry { job },
+        JobCommand::Release { job } => FromClient::Release { job },
     };
+    let what = if matches!(request, FromClient::Release { .. }) { "objects" } else { "tasks" };
     match client.ask(request).await? {
         ToClient::Jobs(jobs) if reach.json => show::json("jobs", &jobs)?,
         ToClient::Jobs(jobs) => show::jobs(&jobs)?,
-        ToClient::Done(tasks) => say_done(tasks, "tasks", reach)?,
+        ToClient::Done(tasks) => say_done(tasks, what, reach)?,
         _ => return unexpected(),
     }
     Ok(ExitCode::SUCCESS)

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Submit the jobs of a job file
     Submit(SubmitArgs),
-    /// Jobs: list, show, wait, cancel, retry
+    /// Jobs: list, show, wait, cancel, retry, release
     #[command(subcommand)]
     Job(JobCommand),
     /// Tasks: list, show, log
@@ -302,6 +302,8 @@ pub(crate) enum JobCommand {
     Cancel { job: JobId },
     /// Run failed and cancelled tasks again
     Retry { job: JobId },
+    /// Let executors evict what an ended job keeps in the cluster
+    Release { job: JobId },
 }
 
 #[derive(Subcommand)]

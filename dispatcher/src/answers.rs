@@ -20,10 +20,17 @@ const MAX_NAMES: usize = 5;
 
 /// Whether the answer tells of jobs, so that it must still be true after a crash.
 pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
-    use FromClient::{Cancel, Explain, Jobs, Log, Report, Retry, Tasks};
+    use FromClient::{Cancel, Explain, Jobs, Log, Release, Report, Retry, Tasks};
     matches!(
         request,
-        Jobs { .. } | Tasks { .. } | Log { .. } | Explain { .. } | Report { .. } | Cancel { .. } | Retry { .. }
+        Jobs { .. }
+            | Tasks { .. }
+            | Log { .. }
+            | Explain { .. }
+            | Report { .. }
+            | Cancel { .. }
+            | Retry { .. }
+            | Release { .. }
     )
 }
 
@@ -66,7 +73,16 @@ impl Brain {
                 if !self.job(job)?.has_ended() {
                     return Err(format!("job {job} is still running: wait for its end, or cancel it first"));
                 }
+                if self.job(job)?.is_released {
+                    return Err(format!("what job {job} kept in the cluster was released: submit it again"));
+                }
                 ToClient::Done(self.retry(job))
+            }
+            FromClient::Release { job } => {
+                if !self.job(job)?.has_ended() {
+                    return Err(format!("job {job} is still running and may read what it keeps: wait for its end"));
+                }
+                ToClient::Done(self.release_kept(job))
             }
             FromClient::Stop => {
                 let count = self.executors.len() as u64;

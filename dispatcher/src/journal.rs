@@ -47,6 +47,8 @@ pub(crate) enum Entry {
     Retried(Vec<u32>),
     /// Tasks that had succeeded were queued again, because what they left in the cluster was lost.
     Recomputed(Vec<u32>),
+    /// What its tasks left in the cluster need not be kept any longer.
+    Released,
     /// Tasks that executors had were told to end; each is cancelled unless it has another result afterwards.
     Cancelled(Vec<u32>),
 }
@@ -56,7 +58,7 @@ impl Entry {
     pub fn results(&self) -> &[TaskResult] {
         match self {
             Entry::Results { results, .. } => results,
-            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Cancelled(_) => &[],
+            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Released | Entry::Cancelled(_) => &[],
         }
     }
 
@@ -64,7 +66,7 @@ impl Entry {
     pub fn into_results(self) -> Vec<TaskResult> {
         match self {
             Entry::Results { results, .. } => results,
-            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Cancelled(_) => Vec::new(),
+            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Released | Entry::Cancelled(_) => Vec::new(),
         }
     }
 }

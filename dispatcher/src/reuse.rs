@@ -82,7 +82,7 @@ impl Reuse {
     }
 
     /// The task's outputs are to be looked for.
-    pub fn to_check(&mut self, task: TaskId, outcome: Outcome) {
+    pub fn line_up(&mut self, task: TaskId, outcome: Outcome) {
         self.to_check.push_back((task, outcome));
     }
 

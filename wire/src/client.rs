@@ -88,6 +88,11 @@ pub enum FromClient {
         /// Which job.
         job: JobId,
     },
+    /// Let go of what an ended job keeps in the cluster. Answered by `Done`, once it is on disk.
+    Release {
+        /// Which job.
+        job: JobId,
+    },
     /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
     Stop,
     /// Let one executor leave. Answered by `Done`.

@@ -221,6 +221,25 @@ fn what_is_kept_does_not_make_room_for_what_is_read() {
 }
 
 #[test]
+fn what_was_released_makes_room_and_stays_released() {
+    let mut cluster = Cluster::start(&[&["--cache", "1MB"]]);
+    write_pair(&cluster, "keep = true");
+    cluster.submit("pair.toml");
+    wait_until("it is kept", || holders(&cluster, TEXT) == ["n1"]);
+    cluster.run(&["job", "release", "1"]).exits(1).says(&["still running"]);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    cluster.run(&["job", "release", "1"]).exits(0).says(&["1 objects"]);
+    cluster.run(&["job", "release", "1"]).exits(0).says(&["0 objects"]);
+    cluster.run(&["job", "retry", "1"]).exits(1).says(&["submit it again"]);
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    cluster.write("large", vec![b'x'; 999_999]);
+    cluster.run(&["run", "--each", "large", "--", "wc", "-c", "{}"]).exits(0);
+    assert_eq!(holders(&cluster, TEXT), Vec::<String>::new());
+}
+
+#[test]
 fn mistakes_about_kept_outputs_are_named() {
     let cluster = Cluster::start(&[&[]]);
     for (output, says) in [

@@ -42,6 +42,7 @@ impl Brain {
                         hopeless.clear();
                         job.retry_these(&tasks);
                     }
+                    Entry::Released => drop(job.release()),
                     Entry::Recomputed(tasks) => job.recompute(&tasks),
                     Entry::Cancelled(tasks) => job.cancelling.extend(tasks),
                 }

@@ -10,17 +10,17 @@ use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
 use eyas_wire::executor::{Holder, ToExecutor};
 
 use super::Brain;
-use crate::job::Phase;
+use crate::job::{Job, Phase};
 use crate::journal::Entry;
 
 /// A task whose kept output was lost runs again so many times; then those that need it fail.
-const MAX_RECOMPUTATIONS: u16 = 5;
+pub(super) const MAX_RECOMPUTATIONS: u16 = 5;
 /// A task that could not have a kept object, though somebody is said to hold it, tries again so many times.
 const MAX_STARVED: u8 = 100;
 /// Each time after so long.
 const STARVED_PAUSE: Duration = Duration::from_secs(1);
 /// After a start, executors have so long to come back with what they hold, before it counts as lost.
-const RETURN_GRACE: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(15) };
+const RETURN_GRACE: Duration = Duration::from_secs(15);
 
 /// An executor that leaves in good order stays so long for others to fetch what only it has.
 const MOVE_DEADLINE: Duration = Duration::from_secs(60);
@@ -112,6 +112,15 @@ impl Brain {
             self.kept.unseen.remove(&object);
             self.tell(Event::Release { object });
         }
+    }
+
+    /// Lets go of all that an ended job keeps; how many objects.
+    pub(crate) fn release_kept(&mut self, id: JobId) -> u64 {
+        let Some(kept) = self.jobs.get_mut(&id).map(Job::release).filter(|kept| !kept.is_empty()) else { return 0 };
+        // Results before this entry are of what was kept.
+        self.write_results();
+        self.write_entry(id, Entry::Released);
+        self.release_all(id, kept)
     }
 
     /// Lets go of these objects of a job.

@@ -28,7 +28,7 @@ impl Brain {
             // It waits for one anyway.
             return false;
         } else {
-            self.reuse.to_check(task, outcome);
+            self.reuse.line_up(task, outcome);
             self.send_checks();
         }
         true

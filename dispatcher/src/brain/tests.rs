@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::sync::mpsc as std_mpsc;
 
 use eyas_session::{Acceptor, Access, dial, outbox};
-use eyas_types::{PlacementPolicy, Program, Resources, TaskItem, TaskTemplate};
+use eyas_types::outcome::Delivered;
+use eyas_types::{
+    Input, InputFrom, ObjectSpec, OutputSpec, PlacementPolicy, Program, Resources, TaskItem, TaskTemplate, Template,
+};
 use eyas_wire::Role;
 use eyas_wire::client::TaskResult;
 use eyas_wire::view::{JobState, JobView};
@@ -97,6 +100,29 @@ impl Dispatcher {
             Ok(ToClient::Accepted { job }) => job,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// A job of a task that keeps its output, and one that reads it and is too large for any executor.
+    fn submit_pair(&mut self) -> JobId {
+        self.brain.caching = true;
+        let mut templates = [TaskTemplate::new(Program::Noop), TaskTemplate::new(Program::Noop)];
+        let (pattern, destination) = (Template::literal("out"), None);
+        templates[0].outputs.push(OutputSpec { pattern, destination, replicas: 1, optional: false });
+        templates[1].resources.cpus_milli = 64_000;
+        let mut spec = JobSpec { templates: templates.into(), ..JobSpec::default() };
+        let input = Input { from: InputFrom::Output { task: 0, output: 0 }, name: None };
+        let item = |template, inputs| TaskItem { template, values: Vec::new(), inputs };
+        spec.push(&[item(0, Vec::new()), item(1, vec![input])]).unwrap();
+        let (reply, mut accepted) = oneshot::channel();
+        self.brain.handle(Message::Submitted { spec: Box::new(spec), reply });
+        self.settle();
+        let Ok(ToClient::Accepted { job }) = accepted.try_recv() else { panic!("it is refused") };
+        job
+    }
+
+    fn store(&mut self, executor: ExecutorId, object: &ObjectSpec) {
+        let message = FromExecutor::Stored { object: object.id(), size_bytes: object.size_bytes() };
+        self.brain.handle(Message::Said { executor, messages: vec![message] });
     }
 
     fn ask(&mut self, request: FromClient) -> oneshot::Receiver<ToClient> {
@@ -263,4 +289,41 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     dispatcher.restart();
     assert_eq!(dispatcher.brain.output_bytes, 100);
     assert_eq!(dispatcher.brain.jobs.keys().copied().collect::<Vec<_>>(), [running]);
+}
+
+#[tokio::test]
+async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_pair();
+    let object = ObjectSpec::kept(task(job, 0), "out", 7, "content", false);
+    let kept = || Outcome { outputs: vec![Delivered { output: 0, object: object.clone() }], ..wrote(0) };
+    let mut executor = dispatcher.join(1);
+    for time in 0..kept::MAX_RECOMPUTATIONS {
+        assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
+        dispatcher.store(executor, &object);
+        dispatcher.end(executor, task(job, 0), kept());
+        assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
+        if time == 2 {
+            // Killed itself, it waits for those who may come back, and takes what they have.
+            dispatcher.settle();
+            dispatcher.restart();
+            dispatcher.brain.caching = true;
+            assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Blocked]);
+            assert_eq!(dispatcher.view(job).recomputed, 2);
+            executor = dispatcher.join(1);
+            assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Blocked]);
+            dispatcher.store(executor, &object);
+            assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
+        }
+        dispatcher.brain.handle(Message::Gone { executor });
+        assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Blocked]);
+        executor = dispatcher.join(1);
+    }
+    dispatcher.store(executor, &object);
+    dispatcher.end(executor, task(job, 0), kept());
+    dispatcher.brain.handle(Message::Gone { executor });
+    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Failed]);
+    let status = dispatcher.log(task(job, 1)).outcome.status.to_string();
+    assert!(status.contains("keep more replicas"), "{status}");
+    assert_eq!(dispatcher.view(job).recomputed, u64::from(kept::MAX_RECOMPUTATIONS));
 }

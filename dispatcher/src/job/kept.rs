@@ -28,6 +28,12 @@ impl Job {
         }
     }
 
+    /// Lets go of all that the job keeps; what that was.
+    pub fn release(&mut self) -> Vec<(u32, ObjectId)> {
+        self.is_released = true;
+        std::mem::take(&mut self.kept).into_keys().collect()
+    }
+
     /// What a task has left in the cluster, and how many replicas of each there shall be.
     pub fn kept_by(&self, index: u32) -> impl Iterator<Item = (ObjectId, &ObjectSpec, u8)> {
         let all = (index, ObjectId([0; 16]))..=(index, ObjectId([0xff; 16]));

@@ -102,6 +102,8 @@ pub(crate) struct Job {
     ended_us: Option<u64>,
     /// What tasks have left in the cluster, with how many replicas of each there shall be.
     pub kept: BTreeMap<(u32, ObjectId), (ObjectSpec, u8)>,
+    /// Its outputs need not be kept any longer.
+    pub is_released: bool,
     /// For each task that others wait for: who.
     pub(super) dependents: BTreeMap<u32, Vec<u32>>,
     /// For each blocked task: whom it waits for.
@@ -155,6 +157,7 @@ impl Job {
             began,
             ended_us: None,
             kept: BTreeMap::new(),
+            is_released: false,
             dependents: BTreeMap::new(),
             unmet: BTreeMap::new(),
             produced: BTreeMap::new(),
