@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Start a dispatcher, an executor, or a whole cluster on this machine
     #[command(subcommand)]
-    Start(StartCommand),
+    Start(Box<StartCommand>),
     /// Stop the cluster
     Stop,
     /// Print a completion script for a shell

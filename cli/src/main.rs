@@ -59,7 +59,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Catalog(which) => ask::catalog(which, &reach).await,
         Command::Report(args) => ask::report(args, &reach).await,
         Command::Top(args) => top::top(args, &reach).await,
-        Command::Start(which) => start::start(which, &reach).await,
+        Command::Start(which) => start::start(*which, &reach).await,
         Command::Stop => ask::stop(&reach).await,
         Command::Completion { shell } => {
             command::print_completion(shell)?;

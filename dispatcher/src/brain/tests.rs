@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
+use crate::job::Phase;
 
 struct Dispatcher {
     brain: Brain,
