@@ -200,7 +200,11 @@ fn what_has_no_value_is_no_match() {
             // No label of that name.
             scheduler.join_at(1, 1, None, &[]);
             let asks = Asks { is_fixed, ..SITE_A };
-            assert_eq!(assigned(&scheduler.submit_needing(0, &[], &requires(&[asks.clone()]))), [], "{policy}");
+            assert_eq!(
+                assigned(&scheduler.submit_needing(0, &[], &requires(core::slice::from_ref(&asks)))),
+                [],
+                "{policy}"
+            );
             assert_eq!(assigned(&scheduler.submit(1, &[])), [(1, 1)], "{policy}");
             scheduler.join_at(2, 1, None, core::slice::from_ref(&asks));
             assert_eq!(assigned(&scheduler.submit(2, &[])), [(1, 2)], "{policy}: lined up, though 2 is idle");
