@@ -10,10 +10,10 @@ use crate::checksum::{Checksum, Hasher};
 
 /// Objects are sent and checked in pieces of so many bytes; the last is what is left. A relay passes on whole pieces, so
 /// that each adds the time of one to a chain.
-pub const PIECE_BYTES: usize = 256 << 10;
+pub const PIECE_BYTES: usize = 128 << 10;
 
-/// Checksums that a store remembers, of some TB of objects. Those of further objects are made from their content.
-const MAX_REMEMBERED: usize = 4 << 20;
+/// Checksums that a store remembers, of a TB of objects. Those of further objects are made from their content.
+const MAX_REMEMBERED: usize = 8 << 20;
 
 /// Checksums of content as it comes: one pass gives those of the pieces and that of the whole.
 #[derive(Default)]
