@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Experiment: one file to n nodes over shaped links, by simultaneous demand, with a star over HTTP beside it.
 
-    dev/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 24] [--link 64mbit]
+    dev/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 64] [--link 64mbit]
 
 A job of n tasks that read one file of the shared storage, one task a node; the time is from the job's start until the
 last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as one node alone (S bytes, pieces of c);
@@ -129,7 +129,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="figures without meaning: 4 nodes, 4 MB, once")
     parser.add_argument("--nodes", default="1,2,4,8,16,32", help="numbers of nodes")
     parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
-    parser.add_argument("--megabytes", type=float, default=24, help="size of the file")
+    parser.add_argument("--megabytes", type=float, default=64, help="size of the file")
     parser.add_argument("--link", default="64mbit", help="each link, the store's too")
     asked = parser.parse_args()
     if asked.tiny:
