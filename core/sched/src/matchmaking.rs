@@ -38,6 +38,11 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Where it is, as far as is said: executors at one site are near each other.
+    pub(crate) fn site(&self) -> Option<&str> {
+        self.labels.get("site").map(String::as_str)
+    }
+
     /// Whether it accepts by what is of one task or of the moment.
     pub(crate) fn is_choosy(&self) -> bool {
         self.accept.iter().any(|part| !part.is_fixed())

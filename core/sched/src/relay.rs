@@ -6,6 +6,9 @@
 //! received, and of these the last that joined. So simultaneous demand grows a chain, in which each node sends what it
 //! receives once; more givers than takers make a star of single transfers. There is no other kind of broadcast.
 //!
+//! Executors with different `site` labels do not give to each other, as the way between sites may be longer than that to
+//! persistent storage: one at each site fetches from there. What is in executors' stores alone crosses sites.
+//!
 //! The plan is what executors are told with their tasks, and a hint as all else: behind the giver stand those that give to
 //! it, up the chain, and others that hold the object, so that a chain that breaks is repaired by whoever notices, from
 //! where it was. What a node really does is seen here by what it stores.
@@ -21,6 +24,8 @@ use crate::queue::TaskKey;
 
 /// Of holders, and of receivers, so many are compared.
 const GIVER_LOOKS: usize = 16;
+/// Of holders, so many are asked where they are.
+const SITE_LOOKS: usize = 1024;
 
 /// Every object that somebody is receiving.
 #[derive(Default)]
@@ -37,26 +42,33 @@ struct Receipt {
     task: TaskKey,
 }
 
+/// An object that an executor lacks.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub object: ObjectKey,
+    pub by: ExecutorKey,
+    /// What it needs the object for.
+    pub task: TaskKey,
+    /// The object is not in persistent storage, and given from site to site.
+    pub crosses: bool,
+}
+
 impl Relays {
-    /// Plans how `by` gets the object for the task, if that is not planned yet. Returns whom to ask, the first first; if
-    /// nobody, it is persistent storage. `turn` spreads the load over holders.
-    pub fn plan(
-        &mut self,
-        catalog: &Catalog,
-        executors: &mut Executors,
-        object: ObjectKey,
-        by: ExecutorKey,
-        task: TaskKey,
-        turn: usize,
-    ) -> Box<[Holder]> {
+    /// Plans how the wish comes true, if that is not planned yet. Returns whom to ask, the first first; if nobody, it is
+    /// persistent storage. `turn` spreads the load over holders.
+    pub fn plan(&mut self, catalog: &Catalog, executors: &mut Executors, wish: Wish, turn: usize) -> Box<[Holder]> {
+        let Wish { object, by, task, crosses } = wish;
         let receipts = self.receipts.entry(object).or_default();
         let planned = receipts.iter().find(|receipt| receipt.by == by).map(|receipt| receipt.from);
         let holders = &catalog[object].holders;
-        let looked_at = (0..holders.len().min(GIVER_LOOKS)).map(|place| holders[(turn + place) % holders.len()]);
-        let mut whole: Vec<_> = looked_at.filter(|holder| *holder != by).collect();
+        let site = executors[by].profile.site();
+        let may_give = |giver: &ExecutorKey| *giver != by && (crosses || executors[*giver].profile.site() == site);
+        let looked_at = (0..holders.len().min(SITE_LOOKS)).map(|place| holders[(turn + place) % holders.len()]);
+        let mut whole: Vec<_> = looked_at.filter(may_give).take(GIVER_LOOKS).collect();
+        let latest = receipts.iter().rev().map(|receipt| receipt.by).filter(may_give).take(GIVER_LOOKS);
+        let latest: Vec<_> = latest.collect();
         whole.sort_by_key(|holder| executors[*holder].gives);
         let from = planned.unwrap_or_else(|| {
-            let latest = receipts.iter().rev().take(GIVER_LOOKS).map(|receipt| receipt.by);
             let from = whole.first().copied().into_iter().chain(latest).min_by_key(|giver| executors[*giver].gives);
             receipts.push(Receipt { by, from, task });
             if let Some(from) = from {

@@ -16,7 +16,7 @@ use crate::fill::Light;
 use crate::kept::Kept;
 use crate::placement::{self, Placement};
 use crate::queue::{Queue, State, TaskKey, Ticket};
-use crate::relay::Relays;
+use crate::relay::{Relays, Wish};
 use crate::search;
 
 /// See the [crate's](crate) documentation.
@@ -410,12 +410,14 @@ impl Scheduler {
         if !self.policy.is_data_aware() {
             return Box::default();
         }
-        let Scheduler { queue, catalog, executors, relays, .. } = self;
+        let Scheduler { queue, catalog, executors, relays, kept, .. } = self;
         let mut hints = Vec::new();
         for (place, input) in queue[task].inputs.as_slice().iter().enumerate() {
             if !executors[by].held.contains_key(input) {
                 // Other holders for each task, so that none serves them all.
-                let holders = relays.plan(catalog, executors, *input, by, task, self.decisions as usize);
+                let crosses = kept.contains_key(&catalog[*input].id);
+                let wish = Wish { object: *input, by, task, crosses };
+                let holders = relays.plan(catalog, executors, wish, self.decisions as usize);
                 if !holders.is_empty() {
                     hints.push(Hint { input: place as u16, holders });
                 }

@@ -1,7 +1,7 @@
 //! Chains: whom executors are told to get an object from that they want at the same time.
 
 use super::*;
-use crate::Holder;
+use crate::{Holder, Profile};
 
 fn relay(id: u32) -> Holder {
     Holder { executor: ExecutorId(id), is_relay: true, others: 0 }
@@ -73,6 +73,19 @@ fn who_has_left_gives_nothing() {
     scheduler.join(3, 1);
     // Its task is lined up behind executor 1's.
     assert_eq!(sources(&scheduler.submit(9, &[1])), (3, vec![relay(1)]));
+}
+
+#[test]
+fn one_at_each_site_reads_persistent_storage() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    let mut told = Vec::new();
+    for (id, site) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "b")] {
+        let profile = Profile { labels: [("site".into(), site.into())].into(), ..Profile::default() };
+        let (capacity, held) = (cpus(1000), Box::default());
+        scheduler.run(Event::ExecutorJoined { executor: ExecutorId(id), capacity, profile: Box::new(profile), held });
+        told.push(sources(&scheduler.submit(id, &[1])).1.first().map(|holder| holder.executor.0));
+    }
+    assert_eq!(told, [None, None, Some(1), Some(2), Some(4)]);
 }
 
 #[test]
