@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
-use eyas_types::{InputFrom, JobId, ObjectId, Resources, TaskId, TaskItem, units};
+use eyas_types::{InputFrom, JobId, Load, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
-use eyas_wire::executor::Load;
 use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
 
 use crate::brain::Brain;

@@ -9,9 +9,9 @@ use eyas_sched::{Effect, Event, Profile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::matching::Expression;
 use eyas_types::outcome::FailureKind;
-use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Status, TaskId};
+use eyas_types::{ExecutorId, JobId, Load, ObjectId, Outcome, Status, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
-use eyas_wire::executor::{FromExecutor, Load, Registration, ToExecutor};
+use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::answers::is_of_jobs;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
-use eyas_wire::executor::{Load, Registration, ToExecutor};
+use eyas_types::{ExecutorId, JobId, Load, ObjectId, Reads, Resources, TaskId};
+use eyas_wire::executor::{Registration, ToExecutor};
 
 pub(crate) struct Executor {
     pub name: String,

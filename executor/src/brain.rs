@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use eyas_node::{Effect, Event, FetchFailure, Node, Origin};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
-use eyas_wire::executor::{self, Assignment, FromExecutor, Load, ToExecutor};
+use eyas_types::{JobId, Load, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
+use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
 
@@ -330,8 +330,7 @@ impl Brain {
     /// Tells the dispatcher of the load, if what is staged or suspended has changed; `at_all_events` also if what computes
     /// has, which it does with each task.
     fn tell_load(&mut self, at_all_events: bool) {
-        let eyas_node::Load { computing, staging, suspended, lent_milli, light_bytes } = self.node.load();
-        let load = Load { computing, staging, suspended, lent_milli, light_bytes };
+        let load = self.node.load();
         let of_note = |load: Load| (load.staging, load.suspended, load.lent_milli);
         if of_note(load) != of_note(self.told) || (at_all_events && load != self.told) {
             self.told = load;

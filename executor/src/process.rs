@@ -456,11 +456,21 @@ mod tests {
     fn one_suspended_before_it_started_stops_all_the_same() {
         let control = Control::new().unwrap();
         control.suspend(true);
+        let script = format!("sleep 0.5; exit 3 # born stopped {}", std::process::id());
         std::thread::scope(|scope| {
-            let ran = scope.spawn(|| run(&mut sh("exit 3"), 10, None, &control, &[]).unwrap());
-            std::thread::sleep(Duration::from_millis(20));
+            let ran = scope.spawn(|| run(&mut sh(&script), 10, None, &control, &[]).unwrap());
+            let is_it = |pid: i32| {
+                let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                words.contains(&script) && is_stopped(pid) == Some(true)
+            };
+            until("it is stopped", || {
+                let processes = std::fs::read_dir("/proc").unwrap();
+                processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).any(is_it)
+            });
             control.suspend(false);
-            assert_eq!(ran.join().unwrap().end, End::Exited(3));
+            let ran = ran.join().unwrap();
+            assert_eq!(ran.end, End::Exited(3));
+            assert!(!ran.suspended.is_zero());
         });
     }
 }

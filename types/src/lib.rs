@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod id;
+pub mod load;
 pub mod matching;
 pub mod object;
 pub mod outcome;
@@ -19,6 +20,7 @@ pub mod template;
 pub mod units;
 
 pub use id::{ExecutorId, JobId, ObjectId, TaskId};
+pub use load::Load;
 pub use object::{ObjectSpec, Version};
 pub use outcome::{Outcome, Reads, Status};
 pub use policy::{EvictionPolicy, PlacementPolicy};

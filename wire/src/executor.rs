@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, Resources, TaskId, TaskTemplate, Value};
+use eyas_types::{ExecutorId, JobId, Load, ObjectId, ObjectSpec, Outcome, Resources, TaskId, TaskTemplate, Value};
 use serde::{Deserialize, Serialize};
 
 /// Facts from an executor, in the order in which they happened.
@@ -67,21 +67,6 @@ pub enum FromExecutor {
     },
     /// It leaves in good order: nothing runs any more.
     Leaving,
-}
-
-/// What an executor's slots do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// Tasks that run.
-    pub computing: u32,
-    /// Data-intensive tasks whose inputs are not all there.
-    pub staging: u32,
-    /// Tasks that are suspended.
-    pub suspended: u32,
-    /// Processors of tasks that are being staged, thousandths, which others may have meanwhile.
-    pub lent_milli: u64,
-    /// A task that reads fewer bytes is not data-intensive there.
-    pub light_bytes: u64,
 }
 
 /// What an executor is.

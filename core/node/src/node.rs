@@ -5,10 +5,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use eyas_types::{EvictionPolicy, ObjectId, Reads, Resources, TaskId, units};
+use eyas_types::{EvictionPolicy, Load, ObjectId, Reads, Resources, TaskId, units};
 
 use crate::event::{Effect, Event, FetchFailure, Origin};
-use crate::overlap::{self, Awaited, Load, Overlap};
+use crate::overlap::{self, Awaited, Overlap};
 use crate::slots::Slots;
 use crate::space::{Limits, Room, Space};
 use crate::turns::Standing;

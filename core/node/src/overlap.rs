@@ -43,21 +43,6 @@ pub(crate) fn learn_rate(known: u64, bytes: u64, took_us: u64) -> u64 {
     if known == 0 { observed } else { (u128::from(known) * 7 + u128::from(observed)).div_ceil(8) as u64 }
 }
 
-/// How a node stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Tasks that run.
-    pub computing: u32,
-    /// Data-intensive tasks whose inputs are not all there.
-    pub staging: u32,
-    /// Tasks that are suspended.
-    pub suspended: u32,
-    /// Processors of tasks that are being staged, thousandths, which others may have meanwhile.
-    pub lent_milli: u64,
-    /// A task that reads fewer bytes is not data-intensive here.
-    pub light_bytes: u64,
-}
-
 /// Tasks that await data, and the processors that they will take, thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Awaited {
