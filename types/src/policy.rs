@@ -69,3 +69,20 @@ policy_names! {
         Lfu = "lfu",
     }
 }
+
+policy_names! {
+    /// How objects get to executors ahead of demand.
+    Distribution, "distribution" {
+        /// One executor reads persistent storage, and each passes on what it is still receiving.
+        Chain = "chain",
+        /// In rounds, of which each has whoever has everything give all of it to one that has nothing: the best case of
+        /// active storage (data-diffusion §5.2), for comparison.
+        SpanningTree = "spanning-tree",
+    }
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Distribution::Chain
+    }
+}

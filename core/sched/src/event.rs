@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use eyas_types::matching::Terms;
-use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
+use eyas_types::{Distribution, ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
 
 use crate::matchmaking::Profile;
 
@@ -140,6 +140,13 @@ pub enum Event {
         /// Of which object.
         object: ObjectId,
     },
+    /// An executor cannot have an object that it was to hold.
+    NotHeld {
+        /// Which.
+        executor: ExecutorId,
+        /// Which object.
+        object: ObjectId,
+    },
     /// So many executors shall hold an object until it is released.
     Keep {
         /// Which.
@@ -161,6 +168,36 @@ pub enum Event {
     },
     /// An executor that is draining stays until others have what only it holds.
     Evacuate,
+    /// Objects shall be with executors ahead of demand.
+    Push {
+        /// Its id, not in use.
+        push: PushId,
+        /// Which, with their sizes in bytes; each once.
+        objects: Box<[(ObjectId, u64)]>,
+        /// With whom.
+        to: Recipients,
+        /// Which way they go.
+        distribution: Distribution,
+    },
+    /// Nobody need be told of a push's objects any longer.
+    PushEnded {
+        /// Which.
+        push: PushId,
+    },
+}
+
+/// Names a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PushId(pub u64);
+
+/// Who gets what is pushed.
+#[derive(Clone, Debug)]
+pub enum Recipients {
+    /// These executors, if they are there.
+    Executors(Box<[ExecutorId]>),
+    /// Those that are large enough for one of these needs and match it by all that never changes; in a chain, those that
+    /// join later, too.
+    Takers(Box<[Need]>),
 }
 
 /// How an executor has done with a task.
@@ -205,14 +242,14 @@ pub enum Effect {
         task: TaskId,
     },
     /// Have an executor hold an object: fetch it if it is not there, and not evict it. It answers with `Stored`, or with
-    /// `Evicted`.
+    /// `NotHeld`.
     Hold {
         /// Which executor.
         executor: ExecutorId,
         /// Which object.
         object: ObjectId,
-        /// Who may have it.
-        holders: Box<[ExecutorId]>,
+        /// Who can give it, the first to be tried first.
+        holders: Box<[Holder]>,
     },
     /// Let an executor evict an object that it holds.
     Release {
@@ -227,6 +264,11 @@ pub enum Effect {
         executor: ExecutorId,
         /// Which object.
         object: ObjectId,
+    },
+    /// Everybody has what was pushed, or will not have it.
+    Pushed {
+        /// Which push.
+        push: PushId,
     },
     /// Nobody holds a kept object any more.
     Lost {
@@ -258,4 +300,11 @@ pub struct Holder {
     pub is_relay: bool,
     /// To how many others it gives objects.
     pub others: u32,
+}
+
+impl Holder {
+    /// One with a whole replica, which it gives to nobody else.
+    pub(crate) fn of_whole(executor: ExecutorId) -> Self {
+        Holder { executor, is_relay: false, others: 0 }
+    }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, ObjectId};
 
-use crate::event::{Effect, MAX_HINTS};
+use crate::event::{Effect, Holder, MAX_HINTS};
 use crate::scheduler::Scheduler;
 
 /// All kept objects.
@@ -61,7 +61,8 @@ impl Scheduler {
 
     pub(crate) fn release(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
         let Some(keeping) = self.kept.remove(&object) else { return };
-        effects.extend(keeping.told.into_keys().map(|executor| Effect::Release { executor, object }));
+        let told = keeping.told.into_keys().filter(|executor| !self.is_pushed_to(*executor, object));
+        effects.extend(told.map(|executor| Effect::Release { executor, object }));
     }
 
     /// Has everyone who says to have the object look whether it is so.
@@ -154,7 +155,7 @@ impl Scheduler {
         let keeping = self.kept.get_mut(&object).expect("looked up above");
         for (_, _, executor) in free.into_iter().take(missing) {
             keeping.told.insert(executor, false);
-            let holders = sources.iter().copied().filter(|source| *source != executor).collect();
+            let holders = sources.iter().filter(|source| **source != executor).copied().map(Holder::of_whole).collect();
             effects.push(Effect::Hold { executor, object, holders });
         }
     }

@@ -26,6 +26,7 @@ mod hash;
 mod kept;
 mod matchmaking;
 pub mod placement;
+mod push;
 mod queue;
 mod recall;
 mod relay;
@@ -34,9 +35,11 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod to_search;
+mod tree;
 
 pub use catalog::ObjectKey;
-pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need};
+pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need, PushId, Recipients};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
 pub use matchmaking::{Mismatch, Profile};
+pub use push::Received;
 pub use scheduler::Scheduler;

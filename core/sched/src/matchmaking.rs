@@ -227,6 +227,14 @@ impl Scheduler {
         classes.into_iter().for_each(|class| self.match_one(class, by));
     }
 
+    /// Whether the executor may be given a task of that need some time: it is large enough, and matches it by all that
+    /// never changes.
+    pub(crate) fn may_ever_take(&self, by: ExecutorKey, need: &Need) -> bool {
+        let executor = &self.executors[by];
+        let is_large_enough = !executor.is_draining && executor.capacity.covers(&need.resources);
+        is_large_enough && Meeting { need, executor, task: None }.suits_for_ever()
+    }
+
     fn match_one(&mut self, class: Class, by: ExecutorKey) {
         let meeting = Meeting { need: &self.queue.need(class).need, executor: &self.executors[by], task: None };
         let suits = meeting.suits_for_ever();

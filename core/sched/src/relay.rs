@@ -38,8 +38,8 @@ struct Receipt {
     by: ExecutorKey,
     /// Who gives it; nobody, if it comes from persistent storage.
     from: Option<ExecutorKey>,
-    /// The task that it is fetched for.
-    task: TaskKey,
+    /// The task that it is fetched for; none, if it is pushed.
+    task: Option<TaskKey>,
 }
 
 /// An object that an executor lacks.
@@ -47,8 +47,8 @@ struct Receipt {
 pub(crate) struct Wish {
     pub object: ObjectKey,
     pub by: ExecutorKey,
-    /// What it needs the object for.
-    pub task: TaskKey,
+    /// What it needs the object for; nothing yet, if it is pushed.
+    pub task: Option<TaskKey>,
     /// The object is not in persistent storage, and given from site to site.
     pub crosses: bool,
 }
@@ -106,12 +106,19 @@ impl Relays {
         self.reroute(executors, object, by, None);
     }
 
-    /// The executor has done with the task: what it was told to fetch for it has come, or will not.
-    pub fn task_left(&mut self, executors: &mut Executors, inputs: &[ObjectKey], by: ExecutorKey, task: TaskKey) {
+    /// The executor has done with the task, or with being pushed to: what it was told to fetch for it has come, or will
+    /// not.
+    pub fn done_with(
+        &mut self,
+        executors: &mut Executors,
+        task: Option<TaskKey>,
+        by: ExecutorKey,
+        objects: &[ObjectKey],
+    ) {
         if self.receipts.is_empty() {
             return;
         }
-        for object in inputs {
+        for object in objects {
             if let Some(ended) = self.end(executors, *object, |receipt| receipt.by == by && receipt.task == task) {
                 self.reroute(executors, *object, by, ended.from);
             }

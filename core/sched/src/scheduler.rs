@@ -15,6 +15,7 @@ use crate::executors::{ExecutorKey, Executors, Held, Level};
 use crate::fill::Light;
 use crate::kept::Kept;
 use crate::placement::{self, Placement};
+use crate::push::Pushes;
 use crate::queue::{Queue, State, TaskKey, Ticket};
 use crate::relay::{Relays, Wish};
 use crate::search;
@@ -29,6 +30,7 @@ pub struct Scheduler {
     pub(crate) cold: Cold,
     pub(crate) relays: Relays,
     pub(crate) kept: Kept,
+    pub(crate) pushes: Pushes,
     pub(crate) light: Light,
     /// Tasks that came to wait in this event, or whose holders went.
     pub(crate) newcomers: Vec<Ticket>,
@@ -51,6 +53,7 @@ impl Scheduler {
             cold: Cold::default(),
             relays: Relays::default(),
             kept: Kept::default(),
+            pushes: Pushes::default(),
             light: Light::default(),
             newcomers: Vec::new(),
             events: 0,
@@ -75,6 +78,7 @@ impl Scheduler {
                     held.iter().for_each(|(object, _)| self.note_stored(executor, *object, effects));
                     self.evacuate(effects);
                 }
+                self.push_to_newcomer(key, effects);
             }
             Event::ExecutorDraining { executor } => self.executor_draining(executor, effects),
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
@@ -92,6 +96,12 @@ impl Scheduler {
                 if self.is_held(object) {
                     self.note_stored(executor, object, effects);
                 }
+                self.note_pushed(executor, object, true, effects);
+            }
+            Event::NotHeld { executor, object } => {
+                self.evicted(executor, object);
+                self.note_gone(executor, object, effects);
+                self.note_pushed(executor, object, false, effects);
             }
             Event::Evicted { executor, object } => {
                 self.evicted(executor, object);
@@ -101,6 +111,8 @@ impl Scheduler {
             Event::Release { object } => self.release(object, effects),
             Event::Doubted { object } => self.doubt(object, effects),
             Event::Evacuate => self.evacuate(effects),
+            Event::Push { push, objects, to, distribution } => self.push(push, &objects, to, distribution, effects),
+            Event::PushEnded { push } => self.end_push(push, effects),
             Event::Staging { executor, lent_milli, light_bytes } => {
                 if let Some(by) = self.executors.find(executor) {
                     self.staging(by, lent_milli, light_bytes);
@@ -230,12 +242,14 @@ impl Scheduler {
         self.relays.executor_left(&mut self.executors, gone);
         self.executors.leave(gone);
         self.note_left(id, effects);
+        self.go_on_pushing(effects);
         self.give_up_on_refused(effects);
     }
 
     fn executor_draining(&mut self, id: ExecutorId, effects: &mut Vec<Effect>) {
         let Some(by) = self.executors.find(id) else { return };
         self.drain(by);
+        self.go_on_pushing(effects);
         self.give_up_on_refused(effects);
     }
 
@@ -254,6 +268,7 @@ impl Scheduler {
         if !self.kept.is_empty() {
             self.note_draining(id, &ids);
         }
+        self.push_no_more_to(by);
     }
 
     /// Whether every executor that is large enough for a task has refused it, and there is one.
@@ -395,7 +410,7 @@ impl Scheduler {
         };
         assert_eq!(executor, by, "task {} ended by another than it was assigned to", self.queue[task].id);
         self.executors.unassign(by, number, recalled, &self.queue.need(self.queue[task].class).need);
-        self.relays.task_left(&mut self.executors, self.queue[task].inputs.as_slice(), by, task);
+        self.relays.done_with(&mut self.executors, Some(task), by, self.queue[task].inputs.as_slice());
         self.queue[task].state = State::Held;
     }
 
@@ -416,7 +431,7 @@ impl Scheduler {
             if !executors[by].held.contains_key(input) {
                 // Other holders for each task, so that none serves them all.
                 let crosses = kept.contains_key(&catalog[*input].id);
-                let wish = Wish { object: *input, by, task, crosses };
+                let wish = Wish { object: *input, by, task: Some(task), crosses };
                 let holders = relays.plan(catalog, executors, wish, self.decisions as usize);
                 if !holders.is_empty() {
                     hints.push(Hint { input: place as u16, holders });

@@ -21,7 +21,9 @@ mod kept;
 mod matchmaking;
 mod policies;
 mod priorities;
+mod pushes;
 mod relays;
+mod trees;
 mod waits;
 
 fn object(n: u8) -> ObjectId {
@@ -222,9 +224,11 @@ impl World {
                     assert!(self.waiting.remove(task), "{task} given up but does not wait");
                     self.ended.insert(*task);
                 }
-                Effect::Hold { .. } | Effect::Release { .. } | Effect::Verify { .. } | Effect::Lost { .. } => {
-                    unreachable!("nothing is kept")
-                }
+                Effect::Hold { .. }
+                | Effect::Release { .. }
+                | Effect::Verify { .. }
+                | Effect::Lost { .. }
+                | Effect::Pushed { .. } => unreachable!("nothing is kept or pushed"),
                 Effect::Recall { executor, task } | Effect::Cancel { executor, task } => {
                     assert_eq!(self.running.get(task), Some(executor));
                 }

@@ -11,7 +11,7 @@ fn keep(replicas: u8, by: Option<u32>) -> Event {
 }
 
 fn hold(executor: u32, holders: &[u32]) -> Effect {
-    let holders = holders.iter().map(|holder| ExecutorId(*holder)).collect();
+    let holders = holders.iter().map(|holder| Holder::of_whole(ExecutorId(*holder))).collect();
     Effect::Hold { executor: ExecutorId(executor), object: object(OBJECT), holders }
 }
 
@@ -173,9 +173,10 @@ proptest! {
             for effect in &effects {
                 if let Effect::Hold { executor, object, holders } = effect {
                     prop_assert!(here.contains(executor) && !draining.contains(executor));
-                    prop_assert!(kept.contains_key(object) && !holders.contains(executor));
+                    let mut holders = holders.iter().map(|holder| holder.executor);
+                    prop_assert!(kept.contains_key(object) && !holders.clone().any(|holder| holder == *executor));
                     let has_it = held.contains(&(*object, *executor));
-                    prop_assert!(has_it || holders.iter().any(|holder| held.contains(&(*object, *holder))));
+                    prop_assert!(has_it || holders.any(|holder| held.contains(&(*object, holder))));
                     asked.push((*executor, *object));
                 }
             }
