@@ -37,6 +37,9 @@ pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, 
     if args.reuse {
         draft.reuse_results();
     }
+    if let Some(distribution) = args.distribution {
+        draft.distribute(distribution);
+    }
     if draft.is_empty() {
         eprintln!("eyas: {} has no tasks; nothing was submitted", args.file);
         return Ok(ExitCode::SUCCESS);

@@ -9,9 +9,11 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use eyas_client::types::matching::Labels;
-use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
+use eyas_client::types::{Distribution, EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
+
+use crate::push::PushArgs;
 
 /// Runs very many short tasks over very much shared data, and brings work and data together.
 #[derive(Parser)]
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     /// The catalog: which executors hold an object
     #[command(subcommand)]
     Catalog(CatalogCommand),
+    /// Have executors fetch objects before tasks want them
+    Push(PushArgs),
     /// Write a job's report
     Report(ReportArgs),
     /// Watch the cluster: its executors, jobs and rates, as they change
@@ -118,6 +122,13 @@ pub(crate) struct RunArgs {
     /// A file that every task reads; may have placeholders (again for more)
     #[arg(long, short = 'i', value_name = "PATH")]
     pub input: Vec<String>,
+    /// The same, and every executor that may run the tasks fetches it ahead of them (again for more)
+    #[arg(long, value_name = "PATH")]
+    pub broadcast: Vec<String>,
+    /// How --broadcast files go to executors: chain; or spanning-tree, then all inputs if none is given, and before any
+    /// task, for comparison
+    #[arg(long, value_name = "HOW", default_value = "chain")]
+    pub distribution: Distribution,
     /// A file or glob that every task writes in its sandbox, and where it goes: FILE[=DESTINATION] (again for more)
     #[arg(long, short = 'o', value_name = "FILE[=TO]")]
     pub output: Vec<String>,
@@ -262,6 +273,9 @@ pub(crate) struct SubmitArgs {
     /// Priority of tasks that do not say theirs; higher goes first [default: the file's, else 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub priority: Option<i32>,
+    /// How inputs that are broadcast go to executors: chain, spanning-tree [default: the file's, else chain]
+    #[arg(long, value_name = "HOW")]
+    pub distribution: Option<Distribution>,
     /// Wait for the job's end; the exit code says whether it succeeded
     #[arg(long, short = 'w')]
     pub wait: bool,

@@ -9,6 +9,7 @@
 mod ask;
 mod command;
 mod local;
+mod push;
 mod report;
 mod run;
 mod show;
@@ -57,6 +58,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Explain { task } => ask::explain(task, &reach).await,
         Command::Executor(which) => ask::executor(which, &reach).await,
         Command::Catalog(which) => ask::catalog(which, &reach).await,
+        Command::Push(args) => push::push(args, &reach).await,
         Command::Report(args) => ask::report(args, &reach).await,
         Command::Top(args) => top::top(args, &reach).await,
         Command::Start(which) => start::start(*which, &reach).await,

@@ -103,6 +103,7 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), ..OutputFields::default() },
         None => OutputFields { file: word.clone(), ..OutputFields::default() },
     };
+    let broadcast = |path: &String| InputFields::Named { path: path.clone(), name: None, broadcast: true };
     let fields = TaskFields {
         command: args.command.clone(),
         noop: args.noop,
@@ -110,7 +111,7 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         each_line: args.each_line.clone(),
         separator: args.colsep.clone(),
         array: args.array.clone(),
-        inputs: args.input.iter().cloned().map(InputFields::Path).collect(),
+        inputs: args.input.iter().cloned().map(InputFields::Path).chain(args.broadcast.iter().map(broadcast)).collect(),
         outputs: args.output.iter().map(output).collect(),
         env: args.env.iter().cloned().collect(),
         folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
@@ -127,6 +128,7 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         ..TaskFields::default()
     };
     fields.draft(&mut draft).await?;
+    draft.distribute(args.distribution);
     if args.reuse {
         draft.reuse_results();
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use eyas_session::{Access, Session, SessionError, dial};
 use eyas_types::JobId;
 use eyas_wire::Role;
-use eyas_wire::client::{FromClient, SUBMISSION_PART, TaskResult, ToClient};
-use eyas_wire::view::JobView;
+use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
+use eyas_wire::view::{JobView, PushView};
 use thiserror::Error;
 
 use crate::draft::Draft;
@@ -74,9 +74,10 @@ impl Client {
     /// # Errors
     /// If the job has a mistake, or the connection ends.
     pub async fn submit(&mut self, draft: Draft) -> Result<JobId, ClientError> {
-        let Draft { name, templates, objects, items, reuse, .. } = draft;
+        let Draft { name, templates, objects, items, reuse, broadcast, distribution, .. } = draft;
+        let broadcast = broadcast.into_iter().collect();
         let writer = &mut self.session.writer;
-        writer.send(&[FromClient::Submit { name, templates, reuse }]).await?;
+        writer.send(&[FromClient::Submit { name, templates, reuse, broadcast, distribution }]).await?;
         for part in objects.chunks(SUBMISSION_PART) {
             writer.send(&[FromClient::Objects(part.to_vec())]).await?;
         }
@@ -86,6 +87,28 @@ impl Client {
         match self.ask(FromClient::Commit).await? {
             ToClient::Accepted { job } => Ok(job),
             _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Has executors fetch objects ahead of demand, and tells what has become of it; `see` is shown how it goes on. A
+    /// push that is waited for ends with this connection.
+    ///
+    /// # Errors
+    /// If it is refused, or the connection ends.
+    pub async fn push(
+        &mut self,
+        request: PushRequest,
+        mut see: impl FnMut(&PushView),
+    ) -> Result<PushView, ClientError> {
+        let wait = request.wait;
+        let mut answer = self.ask(FromClient::Push(request)).await?;
+        loop {
+            match answer {
+                ToClient::Pushing(view) if wait => see(&view),
+                ToClient::Pushing(view) | ToClient::Pushed(view) => return Ok(*view),
+                _ => return Err(ClientError::Unexpected),
+            }
+            answer = self.next().await?;
         }
     }
 

@@ -1,12 +1,12 @@
 //! A job as it is put together: sources become objects with a version, and each is looked at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use eyas_store::emulation::Limits;
 use eyas_store::{Storage, StorageError, url_of};
 use eyas_types::task::MAX_TEMPLATES;
-use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
+use eyas_types::{Distribution, Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
 use thiserror::Error;
 
 /// What is wrong with a job that is put together.
@@ -33,6 +33,8 @@ pub struct Draft {
     pub(crate) objects: Vec<ObjectSpec>,
     pub(crate) items: Vec<TaskItem>,
     pub(crate) reuse: bool,
+    pub(crate) broadcast: BTreeSet<u32>,
+    pub(crate) distribution: Distribution,
     places: HashMap<String, u32>,
     storage: Storage,
     folder: Option<PathBuf>,
@@ -47,6 +49,8 @@ impl Draft {
             objects: Vec::new(),
             items: Vec::new(),
             reuse: false,
+            broadcast: BTreeSet::new(),
+            distribution: Distribution::default(),
             places: HashMap::new(),
             storage: Storage::new(Limits::default()),
             folder: std::env::current_dir().ok(),
@@ -56,6 +60,24 @@ impl Draft {
     /// Takes results of earlier jobs, where the same was run and is still there.
     pub fn reuse_results(&mut self) {
         self.reuse = true;
+    }
+
+    /// Has all executors that may run its tasks fetch this input ahead of them. What another task writes cannot be.
+    pub fn broadcast(&mut self, input: &Input) {
+        if let InputFrom::Object(place) = input.from {
+            self.broadcast.insert(place);
+        }
+    }
+
+    /// Which way inputs that are broadcast go. Along a spanning tree, they are all inputs if none was named, and no task
+    /// starts before they are there.
+    pub fn distribute(&mut self, distribution: Distribution) {
+        self.distribution = distribution;
+    }
+
+    /// Its objects, each with the version it has now.
+    pub fn into_objects(self) -> Vec<ObjectSpec> {
+        self.objects
     }
 
     /// How many tasks it has.

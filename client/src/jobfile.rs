@@ -28,7 +28,8 @@ use std::fmt;
 use eyas_types::task::MAX_REPLICAS;
 use eyas_types::units;
 use eyas_types::{
-    Input, InputFrom, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template, Value, WorkingFolder,
+    Distribution, Input, InputFrom, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template, Value,
+    WorkingFolder,
 };
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,7 @@ struct JobFile {
     rank: Option<toml::Spanned<String>>,
     #[serde(default)]
     reuse: bool,
+    distribution: Option<toml::Spanned<String>>,
     #[serde(default)]
     task: Vec<toml::Spanned<TaskFields>>,
 }
@@ -70,6 +72,7 @@ struct Head {
     name: Option<String>,
     priority: Option<i32>,
     reuse: bool,
+    distribution: Distribution,
 }
 
 /// A task, or an array of tasks, as a job file or a command line describes it.
@@ -122,17 +125,20 @@ pub struct TaskFields {
 
 /// An input in a job file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum InputFields {
     /// A path or URL; may have placeholders.
     Path(String),
-    /// The same under another name.
+    /// The same with more to say of it.
     Named {
         /// Path or URL.
         #[serde(alias = "url")]
         path: String,
         /// Name in the sandbox.
         name: Option<String>,
+        /// Whether all executors that may run its tasks fetch it ahead of them.
+        #[serde(default)]
+        broadcast: bool,
     },
     /// What another task of the file writes.
     Output {
@@ -289,6 +295,7 @@ pub async fn read_job_file(file: &str, priority: Option<i32>) -> Result<Draft, J
     let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
     let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem));
     draft.reuse = head.reuse;
+    draft.distribute(head.distribution);
     let mut known = Known::default();
     for (line, mut fields) in tasks {
         fields.priority = fields.priority.or(priority).or(head.priority);
@@ -324,6 +331,10 @@ fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)>
     if let Some((line, rank)) = &rank {
         check_terms(None, Some(rank)).map_err(|why| (*line, why))?;
     }
+    let distribution = match file.distribution {
+        Some(name) => name.get_ref().parse().map_err(|why| (line_of(name.span().start), why))?,
+        None => Distribution::default(),
+    };
     let tasks = file.task.into_iter().map(|task| {
         let line = line_of(task.span().start);
         let mut task = task.into_inner();
@@ -336,7 +347,7 @@ fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)>
         task.rank = task.rank.take().or_else(|| rank.as_ref().map(|(_, rank)| rank.clone()));
         Ok((line, task))
     });
-    let head = Head { name: file.name, priority: file.priority, reuse: file.reuse };
+    let head = Head { name: file.name, priority: file.priority, reuse: file.reuse, distribution };
     Ok((head, tasks.collect::<Result<_, _>>()?))
 }
 
@@ -507,10 +518,10 @@ impl TaskFields {
         values: &mut [Value],
         inputs: &mut Vec<Input>,
     ) -> Result<(), String> {
-        let (path, name) =
+        let (path, name, broadcast) =
             match fields {
-                InputFields::Path(path) => (path, None),
-                InputFields::Named { path, name } => (path, name.clone()),
+                InputFields::Path(path) => (path, None, false),
+                InputFields::Named { path, name, broadcast } => (path, name.clone(), *broadcast),
                 InputFields::Output { task, output, index, name } => {
                     let (first, count, template) =
                         *known.0.get(task).ok_or_else(|| format!("no task before has the id `{task}`"))?;
@@ -545,6 +556,9 @@ impl TaskFields {
         let source = parsed.expand(&with);
         let mut input = draft.input(&source).await.map_err(|e| e.to_string())?;
         input.name = name;
+        if broadcast {
+            draft.broadcast(&input);
+        }
         let place = inputs.len() as u16;
         inputs.push(input);
         // The column that names this file is its staged path from now on.

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use eyas_dev::bench::{Owned, eyas, home, is_tiny, wait_for};
 use eyas_session::{Access, Session, dial};
-use eyas_types::{Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Value, Version};
+use eyas_types::{
+    Distribution, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Value, Version,
+};
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, SUBMISSION_PART, ToClient};
 
@@ -80,7 +82,9 @@ async fn measure(scale: Scale) {
 async fn submit(session: &mut Session, scale: Scale) -> JobId {
     let writer = &mut session.writer;
     let templates = vec![TaskTemplate::new(Program::Noop)];
-    writer.send(&[FromClient::Submit { name: "memory".into(), templates, reuse: false }]).await.expect("it reads");
+    let (name, broadcast, distribution) = ("memory".into(), Vec::new(), Distribution::default());
+    let submit = FromClient::Submit { name, templates, reuse: false, broadcast, distribution };
+    writer.send(&[submit]).await.expect("it reads");
     let objects: Vec<_> = (0..scale.objects).map(object).collect();
     for part in objects.chunks(SUBMISSION_PART) {
         writer.send(&[FromClient::Objects(part.to_vec())]).await.expect("it reads");

@@ -92,7 +92,9 @@ impl Brain {
             FromClient::Submit { .. } | FromClient::Objects(_) | FromClient::Items(_) | FromClient::Commit => {
                 return Err("a submission begins with `Submit` and ends with `Commit`".into());
             }
-            FromClient::Watch { .. } => return Err("a watch is for a connection of its own".into()),
+            FromClient::Watch { .. } | FromClient::Push(_) => {
+                return Err("a watch or a push is for a connection of its own".into());
+            }
         })
     }
 
@@ -369,6 +371,9 @@ impl Brain {
             }
             (Phase::Waiting, _) => vec![match self.refusals.why_waiting(task) {
                 Some(reason) => format!("It waits to be tried again, as no executor had room for it: {reason}."),
+                None if self.is_pushed_first(job.id) => {
+                    "It waits until its job's inputs are with all executors, along a spanning tree.".into()
+                }
                 None => "Its job is still being put into the queue.".into(),
             }],
             (_, Some(status)) => {
@@ -423,9 +428,7 @@ impl Brain {
     }
 
     fn stop_executor(&mut self, executor: &str) -> Result<u64, String> {
-        let found = self.executors.iter().find(|(id, e)| id.to_string() == executor || e.name == executor);
-        let (id, _) = found.ok_or_else(|| format!("there is no executor `{executor}`: see `eyas executor list`"))?;
-        self.let_leave(id);
+        self.let_leave(self.executors.find(executor)?);
         Ok(1)
     }
 }

@@ -10,8 +10,9 @@ use eyas_session::Outbox;
 use eyas_types::matching::Expression;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, JobId, Load, ObjectId, Outcome, Status, TaskId};
-use eyas_wire::client::{FromClient, ToClient};
+use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use eyas_wire::view::PushView;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::answers::is_of_jobs;
@@ -22,6 +23,7 @@ use crate::refusals::Refusals;
 use crate::reuse::Reuse;
 use crate::told::{Standing, Told};
 use kept::Kept;
+use push::Pushes;
 
 /// Messages handled before results are written and other things are looked at.
 const HANDLED_AT_ONCE: usize = 256;
@@ -34,6 +36,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 mod jobs;
 mod kept;
+mod push;
 mod reuse;
 mod tasks;
 #[cfg(test)]
@@ -67,6 +70,10 @@ pub(crate) enum Message {
         job: JobId,
         reply: oneshot::Sender<Option<watch::Receiver<Standing>>>,
     },
+    Push {
+        request: PushRequest,
+        reply: oneshot::Sender<Result<watch::Receiver<PushView>, String>>,
+    },
 }
 
 pub(crate) struct Brain {
@@ -88,6 +95,7 @@ pub(crate) struct Brain {
     queueing: Vec<JobId>,
     pub(crate) refusals: Refusals,
     kept: Kept,
+    pushes: Pushes,
     reuse: Reuse,
     effects: Vec<Effect>,
     stopping: Option<Instant>,
@@ -112,6 +120,7 @@ impl Brain {
             queueing: Vec::new(),
             refusals: Refusals::default(),
             kept: Kept::default(),
+            pushes: Pushes::default(),
             reuse: Reuse::default(),
             effects: Vec::new(),
             stopping: None,
@@ -187,8 +196,13 @@ impl Brain {
                 self.show(job);
                 let _ = reply.send(self.told.watch(job));
             }
+            Message::Push { request, reply } => {
+                // Who asked may have gone away.
+                let _ = reply.send(self.push(request));
+            }
         }
         self.look_for_kept();
+        self.finish_pushes();
         self.executors.flush();
     }
 
@@ -204,6 +218,7 @@ impl Brain {
                 Effect::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
                 Effect::Release { executor, object } => self.executors.send(executor, ToExecutor::Release { object }),
                 Effect::Verify { executor, object } => self.executors.send(executor, ToExecutor::Verify { object }),
+                Effect::Pushed { push } => self.pushes.is_over(push),
                 Effect::Lost { object } => self.kept.lost(object),
                 Effect::Unplaceable { task } => {
                     if let Err(why) = self.refusals.by_all(task, Instant::now()) {
@@ -261,6 +276,11 @@ impl Brain {
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);
                 self.tell(Event::Evicted { executor, object });
+            }
+            FromExecutor::NotHeld { object, reason } => {
+                entry.evicted(object);
+                self.not_pushed(executor, object, &reason);
+                self.tell(Event::NotHeld { executor, object });
             }
             FromExecutor::Load(load) => {
                 entry.load = load;
@@ -376,6 +396,8 @@ impl Brain {
         }
         self.queue_refused();
         self.look_for_kept();
+        self.finish_pushes();
+        self.show_pushes();
         self.forget_old_jobs(0);
     }
 

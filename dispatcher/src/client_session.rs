@@ -2,7 +2,7 @@
 
 use eyas_session::{Reader, Session, SessionError, Writer};
 use eyas_types::JobId;
-use eyas_wire::client::{FromClient, ToClient};
+use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::brain::Message;
@@ -42,8 +42,9 @@ pub(crate) async fn serve(
 impl Client {
     async fn serve(&mut self, request: FromClient, reader: &mut Reader) -> Result<(), SessionError> {
         match request {
-            FromClient::Submit { name, templates, reuse } => {
-                self.submission = Some(Ok(JobSpec { name, templates, reuse, ..JobSpec::default() }));
+            FromClient::Submit { name, templates, reuse, broadcast, distribution } => {
+                let spec = JobSpec { name, templates, reuse, broadcast, distribution, ..JobSpec::default() };
+                self.submission = Some(Ok(spec));
                 Ok(())
             }
             FromClient::Objects(objects) => {
@@ -67,6 +68,7 @@ impl Client {
                 self.writer.send(&[answer]).await
             }
             FromClient::Watch { job, from, results } => self.watch(job, from, results, reader).await,
+            FromClient::Push(request) => self.push(request, reader).await,
             request => {
                 let (reply, answer) = oneshot::channel();
                 let answer = self.ask(Message::Asked { request, reply }, answer).await;
@@ -120,6 +122,36 @@ impl Client {
             // A client that goes away ends the watch, and with it the session.
             tokio::select! {
                 changed = standing.changed() => if changed.is_err() {
+                    return self.writer.send(&[stopping()]).await;
+                },
+                said = reader.next::<FromClient>() => {
+                    said?;
+                }
+            }
+        }
+    }
+
+    /// Tells how far a push is until it is over, or once if nobody waits for it.
+    async fn push(&mut self, request: PushRequest, reader: &mut Reader) -> Result<(), SessionError> {
+        let (reply, answer) = oneshot::channel();
+        let wait = request.wait;
+        let mut view = match self.ask(Message::Push { request, reply }, answer).await {
+            Some(Ok(view)) => view,
+            Some(Err(why)) => return self.writer.send(&[ToClient::Refused(why)]).await,
+            None => return self.writer.send(&[stopping()]).await,
+        };
+        loop {
+            let now = Box::new(view.borrow_and_update().clone());
+            if now.is_over {
+                return self.writer.send(&[ToClient::Pushed(now)]).await;
+            }
+            self.writer.send(&[ToClient::Pushing(now)]).await?;
+            if !wait {
+                return Ok(());
+            }
+            // A client that goes away ends its session, and with it the push.
+            tokio::select! {
+                changed = view.changed() => if changed.is_err() {
                     return self.writer.send(&[stopping()]).await;
                 },
                 said = reader.next::<FromClient>() => {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, JobId, Load, ObjectId, Reads, Resources, TaskId};
-use eyas_wire::executor::{Registration, ToExecutor};
+use eyas_wire::executor::{Holder, Registration, ToExecutor};
 
 pub(crate) struct Executor {
     pub name: String,
@@ -98,9 +99,24 @@ impl Executors {
         self.present.len()
     }
 
+    /// Where those of them that are here give objects.
+    pub fn where_to_ask(&self, holders: &[sched::Holder]) -> Vec<Holder> {
+        let holders = holders.iter().filter_map(|sched::Holder { executor, is_relay, others }| {
+            let transfer = self.get(*executor)?.transfer;
+            Some(Holder { transfer, is_relay: *is_relay, others: *others })
+        });
+        holders.collect()
+    }
+
     /// Does not count so much silence against anyone.
     pub fn forgive(&mut self, silence: Duration) {
         self.present.values_mut().for_each(|executor| executor.last_heard += silence);
+    }
+
+    /// Who has that name or id.
+    pub fn find(&self, name_or_id: &str) -> Result<ExecutorId, String> {
+        let found = self.iter().find(|(id, executor)| id.to_string() == name_or_id || executor.name == name_or_id);
+        found.map(|(id, _)| id).ok_or_else(|| format!("there is no executor `{name_or_id}`: see `eyas executor list`"))
     }
 
     /// The name, also of one that has left.

@@ -368,7 +368,7 @@ impl Brain {
             Effect::Fetch { object, task } => self.fetch(object, task),
             Effect::Evict { object } => self.evict(object),
             Effect::Held { object } => self.held(object),
-            Effect::NotHeld { object } => self.not_held(object),
+            Effect::NotHeld { object, reason } => self.not_held(object, reason),
             Effect::CannotKeep { object, reason, .. } => self.remove_unkept(object, reason),
             Effect::Start { task, slot, reads } => self.start(task, slot, reads),
             Effect::Kill { task } => {

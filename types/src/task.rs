@@ -19,6 +19,8 @@ pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
 pub const MAX_TEMPLATES: usize = u16::MAX as usize;
 /// Most inputs a task may have.
 pub const MAX_INPUTS: usize = 4096;
+/// Most objects that one job, or one push, has executors fetch ahead of demand.
+pub const MAX_PUSHED: usize = 65_536;
 /// Most executors that keep a replica of one output.
 pub const MAX_REPLICAS: u8 = 16;
 

@@ -1,10 +1,10 @@
 //! Between client and dispatcher. A client asks one thing at a time on a connection; [`FromClient::Watch`] is
 //! answered by a stream that ends with the job.
 
-use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
+use eyas_types::{Distribution, JobId, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 
-use crate::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
+use crate::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, PushView, TaskView};
 
 /// Items or objects in one message of a submission.
 pub const SUBMISSION_PART: usize = 4096;
@@ -20,6 +20,10 @@ pub enum FromClient {
         templates: Vec<TaskTemplate>,
         /// Whether results are reused that are there already.
         reuse: bool,
+        /// Objects that all executors are to have which may run its tasks, by their places in the list.
+        broadcast: Vec<u32>,
+        /// Which way those go; along a spanning tree, it is all objects if none is named, and before any task.
+        distribution: Distribution,
     },
     /// More of the submission's objects, which inputs name by their place in the list.
     Objects(Vec<ObjectSpec>),
@@ -93,6 +97,9 @@ pub enum FromClient {
         /// Which job.
         job: JobId,
     },
+    /// Have executors fetch objects ahead of demand. Answered by `Pushing` as it goes on, and by `Pushed` at last; or
+    /// once, if nobody waits.
+    Push(PushRequest),
     /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
     Stop,
     /// Let one executor leave. Answered by `Done`.
@@ -122,6 +129,10 @@ pub enum ToClient {
     Over(Box<JobView>),
     /// Jobs.
     Jobs(Vec<JobView>),
+    /// How far a push is.
+    Pushing(Box<PushView>),
+    /// What has become of a push.
+    Pushed(Box<PushView>),
     /// Tasks.
     Tasks(Vec<TaskView>),
     /// A task's last try, with all that was captured.
@@ -134,6 +145,21 @@ pub enum ToClient {
     Objects(Vec<ObjectView>),
     /// A report's data.
     Report(Box<JobReport>),
+}
+
+/// Objects for executors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PushRequest {
+    /// Objects of persistent storage.
+    pub objects: Vec<ObjectSpec>,
+    /// Sources of objects that are kept in the cluster.
+    pub kept: Vec<String>,
+    /// Who gets them: names or ids of executors, labels as `NAME=VALUE`; all if there is none.
+    pub to: Vec<String>,
+    /// Which way they go.
+    pub distribution: Distribution,
+    /// Whether the push ends when who asked for it goes away.
+    pub wait: bool,
 }
 
 /// A task's end.

@@ -28,6 +28,13 @@ pub enum FromExecutor {
         /// Which.
         object: ObjectId,
     },
+    /// It does not have an object that it was to hold, and cannot.
+    NotHeld {
+        /// Which.
+        object: ObjectId,
+        /// Why, for a person.
+        reason: String,
+    },
     /// It has done with a task.
     Ended {
         /// Which.
@@ -130,8 +137,7 @@ pub enum ToExecutor {
         /// Which.
         task: TaskId,
     },
-    /// An object to hold: to fetch if it is not there, and not to evict. Answered by `Stored`, or by `Evicted` if it
-    /// cannot be had.
+    /// An object to hold: to fetch if it is not there, and not to evict. Answered by `Stored`, or by `NotHeld`.
     Hold {
         /// Which.
         object: ObjectSpec,

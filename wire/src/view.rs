@@ -181,6 +181,45 @@ pub struct ObjectView {
     pub wanted: u64,
 }
 
+/// Objects that are pushed to executors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PushView {
+    /// How many objects each executor is to have.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Whether everybody has them, or will not.
+    pub is_over: bool,
+    /// Those that are to have them.
+    pub executors: Vec<RecipientView>,
+    /// The first objects that somebody could not have, and why.
+    pub failures: Vec<PushFailure>,
+}
+
+/// An executor that objects are pushed to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecipientView {
+    /// Its name.
+    pub executor: String,
+    /// `receiving`, `complete` or `incomplete`.
+    pub state: String,
+    /// Objects that it has stored.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// An object that could not be pushed to an executor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PushFailure {
+    /// The executor's name.
+    pub executor: String,
+    /// Where the object comes from; all objects of the push where this is `None`.
+    pub source: Option<String>,
+    /// Why, in words.
+    pub reason: String,
+}
+
 /// Why a task waits, or what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {

@@ -132,6 +132,8 @@ pub enum Effect {
     NotHeld {
         /// Which.
         object: ObjectId,
+        /// Why, for a person.
+        reason: String,
     },
     /// An output that a task has put into the store must leave it again: there is no room for it.
     CannotKeep {

@@ -436,7 +436,11 @@ impl Node {
             }
         }
         let fetch = self.fetches.remove(&object).expect("looked up above");
-        self.lost_hold(object, effects);
+        let reason = match failure {
+            FetchFailure::Full => "its disk is full",
+            FetchFailure::Unavailable => "it could not be fetched",
+        };
+        self.lost_hold(object, reason, effects);
         self.space.remove(object);
         for task in fetch.tasks {
             self.forget(task, effects);
@@ -469,7 +473,7 @@ impl Node {
         if !self.space.is_known(object) {
             return;
         }
-        self.lost_hold(object, effects);
+        self.lost_hold(object, "it was damaged", effects);
         self.space.remove(object);
         let (mut waiting, mut size_bytes) = (Vec::new(), 0);
         for (task, entry) in &mut self.tasks {

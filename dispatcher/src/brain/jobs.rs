@@ -56,10 +56,13 @@ impl Brain {
                 job.next_to_queue = job.tasks.len() as u32;
             } else {
                 tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
-                self.queueing.push(id);
             }
-            let left: BTreeSet<u32> = job.kept.keys().map(|(index, _)| *index).collect();
+            let (left, goes_on): (BTreeSet<u32>, _) =
+                (job.kept.keys().map(|(index, _)| *index).collect(), !job.has_ended());
             self.jobs.insert(id, job);
+            if goes_on {
+                self.begin(id);
+            }
             for index in left {
                 self.take_up_kept(TaskId { job: id, index }, None, &[]);
             }
@@ -89,10 +92,11 @@ impl Brain {
             return;
         }
         let keeps = spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.replicas > 0);
-        if keeps && !self.caching {
+        let pushes = !spec.pushed().is_empty();
+        if (keeps || pushes) && !self.caching {
+            let otherwise = if keeps { "write outputs to persistent storage" } else { "do not push inputs" };
             let why = format!(
-                "policy {} has executors keep nothing: write outputs to persistent storage, or start the dispatcher with \
-                 another policy",
+                "policy {} has executors keep nothing: {otherwise}, or start the dispatcher with another policy",
                 self.policy
             );
             let _ = reply.send(ToClient::Refused(why));
@@ -129,7 +133,7 @@ impl Brain {
                 Written::Job(id) => {
                     if let Some(job) = self.jobs.get(id) {
                         self.told.offer(*id, standing(job, self.view(job)));
-                        self.queueing.push(*id);
+                        self.begin(*id);
                     }
                 }
                 Written::Entries(id, entries) => {
@@ -154,6 +158,7 @@ impl Brain {
                 self.write_entry(id, Entry::Results { at_us, results });
             }
             if has_ended {
+                self.end_broadcast(id);
                 self.scheduler.forget_job(id);
                 self.executors.forget_job(id);
             }
@@ -223,6 +228,9 @@ impl Brain {
             }
             cancelled += 1;
         }
+        if self.jobs.get(&id).is_some_and(Job::is_ending) {
+            self.end_broadcast(id);
+        }
         if !told.is_empty() {
             // Results that have gathered have their places in the journal already.
             self.write_results();
@@ -245,6 +253,7 @@ impl Brain {
         self.write_entry(id, Entry::Retried(again));
         self.show(id);
         self.name_job(id);
+        self.broadcast(id);
         self.queue_released(id, &ready);
         count
     }

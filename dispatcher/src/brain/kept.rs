@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use eyas_sched::{Ended, Event};
+use eyas_sched::{self as sched, Ended, Event};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
-use eyas_wire::executor::{Holder, ToExecutor};
+use eyas_wire::executor::ToExecutor;
 
 use super::Brain;
 use crate::job::{Job, Phase};
@@ -92,14 +92,10 @@ impl Brain {
         }
     }
 
-    /// Has an executor hold an object.
-    pub(super) fn have_held(&mut self, executor: ExecutorId, object: ObjectId, holders: &[ExecutorId]) {
-        let Some(spec) = self.kept_spec(object).cloned() else { return };
-        let holders = holders.iter().filter_map(|holder| {
-            let transfer = self.executors.get(*holder)?.transfer;
-            Some(Holder { transfer, is_relay: false, others: 0 })
-        });
-        let holders = holders.collect();
+    /// Has an executor hold an object, which is kept or pushed.
+    pub(super) fn have_held(&mut self, executor: ExecutorId, object: ObjectId, holders: &[sched::Holder]) {
+        let Some(spec) = self.kept_spec(object).or_else(|| self.pushes.spec(object)).cloned() else { return };
+        let holders = self.executors.where_to_ask(holders);
         self.executors.send(executor, ToExecutor::Hold { object: spec, holders });
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use eyas_sched::{Ended, Event, Hint, Holder};
+use eyas_sched::{Ended, Event, Hint};
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Status, TaskId};
-use eyas_wire::executor::{self, AssignedInput, Assignment, ToExecutor};
+use eyas_wire::executor::{AssignedInput, Assignment, ToExecutor};
 
 use super::{Brain, jobs};
 use crate::job::{Phase, Released};
@@ -88,12 +88,7 @@ impl Brain {
         let ids = if hints.is_empty() { Vec::new() } else { job.input_ids(&item) };
         let holders_of = |object: ObjectId| {
             let hint = hints.iter().find(|hint| ids[usize::from(hint.input)].0 == object);
-            let holders = hint.map_or(&[][..], |hint| &hint.holders);
-            let holders = holders.iter().filter_map(|Holder { executor, is_relay, others }| {
-                let transfer = self.executors.get(*executor)?.transfer;
-                Some(executor::Holder { transfer, is_relay: *is_relay, others: *others })
-            });
-            holders.collect()
+            self.executors.where_to_ask(hint.map_or(&[], |hint| &hint.holders))
         };
         let inputs = job.inputs(&item).map(|(input, object)| {
             let object = object.expect("only a task with all its inputs is set free").clone();

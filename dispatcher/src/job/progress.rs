@@ -415,6 +415,11 @@ impl Job {
         self.ended_us.is_some()
     }
 
+    /// Whether all that has not ended was told to.
+    pub fn is_ending(&self) -> bool {
+        self.counts.waiting + self.counts.blocked == 0 && self.cancelling.len() as u64 == self.counts.assigned
+    }
+
     pub fn elapsed_us(&self) -> u64 {
         self.ended_us.unwrap_or_else(|| self.now_us())
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use eyas_matching::ExpressionError;
 use eyas_sched::Need;
 use eyas_types::matching::Terms;
-use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_REPLICAS, MAX_TEMPLATES};
+use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
-use eyas_types::{Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
+use eyas_types::{Distribution, Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -30,6 +30,10 @@ pub(crate) struct JobSpec {
     pub submitted_unix_ms: u64,
     /// Whether results of earlier jobs are reused.
     pub reuse: bool,
+    /// Objects that are pushed to executors, by their places.
+    pub broadcast: Vec<u32>,
+    /// Which way they go.
+    pub distribution: Distribution,
     /// The terms of each template, once the job was checked.
     #[serde(skip)]
     pub terms: Vec<Option<Arc<Terms>>>,
@@ -57,6 +61,10 @@ pub(crate) enum SpecError {
     Claimed { place: String, tasks: [u32; 2] },
     #[error("the job has more than {MAX_TERMS} different requirements and ranks: submit it in parts")]
     TooManyTerms,
+    #[error("the job has executors fetch more than {MAX_PUSHED} objects ahead of its tasks: broadcast fewer")]
+    TooManyPushed,
+    #[error("there is no object {0} to broadcast")]
+    NoSuchBroadcast(u32),
     #[error(transparent)]
     Expression(#[from] ExpressionError),
     #[error("a command has no words")]
@@ -110,6 +118,14 @@ impl JobSpec {
         (0..self.templates.len() as u16).map(|template| self.need(template))
     }
 
+    /// Objects that are to be with all executors that may run its tasks.
+    pub fn pushed(&self) -> Vec<&ObjectSpec> {
+        match (self.broadcast.is_empty(), self.distribution) {
+            (true, Distribution::SpanningTree) => self.objects.iter().collect(),
+            _ => self.broadcast.iter().map(|place| &self.objects[*place as usize]).collect(),
+        }
+    }
+
     /// Compiles the templates' expressions, each once.
     fn compile(&self) -> Result<Vec<Option<Arc<Terms>>>, SpecError> {
         let mut known = BTreeMap::new();
@@ -144,6 +160,12 @@ impl JobSpec {
             if output.replicas > MAX_REPLICAS {
                 return Err(SpecError::Replicas(output.pattern.to_string()));
             }
+        }
+        if let Some(place) = self.broadcast.iter().find(|place| **place as usize >= self.objects.len()) {
+            return Err(SpecError::NoSuchBroadcast(*place));
+        }
+        if self.pushed().len() > MAX_PUSHED {
+            return Err(SpecError::TooManyPushed);
         }
         self.terms = self.compile()?;
         let mut needs = BTreeMap::new();

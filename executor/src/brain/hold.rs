@@ -33,9 +33,10 @@ impl Brain {
     }
 
     /// It is not here, and cannot be had.
-    pub(super) fn not_held(&mut self, object: ObjectId) {
+    pub(super) fn not_held(&mut self, object: ObjectId, reason: String) {
         self.to_hold.remove(&object);
-        self.tell(FromExecutor::Evicted { object });
+        let reason = self.unavailable.get(&object).map_or(reason, |(_, message)| message.clone());
+        self.tell(FromExecutor::NotHeld { object, reason });
     }
 
     /// Reads an object that others could not get from here, and says whether it is here.

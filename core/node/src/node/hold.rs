@@ -27,7 +27,11 @@ impl Node {
         }
         let mut evicted = Vec::new();
         if !self.space.make_room(Room { bytes: size_bytes, objects: 1 }, &mut evicted) {
-            effects.push(Effect::NotHeld { object });
+            let reason = format!(
+                "its store has no room for {} that nothing else needs now (--cache, --keep-free)",
+                units::format_bytes(size_bytes)
+            );
+            effects.push(Effect::NotHeld { object, reason });
             return;
         }
         effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
@@ -81,9 +85,9 @@ impl Node {
     }
 
     /// What was to be held is not, and cannot be had.
-    pub(super) fn lost_hold(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
+    pub(super) fn lost_hold(&mut self, object: ObjectId, reason: &str, effects: &mut Vec<Effect>) {
         if self.space.is_held(object) {
-            effects.push(Effect::NotHeld { object });
+            effects.push(Effect::NotHeld { object, reason: reason.into() });
         }
     }
 }

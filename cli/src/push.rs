@@ -1,0 +1,78 @@
+//! `eyas push`: has executors fetch objects before tasks want them, and shows how far they are.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use eyas_client::messages::PushRequest;
+use eyas_client::types::Distribution;
+use eyas_client::types::units::format_bytes;
+use eyas_client::view::{PushView, RecipientView};
+use eyas_client::{Client, Draft};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::command::Reach;
+use crate::{Failure, show};
+
+#[derive(Args)]
+pub(crate) struct PushArgs {
+    /// Paths or URLs, as inputs of tasks are named; or eyas:// names of what is kept in the cluster
+    #[arg(required = true, value_name = "OBJECT")]
+    objects: Vec<String>,
+    /// Which executors: `all`, a name or id as `executor list` shows it, or a label as site=a (again for more)
+    #[arg(long, value_name = "WHERE", default_value = "all")]
+    to: Vec<String>,
+    /// How they get there: chain, or spanning-tree for comparison
+    #[arg(long, value_name = "HOW", default_value = "chain")]
+    distribution: Distribution,
+    /// Return as soon as it has begun; it goes on without this command
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// Pushes, and succeeds if all of it is with all of them.
+pub(crate) async fn push(args: PushArgs, reach: &Reach) -> Result<ExitCode, Failure> {
+    let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| name.starts_with("eyas://"));
+    let mut draft = Draft::new("push");
+    draft.look_at(&names).await?;
+    let (objects, wait) = (draft.into_objects(), !args.no_wait);
+    let mut client = Client::connect(&reach.cluster()?.access()?).await?;
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}").expect("the template is valid"));
+    let request = PushRequest { objects, kept, to: args.to, distribution: args.distribution, wait };
+    let pushed = client.push(request, |view| show_progress(&bar, view)).await;
+    bar.finish_and_clear();
+    let view = pushed?;
+    if reach.json {
+        show::json("push", &view)?;
+    } else {
+        for failure in &view.failures {
+            let what = failure.source.as_deref().unwrap_or("all of it");
+            eprintln!("eyas: {} does not have {what}: {}", failure.executor, failure.reason);
+        }
+        eprintln!("eyas: {}", summary(&view));
+    }
+    let has_failed = view.executors.iter().any(|executor| executor.state == "incomplete");
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn show_progress(bar: &ProgressBar, view: &PushView) {
+    bar.set_length(view.objects * view.executors.len() as u64);
+    bar.set_position(view.executors.iter().map(|executor| executor.objects).sum());
+    let bytes: u64 = view.executors.iter().map(|executor| executor.bytes).sum();
+    let rate = bytes as f64 / bar.elapsed().as_secs_f64().max(1e-3);
+    let (bytes, rate) = (format_bytes(bytes), format_bytes(rate as u64));
+    bar.set_message(format!("{} of {} executors | {bytes} | {rate}/s", complete(view), view.executors.len()));
+}
+
+fn complete(view: &PushView) -> usize {
+    let is_complete = |executor: &&RecipientView| executor.state == "complete";
+    view.executors.iter().filter(is_complete).count()
+}
+
+fn summary(view: &PushView) -> String {
+    let what = format!("{} objects ({})", view.objects, format_bytes(view.bytes));
+    match view.is_over {
+        true => format!("{what} are with {} of {} executors", complete(view), view.executors.len()),
+        false => format!("{what} are on their way to {} executors", view.executors.len()),
+    }
+}

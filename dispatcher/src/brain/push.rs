@@ -1,0 +1,304 @@
+//! The brain's pushes: objects that executors fetch ahead of demand, for clients and for jobs. The scheduler decides who
+//! gets what from whom; here is what the objects are, whom it is for, and what becomes of it.
+//!
+//! A push is not written to the journal. A client's ends with its connection, and what has arrived by then stays; a job's
+//! begins anew when the job does.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use eyas_sched::{Event, PushId, Recipients};
+use eyas_types::task::MAX_PUSHED;
+use eyas_types::{Distribution, ExecutorId, JobId, ObjectId, ObjectSpec, units};
+use eyas_wire::client::PushRequest;
+use eyas_wire::view::{PushFailure, PushView, RecipientView};
+use tokio::sync::watch;
+
+use super::Brain;
+
+/// Pushes of clients at a time.
+const MAX_PUSHES: usize = 64;
+/// Failures of a push that are told in words.
+const MAX_FAILURES: usize = 100;
+
+/// All pushes under way.
+#[derive(Default)]
+pub(crate) struct Pushes {
+    pushes: BTreeMap<PushId, Push>,
+    next: u64,
+    /// Those that everybody has, or will not have.
+    over: BTreeSet<PushId>,
+}
+
+struct Push {
+    specs: HashMap<ObjectId, ObjectSpec>,
+    whose: Whose,
+}
+
+enum Whose {
+    Job(JobId),
+    Client(ForClient),
+}
+
+struct ForClient {
+    /// Who is to have it, by their names.
+    names: BTreeMap<ExecutorId, String>,
+    /// Those that could not have all.
+    failed: BTreeSet<ExecutorId>,
+    failures: Vec<PushFailure>,
+    told: watch::Sender<PushView>,
+    /// It ends when nobody watches it any more.
+    is_awaited: bool,
+}
+
+impl Pushes {
+    /// Nothing more will come of a push.
+    pub fn is_over(&mut self, push: PushId) {
+        self.over.insert(push);
+    }
+
+    /// A pushed object's spec.
+    pub fn spec(&self, object: ObjectId) -> Option<&ObjectSpec> {
+        self.pushes.values().find_map(|push| push.specs.get(&object))
+    }
+
+    fn of_job(&self, job: JobId) -> Option<PushId> {
+        let is_its = |push: &Push| matches!(push.whose, Whose::Job(other) if other == job);
+        self.pushes.iter().find(|(_, push)| is_its(push)).map(|(id, _)| *id)
+    }
+
+    fn new_id(&mut self) -> PushId {
+        self.next += 1;
+        PushId(self.next)
+    }
+}
+
+impl ForClient {
+    fn fail(&mut self, executor: ExecutorId, source: Option<&str>, reason: &str) {
+        let Some(name) = self.names.get(&executor) else { return };
+        self.failed.insert(executor);
+        if self.failures.len() < MAX_FAILURES {
+            let (executor, source) = (name.clone(), source.map(str::to_owned));
+            self.failures.push(PushFailure { executor, source, reason: reason.to_owned() });
+        }
+    }
+}
+
+impl Brain {
+    /// Begins a client's push; how it goes on.
+    pub(super) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, String> {
+        let PushRequest { objects, kept, to, distribution, wait } = request;
+        if !self.caching {
+            let policy = &self.policy;
+            return Err(format!("policy {policy} has executors keep nothing: start the dispatcher with another"));
+        }
+        let of_clients = self.pushes.pushes.values().filter(|push| matches!(push.whose, Whose::Client(_)));
+        if of_clients.count() >= MAX_PUSHES {
+            return Err(format!("{MAX_PUSHES} pushes are under way: wait until one of them is over"));
+        }
+        let kept = kept.iter().map(|source| self.kept_source(source)).collect::<Result<Vec<_>, _>>()?;
+        let (order, specs) = each_once(objects.into_iter().chain(kept));
+        if order.is_empty() || order.len() > MAX_PUSHED {
+            return Err(format!("a push has at least one object and at most {MAX_PUSHED}, this has {}", order.len()));
+        }
+        let names = self.recipients(&to)?;
+        let (failed, failures, told) = (BTreeSet::new(), Vec::new(), watch::Sender::new(PushView::default()));
+        let mut of_client = ForClient { names, failed, failures, told, is_awaited: wait };
+        let bytes = order.iter().map(|(_, size_bytes)| size_bytes).sum();
+        let mut recipients = Vec::new();
+        for executor in of_client.names.keys().copied().collect::<Vec<_>>() {
+            let store_bytes = self.executors.get(executor).map_or(0, |executor| executor.store_bytes);
+            if store_bytes >= bytes {
+                recipients.push(executor);
+            } else {
+                let (store, all) = (units::format_bytes(store_bytes), units::format_bytes(bytes));
+                let reason = format!("its store has {store}, all of it takes {all}: give it a larger one (--cache)");
+                of_client.fail(executor, None, &reason);
+            }
+        }
+        let id = self.pushes.new_id();
+        let view = of_client.told.subscribe();
+        self.pushes.pushes.insert(id, Push { specs, whose: Whose::Client(of_client) });
+        let to = Recipients::Executors(recipients.into());
+        self.tell(Event::Push { push: id, objects: order.into(), to, distribution });
+        self.show_push(id, false);
+        Ok(view)
+    }
+
+    /// The object that is kept in the cluster under that name.
+    fn kept_source(&self, source: &str) -> Result<ObjectSpec, String> {
+        let mut kept = self.kept_objects().filter(|(_, spec)| spec.source == source);
+        let held = kept.find(|(object, _)| self.scheduler.is_held(*object));
+        held.map(|(_, spec)| spec.clone()).ok_or_else(|| format!("no executor keeps an object `{source}`"))
+    }
+
+    /// Executors by what a person calls them, and their names.
+    fn recipients(&self, to: &[String]) -> Result<BTreeMap<ExecutorId, String>, String> {
+        let mut recipients = BTreeMap::new();
+        let all = || self.executors.iter().map(|(id, executor)| (id, executor.name.clone()));
+        if to.is_empty() {
+            recipients.extend(all());
+        }
+        for word in to {
+            match (self.executors.find(word), word.split_once('=')) {
+                _ if word == "all" => recipients.extend(all()),
+                (Ok(id), _) => _ = recipients.insert(id, self.executors.name(id)),
+                (Err(_), Some((label, value))) => {
+                    let has =
+                        |id| self.executors.get(id).is_some_and(|e| e.labels.get(label).is_some_and(|v| v == value));
+                    let before = recipients.len();
+                    recipients.extend(all().filter(|(id, _)| has(*id)));
+                    if recipients.len() == before && !all().any(|(id, _)| has(id)) {
+                        return Err(format!("no executor has the label `{word}`: see `eyas executor list`"));
+                    }
+                }
+                (Err(why), None) => return Err(why),
+            }
+        }
+        match recipients.is_empty() {
+            true => Err("no executor has joined: start some with `eyas start executor`".into()),
+            false => Ok(recipients),
+        }
+    }
+
+    /// An executor cannot have an object, which may be pushed to it.
+    pub(super) fn not_pushed(&mut self, executor: ExecutorId, object: ObjectId, reason: &str) {
+        for id in self.scheduler.pushes_awaiting(executor, object) {
+            let Some(Push { specs, whose }) = self.pushes.pushes.get_mut(&id) else { continue };
+            let source = specs.get(&object).map(|spec| spec.source.as_str());
+            match whose {
+                Whose::Job(job) => tracing::info!(%job, %executor, source, reason, "could not be pushed"),
+                Whose::Client(of_client) => of_client.fail(executor, source, reason),
+            }
+        }
+    }
+
+    /// Begins a job: queues its tasks, or has its inputs pushed before.
+    pub(super) fn begin(&mut self, id: JobId) {
+        self.broadcast(id);
+        if !self.is_pushed_first(id) {
+            self.queueing.push(id);
+        }
+        self.finish_pushes();
+    }
+
+    /// Pushes what all executors are to have that may run a job's tasks.
+    pub(super) fn broadcast(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).filter(|job| !job.has_ended()) else { return };
+        let spec = &job.spec;
+        // Its tasks have begun: what it pushes before them was pushed.
+        let is_late = spec.distribution == Distribution::SpanningTree && job.next_to_queue > 0;
+        let (order, specs) = each_once(spec.pushed().into_iter().cloned());
+        if order.is_empty() || is_late || self.pushes.of_job(id).is_some() {
+            return;
+        }
+        let needs: BTreeSet<_> = spec.needs().collect();
+        let (to, distribution) = (Recipients::Takers(needs.into_iter().collect()), spec.distribution);
+        let push = self.pushes.new_id();
+        self.pushes.pushes.insert(push, Push { specs, whose: Whose::Job(id) });
+        self.tell(Event::Push { push, objects: order.into(), to, distribution });
+    }
+
+    /// Whether a job's tasks wait until its inputs are with all executors.
+    pub(crate) fn is_pushed_first(&self, id: JobId) -> bool {
+        let is_tree = self.jobs.get(&id).is_some_and(|job| job.spec.distribution == Distribution::SpanningTree);
+        is_tree && self.pushes.of_job(id).is_some()
+    }
+
+    /// A job has ended, or is about to: nothing more is pushed for it.
+    pub(super) fn end_broadcast(&mut self, id: JobId) {
+        let Some(push) = self.pushes.of_job(id) else { return };
+        if self.is_pushed_first(id) {
+            // So that its tasks can be retried.
+            self.queueing.push(id);
+        }
+        self.end_push(push);
+    }
+
+    fn end_push(&mut self, id: PushId) {
+        self.tell(Event::PushEnded { push: id });
+        self.pushes.pushes.remove(&id);
+        self.pushes.over.remove(&id);
+    }
+
+    /// Goes on after pushes that are over: tells who waits, or queues the tasks that do.
+    pub(super) fn finish_pushes(&mut self) {
+        while let Some(id) = self.pushes.over.pop_first() {
+            match self.pushes.pushes.get(&id).map(|push| &push.whose) {
+                Some(Whose::Job(job)) => self.queueing.push(*job),
+                Some(Whose::Client(_)) => self.finish_push(id),
+                None => {}
+            }
+            self.end_push(id);
+        }
+    }
+
+    /// A client's push is over: what has not come, or not stayed, has failed.
+    fn finish_push(&mut self, id: PushId) {
+        let received = self.scheduler.explain_push(id);
+        let evicted = self.scheduler.evicted_of_push(id);
+        let Some(Push { specs, whose: Whose::Client(of_client) }) = self.pushes.pushes.get_mut(&id) else { return };
+        for (executor, object) in evicted {
+            let source = specs.get(&object).map(|spec| spec.source.as_str());
+            of_client.fail(executor, source, "its store has evicted it again, to make room");
+        }
+        for executor in of_client.names.keys().copied().collect::<Vec<_>>() {
+            let received = received.iter().find(|received| received.executor == executor);
+            let has_all = received.is_some_and(|received| received.stored as usize == specs.len());
+            let is_there = self.executors.get(executor).is_some();
+            if !(has_all && is_there) && !of_client.failed.contains(&executor) {
+                of_client.fail(executor, None, "it was lost or has left before it had everything");
+            }
+        }
+        self.show_push(id, true);
+    }
+
+    /// Tells those who wait how far pushes are, and ends those that nobody waits for any more.
+    pub(super) fn show_pushes(&mut self) {
+        for id in self.pushes.pushes.keys().copied().collect::<Vec<_>>() {
+            let Some(Push { whose: Whose::Client(of_client), .. }) = self.pushes.pushes.get(&id) else { continue };
+            match of_client.is_awaited && of_client.told.is_closed() {
+                true => self.end_push(id),
+                false => self.show_push(id, false),
+            }
+        }
+    }
+
+    fn show_push(&self, id: PushId, is_over: bool) {
+        let Some(Push { specs, whose: Whose::Client(of_client) }) = self.pushes.pushes.get(&id) else { return };
+        let received: BTreeMap<_, _> =
+            self.scheduler.explain_push(id).into_iter().map(|received| (received.executor, received)).collect();
+        let executors = of_client.names.iter().map(|(executor, name)| {
+            let received = received.get(executor);
+            let state = match of_client.failed.contains(executor) {
+                true if received.is_none_or(|received| received.is_over) => "incomplete",
+                false if received.is_some_and(|received| received.is_over) => "complete",
+                _ => "receiving",
+            };
+            RecipientView {
+                executor: name.clone(),
+                state: state.into(),
+                objects: received.map_or(0, |received| received.stored.into()),
+                bytes: received.map_or(0, |received| received.stored_bytes),
+            }
+        });
+        of_client.told.send_replace(PushView {
+            objects: specs.len() as u64,
+            bytes: specs.values().map(ObjectSpec::size_bytes).sum(),
+            is_over,
+            executors: executors.collect(),
+            failures: of_client.failures.clone(),
+        });
+    }
+}
+
+/// Objects with their sizes, in their order, and by their ids.
+fn each_once(objects: impl Iterator<Item = ObjectSpec>) -> (Vec<(ObjectId, u64)>, HashMap<ObjectId, ObjectSpec>) {
+    let (mut order, mut specs) = (Vec::new(), HashMap::new());
+    for spec in objects {
+        let (id, size_bytes) = (spec.id(), spec.size_bytes());
+        if specs.insert(id, spec).is_none() {
+            order.push((id, size_bytes));
+        }
+    }
+    (order, specs)
+}
