@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::{JobId, ObjectId, TaskId};
-use eyas_client::view::{JobReport, JobState, JobView};
-use eyas_client::{Client, ClientError, read_job_file};
+use eyas_client::view::{JobReport, JobState, JobView, ObjectView};
+use eyas_client::{Client, ClientError, Draft, read_job_file};
 use eyas_store::url_of;
 
 use crate::command::{
@@ -171,15 +171,42 @@ pub(crate) async fn catalog(which: CatalogCommand, reach: &Reach) -> Result<Exit
             url_of(&path.to_string_lossy())?
         }
     };
-    match connect(reach).await?.ask(FromClient::Catalog { object: id, source }).await? {
-        ToClient::Objects(objects) if objects.is_empty() => {
-            return Err(format!("the catalog has no object `{object}`").into());
-        }
-        ToClient::Objects(objects) if reach.json => show::json("objects", &objects)?,
-        ToClient::Objects(objects) => show::objects(&objects)?,
-        _ => return unexpected(),
+    let mut client = connect(reach).await?;
+    let mut objects = ask_catalog(&mut client, id, source).await?;
+    if objects.is_empty() && id.is_none() && !object.starts_with("eyas://") {
+        objects = by_version(&mut client, &object).await?;
+    }
+    match reach.json {
+        _ if objects.is_empty() => return Err(format!("the catalog has no object `{object}`").into()),
+        true => show::json("objects", &objects)?,
+        false => show::objects(&objects)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn ask_catalog(
+    client: &mut Client,
+    object: Option<ObjectId>,
+    source: String,
+) -> Result<Vec<ObjectView>, Failure> {
+    match client.ask(FromClient::Catalog { object, source }).await? {
+        ToClient::Objects(objects) => Ok(objects),
+        _ => unexpected(),
+    }
+}
+
+/// What no job reads has no name at the dispatcher, but an id: that of its source at the version it has now.
+async fn by_version(client: &mut Client, source: &str) -> Result<Vec<ObjectView>, Failure> {
+    let mut draft = Draft::new("catalog");
+    if draft.look_at(&[source.to_owned()]).await.is_err() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for object in draft.into_objects() {
+        let views = ask_catalog(client, Some(object.id()), String::new()).await?;
+        found.extend(views.into_iter().map(|view| ObjectView { source: Some(object.source.clone()), ..view }));
+    }
+    Ok(found)
 }
 
 /// `eyas stop`: returns once the dispatcher has ended.

@@ -15,7 +15,7 @@ fn reads(view: &Value) -> [u64; 3] {
 }
 
 /// Names of the executors that are receiving the object, once there are so many.
-fn receivers(cluster: &Cluster, source: &str, count: usize) -> Vec<String> {
+pub fn receivers(cluster: &Cluster, source: &str, count: usize) -> Vec<String> {
     wait_for(format!("{count} receive {source}"), || {
         let shown = cluster.run(&["--json", "catalog", "show", source]);
         // Until the job is there, nobody knows the object.

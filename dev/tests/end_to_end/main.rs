@@ -20,6 +20,7 @@ mod kept;
 mod main_job;
 mod matchmaking;
 mod overlap;
+mod push;
 mod restarts;
 mod results;
 mod reuse;

@@ -18,7 +18,7 @@ use super::Brain;
 /// Pushes of clients at a time.
 const MAX_PUSHES: usize = 64;
 /// Failures of a push that are told in words.
-const MAX_FAILURES: usize = 100;
+const MAX_PUSH_FAILURES: usize = 100;
 
 /// All pushes under way.
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl ForClient {
     fn fail(&mut self, executor: ExecutorId, source: Option<&str>, reason: &str) {
         let Some(name) = self.names.get(&executor) else { return };
         self.failed.insert(executor);
-        if self.failures.len() < MAX_FAILURES {
+        if self.failures.len() < MAX_PUSH_FAILURES {
             let (executor, source) = (name.clone(), source.map(str::to_owned));
             self.failures.push(PushFailure { executor, source, reason: reason.to_owned() });
         }

@@ -7,7 +7,8 @@ use std::sync::mpsc as std_mpsc;
 use eyas_session::{Acceptor, Access, dial, outbox};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    Input, InputFrom, ObjectSpec, OutputSpec, PlacementPolicy, Program, Resources, TaskItem, TaskTemplate, Template,
+    Distribution, Input, InputFrom, ObjectSpec, OutputSpec, PlacementPolicy, Program, Resources, TaskItem,
+    TaskTemplate, Template, Version,
 };
 use eyas_wire::Role;
 use eyas_wire::client::TaskResult;
@@ -205,6 +206,50 @@ async fn what_was_said_to_be_run_again_is_after_a_kill() {
     assert_eq!(dispatcher.answer(FromClient::Retry { job }), ToClient::Done(1));
     dispatcher.restart();
     assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Succeeded]);
+}
+
+#[tokio::test]
+async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
+    let mut dispatcher = Dispatcher::start().await;
+    dispatcher.brain.caching = true;
+    let executor = dispatcher.join(1);
+    let version = Version::Modified { mtime_ns: 0, size_bytes: 7 };
+    let object = ObjectSpec { source: "file:///a".into(), version, executable: false };
+    let submit = |dispatcher: &mut Dispatcher, distribution| {
+        let mut spec =
+            JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], distribution, ..JobSpec::default() };
+        spec.push_objects(vec![object.clone()]).unwrap();
+        spec.broadcast.push(0);
+        let input = Input { from: InputFrom::Object(0), name: None };
+        spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: vec![input] }]).unwrap();
+        let (reply, mut accepted) = oneshot::channel();
+        dispatcher.brain.handle(Message::Submitted { spec: Box::new(spec), reply });
+        dispatcher.settle();
+        let Ok(ToClient::Accepted { job }) = accepted.try_recv() else { panic!("it is refused") };
+        job
+    };
+    let first = submit(&mut dispatcher, Distribution::SpanningTree);
+    let second = submit(&mut dispatcher, Distribution::SpanningTree);
+    assert_eq!((dispatcher.phases(first), dispatcher.phases(second)), (vec![Phase::Waiting], vec![Phase::Waiting]));
+    // Cancelled before it has begun, it can be retried all the same.
+    assert_eq!(dispatcher.answer(FromClient::Cancel { job: second, task: None }), ToClient::Done(1));
+    assert!(!dispatcher.brain.is_pushed_first(second));
+    dispatcher.store(executor, &object);
+    dispatcher.settle();
+    assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
+    assert_eq!(dispatcher.answer(FromClient::Retry { job: second }), ToClient::Done(1));
+    assert_eq!(dispatcher.phases(second), [Phase::Assigned]);
+    // After a start there is nobody to push to: tasks go on, and read on demand.
+    dispatcher.restart();
+    dispatcher.brain.caching = true;
+    dispatcher.join(1);
+    assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
+    // In a chain they wait for nothing at all, and its push ends with the job.
+    let chained = submit(&mut dispatcher, Distribution::Chain);
+    assert!(!dispatcher.brain.is_pushed_first(chained));
+    assert!(dispatcher.brain.pushes.spec(object.id()).is_some());
+    assert_eq!(dispatcher.answer(FromClient::Cancel { job: chained, task: None }), ToClient::Done(1));
+    assert!(dispatcher.brain.pushes.spec(object.id()).is_none());
 }
 
 #[tokio::test]
