@@ -72,17 +72,13 @@ policy_names! {
 
 policy_names! {
     /// How objects get to executors ahead of demand.
+    #[derive(Default)]
     Distribution, "distribution" {
         /// One executor reads persistent storage, and each passes on what it is still receiving.
+        #[default]
         Chain = "chain",
         /// In rounds, of which each has whoever has everything give all of it to one that has nothing: the best case of
         /// active storage (data-diffusion §5.2), for comparison.
         SpanningTree = "spanning-tree",
-    }
-}
-
-impl Default for Distribution {
-    fn default() -> Self {
-        Distribution::Chain
     }
 }

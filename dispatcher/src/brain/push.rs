@@ -244,8 +244,8 @@ impl Brain {
         for executor in of_client.names.keys().copied().collect::<Vec<_>>() {
             let received = received.iter().find(|received| received.executor == executor);
             let has_all = received.is_some_and(|received| received.stored as usize == specs.len());
-            let is_there = self.executors.get(executor).is_some();
-            if !(has_all && is_there) && !of_client.failed.contains(&executor) {
+            let has_failed = of_client.failed.contains(&executor);
+            if !has_failed && (!has_all || self.executors.get(executor).is_none()) {
                 of_client.fail(executor, None, "it was lost or has left before it had everything");
             }
         }
