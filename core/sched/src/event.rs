@@ -265,7 +265,7 @@ pub enum Effect {
         /// Which object.
         object: ObjectId,
     },
-    /// Everybody has what was pushed, or will not have it.
+    /// Everybody has what was pushed, or will not have it; may be said again, until the push has ended.
     Pushed {
         /// Which push.
         push: PushId,

@@ -7,6 +7,9 @@ use serde_json::Value;
 use crate::chains::receivers;
 use crate::support::{Cluster, finish, wait_until};
 
+#[path = "../../../store/tests/web/mod.rs"]
+mod web;
+
 const MB: usize = 1_000_000;
 
 /// Names of the executors with a replica, in order.
@@ -47,6 +50,23 @@ fn what_is_pushed_is_local_to_whatever_reads_it() {
         .says(&["100% from local"]);
     // Again, it is there already; and once more, with words for people.
     cluster.run(&["push", "small", "--to", "n2", "--to", "n1"]).exits(0).says(&["1 objects (5 B) are with 2 of 2"]);
+}
+
+#[test]
+fn persistent_storage_is_read_once() {
+    let cluster = Cluster::start(&[&["--emulate", "storage=32MB/s"][..]; 5]);
+    let web = web::Web::start();
+    for distribution in ["chain", "spanning-tree"] {
+        let files = ["a", "b", "c"].map(|file| format!("/{distribution}/{file}"));
+        for file in &files {
+            let (content, etag) = (vec![b'x'; MB], Some("\"v1\"".to_owned()));
+            web.put(file, web::Page { content, etag, ..web::Page::default() });
+        }
+        let urls: Vec<_> = files.iter().map(|file| web.url(file)).collect();
+        let urls: Vec<_> = urls.iter().map(String::as_str).collect();
+        cluster.run(&[&["push", "--distribution", distribution], &urls[..]].concat()).exits(0).says(&["with 5 of 5"]);
+        files.iter().for_each(|file| assert_eq!(web.count(&format!("GET {file}")), 1, "{file}"));
+    }
 }
 
 #[test]
