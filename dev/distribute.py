@@ -6,7 +6,8 @@
 A job of n tasks that read one file of the shared storage, one task a node; the time is from the job's start until the
 last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as one node alone (S bytes, pieces of c);
 a star, in which the source sends to each node, n times. Then once more at half of the largest n, with the node that
-has sent most killed when half of the time is over. Prints medians, what the source has sent in file sizes (headers
+has sent most killed when half of the time is over. For the least and the largest n there is `eyas push` beside it, in a
+chain and along a spanning tree, which takes 1 + ceil(log2 n) times as long as one node alone. Prints medians, what the source has sent in file sizes (headers
 included), and which goals hold; ends with 1 if one does not.
 
 It needs what `dev/testbed/testbed.py check` asks for, and eyas: a release build, or EYAS_BIN.
@@ -66,6 +67,14 @@ def star(bed: Testbed, nodes: list[str]) -> float:
         server.wait()
 
 
+def pushed(bed: Testbed, nodes: list[str], distribution: str) -> float:
+    """Every node gets the file ahead of any task; seconds."""
+    with Cluster(bed, nodes) as cluster:
+        began = time.monotonic()
+        cluster.ask("push", str(bed.mount / "file"), "--distribution", distribution)
+        return time.monotonic() - began
+
+
 def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tuple[float, str, float]:
     """A distribution whose busiest relay dies half way: when the last other node had the file, who died, and how many
     file sizes it had sent."""
@@ -98,9 +107,14 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
         hold_s = max(hold_s, 2 * times[number])
         spread = min(done.executors for done, _ in runs)
         row = [number, times[number], times[number] / times[numbers[0]], uploads[number], spread]
-        rows.append([*row, star(bed, nodes[:number]) if number in (numbers[0], numbers[-1]) else "-"])
-    print(f"\n{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs; star: one run")
-    show(["nodes", "s", "of the first", "source sent, files", "nodes with a task", "star, s"], rows)
+        others: list[float | str] = ["-", "-", "-"]
+        if number in (numbers[0], numbers[-1]):
+            others = [pushed(bed, nodes[:number], how) for how in ("chain", "spanning-tree")]
+            others.append(star(bed, nodes[:number]))
+        rows.append([*row, *others])
+    print(f"\n{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs; pushes and star: one run")
+    heads = ["nodes", "s", "of the first", "source sent, files", "nodes with a task"]
+    show([*heads, "pushed, s", "spanning tree, s", "star, s"], rows)
     half = max(numbers[-1] // 2, 2)
     usual = statistics.median(demand(bed, nodes[:half], hold_s)[0].staged_s for _ in range(asked.runs))
     kills: list[tuple[float, str, float]] = []

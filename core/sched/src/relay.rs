@@ -10,9 +10,8 @@
 //! persistent storage: one at each site fetches from there. What is in executors' stores alone crosses sites.
 //!
 //! The plan is what executors are told with their tasks, or when something is [pushed](crate::push) to them, and a hint as
-//! all else: behind the giver stand those that give to
-//! it, up the chain, and others that hold the object, so that a chain that breaks is repaired by whoever notices, from
-//! where it was. What a node really does is seen here by what it stores.
+//! all else: behind the giver stand those that give to it, up the chain, and others that hold the object, so that a chain
+//! that breaks is repaired by whoever notices, from where it was. What a node really does is seen here by what it stores.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -57,8 +57,8 @@ impl Brain {
             } else {
                 tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
             }
-            let (left, goes_on): (BTreeSet<u32>, _) =
-                (job.kept.keys().map(|(index, _)| *index).collect(), !job.has_ended());
+            let left: BTreeSet<u32> = job.kept.keys().map(|(index, _)| *index).collect();
+            let goes_on = !job.has_ended();
             self.jobs.insert(id, job);
             if goes_on {
                 self.begin(id);
