@@ -72,6 +72,15 @@ impl Push {
     fn awaits(&self, executor: ExecutorId, object: ObjectKey) -> bool {
         self.recipients.get(&executor).is_some_and(|recipient| recipient.awaited.contains(&object))
     }
+
+    #[cfg(test)]
+    pub fn validate(&self) {
+        for recipient in self.recipients.values() {
+            let Recipient { told, awaited, stored, missed, has_left, .. } = recipient;
+            assert!(awaited.len() <= MAX_PUSHED_AT_ONCE);
+            assert!(*has_left || *told == awaited.len() + *stored as usize + missed.len(), "each is answered for once");
+        }
+    }
 }
 
 impl Scheduler {

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use crate::executors::Level;
 use crate::placement::{Otherwise, Utilisation};
+use crate::push::Push;
 use crate::queue::State;
 use crate::search::{self, FULL};
 use crate::{Config, Effect, Ended, Event, Holder, Need, Scheduler};
@@ -137,6 +138,7 @@ impl Scheduler {
         assert_eq!(busy, self.utilisation().busy_milli);
         assert_eq!(coming_back, self.executors.coming_back_milli());
         self.relays.validate(&self.executors);
+        self.pushes.values().for_each(Push::validate);
     }
 
     fn policy_is_data_aware(&self) -> bool {
