@@ -29,7 +29,9 @@ mod sources;
 pub use client::{Client, ClientError, Seen};
 pub use clusters::{Cluster, ClusterError, home};
 pub use draft::{Draft, DraftError};
-pub use jobfile::{Bytes, Duration, InputFields, JobFileError, OneOrMore, OutputFields, TaskFields, read_job_file};
+pub use jobfile::{
+    Bytes, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields, read_job_file,
+};
 pub use sources::{Line, SourceError, array, check_array, files_of, lines_of};
 
 pub use eyas_types as types;

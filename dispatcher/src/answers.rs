@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 5;
 
 /// Whether the answer tells of jobs, so that it must still be true after a crash.
 pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
-    use FromClient::{Cancel, Explain, Jobs, Log, Release, Report, Retry, Tasks};
+    use FromClient::{Cancel, Explain, Jobs, Kept, Log, Release, Report, Retry, Tasks};
     matches!(
         request,
         Jobs { .. }
@@ -30,6 +30,7 @@ pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
             | Cancel { .. }
             | Retry { .. }
             | Release { .. }
+            | Kept { .. }
     )
 }
 
@@ -82,6 +83,15 @@ impl Brain {
                     return Err(format!("job {job} is still running and may read what it keeps: wait for its end"));
                 }
                 ToClient::Done(self.release_kept(job))
+            }
+            FromClient::Kept { job, from, to, doubted } => {
+                if self.job(job)?.is_released {
+                    return Err(format!("what job {job} kept in the cluster was released: submit it again"));
+                }
+                if to != u32::MAX {
+                    self.check_task(TaskId { job, index: from })?;
+                }
+                ToClient::Kept(self.kept_part(job, from..to, &doubted))
             }
             FromClient::Stop => {
                 let count = self.executors.len() as u64;

@@ -375,6 +375,7 @@ impl Brain {
             self.lost(executor, true);
         }
         self.queue_refused();
+        self.wait_for_kept();
         self.look_for_kept();
         self.forget_old_jobs(0);
     }

@@ -159,6 +159,8 @@ pub enum Event {
         /// Which.
         object: ObjectId,
     },
+    /// A while has passed: executors that could not hold an object may be able to now.
+    HoldAgain,
     /// An executor that is draining stays until others have what only it holds.
     Evacuate,
 }

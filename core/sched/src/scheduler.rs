@@ -100,6 +100,7 @@ impl Scheduler {
             Event::Keep { object, replicas, by } => self.keep(object, replicas, by, effects),
             Event::Release { object } => self.release(object, effects),
             Event::Doubted { object } => self.doubt(object, effects),
+            Event::HoldAgain => self.hold_again(effects),
             Event::Evacuate => self.evacuate(effects),
             Event::Staging { executor, lent_milli, light_bytes } => {
                 if let Some(by) = self.executors.find(executor) {

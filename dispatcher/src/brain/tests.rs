@@ -108,7 +108,7 @@ impl Dispatcher {
         self.brain.caching = true;
         let mut templates = [TaskTemplate::new(Program::Noop), TaskTemplate::new(Program::Noop)];
         let (pattern, destination) = (Template::literal("out"), None);
-        templates[0].outputs.push(OutputSpec { pattern, destination, replicas: 1, optional: false });
+        templates[0].outputs.push(OutputSpec { pattern, destination, replicas: 1, until_read: false, optional: false });
         templates[1].resources.cpus_milli = 64_000;
         let mut spec = JobSpec { templates: templates.into(), ..JobSpec::default() };
         let input = Input { from: InputFrom::Output { task: 0, output: 0 }, name: None };

@@ -16,6 +16,7 @@ fn diamond() -> Job {
         pattern: Template::literal("out"),
         destination: Some(Template::parse("/out-{#}")),
         replicas: 0,
+        until_read: false,
         optional: false,
     });
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
