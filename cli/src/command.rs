@@ -13,6 +13,8 @@ use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
 
+use crate::get::PlaceArgs;
+
 /// Runs very many short tasks over very much shared data, and brings work and data together.
 #[derive(Parser)]
 #[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
@@ -60,10 +62,10 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Submit the jobs of a job file
     Submit(SubmitArgs),
-    /// Jobs: list, show, wait, cancel, retry, release
+    /// Jobs: list, show, wait, get, cancel, retry, release
     #[command(subcommand)]
     Job(JobCommand),
-    /// Tasks: list, show, log
+    /// Tasks: list, show, log, get, cancel
     #[command(subcommand)]
     Task(TaskCommand),
     /// Say why a task waits, or where it went and why
@@ -298,6 +300,12 @@ pub(crate) enum JobCommand {
         #[command(flatten)]
         reconnect: ReconnectArgs,
     },
+    /// Bring what a job keeps in the cluster to this machine, a folder for each task
+    Get {
+        job: JobId,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
     /// Cancel what has not ended of a job
     Cancel { job: JobId },
     /// Run failed and cancelled tasks again
@@ -329,6 +337,14 @@ pub(crate) enum TaskCommand {
         /// Its stderr instead of its stdout
         #[arg(long)]
         stderr: bool,
+    },
+    /// Bring what a task keeps in the cluster to this machine
+    Get {
+        task: TaskId,
+        /// Only these files
+        files: Vec<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
     },
     /// Cancel a task
     Cancel { task: TaskId },

@@ -23,12 +23,14 @@
 mod client;
 mod clusters;
 mod draft;
+mod get;
 mod jobfile;
 mod sources;
 
 pub use client::{Client, ClientError, Seen};
 pub use clusters::{Cluster, ClusterError, home};
 pub use draft::{Draft, DraftError};
+pub use get::{Brought, GetError, Wish};
 pub use jobfile::{
     Bytes, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields, read_job_file,
 };
