@@ -52,8 +52,10 @@ pub(crate) async fn get(
         Brought::Waits(_) => {}
     };
     let got = tokio::select! {
-        got = client.get(&wish, reconnect.patience(), see) => got?,
+        // Listened for before anything is there that would stay behind.
+        biased;
         () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
+        got = client.get(&wish, reconnect.patience(), see) => got?,
     };
     match reach.json {
         true => show::json("files", &brought)?,

@@ -242,7 +242,10 @@ fn what_was_released_makes_room_and_stays_released() {
 #[test]
 fn what_nobody_reads_is_made_again_when_it_is_lost() {
     let mut cluster = Cluster::start(&[&[]]);
-    cluster.write("job.toml", "[[task]]\ncommand = [\"sh\", \"-c\", \"echo x > text\"]\noutputs = [{ file = \"text\", keep = true }]\n");
+    cluster.write(
+        "job.toml",
+        "[[task]]\ncommand = [\"sh\", \"-c\", \"echo x > text\"]\noutputs = [{ file = \"text\", keep = true }]\n",
+    );
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     cluster.add_executor(&[]);
     cluster.wait_for_executors(2);
@@ -254,11 +257,11 @@ fn what_nobody_reads_is_made_again_when_it_is_lost() {
     cluster.executor(2).wait();
     cluster.restart_dispatcher();
     assert_eq!((&cluster.job("1")["state"], &cluster.job("1")["recomputed"]), (&"succeeded".into(), &1.into()));
-    // What was released is not missed.
-    cluster.run(&["job", "release", "1"]).exits(0);
-    cluster.add_executor(&[]);
-    cluster.wait_for_executors(1);
-    assert_eq!(cluster.job("1")["state"], "succeeded");
+    let folder = cluster.executor(2).folder().to_owned();
+    cluster.add_executor(&["--folder", folder.to_str().unwrap()]);
+    wait_until("it is back", || holders(&cluster, TEXT) == ["n3"]);
+    cluster.run(&["job", "get", "1"]).exits(0);
+    assert_eq!((cluster.read("0/text").as_str(), &cluster.job("1")["recomputed"]), ("x\n", &1.into()));
 }
 
 #[test]
@@ -280,7 +283,11 @@ fn what_is_kept_and_written_is_read_from_there_when_it_is_lost() {
 fn write_row(cluster: &Cluster, keep: &str) {
     let mut job = String::new();
     for number in 0..5 {
-        let reads = if number > 0 { format!("inputs = [{{ task = \"{}\", name = \"before\" }}]", number - 1) } else { String::new() };
+        let reads = if number > 0 {
+            format!("inputs = [{{ task = \"{}\", name = \"before\" }}]", number - 1)
+        } else {
+            String::new()
+        };
         let keep = if number == 4 { "true" } else { keep };
         job += &format!(
             "[[task]]\nid = \"{number}\"\n{reads}\noutputs = [{{ file = \"part\", keep = {keep} }}]\n\
@@ -311,7 +318,10 @@ fn what_is_kept_until_it_is_read_makes_room_for_what_comes_after_it() {
     cluster.add_executor(&["--cache", "1MB"]);
     cluster.run(&["job", "get", &job]).exits(0).says(&["1 files"]);
     assert_eq!(cluster.read("ran"), "0\n1\n2\n3\n4\n0\n1\n2\n3\n4\n");
-    assert_eq!((holders(&cluster, "eyas://2/0/part").len(), holders(&cluster, "eyas://2/4/part")), (0, vec!["n2".into()]));
+    assert_eq!(
+        (holders(&cluster, "eyas://2/0/part").len(), holders(&cluster, "eyas://2/4/part")),
+        (0, vec!["n2".into()])
+    );
 }
 
 #[test]

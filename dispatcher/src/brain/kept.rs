@@ -23,7 +23,7 @@ const MAX_STARVED: u8 = 100;
 const STARVED_PAUSE: Duration = Duration::from_secs(1);
 /// After a start, executors have so long to come back with what they hold, before it counts as lost; so have those that
 /// are lost themselves, with what nobody waits for.
-const RETURN_GRACE: Duration = Duration::from_secs(15);
+pub(super) const RETURN_GRACE: Duration = Duration::from_secs(15);
 /// Executors that could not hold an object are asked again so often.
 const HOLD_AGAIN: Duration = Duration::from_secs(30);
 /// Missing objects that are looked for before other messages are looked at again.
@@ -46,7 +46,7 @@ pub(crate) struct Kept {
     lost: Vec<ObjectId>,
     /// Objects that the journal tells of, and that no executor has reported since.
     unseen: HashSet<ObjectId>,
-    began: Instant,
+    pub(super) began: Instant,
     /// They have not all counted as lost yet.
     awaits_return: bool,
     /// When executors were last asked again to hold what they could not.
