@@ -174,7 +174,7 @@ impl Client {
             let ToClient::Kept(part) = self.ask_again(request, patience).await? else {
                 return Err(ClientError::Unexpected.into());
             };
-            for (place, output) in getting.to_bring(&part.outputs).await? {
+            for (place, output) in getting.lacking(&part.outputs).await? {
                 getting.bring(output, place, see).await?;
             }
             getting.awaited += part.unfinished;
@@ -187,8 +187,8 @@ impl Client {
 
 impl Getting<'_> {
     /// Of these outputs those that are wished for and are not there yet, with their places, where nothing else is.
-    async fn to_bring<'a>(&mut self, outputs: &'a [KeptOutput]) -> Result<Vec<(PathBuf, &'a KeptOutput)>, GetError> {
-        let mut to_bring = Vec::new();
+    async fn lacking<'a>(&mut self, outputs: &'a [KeptOutput]) -> Result<Vec<(PathBuf, &'a KeptOutput)>, GetError> {
+        let mut lacking = Vec::new();
         for output in outputs {
             let Some(place) = self.wish.place(output)?.filter(|place| !self.brought.contains(place)) else { continue };
             if !self.wish.replaces && place.symlink_metadata().is_ok() {
@@ -199,9 +199,9 @@ impl Getting<'_> {
                 self.brought.insert(place);
                 continue;
             }
-            to_bring.push((place, output));
+            lacking.push((place, output));
         }
-        Ok(to_bring)
+        Ok(lacking)
     }
 
     async fn bring(

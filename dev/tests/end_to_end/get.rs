@@ -145,6 +145,43 @@ fn what_is_not_written_yet_is_waited_for_also_through_a_crash_of_the_dispatcher(
     cluster.run(&["job", "cancel", "3"]).exits(0);
 }
 
+#[test]
+fn a_transfer_goes_on_behind_an_executor_that_was_killed_in_the_middle() {
+    let slow = ["--emulate", "link=8MB/s"];
+    let mut cluster = Cluster::start(&[&slow[..]; 2]);
+    let job = r#"
+        [[task]]
+        command = ["sh", "-c", "head -c 16000000 /dev/zero | tr '\\0' x > a"]
+        outputs = [{ file = "a", keep = true, replicas = 2 }]
+    "#;
+    cluster.write("job.toml", job);
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    wait_until("both have it", || holders(&cluster) == 2);
+    let getting = cluster.spawn_on(&["task", "get", "1.0", "--to", "out"]);
+    let mut bytes = [0; 2];
+    wait_until("a part has come", || {
+        // Its room is reserved from the beginning.
+        let parts = fs::read_dir(cluster.work().join("out")).into_iter().flatten();
+        let parts = parts.flat_map(|folder| fs::read_dir(folder.unwrap().path().join("partial")).into_iter().flatten());
+        parts.filter_map(|part| File::open(part.unwrap().path()).ok()).any(|part| {
+            let read = |byte: &mut u8, at| part.read_exact_at(std::slice::from_mut(byte), at).is_ok();
+            read(&mut bytes[0], 1_000_000) && read(&mut bytes[1], 15_999_999) && bytes[0] == b'x'
+        })
+    });
+    // Of equal ones the first is asked first.
+    cluster.executor(1).kill();
+    assert_eq!(bytes[1], 0, "it was in the middle");
+    finish(getting).exits(0);
+    assert!(cluster.read("out/a") == "x".repeat(16_000_000));
+    assert_eq!(cluster.names("out"), ["a"]);
+}
+
+/// How many have the first task's output.
+fn holders(cluster: &Cluster) -> usize {
+    let objects = cluster.run(&["--json", "catalog", "show", "eyas://1/0/a"]).exits(0).json("objects");
+    objects[0]["holders"].as_array().unwrap().len()
+}
+
 /// Changes the first byte of what an executor has, as a bad disk would, so that no time tells of it.
 fn overwrite(cluster: &mut Cluster, executor: usize, byte: u8) {
     for folder in fs::read_dir(cluster.executor(executor).folder().join("store/objects")).unwrap() {
@@ -170,10 +207,6 @@ fn a_damaged_replica_leads_on_to_the_next_and_one_that_is_killed_too() {
     "#;
     cluster.write("job.toml", job.replace("FOLDER", cluster.work().to_str().unwrap()));
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
-    let holders = |cluster: &Cluster| {
-        let objects = cluster.run(&["--json", "catalog", "show", "eyas://1/0/a"]).exits(0).json("objects");
-        objects[0]["holders"].as_array().unwrap().len()
-    };
     wait_until("both have it", || holders(&cluster) == 2);
     // Whichever of the two is asked first.
     for executor in [1, 2] {
