@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyas_session::Access;
 use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError};
@@ -148,13 +148,15 @@ impl Client {
         let (brought, tries) = (HashSet::new(), HashMap::new());
         let mut getting = Getting { wish, landing, brought, tries, awaited: 0, unsuccessful: 0 };
         loop {
+            let began = Instant::now();
             (getting.awaited, getting.unsuccessful) = (0, 0);
             self.look(&mut getting, patience, &mut see).await?;
             if getting.awaited == 0 {
                 return getting.end();
             }
             see(Brought::Waits(getting.awaited));
-            tokio::time::sleep(LOOK_AGAIN).await;
+            // A job of very many tasks is not asked about all the time.
+            tokio::time::sleep(LOOK_AGAIN.max(4 * began.elapsed())).await;
         }
     }
 
@@ -167,7 +169,9 @@ impl Client {
     ) -> Result<(), GetError> {
         let job = getting.wish.job;
         let (from, to) = getting.wish.task.map_or((0, u32::MAX), |task| (task, task + 1));
-        let mut doubted: Vec<_> = getting.tries.keys().copied().collect();
+        // Who is said to have it reads all of it: once is enough.
+        let tried_once = getting.tries.iter().filter(|(_, tries)| **tries == 1);
+        let mut doubted = tried_once.map(|(object, _)| *object).collect();
         let mut next = Some(from);
         while let Some(from) = next {
             let request = FromClient::Kept { job, from, to, doubted: std::mem::take(&mut doubted) };

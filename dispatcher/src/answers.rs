@@ -9,7 +9,7 @@ use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView,
 
 use crate::brain::Brain;
 use crate::executors::Executor;
-use crate::job::{Job, Phase};
+use crate::job::{Job, Left, Phase};
 use crate::journal::Entry;
 
 /// Tasks in one answer.
@@ -389,6 +389,10 @@ impl Brain {
                 let times = job.tasks[task.index as usize].recomputed;
                 if times > 0 {
                     because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
+                }
+                let is_missing = |(object, left): (_, &Left)| left.is_promised() && !self.scheduler.is_held(object);
+                if job.kept_by(task.index).any(is_missing) {
+                    because.push("No executor that is here has what it keeps in the cluster.".into());
                 }
                 if reads.count() > 0 {
                     because.push(format!(

@@ -250,6 +250,9 @@ fn what_nobody_reads_is_made_again_when_it_is_lost() {
     cluster.add_executor(&[]);
     cluster.wait_for_executors(2);
     cluster.executor(1).kill();
+    wait_until("it is missed", || {
+        cluster.run(&["explain", "1.0"]).exits(0).stdout.contains("No executor that is here has what it keeps")
+    });
     wait_until("another has it", || holders(&cluster, TEXT) == ["n2"]);
     cluster.run(&["job", "wait", "1"]).exits(0).says(&["1 ran again"]);
     // When the cluster stops, all leave with what they hold.

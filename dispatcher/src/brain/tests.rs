@@ -399,3 +399,26 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     dispatcher.brain.tick();
     assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded]);
 }
+
+#[tokio::test]
+async fn what_is_lost_together_is_made_again_in_order() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_kept(false, 1000);
+    let executor = dispatcher.join(2);
+    dispatcher.end_kept(executor, task(job, 0));
+    dispatcher.end_kept(executor, task(job, 1));
+    dispatcher.brain.handle(Message::Gone { executor });
+    let ToClient::Explained(explained) = dispatcher.answer(FromClient::Explain { task: task(job, 1) }) else {
+        panic!()
+    };
+    assert!(explained.because.iter().any(|line| line.starts_with("No executor that is here")), "{explained:?}");
+    let executor = dispatcher.join(2);
+    assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
+    assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
+    dispatcher.end_kept(executor, task(job, 0));
+    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Assigned]);
+    dispatcher.settle();
+    dispatcher.restart();
+    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Blocked], "who has what it reads may come");
+    assert_eq!(dispatcher.view(job).recomputed, 2);
+}
