@@ -16,13 +16,20 @@ use crate::{Failure, show};
 #[derive(Args)]
 pub(crate) struct PlaceArgs {
     /// The folder; it is made if it is not there
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    #[arg(long, value_name = "FOLDER", default_value = ".", value_parser = parse_folder)]
     to: PathBuf,
     /// Replace files that are there and are not the same
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     reconnect: ReconnectArgs,
+}
+
+fn parse_folder(text: &str) -> Result<PathBuf, String> {
+    match text.contains("://") {
+        true => Err("name a folder of this machine; what is to go elsewhere needs a `to` in the job file".into()),
+        false => Ok(text.into()),
+    }
 }
 
 /// Prints the path of each file as it appears.

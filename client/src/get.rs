@@ -297,3 +297,33 @@ async fn is_same(place: &Path, object: &ObjectSpec) -> bool {
     };
     matches!(tokio::task::spawn_blocking(sum).await, Ok(Ok(sum)) if sum == etag)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::TaskId;
+
+    #[test]
+    fn names_never_lead_out_of_the_folder() {
+        let place = |file: &str, task: Option<u32>, files: &[&str]| {
+            let id = TaskId { job: JobId(1), index: 2 };
+            let object = ObjectSpec::kept(id, file, 0, "", false);
+            let output = KeptOutput { task: id, object, holders: Vec::new(), is_lost: false };
+            let files = files.iter().map(|file| (*file).to_owned()).collect();
+            let wish = Wish { job: JobId(1), task, files, to: "to".into(), replaces: false };
+            wish.place(&output).ok().map(|place| place.map(|place| place.display().to_string()))
+        };
+        for (file, task, files, expected) in [
+            ("a", None, &[][..], Some(Some("to/2/a".into()))),
+            ("a/b c", Some(2), &[], Some(Some("to/a/b c".into()))),
+            ("a", Some(2), &["b"], Some(None)),
+            ("a", Some(2), &["b", "a"], Some(Some("to/a".into()))),
+            ("../a", None, &[], None),
+            ("a/../../b", None, &[], None),
+            ("/a", None, &[], None),
+            ("", None, &[], None),
+        ] {
+            assert_eq!(place(file, task, files), expected, "{file}");
+        }
+    }
+}

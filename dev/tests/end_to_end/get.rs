@@ -45,6 +45,7 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     ] {
         cluster.run(words).exits(1).says(&[says]);
     }
+    cluster.run(&["job", "get", "1", "--to", "s3://bucket/x"]).exits(2).says(&["a folder of this machine"]);
     assert_eq!(cluster.names("."), ["elsewhere", "job.toml", "json", "made", "out", "sub", "x"]);
     cluster.run(&["job", "release", "1"]).exits(0);
     cluster.run(&["job", "get", "1"]).exits(1).says(&["was released"]);

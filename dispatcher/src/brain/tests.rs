@@ -368,9 +368,7 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     assert_eq!(dispatcher.brain.scheduler.moving_from(executor), 0);
     let part = dispatcher.kept_part(job);
     assert_eq!((part.outputs.len(), &part.outputs[0].object, part.outputs[0].holders.len()), (1, &asked_for, 1));
-    // A cluster that stops loses nothing.
-    dispatcher.brain.begin_to_stop();
-    dispatcher.brain.handle(Message::Said { executor, messages: vec![FromExecutor::Leaving] });
+    dispatcher.settle();
     dispatcher.restart();
     dispatcher.brain.caching = true;
     let executor = dispatcher.join(1);
@@ -421,4 +419,18 @@ async fn what_is_lost_together_is_made_again_in_order() {
     dispatcher.restart();
     assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Blocked], "who has what it reads may come");
     assert_eq!(dispatcher.view(job).recomputed, 2);
+}
+
+#[tokio::test]
+async fn a_cluster_that_stops_loses_nothing() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_pair();
+    let executor = dispatcher.join(1);
+    dispatcher.end_kept(executor, task(job, 0));
+    dispatcher.brain.begin_to_stop();
+    dispatcher.brain.handle(Message::Said { executor, messages: vec![FromExecutor::Leaving] });
+    dispatcher.brain.tick();
+    dispatcher.settle();
+    dispatcher.restart();
+    assert_eq!((dispatcher.phases(job), dispatcher.view(job).recomputed), (vec![Phase::Succeeded, Phase::Blocked], 0));
 }
