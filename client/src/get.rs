@@ -20,8 +20,9 @@ use thiserror::Error;
 
 use crate::client::{Client, ClientError};
 
-/// What is not there yet is asked for again after so long.
+/// What is not there yet is asked for again after so long, and at most so long where the look at all took long.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_MOST: Duration = Duration::from_secs(10);
 /// A file that those who are said to have it do not give is asked for so many times.
 const MAX_TRIES: u32 = 5;
 /// Read at a time of a file that is there already.
@@ -156,7 +157,7 @@ impl Client {
             }
             see(Brought::Waits(getting.awaited));
             // A job of very many tasks is not asked about all the time.
-            tokio::time::sleep(LOOK_AGAIN.max(4 * began.elapsed())).await;
+            tokio::time::sleep(began.elapsed().clamp(LOOK_AGAIN, LOOK_AGAIN_MOST)).await;
         }
     }
 

@@ -354,9 +354,7 @@ impl Brain {
             let waits = |index: &u32| matches!(job.tasks[*index as usize].phase, Phase::Waiting | Phase::Blocked);
             let waiting: Vec<_> = readers.into_iter().filter(waits).collect();
             for index in waiting {
-                let task = TaskId { job: producer.job, index };
-                self.tell(Event::TaskCancelled { task });
-                self.refusals.forget(task);
+                self.unqueue(TaskId { job: producer.job, index });
                 let Some(job) = self.jobs.get_mut(&producer.job) else { break };
                 job.block(index, [producer.index]);
                 self.kept.miss(object, Instant::now());
@@ -365,6 +363,12 @@ impl Brain {
                 self.kept.miss(object, Instant::now() + RETURN_GRACE);
             }
         }
+    }
+
+    /// Takes a task that waits out of the queue.
+    fn unqueue(&mut self, task: TaskId) {
+        self.tell(Event::TaskCancelled { task });
+        self.refusals.forget(task);
     }
 
     fn is_promised(&self, producer: TaskId, object: ObjectId) -> bool {
@@ -413,6 +417,10 @@ impl Brain {
         tracing::info!(job = %id, tasks = again.len(), "tasks run again: nobody has what they kept in the cluster");
         // Results before this entry are of earlier times.
         self.write_results();
+        let readers = self.jobs.get(&id).map(|job| job.waiting_readers(&again)).unwrap_or_default();
+        for index in readers {
+            self.unqueue(TaskId { job: id, index });
+        }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.recompute(&again);
         self.write_entry(id, Entry::Recomputed(again.clone()));

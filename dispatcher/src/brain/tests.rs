@@ -434,3 +434,21 @@ async fn a_cluster_that_stops_loses_nothing() {
     dispatcher.restart();
     assert_eq!((dispatcher.phases(job), dispatcher.view(job).recomputed), (vec![Phase::Succeeded, Phase::Blocked], 0));
 }
+
+#[tokio::test]
+async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_pair();
+    let executor = dispatcher.join(1);
+    let [read, lost] = ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "content", false));
+    let outputs = || [&read, &lost].map(|object| Delivered { output: 0, object: object.clone() }).into();
+    for _ in 0..2 {
+        [&read, &lost].into_iter().for_each(|object| dispatcher.store(executor, object));
+        dispatcher.end(executor, task(job, 0), Outcome { outputs: outputs(), ..wrote(0) });
+        assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
+        let evicted = FromExecutor::Evicted { object: lost.id() };
+        dispatcher.brain.handle(Message::Said { executor, messages: vec![evicted] });
+        assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
+        assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
+    }
+}

@@ -139,6 +139,12 @@ impl Job {
         dependents.filter(|index| !has_ended(index) && reads(index)).collect()
     }
 
+    /// Tasks that wait for an executor and read what one of these writes.
+    pub fn waiting_readers(&self, producers: &[u32]) -> Vec<u32> {
+        let readers = producers.iter().filter_map(|producer| self.dependents.get(producer)).flatten().copied();
+        readers.filter(|index| self.tasks[*index as usize].phase == Phase::Waiting).collect()
+    }
+
     /// A task that waits must wait for the output of these, which they have written before.
     pub fn block(&mut self, index: u32, producers: impl IntoIterator<Item = u32>) {
         let phase = self.tasks[index as usize].phase;
