@@ -40,8 +40,7 @@ fn is_any_choosy(queue: &Queue, executors: &Executors) -> bool {
 
 /// Whether the task and the executor, which is large enough for its class, suit each other at this moment.
 pub(crate) fn suits(queue: &Queue, catalog: &Catalog, executors: &Executors, by: ExecutorKey, task: TaskKey) -> bool {
-    !is_choosy(queue, executors, queue[task].class)
-        || Meeting::of_task(queue, catalog, executors, by, task).suits_now()
+    !is_choosy(queue, executors, queue[task].class) || Meeting::of_task(queue, catalog, executors, by, task).suits_now()
 }
 
 impl Scheduler {

@@ -25,6 +25,7 @@ pub(crate) struct ExecutorKey(u32);
 
 impl ExecutorKey {
     pub const FIRST: ExecutorKey = ExecutorKey(0);
+    pub const NONE: ExecutorKey = ExecutorKey(u32::MAX);
 
     pub fn place(self) -> usize {
         self.0 as usize
@@ -514,7 +515,8 @@ impl Executor {
         let capacity_milli = u64::from(self.capacity.cpus_milli).max(1);
         let over_milli = (ahead_milli + need_milli).saturating_sub(capacity_milli);
         let half_done_milli = (need_milli / 2).min(over_milli);
-        (over_milli - half_done_milli) as f64 / capacity_milli as f64 * self.mean_run_us.unwrap_or(LOOKAHEAD_US) as f64 / 1e6
+        (over_milli - half_done_milli) as f64 / capacity_milli as f64 * self.mean_run_us.unwrap_or(LOOKAHEAD_US) as f64
+            / 1e6
     }
 
     /// Processors that its tasks ask for, in thousandths.

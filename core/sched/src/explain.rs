@@ -175,7 +175,8 @@ impl Scheduler {
         let free = |by| by != home && search::may_take(queue, catalog, executors, by, task, Level::Slot);
         let idle = executors.all().filter(|(by, _)| free(*by));
         let estimator = self.estimator();
-        let estimates = idle.map(|(by, executor)| (executor.id, estimator.estimate(task, by, executor.assigned_milli())));
+        let estimates =
+            idle.map(|(by, executor)| (executor.id, estimator.estimate(task, by, executor.assigned_milli())));
         estimates.min_by_key(|(_, estimate)| estimate.finish_us())
     }
 

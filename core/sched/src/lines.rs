@@ -11,101 +11,107 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::ops::Bound;
 
 use crate::estimate::{Estimate, Estimator};
 use crate::executors::{ExecutorKey, Level};
+use crate::hash::Fixed;
 use crate::queue::{Queue, State, TaskKey, Ticket};
 use crate::scheduler::Scheduler;
 use crate::search;
 
-/// Holders, and receivers, of each input that a task may line up at.
-const HOME_LOOKS: usize = 4;
+/// Holders, and receivers, of each input that are compared for a task to line up at: the best of two taken at random
+/// leaves lines nearly as even as the best of all does (Mitzenmacher, "The Power of Two Choices", 2001).
+const HOME_LOOKS: usize = 2;
 /// Lines that are looked at for the longest, in one decision.
 const LONGEST_LOOKS: usize = 16;
 /// Tasks at the end of a line, or at the beginning, that are looked at in one decision.
 const LINE_LOOKS: usize = 8;
 /// Entries of tasks that have left which a line may hold beyond as many as live ones.
-const STALE_ENTRIES: usize = 16;
+const STALE_ENTRIES: u32 = 16;
 
 /// All lines.
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// Where each task is lined up, by its place in the queue's table.
-    homes: Vec<Option<ExecutorKey>>,
-    of_executor: Vec<Line>,
+    /// Where each task is lined up, by its place in the queue's table; small, as every decision looks at it.
+    homes: Vec<ExecutorKey>,
+    /// How long each executor's line is.
+    lengths: Vec<Length>,
+    /// Each executor's line, oldest first; may name tasks that have left.
+    tickets: Vec<VecDeque<Ticket>>,
     /// Executors with a line.
     lined: BTreeSet<ExecutorKey>,
     /// The last whose line was looked at.
     looked_at: Option<ExecutorKey>,
 }
 
-/// Tasks lined up at one executor.
-#[derive(Default)]
-struct Line {
-    /// Oldest first; may name tasks that have left.
-    tickets: VecDeque<Ticket>,
-    count: usize,
-    /// Processors they ask for, thousandths.
+#[derive(Clone, Copy, Default)]
+struct Length {
+    tasks: u32,
+    /// Of tasks that stand there, and of such that have left.
+    entries: u32,
+    /// Processors that the tasks ask for, thousandths.
     cpus_milli: u64,
 }
 
 impl Lines {
     /// Where the task is lined up.
     pub fn home(&self, task: TaskKey) -> Option<ExecutorKey> {
-        self.homes.get(task.place()).copied().flatten()
+        self.homes.get(task.place()).copied().filter(|home| *home != ExecutorKey::NONE)
     }
 
     /// Processors, in thousandths, that the tasks lined up at an executor ask for.
     pub fn cpus_milli(&self, home: ExecutorKey) -> u64 {
-        self.of_executor.get(home.place()).map_or(0, |line| line.cpus_milli)
+        self.lengths.get(home.place()).map_or(0, |line| line.cpus_milli)
     }
 
     fn join(&mut self, queue: &Queue, ticket: Ticket, home: ExecutorKey) {
         if self.homes.len() <= ticket.task.place() {
-            self.homes.resize(ticket.task.place() + 1, None);
+            self.homes.resize(ticket.task.place() + 1, ExecutorKey::NONE);
         }
-        if self.of_executor.len() <= home.place() {
-            self.of_executor.resize_with(home.place() + 1, Line::default);
+        if self.lengths.len() <= home.place() {
+            self.lengths.resize(home.place() + 1, Length::default());
+            self.tickets.resize_with(home.place() + 1, VecDeque::new);
         }
-        assert_eq!(self.homes[ticket.task.place()].replace(home), None, "a task stands in one line");
-        let line = &mut self.of_executor[home.place()];
-        line.tickets.push_back(ticket);
-        line.count += 1;
+        assert_eq!(self.home(ticket.task), None, "a task stands in one line");
+        self.homes[ticket.task.place()] = home;
+        self.tickets[home.place()].push_back(ticket);
+        let line = &mut self.lengths[home.place()];
+        line.tasks += 1;
+        line.entries += 1;
         line.cpus_milli += u64::from(queue.resources(queue[ticket.task].class).cpus_milli);
-        self.lined.insert(home);
+        if line.tasks == 1 {
+            self.lined.insert(home);
+        }
     }
 
     /// The task, if it stands in a line, does no more.
     pub fn leave(&mut self, queue: &Queue, task: TaskKey) {
-        let Some(home) = self.homes.get_mut(task.place()).and_then(Option::take) else { return };
-        let line = &mut self.of_executor[home.place()];
-        line.count -= 1;
+        let Some(home) = self.home(task) else { return };
+        self.homes[task.place()] = ExecutorKey::NONE;
+        let line = &mut self.lengths[home.place()];
+        line.tasks -= 1;
         line.cpus_milli -= u64::from(queue.resources(queue[task].class).cpus_milli);
-        if line.tickets.front().is_some_and(|first| first.task == task) {
-            line.tickets.pop_front();
-        }
-        if line.count == 0 {
-            line.tickets = VecDeque::new();
+        if line.tasks == 0 {
+            line.entries = 0;
+            self.tickets[home.place()] = VecDeque::new();
             self.lined.remove(&home);
-        } else if line.tickets.len() > 2 * line.count + STALE_ENTRIES {
-            let homes = &self.homes;
-            line.tickets.retain(|ticket| queue.is_waiting(*ticket) && homes[ticket.task.place()] == Some(home));
+        } else if line.entries > 2 * line.tasks + STALE_ENTRIES {
+            let (homes, tickets) = (&self.homes, &mut self.tickets[home.place()]);
+            tickets.retain(|ticket| queue.is_waiting(*ticket) && homes[ticket.task.place()] == home);
+            line.entries = line.tasks;
         }
     }
 
     /// The line of an executor that takes no more is no more; who stood in it.
     pub fn dissolve(&mut self, queue: &Queue, home: ExecutorKey) -> Vec<Ticket> {
-        let Some(line) = self.of_executor.get_mut(home.place()) else { return Vec::new() };
-        let tickets = core::mem::take(line).tickets;
+        let Some(tickets) = self.tickets.get_mut(home.place()) else { return Vec::new() };
+        let mut stood: Vec<_> = core::mem::take(tickets).into();
+        stood.retain(|ticket| queue.is_waiting(*ticket) && self.home(ticket.task) == Some(home));
+        stood.iter().for_each(|ticket| self.homes[ticket.task.place()] = ExecutorKey::NONE);
+        self.lengths[home.place()] = Length::default();
         self.lined.remove(&home);
-        let mut stood = Vec::new();
-        for ticket in tickets.into_iter().filter(|ticket| queue.is_waiting(*ticket)) {
-            let of_task = &mut self.homes[ticket.task.place()];
-            if of_task.take_if(|of_task| *of_task == home).is_some() {
-                stood.push(ticket);
-            }
-        }
         stood
     }
 
@@ -123,27 +129,28 @@ impl Lines {
 
     /// Some tasks of a line, from its end or from its beginning on.
     fn some(&self, queue: &Queue, home: ExecutorKey, is_from_end: bool) -> Vec<TaskKey> {
-        let Some(line) = self.of_executor.get(home.place()) else { return Vec::new() };
+        let Some(tickets) = self.tickets.get(home.place()) else { return Vec::new() };
         let stands = |ticket: &&Ticket| queue.is_waiting(**ticket) && self.home(ticket.task) == Some(home);
         let some: Vec<_> = match is_from_end {
-            true => line.tickets.iter().rev().filter(stands).take(LINE_LOOKS).collect(),
-            false => line.tickets.iter().filter(stands).take(LINE_LOOKS).collect(),
+            true => tickets.iter().rev().filter(stands).take(LINE_LOOKS).collect(),
+            false => tickets.iter().filter(stands).take(LINE_LOOKS).collect(),
         };
         some.into_iter().map(|ticket| ticket.task).collect()
     }
 
     #[cfg(test)]
     pub fn validate(&self, queue: &Queue) {
-        for (place, line) in self.of_executor.iter().enumerate() {
-            let mut stand: Vec<_> = line.tickets.iter().filter(|ticket| queue.is_waiting(**ticket)).collect();
+        for (place, (line, tickets)) in self.lengths.iter().zip(&self.tickets).enumerate() {
+            let mut stand: Vec<_> = tickets.iter().filter(|ticket| queue.is_waiting(**ticket)).collect();
             stand.retain(|ticket| self.home(ticket.task).is_some_and(|home| home.place() == place));
             let milli = stand.iter().map(|ticket| queue.resources(queue[ticket.task].class).cpus_milli);
-            assert_eq!((stand.len(), milli.map(u64::from).sum::<u64>()), (line.count, line.cpus_milli));
+            assert_eq!(milli.map(u64::from).sum::<u64>(), line.cpus_milli);
+            assert_eq!((stand.len(), tickets.len()), (line.tasks as usize, line.entries as usize));
         }
-        assert_eq!(self.lined.len(), self.of_executor.iter().filter(|line| line.count > 0).count());
+        assert_eq!(self.lined.len(), self.lengths.iter().filter(|line| line.tasks > 0).count());
         let homes: Vec<_> = queue.tasks().filter(|(task, _)| self.home(*task).is_some()).collect();
         assert!(homes.iter().all(|(_, task)| task.state == State::Waiting), "only who waits stands in a line");
-        assert_eq!(homes.len(), self.of_executor.iter().map(|line| line.count).sum::<usize>());
+        assert_eq!(homes.len(), self.lengths.iter().map(|line| line.tasks as usize).sum::<usize>());
     }
 }
 
@@ -189,15 +196,14 @@ impl Scheduler {
         let Scheduler { queue, catalog, executors, relays, .. } = &*self;
         let can_take = |by: &ExecutorKey| search::may_ever_take(queue, executors, *by, task);
         let mut candidates = Vec::new();
+        // Others for each task, so that equals take turns.
+        let turn = Fixed.hash_one(ticket.turn) as usize;
         for input in queue[task].inputs.as_slice() {
-            candidates.extend(catalog[*input].holders.iter().copied().filter(can_take).take(HOME_LOOKS));
+            let holders = &catalog[*input].holders;
+            let (before, after) = holders.split_at(turn % holders.len().max(1));
+            candidates.extend(after.iter().chain(before).copied().filter(can_take).take(HOME_LOOKS));
             candidates.extend(relays.receivers(*input).filter(can_take).take(HOME_LOOKS));
         }
-        candidates.sort_unstable();
-        candidates.dedup();
-        // Equals take turns.
-        let turn = ticket.turn as usize % candidates.len().max(1);
-        candidates.rotate_left(turn);
         let estimator = self.estimator();
         let ahead_milli = |by: ExecutorKey| executors[by].assigned_milli() + self.lines.cpus_milli(by);
         let finish_us = |by: &ExecutorKey| estimator.estimate(task, *by, ahead_milli(*by)).finish_us();

@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 use eyas_types::matching::{Attribute, Expression, Fact, Facts, Labels};
 
 use crate::catalog::Catalog;
-use crate::event::Need;
 use crate::estimate::transfer_seconds;
+use crate::event::Need;
 use crate::executors::{Executor, ExecutorKey, Executors};
 use crate::queue::{Class, Queue, TaskKey};
 use crate::scheduler::Scheduler;

@@ -33,7 +33,8 @@ impl Scheduler {
             }
             self.recall_from = by;
             let mut over_milli = self.executors[by].over_milli();
-            let newest: Vec<_> = self.executors[by].in_flight.iter().rev().take(looks).map(|given| given.task).collect();
+            let newest: Vec<_> =
+                self.executors[by].in_flight.iter().rev().take(looks).map(|given| given.task).collect();
             for task in newest {
                 let need_milli = u64::from(self.queue.resources(self.queue[task].class).cpus_milli).max(1);
                 if over_milli < need_milli || idle_milli < need_milli {

@@ -82,7 +82,10 @@ fn where_fetching_takes_longer_more_wait() {
         cluster.0.run(Event::Fetched { executor, object, source: Source::Peer, took_us });
         cluster.0.finish(2, 102);
         // It has to be fetched again for each that executor 2 takes.
-        (0..20).map(|index| cluster.submit(index, 1)).filter(|given| given.first().is_some_and(|given| given.0 == 2)).count()
+        (0..20)
+            .map(|index| cluster.submit(index, 1))
+            .filter(|given| given.first().is_some_and(|given| given.0 == 2))
+            .count()
     };
     assert_eq!((moved(1), moved(5), moved(60)), (2, 2, 0));
 }
@@ -137,7 +140,8 @@ fn a_slow_executor_is_waited_for_less() {
         let (by, _) = cluster.submit(index, 1)[0];
         end(&mut cluster, by, index, if by == 1 { 10_000_000 } else { 1_000_000 });
     }
-    let on_fast = (100..108).map(|index| cluster.submit(index, 1)).filter(|given| given.first().is_some_and(|g| g.0 == 2));
+    let on_fast =
+        (100..108).map(|index| cluster.submit(index, 1)).filter(|given| given.first().is_some_and(|g| g.0 == 2));
     assert_eq!(on_fast.count(), 2);
     let homes: Vec<_> = (100..108)
         .filter_map(|index| match cluster.0.explain_task(task(index)).unwrap().waits {
