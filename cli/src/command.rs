@@ -246,8 +246,8 @@ pub(crate) struct NodeArgs {
 /// How tasks are placed.
 #[derive(Args, Clone)]
 pub(crate) struct PlacementArgs {
-    /// How tasks are placed: fa, mch, mcu, gcc
-    #[arg(long, value_name = "POLICY", help_heading = "Placement", default_value = "gcc")]
+    /// How tasks are placed: fa, mch, mcu, gcc, cost
+    #[arg(long, value_name = "POLICY", help_heading = "Placement", default_value = "cost")]
     pub policy: PlacementPolicy,
     /// Utilisation above which gcc waits for the holders of data
     #[arg(long, value_name = "SHARE", help_heading = "Placement", default_value_t = 0.9)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
+use eyas_sched::{Estimate, Mismatch, ObjectView as ScheduledObject, WaitReason};
 use eyas_types::{InputFrom, JobId, Load, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
@@ -312,6 +312,9 @@ impl Brain {
                 let source = sources.iter().find(|object| object.id() == input.object);
                 inputs.push(self.object_view(input, source.map(|object| object.source.clone())));
             }
+            if let Some(estimate) = &scheduled.estimate {
+                because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
+            }
             if let Some(executor) = scheduled.executor {
                 because.extend(self.where_inputs_were(executor, &scheduled.inputs));
             }
@@ -350,6 +353,20 @@ impl Brain {
                 self.policy,
                 names(holders)
             ),
+            WaitReason::Soonest { home, there, elsewhere } => {
+                let (name, there) = (self.executors.name(*home), in_words(there));
+                match elsewhere {
+                    Some((other, estimate)) => format!(
+                        "It waits for {name}, where it is done the soonest: {there}; on {}, which is free, {}.",
+                        self.executors.name(*other),
+                        in_words(estimate)
+                    ),
+                    None => format!(
+                        "It waits because every executor that could take it is busy; {name} is likely to be the first to \
+                         have done it: {there}."
+                    ),
+                }
+            }
         }
     }
 
@@ -453,6 +470,14 @@ fn mismatch(what: &Mismatch, on: u32) -> String {
         Mismatch::Error(part, why) => format!("on {on} `{part}` cannot be told ({why})"),
         Mismatch::Disk => format!("{on} have no room on their disk for what it reads and takes"),
     }
+}
+
+/// How soon a task would be done, and why.
+fn in_words(estimate: &Estimate) -> String {
+    let Estimate { wait_us, transfer_us, compute_us } = *estimate;
+    let parts = [(wait_us, "until a slot is free"), (transfer_us, "to fetch inputs"), (compute_us, "to compute")];
+    let parts: Vec<_> = parts.iter().map(|(us, what)| format!("{} {what}", units::format_duration_us(*us))).collect();
+    format!("in {} ({})", units::format_duration_us(estimate.finish_us()), parts.join(", "))
 }
 
 /// Results as they are looked up: neighbours are in one journal entry, which is read once.

@@ -26,7 +26,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { policy: PlacementPolicy::GoodCacheCompute, utilisation_threshold: 0.9, window: None }
+        Config { policy: PlacementPolicy::Cost, utilisation_threshold: 0.9, window: None }
     }
 }
 
@@ -124,6 +124,17 @@ pub enum Event {
         /// Its size.
         size_bytes: u64,
     },
+    /// An executor has fetched an object, which it is going to say that it stored.
+    Fetched {
+        /// Which executor.
+        executor: ExecutorId,
+        /// Which object.
+        object: ObjectId,
+        /// From where.
+        source: Source,
+        /// How long it took, microseconds.
+        took_us: u64,
+    },
     /// An executor's data-intensive tasks that are being staged leave so much of its processors to others.
     Staging {
         /// Which.
@@ -163,6 +174,15 @@ pub enum Event {
     HoldAgain,
     /// An executor that is draining stays until others have what only it holds.
     Evacuate,
+}
+
+/// Where an executor got an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From another executor.
+    Peer,
+    /// From persistent storage.
+    Persistent,
 }
 
 /// How an executor has done with a task.
