@@ -268,8 +268,8 @@ impl Flows {
             self.note_moved(id);
         }
         let link = &mut self.links[id.0 as usize];
-        // Also true where one of them is infinite.
-        if !((link.level - link.told).abs() <= self.tolerance * link.told.min(link.level)) && link.level != link.told {
+        let is_near = (link.level - link.told).abs() <= self.tolerance * link.told.min(link.level);
+        if link.level != link.told && !is_near {
             link.told = link.level;
             self.to_refresh.extend(link.crossing.iter().map(|crossing| crossing.flow));
         }

@@ -9,5 +9,10 @@
 
 pub mod arrival;
 pub mod clock;
+pub mod cluster;
 pub mod flows;
+pub mod outcome;
 pub mod random;
+mod run;
+
+pub use run::run;
