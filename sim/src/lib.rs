@@ -14,5 +14,6 @@ pub mod flows;
 pub mod outcome;
 pub mod random;
 mod run;
+pub mod workload;
 
 pub use run::run;

@@ -1,39 +1,49 @@
-//! Randomness from a seed: the same seed gives the same numbers on any machine.
+//! Dice: the same throws for the same seed, on any machine.
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+/// SplitMix64 (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers of that seed.
+    /// Dice of that seed.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }
 
     /// Any number.
-    pub fn next_u64(&mut self) -> u64 {
+    pub fn throw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
     }
 
-    /// A number less than `bound`, which is not 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        // The high half of the product: a bias of less than 2^-32 for any bound of 32 bits.
-        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    /// A number in `0 .. count`, all equally likely (Lemire 2019).
+    ///
+    /// # Panics
+    /// If `count` is 0.
+    pub fn below(&mut self, count: u64) -> u64 {
+        let too_many = count.wrapping_neg() % count;
+        loop {
+            let product = u128::from(self.throw()) * u128::from(count);
+            if product as u64 >= too_many {
+                return (product >> 64) as u64;
+            }
+        }
     }
 
-    /// At least 0, less than 1.
-    pub fn unit(&mut self) -> f64 {
-        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    /// A number in `0 .. 1`.
+    pub fn share(&mut self) -> f64 {
+        (self.throw() >> 11) as f64 / (1_u64 << 53) as f64
     }
-}
 
-/// A permutation of 64-bit numbers that looks like chance.
-pub(crate) fn mix(number: u64) -> u64 {
-    let mut mixed = number;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    /// Any order of `items`, all equally likely (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -41,20 +51,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_says_it_all() {
-        let mut random = Random::new(1_234_567);
-        // The reference implementation's first numbers of this seed.
-        let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
-        assert_eq!(expected, [(); 3].map(|()| random.next_u64()));
+    fn throws_are_known_ahead_and_even() {
+        let mut dice = Random::new(1234567);
+        assert_eq!(
+            [dice.throw(), dice.throw()],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973],
+            "as published"
+        );
+        let mut counts = [0; 7];
+        (0..70_000).for_each(|_| counts[dice.below(7) as usize] += 1);
+        assert!(counts.iter().all(|count| (9_600..10_400).contains(count)), "{counts:?}");
+        let mean = (0..10_000).map(|_| dice.share()).sum::<f64>() / 10_000.0;
+        assert!((0.49..0.51).contains(&mean), "{mean}");
     }
 
     #[test]
-    fn numbers_are_spread_evenly_below_a_bound() {
-        let mut random = Random::new(7);
-        let mut counts = [0u32; 10];
-        (0..100_000).for_each(|_| counts[random.below(10) as usize] += 1);
-        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
-        let mean = (0..100_000).map(|_| random.unit()).sum::<f64>() / 100_000.0;
-        assert!((0.49..0.51).contains(&mean));
+    fn every_order_is_as_likely() {
+        let mut dice = Random::new(1);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..6_000 {
+            let mut items = [0, 1, 2];
+            dice.shuffle(&mut items);
+            *counts.entry(items).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        assert!(counts.values().all(|count| (850..1_150).contains(count)), "{counts:?}");
     }
 }

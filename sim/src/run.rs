@@ -5,19 +5,21 @@
 //! decision and reads messages one after the other, and bytes flow over links that are shared.
 
 use std::collections::VecDeque;
+use std::iter::Peekable;
 
 use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler};
 use eyas_types::{ExecutorId, JobId, Resources, TaskId};
 
-use crate::arrival::{Arrival, Workload};
-use crate::clock::{Clock, Ns};
+use crate::arrival::Arrival;
+use crate::clock::{Clock, MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
 use crate::flows::{Flows, LinkId, TOLERANCE};
 use crate::outcome::Outcome;
 use crate::run::executor::Executor;
-use crate::run::fetch::{Fetches, Source};
+use crate::run::fetch::Fetches;
 use crate::run::object::{Owner, id_of, object_of};
 use crate::run::task::{Task, Tasks};
+use crate::workload::Workload;
 
 mod executor;
 mod fetch;
@@ -61,7 +63,7 @@ enum Fact {
 }
 
 /// Runs a workload to its end.
-pub fn run(cluster: &Cluster, policies: &Policies, workload: Workload, seed: u64) -> Outcome {
+pub fn run(cluster: &Cluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> Outcome {
     let mut run = Run::new(cluster, policies, workload, seed);
     run.begin();
     while run.step() {}
@@ -88,9 +90,9 @@ struct Run<'a> {
     executors: Vec<Executor>,
     fetches: Fetches,
     tasks: Tasks,
-    object_bytes: Box<[u64]>,
-    arrivals: std::iter::Peekable<Box<dyn Iterator<Item = Arrival>>>,
-    /// What of tags of flows have ended.
+    object_bytes: u64,
+    arrivals: Peekable<Box<dyn Iterator<Item = Arrival> + 'a>>,
+    /// Tags of flows that have ended.
     ended: Vec<u32>,
     running: u64,
     ended_at: Ns,
@@ -98,7 +100,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(cluster: &'a Cluster, policies: &Policies, workload: Workload, seed: u64) -> Self {
+    fn new(cluster: &'a Cluster, policies: &Policies, workload: &'a dyn Workload, seed: u64) -> Self {
         let mut flows = Flows::new(TOLERANCE);
         let storage = flows.link(cluster.storage.bytes_per_s);
         let bisection = cluster.bisection_bytes_per_s.map(|rate| flows.link(rate));
@@ -121,8 +123,8 @@ impl<'a> Run<'a> {
             executors,
             fetches: Fetches::default(),
             tasks: Tasks::default(),
-            object_bytes: workload.object_bytes,
-            arrivals: workload.arrivals.peekable(),
+            object_bytes: workload.object_bytes(),
+            arrivals: workload.arrivals().peekable(),
             ended: Vec::new(),
             running: 0,
             ended_at: 0,
@@ -181,12 +183,12 @@ impl<'a> Run<'a> {
 
     fn await_arrival(&mut self) {
         if let Some(next) = self.arrivals.peek() {
-            self.clock.plan(next.at_ns, Happening::Arrives);
+            self.clock.plan(next.at_us * MICROSECOND, Happening::Arrives);
         }
     }
 
     fn arrive(&mut self) {
-        while let Some(arrival) = self.arrivals.next_if(|next| next.at_ns <= self.now) {
+        while let Some(arrival) = self.arrivals.next_if(|next| next.at_us * MICROSECOND <= self.now) {
             let task = self.tasks.add(Task::new(arrival));
             self.outcome.tasks += 1;
             self.inbox.push_back(Fact::Ready { task });
@@ -239,7 +241,7 @@ impl<'a> Run<'a> {
             Fact::Returned { executor, task } => end(executor, task, Ended::Returned, None),
             Fact::Refused { executor, task } => end(executor, task, Ended::Refused, None),
             Fact::Stored { executor, object } => {
-                let size_bytes = self.object_bytes[object as usize];
+                let size_bytes = self.object_bytes;
                 Event::Stored { executor: by(executor), object: id_of(object, Owner::All), size_bytes }
             }
             Fact::Evicted { executor, object } => {
@@ -298,8 +300,7 @@ impl<'a> Run<'a> {
     /// A task's inputs under the names that they have for `owner`, in the order of those.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
         let inputs = self.tasks[task].inputs.iter();
-        let mut inputs: Box<[_]> =
-            inputs.map(|object| (id_of(*object, owner), self.object_bytes[*object as usize])).collect();
+        let mut inputs: Box<[_]> = inputs.map(|object| (id_of(*object, owner), self.object_bytes)).collect();
         inputs.sort_unstable();
         inputs
     }

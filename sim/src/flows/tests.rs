@@ -194,7 +194,7 @@ fn same_flows_same_ends() {
                 ends.extend(ended.into_iter().map(|tag| (tag, at)));
             }
             let one = random.below(20) as usize;
-            net.start(now, 1e6 * random.unit(), &[one, (one + 1) % 20], None, tag);
+            net.start(now, 1e6 * random.share(), &[one, (one + 1) % 20], None, tag);
             net.flows.settle();
         }
         ends

@@ -26,7 +26,7 @@ pub(super) struct Fetch {
     sources: SmallVec<[Source; 5]>,
     /// Who is asked.
     from: Source,
-    /// How often somebody was asked.
+    /// Which asking it is, of all.
     asked: u32,
     flow: Option<FlowId>,
     /// Fetches that are relayed from this one as soon as its bytes flow.
@@ -44,6 +44,7 @@ pub(super) enum Source {
 pub(super) struct Fetches {
     fetches: Vec<Option<Fetch>>,
     free: Vec<u32>,
+    asked: u32,
     /// Fetches that wait for an object to be on its way to a peer.
     expecting: BTreeMap<(u32, u32), Vec<u32>>,
 }
@@ -98,7 +99,7 @@ impl Run<'_> {
             let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
             let hint = task.hints.iter().find(|hint| usize::from(hint.input) == place);
             let mut holders: SmallVec<[Holder; 4]> = hint.map_or(SmallVec::new(), |hint| (*hint.holders).into());
-            holders.sort_by_key(|holder| self.magnitude(object, holder.others));
+            holders.sort_by_key(|holder| self.magnitude(holder.others));
             sources.extend(holders.into_iter().rev().map(|Holder { executor, is_relay, .. }| {
                 let executor = executor.0;
                 Source::Peer { executor, is_relay }
@@ -116,16 +117,18 @@ impl Run<'_> {
     }
 
     /// How long a transfer would take, as a power of two: less does not tell sources apart.
-    fn magnitude(&self, object: u32, others: u32) -> Option<u32> {
-        let bytes = self.object_bytes[object as usize] as f64;
+    fn magnitude(&self, others: u32) -> Option<u32> {
+        let bytes = self.object_bytes as f64;
         let ns = bytes * f64::from(1 + others) / self.cluster.card_bytes_per_s * 1e9;
         ((ns as Ns + self.cluster.peer_latency_ns) / MICROSECOND).checked_ilog2()
     }
 
     fn ask_next(&mut self, number: u32) {
+        self.fetches.asked = self.fetches.asked.wrapping_add(1);
+        let asked = self.fetches.asked;
         let fetch = self.fetches.get_mut(number);
         fetch.from = fetch.sources.pop().expect("persistent storage is the last, and has everything");
-        fetch.asked += 1;
+        fetch.asked = asked;
         let latency = match fetch.from {
             Source::Peer { .. } => self.cluster.peer_latency_ns,
             Source::Storage => self.cluster.storage.latency_ns,
@@ -166,8 +169,8 @@ impl Run<'_> {
     }
 
     fn flow(&mut self, number: u32, way: &[LinkId], above: Option<FlowId>) {
-        let bytes = self.object_bytes[self.fetches.get(number).object as usize];
-        let flow = self.flows.start(self.now, bytes as f64, way, above, Tag::Fetch(number).number());
+        let bytes = self.object_bytes as f64;
+        let flow = self.flows.start(self.now, bytes, way, above, Tag::Fetch(number).number());
         let fetch = self.fetches.get_mut(number);
         fetch.flow = Some(flow);
         for waiting in std::mem::take(&mut fetch.waiting) {
@@ -192,7 +195,7 @@ impl Run<'_> {
 
     pub(super) fn fetched(&mut self, number: u32) {
         let Fetch { by, id, object, began, from, .. } = self.fetches.remove(number);
-        let bytes = self.object_bytes[object as usize];
+        let bytes = self.object_bytes;
         let from = match from {
             Source::Peer { .. } => {
                 self.outcome.peer_bytes += bytes;

@@ -2,7 +2,7 @@
 
 use eyas_types::ObjectId;
 
-use crate::random::mix;
+use crate::random::Random;
 
 /// Who shares an object's replicas.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) fn id_of(object: u32, owner: Owner) -> ObjectId {
     };
     let both = u64::from(owner) << 32 | u64::from(object);
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&mix(both).to_le_bytes());
+    id[..8].copy_from_slice(&Random::new(both).throw().to_le_bytes());
     id[8..].copy_from_slice(&both.to_le_bytes());
     ObjectId(id)
 }

@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use eyas_sched::Hint;
-use smallvec::SmallVec;
 
-use crate::arrival::Arrival;
-use crate::clock::Ns;
+use crate::arrival::{Arrival, Inputs};
+use crate::clock::{MICROSECOND, Ns};
 
 pub(super) struct Task {
     /// The objects it reads, in the order of their names.
-    pub inputs: SmallVec<[u32; 4]>,
+    pub inputs: Inputs,
     pub compute_us: u64,
     pub arrived: Ns,
     /// Who may give its inputs, while it is assigned.
@@ -25,9 +24,10 @@ pub(super) struct Task {
 
 impl Task {
     pub fn new(arrival: Arrival) -> Self {
-        let Arrival { at_ns, mut inputs, compute_us } = arrival;
+        let Arrival { at_us, mut inputs, compute_us } = arrival;
+        let arrived = at_us * MICROSECOND;
         inputs.sort_by_key(|object| super::id_of(*object, super::Owner::All));
-        Task { inputs, compute_us, arrived: at_ns, hints: Box::default(), executor: 0, started: 0, computes_ns: 0 }
+        Task { inputs, compute_us, arrived, hints: Box::default(), executor: 0, started: 0, computes_ns: 0 }
     }
 }
 
