@@ -86,6 +86,9 @@ pub(crate) enum Command {
     Start(Box<StartCommand>),
     /// Stop the cluster
     Stop,
+    /// Simulate a cluster: the same decisions on modelled nodes, disks and networks
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// Print a completion script for a shell
     Completion {
         /// Which shell
@@ -99,6 +102,16 @@ pub(crate) enum Command {
     },
     #[command(hide = true)]
     Guard { marker: String, sandboxes: PathBuf },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SimCommand {
+    /// Repeat the experiments of the data diffusion paper, and print what came of them beside what the paper says
+    Paper {
+        /// Only the experiment of that name (again for more)
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+    },
 }
 
 #[derive(Args)]

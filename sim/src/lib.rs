@@ -12,6 +12,7 @@ pub mod clock;
 pub mod cluster;
 pub mod flows;
 pub mod outcome;
+pub mod paper;
 pub mod random;
 mod run;
 pub mod workload;
