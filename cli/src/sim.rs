@@ -25,7 +25,17 @@ fn paper(only: &[String]) -> Result<ExitCode, Failure> {
     }
     experiments.retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
     let mut table = Table::new(&[
-        "EXPERIMENT", "IN", "POLICY", "PAPER", "AS THERE", "EYAS", "LOCAL", "PEER", "STORAGE", "PEER GB", "STORAGE GB",
+        "EXPERIMENT",
+        "IN",
+        "POLICY",
+        "PAPER",
+        "AS THERE",
+        "EYAS",
+        "LOCAL",
+        "PEER",
+        "STORAGE",
+        "PEER GB",
+        "STORAGE GB",
         "TOOK",
     ]);
     let mut is_complete = true;
