@@ -307,11 +307,11 @@ impl Flows {
     fn refresh(&mut self, id: FlowId) {
         // It may have ended since.
         let Some(flow) = &self.flows[id.0 as usize] else { return };
-        // The two least of its bounds, the last of which is that it is no faster than the flow above.
+        // The two least of its bounds, the first of which is that it is no faster than the flow above.
         let above = flow.above.map(|above| (self.flow(above).rate, None));
         let bounds = flow.way.iter().map(|(link, _)| (self.links[link.0 as usize].told, Some(*link)));
         let (mut least, mut next, mut bound) = (f64::INFINITY, f64::INFINITY, None);
-        for (rate, by) in bounds.chain(above) {
+        for (rate, by) in above.into_iter().chain(bounds) {
             if rate < least {
                 (next, least, bound) = (least, rate, by);
             } else if rate < next {
@@ -403,7 +403,7 @@ impl Flows {
         self.leave_timer(id);
         let timer = match (by, self.flow(id).above) {
             (Some(link), _) => Timer::Link { link, mark: lacks + self.served(link) },
-            (None, Some(above)) => Timer::Above { more: lacks - self.lacks(above) },
+            (None, Some(above)) => Timer::Above { more: (lacks - self.lacks(above)).max(0.0) },
             (None, None) => Timer::Unknown { lacks },
         };
         self.flow_mut(id).timer = timer;
