@@ -14,7 +14,7 @@ use eyas_store::url_of;
 use crate::command::{
     CatalogCommand, ExecutorCommand, JobCommand, Reach, ReconnectArgs, ReportArgs, SubmitArgs, TaskCommand,
 };
-use crate::{Failure, report as pages, show};
+use crate::{Failure, get, report as pages, show};
 
 /// A cluster that was told to stop is waited for so long.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
@@ -68,6 +68,7 @@ pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Fa
         JobCommand::List => FromClient::Jobs { job: None },
         JobCommand::Show { job } => FromClient::Jobs { job: Some(job) },
         JobCommand::Wait { job, reconnect } => return wait(&mut client, job, reconnect, reach).await,
+        JobCommand::Get { job, place } => return get::get(&mut client, job, None, Vec::new(), place, reach).await,
         JobCommand::Cancel { job } => FromClient::Cancel { job, task: None },
         JobCommand::Retry { job } => FromClient::Retry { job },
         JobCommand::Release { job } => FromClient::Release { job },
@@ -97,6 +98,9 @@ pub(crate) async fn task(which: TaskCommand, reach: &Reach) -> Result<ExitCode, 
         TaskCommand::List { job, failed, from, limit } => (FromClient::Tasks { job, from, limit, failed }, false),
         TaskCommand::Show { task } => (FromClient::Explain { task }, false),
         TaskCommand::Log { task, stderr } => (FromClient::Log { task }, stderr),
+        TaskCommand::Get { task, files, place } => {
+            return get::get(&mut client, task.job, Some(task.index), files, place, reach).await;
+        }
         TaskCommand::Cancel { task } => (FromClient::Cancel { job: task.job, task: Some(task.index) }, false),
     };
     match client.ask(request).await? {

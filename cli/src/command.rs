@@ -13,6 +13,8 @@ use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
 
+use crate::get::PlaceArgs;
+
 /// Runs very many short tasks over very much shared data, and brings work and data together.
 #[derive(Parser)]
 #[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
@@ -60,10 +62,10 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Submit the jobs of a job file
     Submit(SubmitArgs),
-    /// Jobs: list, show, wait, cancel, retry, release
+    /// Jobs: list, show, wait, get, cancel, retry, release
     #[command(subcommand)]
     Job(JobCommand),
-    /// Tasks: list, show, log
+    /// Tasks: list, show, log, get, cancel
     #[command(subcommand)]
     Task(TaskCommand),
     /// Say why a task waits, or where it went and why
@@ -257,8 +259,8 @@ pub(crate) struct NodeArgs {
 /// How tasks are placed.
 #[derive(Args, Clone)]
 pub(crate) struct PlacementArgs {
-    /// How tasks are placed: fa, mch, mcu, gcc
-    #[arg(long, value_name = "POLICY", help_heading = "Placement", default_value = "gcc")]
+    /// How tasks are placed: fa, mch, mcu, gcc, cost
+    #[arg(long, value_name = "POLICY", help_heading = "Placement", default_value = "cost")]
     pub policy: PlacementPolicy,
     /// Utilisation above which gcc waits for the holders of data
     #[arg(long, value_name = "SHARE", help_heading = "Placement", default_value_t = 0.9)]
@@ -311,6 +313,12 @@ pub(crate) enum JobCommand {
         #[command(flatten)]
         reconnect: ReconnectArgs,
     },
+    /// Bring what a job keeps in the cluster to this machine, a folder for each task
+    Get {
+        job: JobId,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
     /// Cancel what has not ended of a job
     Cancel { job: JobId },
     /// Run failed and cancelled tasks again
@@ -342,6 +350,14 @@ pub(crate) enum TaskCommand {
         /// Its stderr instead of its stdout
         #[arg(long)]
         stderr: bool,
+    },
+    /// Bring what a task keeps in the cluster to this machine
+    Get {
+        task: TaskId,
+        /// Only these files
+        files: Vec<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
     },
     /// Cancel a task
     Cancel { task: TaskId },

@@ -8,6 +8,7 @@
 
 mod ask;
 mod command;
+mod get;
 mod local;
 mod report;
 mod run;

@@ -69,6 +69,22 @@ impl Client {
         self.next().await
     }
 
+    /// Asks what can be asked twice; a dispatcher that is lost is dialled for as long as there is `patience`.
+    pub(crate) async fn ask_again(&mut self, request: FromClient, patience: Duration) -> Result<ToClient, ClientError> {
+        loop {
+            match self.ask(request.clone()).await {
+                Err(ClientError::Session(why)) if can_come_back(&why) && !patience.is_zero() => {
+                    self.redial(patience).await?;
+                }
+                answered => return answered,
+            }
+        }
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// Submits a job. Once this returns, the job survives the dispatcher's end.
     ///
     /// # Errors

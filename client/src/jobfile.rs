@@ -25,7 +25,6 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use eyas_types::task::MAX_REPLICAS;
 use eyas_types::units;
 use eyas_types::{
     Input, InputFrom, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template, Value, WorkingFolder,
@@ -36,6 +35,10 @@ use thiserror::Error;
 
 use crate::draft::Draft;
 use crate::sources::{array, files_of, lines_of};
+
+mod output;
+
+pub use output::{Keep, OutputFields};
 
 /// What is wrong in a job file, and where.
 #[derive(Debug, Error)]
@@ -158,44 +161,6 @@ impl InputFields {
             InputFields::Path(path) | InputFields::Named { path, .. } => Some(path),
             InputFields::Output { .. } => None,
         }
-    }
-}
-
-/// An output in a job file.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct OutputFields {
-    /// File or glob in the sandbox.
-    pub file: String,
-    /// Where it goes; if it is missing, the folder of submission, or nowhere if it is kept.
-    pub to: Option<String>,
-    /// Whether executors keep it in their stores.
-    #[serde(default)]
-    pub keep: bool,
-    /// How many of them, if it is kept; one if it is missing.
-    pub replicas: Option<u8>,
-    /// Whether it may be missing.
-    #[serde(default)]
-    pub optional: bool,
-}
-
-impl OutputFields {
-    fn spec(&self) -> Result<OutputSpec, String> {
-        let file = &self.file;
-        let replicas = match (self.keep, self.replicas) {
-            (false, Some(_)) => {
-                return Err(format!("output `{file}` has `replicas` but is not kept: add `keep = true`"));
-            }
-            (true, Some(replicas)) if !(1..=MAX_REPLICAS).contains(&replicas) => {
-                return Err(format!(
-                    "output `{file}` cannot have {replicas} replicas: 1 is the least, {MAX_REPLICAS} the most"
-                ));
-            }
-            (keep, replicas) => replicas.unwrap_or(u8::from(keep)),
-        };
-        let to = self.to.as_deref().or((!self.keep).then_some("./"));
-        let (pattern, destination) = (Template::parse(file), to.map(Template::parse));
-        Ok(OutputSpec { pattern, destination, replicas, optional: self.optional })
     }
 }
 

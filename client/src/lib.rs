@@ -23,13 +23,17 @@
 mod client;
 mod clusters;
 mod draft;
+mod get;
 mod jobfile;
 mod sources;
 
 pub use client::{Client, ClientError, Seen};
 pub use clusters::{Cluster, ClusterError, home};
 pub use draft::{Draft, DraftError};
-pub use jobfile::{Bytes, Duration, InputFields, JobFileError, OneOrMore, OutputFields, TaskFields, read_job_file};
+pub use get::{Brought, GetError, Wish};
+pub use jobfile::{
+    Bytes, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields, read_job_file,
+};
 pub use sources::{Line, SourceError, array, check_array, files_of, lines_of};
 
 pub use eyas_types as types;

@@ -36,6 +36,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-client", "eyas-types", "drafts are made of tasks and objects"),
     ("eyas-client", "eyas-wire", "what clients and dispatcher say to each other"),
     ("eyas-client", "eyas-session", "dials the dispatcher"),
+    ("eyas-client", "eyas-transfer", "brings what is kept in the cluster to its user"),
     ("eyas-client", "eyas-store", "names objects, with their versions, as executors do"),
     ("eyas-sim", "eyas-types", "ids, resources, policies' names"),
     ("eyas-sim", "eyas-sched", "the decider of the simulated dispatcher"),

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
+use eyas_sched::{Estimate, Mismatch, ObjectView as ScheduledObject, WaitReason};
 use eyas_types::{InputFrom, JobId, Load, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
 
 use crate::brain::Brain;
 use crate::executors::Executor;
-use crate::job::{Job, Phase};
+use crate::job::{Job, Left, Phase};
 use crate::journal::Entry;
 
 /// Tasks in one answer.
@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 5;
 
 /// Whether the answer tells of jobs, so that it must still be true after a crash.
 pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
-    use FromClient::{Cancel, Explain, Jobs, Log, Release, Report, Retry, Tasks};
+    use FromClient::{Cancel, Explain, Jobs, Kept, Log, Release, Report, Retry, Tasks};
     matches!(
         request,
         Jobs { .. }
@@ -30,6 +30,7 @@ pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
             | Cancel { .. }
             | Retry { .. }
             | Release { .. }
+            | Kept { .. }
     )
 }
 
@@ -82,6 +83,15 @@ impl Brain {
                     return Err(format!("job {job} is still running and may read what it keeps: wait for its end"));
                 }
                 ToClient::Done(self.release_kept(job))
+            }
+            FromClient::Kept { job, from, to, doubted } => {
+                if self.job(job)?.is_released {
+                    return Err(format!("what job {job} kept in the cluster was released: submit it again"));
+                }
+                if to != u32::MAX {
+                    self.check_task(TaskId { job, index: from })?;
+                }
+                ToClient::Kept(self.kept_part(job, from..to, &doubted))
             }
             FromClient::Stop => {
                 let count = self.executors.len() as u64;
@@ -302,6 +312,9 @@ impl Brain {
                 let source = sources.iter().find(|object| object.id() == input.object);
                 inputs.push(self.object_view(input, source.map(|object| object.source.clone())));
             }
+            if let Some(estimate) = &scheduled.estimate {
+                because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
+            }
             if let Some(executor) = scheduled.executor {
                 because.extend(self.where_inputs_were(executor, &scheduled.inputs));
             }
@@ -340,6 +353,20 @@ impl Brain {
                 self.policy,
                 names(holders)
             ),
+            WaitReason::Soonest { home, there, elsewhere } => {
+                let (name, there) = (self.executors.name(*home), in_words(there));
+                match elsewhere {
+                    Some((other, estimate)) => format!(
+                        "It waits for {name}, where it is done the soonest: {there}; on {}, which is free, {}.",
+                        self.executors.name(*other),
+                        in_words(estimate)
+                    ),
+                    None => format!(
+                        "It waits because every executor that could take it is busy; {name} is likely to be the first to \
+                         have done it: {there}."
+                    ),
+                }
+            }
         }
     }
 
@@ -379,6 +406,10 @@ impl Brain {
                 let times = job.tasks[task.index as usize].recomputed;
                 if times > 0 {
                     because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
+                }
+                let is_missing = |(object, left): (_, &Left)| left.is_promised() && !self.scheduler.is_held(object);
+                if job.kept_by(task.index).any(is_missing) {
+                    because.push("No executor that is here has what it keeps in the cluster.".into());
                 }
                 if reads.count() > 0 {
                     because.push(format!(
@@ -439,6 +470,14 @@ fn mismatch(what: &Mismatch, on: u32) -> String {
         Mismatch::Error(part, why) => format!("on {on} `{part}` cannot be told ({why})"),
         Mismatch::Disk => format!("{on} have no room on their disk for what it reads and takes"),
     }
+}
+
+/// How soon a task would be done, and why.
+fn in_words(estimate: &Estimate) -> String {
+    let Estimate { wait_us, transfer_us, compute_us } = *estimate;
+    let parts = [(wait_us, "until a slot is free"), (transfer_us, "to fetch inputs"), (compute_us, "to compute")];
+    let parts: Vec<_> = parts.iter().map(|(us, what)| format!("{} {what}", units::format_duration_us(*us))).collect();
+    format!("in {} ({})", units::format_duration_us(estimate.finish_us()), parts.join(", "))
 }
 
 /// Results as they are looked up: neighbours are in one journal entry, which is read once.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_sched::{Effect, Event, Profile, Scheduler};
+use eyas_sched::{Effect, Event, Profile, Scheduler, Source};
 use eyas_session::Outbox;
 use eyas_types::matching::Expression;
 use eyas_types::outcome::FailureKind;
@@ -258,6 +258,10 @@ impl Brain {
                 self.tell(Event::FreeDisk { executor, bytes: free_disk_bytes });
             }
             FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
+            FromExecutor::Fetched { object, from_peer, took_us } => {
+                let source = if from_peer { Source::Peer } else { Source::Persistent };
+                self.tell(Event::Fetched { executor, object, source, took_us });
+            }
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);
                 self.tell(Event::Evicted { executor, object });
@@ -375,6 +379,7 @@ impl Brain {
             self.lost(executor, true);
         }
         self.queue_refused();
+        self.wait_for_kept();
         self.look_for_kept();
         self.forget_old_jobs(0);
     }

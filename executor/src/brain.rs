@@ -286,10 +286,14 @@ impl Brain {
         let event = match result {
             Ok(from) => {
                 self.to_hold.remove(&object);
+                let took_us = took.as_micros() as u64;
                 if self.caching {
+                    if from != Origin::Local {
+                        self.tell(FromExecutor::Fetched { object, from_peer: from == Origin::Peer, took_us });
+                    }
                     self.tell(FromExecutor::Stored { object, size_bytes });
                 }
-                Event::Fetched { object, from, took_us: took.as_micros() as u64 }
+                Event::Fetched { object, from, took_us }
             }
             Err(error) => Event::FetchFailed { object, failure: self.fetch_failed(object, error, is_kept) },
         };

@@ -8,10 +8,11 @@ use std::path::Path;
 use eyas_types::{ObjectId, ObjectSpec};
 use rustix::fs::{AtFlags, CWD};
 
-use crate::checksum::{Checksum, Hasher};
+use crate::checksum::Checksum;
 use crate::error::StoreError;
 use crate::index::Entry;
 use crate::objects::{ObjectStore, seal};
+use crate::pieces::Summing;
 
 /// Read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -31,17 +32,19 @@ impl ObjectStore {
         let failed = |error: io::Error| StoreError::io(format!("cannot keep `{}`", path.display()), error);
         let mut file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let mut hasher = Hasher::new();
+        let mut summing = Summing::default();
         each_part(&mut file, &failed, |part| {
-            hasher.update(part);
+            summing.update(part);
             Ok(())
         })?;
-        let (size_bytes, checksum) = (metadata.len(), hasher.finish());
+        summing.end();
+        let (size_bytes, checksum) = (metadata.len(), summing.whole());
         let executable = metadata.mode() & 0o111 != 0;
         let spec = name(size_bytes, checksum, executable);
         let entry = Entry { size_bytes, checksum, executable, verified: true };
-        if !self.adopt_inode(path, &file, spec.id(), entry)? {
-            self.copy(&mut file, spec.id(), entry, &failed)?;
+        match self.adopt_inode(path, &file, spec.id(), entry)? {
+            true => self.remembered().insert(spec.id(), &summing),
+            false => self.copy(&mut file, spec.id(), entry, &failed)?,
         }
         Ok(spec)
     }

@@ -15,6 +15,7 @@ pub mod arriving;
 pub mod checksum;
 pub mod emulation;
 pub mod error;
+mod hand_out;
 pub mod incoming;
 mod index;
 pub mod limiter;

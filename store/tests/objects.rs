@@ -67,6 +67,7 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     let inode = fs::metadata(&path).unwrap().ino();
     let plain = adopt(&path);
     assert_eq!((&plain.source[..], plain.base_name()), ("eyas://1/2/deep/a?b", "a?b"));
+    assert_eq!(plain.kept_file(), Some("deep/a?b"));
     assert!(plain.is_kept() && !plain.executable);
     fs::remove_file(&path).unwrap();
     assert_eq!(get(&store, plain.id()).unwrap(), b"what it wrote");
@@ -84,11 +85,41 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     std::os::unix::fs::symlink(&path, dir.path().join("symlink")).unwrap();
     assert_eq!(get(&store, adopt(&dir.path().join("symlink")).id()).unwrap(), b"changed!!");
     assert_eq!(adopt(&file("empty", "")).size_bytes(), 0);
+    // It can be sent without being read again.
+    let large = "x".repeat(PIECE_BYTES + 1);
+    let pieces = store.open_object(adopt(&file("large", &large)).id()).unwrap().pieces.unwrap();
+    assert_eq!(*pieces, [Checksum::of(&large.as_bytes()[1..]), Checksum::of(b"x")]);
     assert!(store.adopt(&dir.path().join("none"), |_, _, _| unreachable!()).is_err());
     assert_eq!(files(&dir.path().join("store/partial")), Vec::<PathBuf>::new());
     drop(store);
     let (store, found) = ObjectStore::open(dir.path().join("store")).unwrap();
-    assert_eq!((found.len(), get(&store, plain.id()).unwrap()), (5, b"what it wrote".to_vec()));
+    assert_eq!((found.len(), get(&store, plain.id()).unwrap()), (6, b"what it wrote".to_vec()));
+}
+
+#[test]
+fn what_is_handed_out_is_a_file_like_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
+    let out = dir.path().join("out");
+    put(&store, A, b"a tool", true);
+    let inode = store.open_object(A).unwrap().file.metadata().unwrap().ino();
+    store.hand_out(A, &out, false).unwrap();
+    let (metadata, plain) = (fs::metadata(&out).unwrap(), dir.path().join("plain"));
+    fs::write(&plain, "").unwrap();
+    let plain = fs::metadata(&plain).unwrap();
+    assert_eq!((metadata.ino(), metadata.mode() & 0o666), (inode, plain.mode() & 0o666));
+    assert_eq!(metadata.mode() & 0o100, 0o100);
+    assert!(metadata.modified().unwrap().elapsed().unwrap() < Duration::from_secs(60));
+    assert!(!store.contains(A));
+    // What is there stays unless it is to be replaced.
+    put(&store, B, b"another", false);
+    assert!(store.hand_out(B, &out, false).is_err());
+    assert_eq!(fs::read(&out).unwrap(), b"a tool");
+    put(&store, B, b"another", false);
+    store.hand_out(B, &out, true).unwrap();
+    assert_eq!(fs::read(&out).unwrap(), b"another");
+    assert!(store.is_empty() && store.hand_out(B, &out, true).is_err());
+    assert_eq!(files(&dir.path().join("store/partial")), Vec::<PathBuf>::new());
 }
 
 #[test]

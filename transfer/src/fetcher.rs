@@ -4,8 +4,8 @@
 //! stopped; and only when all are used up is there an error, which lists what was tried. Callers that want the same
 //! object at the same time share one fetch.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -143,11 +143,15 @@ impl Inner {
         let bytes = spec.size_bytes();
         let cannot_take = |kind, why| FetchError { kind, message: format!("cannot take `{}`: {why}", spec.source) };
         let (mut tried, mut has_left_one) = (Vec::new(), false);
-        let holders = self.in_order(holders, bytes);
+        let in_order = self.in_order(holders, bytes).into_iter();
+        let mut to_try: VecDeque<_> = in_order.map(|holder| (holder, false)).collect();
         let mut into = self.begin(id, spec).await?;
-        for (place, holder) in holders.iter().enumerate() {
+        while let Some((holder, is_last_resort)) = to_try.pop_front() {
+            if is_last_resort {
+                self.peers.forgive(holder.addr);
+            }
             // Who is slow is left once: if the next is as slow, it is this node that is.
-            let is_choosy = !has_left_one && place + 1 < holders.len();
+            let is_choosy = !has_left_one && !to_try.is_empty();
             match self.peers.fetch(holder.addr, into, holder.is_relay, is_choosy).await {
                 Ok(_) => return Ok(Fetched { from: Source::Peer(holder.addr), bytes }),
                 Err(Broken { error, .. }) if error.kind == PeerErrorKind::Full => {
@@ -159,6 +163,10 @@ impl Inner {
                 Err(Broken { error, rest }) => {
                     tracing::debug!(object = %id, %error, "a holder did not give an object; trying the next source");
                     has_left_one |= error.kind == PeerErrorKind::Slow;
+                    // What is in peers' stores alone is asked for in the end also of one that is avoided.
+                    if error.kind == PeerErrorKind::Avoided && spec.is_kept() && !is_last_resort {
+                        to_try.push_back((holder, true));
+                    }
                     tried.push(error.message);
                     into = match rest {
                         Some(rest) => rest,

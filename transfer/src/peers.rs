@@ -125,6 +125,13 @@ impl Peers {
         fetched.await.map_err(|error| Broken { error, rest: given_back.try_recv().ok().flatten() })
     }
 
+    /// Does not avoid a peer any longer, until it fails again.
+    pub fn forgive(&self, addr: SocketAddr) {
+        if let Some(peer) = self.0.table().peers.get_mut(&addr) {
+            peer.avoid = None;
+        }
+    }
+
     /// How long it will take to get `bytes` from the peer at `addr`, which serves `others` at the same time; by what was
     /// seen of it, else of others.
     pub fn estimate(&self, addr: SocketAddr, bytes: u64, others: u32) -> Duration {

@@ -5,9 +5,9 @@ mod cluster;
 use std::net::{SocketAddr, TcpListener};
 
 use cluster::{Node, content, holder, limits, source};
-use eyas_store::{Emulation, Limits, Storage};
+use eyas_store::{Checksum, Emulation, Limits, Storage};
 use eyas_transfer::{FetchErrorKind, Fetched, Fetcher, PeerKey, Source};
-use eyas_types::Version;
+use eyas_types::{JobId, ObjectSpec, TaskId, Version};
 
 fn fetcher(node: &Node) -> Fetcher {
     Fetcher::new(node.store.clone(), Storage::new(Limits::default()), node.peers.clone())
@@ -50,6 +50,25 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
     there.damage(spec.id());
     let fetched = fetcher(&here).fetch(&spec, &[holder(there.addr())]).await.unwrap();
     assert_eq!((fetched.from, here.get(spec.id())), (Source::Persistent, content(100_000)));
+}
+
+#[tokio::test]
+async fn what_is_nowhere_else_is_asked_for_also_of_a_peer_that_is_avoided() {
+    let (here, there) = (Node::new(), Node::new());
+    let task = TaskId { job: JobId(1), index: 0 };
+    let spec = ObjectSpec::kept(task, "out", 100_000, &Checksum::of(&content(100_000)).to_string(), false);
+    there.put(spec.id(), &content(100_000));
+    there.damage(spec.id());
+    let (fetcher, holders) = (fetcher(&here), [holder(there.addr())]);
+    let error = fetcher.fetch(&spec, &holders).await.unwrap_err();
+    assert!(error.message.contains("damaged"), "{error}");
+    there.store.remove(spec.id()).unwrap();
+    there.put(spec.id(), &content(100_000));
+    // What persistent storage has is not asked for where damage came from a moment ago.
+    let elsewhere = source(&here, "input", 10).await;
+    there.put(elsewhere.id(), &content(10));
+    assert_eq!(fetcher.fetch(&elsewhere, &holders).await.unwrap().from, Source::Persistent);
+    assert_eq!(fetcher.fetch(&spec, &holders).await.unwrap().from, Source::Peer(there.addr()));
 }
 
 #[tokio::test]

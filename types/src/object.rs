@@ -57,6 +57,11 @@ impl ObjectSpec {
         ObjectSpec { source, version: Version::Etag { etag: checksum.into(), size_bytes }, executable }
     }
 
+    /// The file that it is of what a task wrote, if it is in executors' stores alone.
+    pub fn kept_file(&self) -> Option<&str> {
+        self.source.strip_prefix(KEPT)?.splitn(3, '/').nth(2)
+    }
+
     /// Whether it is in executors' stores alone, so that with its last replica it is gone.
     pub fn is_kept(&self) -> bool {
         self.source.starts_with(KEPT)

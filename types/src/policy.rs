@@ -53,6 +53,8 @@ policy_names! {
         MaxComputeUtil = "mcu",
         /// Good-cache-compute: MCH while utilisation is at the threshold, else MCU.
         GoodCacheCompute = "gcc",
+        /// Where the task would be done the soonest, by what waiting, fetching and computing are estimated to take.
+        Cost = "cost",
     }
 }
 

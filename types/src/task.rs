@@ -126,6 +126,8 @@ pub struct OutputSpec {
     /// How many executors keep a replica of it in their stores until its job is forgotten or released; none, if it only
     /// goes to persistent storage.
     pub replicas: u8,
+    /// Whether they keep it only until all tasks that read it have succeeded.
+    pub until_read: bool,
     /// Whether the task may leave it out.
     pub optional: bool,
 }

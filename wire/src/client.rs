@@ -1,6 +1,8 @@
 //! Between client and dispatcher. A client asks one thing at a time on a connection; [`FromClient::Watch`] is
 //! answered by a stream that ends with the job.
 
+use std::net::SocketAddr;
+
 use eyas_types::{JobId, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +95,18 @@ pub enum FromClient {
         /// Which job.
         job: JobId,
     },
+    /// Answered by `Kept`: what a job's tasks keep in the cluster for its user, a part at a time. What nobody has is made
+    /// again.
+    Kept {
+        /// Which job.
+        job: JobId,
+        /// From this task on.
+        from: u32,
+        /// Up to this one, without it.
+        to: u32,
+        /// What could not be had: those who are said to have it look whether they do.
+        doubted: Vec<ObjectId>,
+    },
     /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
     Stop,
     /// Let one executor leave. Answered by `Done`.
@@ -134,6 +148,34 @@ pub enum ToClient {
     Objects(Vec<ObjectView>),
     /// A report's data.
     Report(Box<JobReport>),
+    /// A part of what a job keeps in the cluster.
+    Kept(KeptPart),
+}
+
+/// What some of a job's tasks keep in the cluster for its user.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptPart {
+    /// In the order of the tasks.
+    pub outputs: Vec<KeptOutput>,
+    /// Tasks that are to keep something and have not ended, or run again.
+    pub unfinished: u64,
+    /// Tasks that were to keep something and did not succeed.
+    pub unsuccessful: u64,
+    /// The next task to ask for, if there are more.
+    pub next: Option<u32>,
+}
+
+/// An output that is in executors' stores alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptOutput {
+    /// Which task wrote it.
+    pub task: TaskId,
+    /// Its name and version.
+    pub object: ObjectSpec,
+    /// Where executors give it; nowhere while it is to be made again.
+    pub holders: Vec<SocketAddr>,
+    /// It was lost, and is not made again.
+    pub is_lost: bool,
 }
 
 /// A task's end.

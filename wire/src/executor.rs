@@ -23,6 +23,15 @@ pub enum FromExecutor {
         /// Its size.
         size_bytes: u64,
     },
+    /// It has fetched an object, and is about to say that its store has it.
+    Fetched {
+        /// Which.
+        object: ObjectId,
+        /// It came from a peer, not from persistent storage.
+        from_peer: bool,
+        /// How long that took, microseconds.
+        took_us: u64,
+    },
     /// Its store no longer has an object.
     Evicted {
         /// Which.

@@ -40,8 +40,7 @@ fn is_any_choosy(queue: &Queue, executors: &Executors) -> bool {
 
 /// Whether the task and the executor, which is large enough for its class, suit each other at this moment.
 pub(crate) fn suits(queue: &Queue, catalog: &Catalog, executors: &Executors, by: ExecutorKey, task: TaskKey) -> bool {
-    !is_choosy(queue, executors, queue[task].class)
-        || Meeting::of_task(queue, catalog, &executors[by], task).suits_now()
+    !is_choosy(queue, executors, queue[task].class) || Meeting::of_task(queue, catalog, executors, by, task).suits_now()
 }
 
 impl Scheduler {
@@ -113,7 +112,7 @@ impl Scheduler {
                 FULL
             };
             let takes = share == FULL || self.policy_lets(by, task, otherwise);
-            let rank = Meeting::of_task(queue, catalog, &executors[by], task).rank();
+            let rank = Meeting::of_task(queue, catalog, executors, by, task).rank();
             if takes && best.is_none_or(|(highest, most, _)| (rank, share) > (highest, most)) {
                 best = Some((rank, share, by));
             }
@@ -133,13 +132,6 @@ impl Scheduler {
         self.some_of(class, true).into_iter().find(|task| {
             search::may_take(queue, catalog, executors, by, *task, level) && self.policy_lets(by, *task, otherwise)
         })
-    }
-
-    /// Whether the task need not wait for a holder of more of its inputs.
-    fn policy_lets(&self, by: ExecutorKey, task: TaskKey, otherwise: Otherwise) -> bool {
-        otherwise == Otherwise::AnyTask
-            || self.is_cold(task)
-            || !search::someone_holds_more(&self.queue, &self.catalog, &self.executors, task, by)
     }
 
     /// The oldest waiting tasks of a class, and others.

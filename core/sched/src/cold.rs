@@ -16,6 +16,9 @@ use crate::search;
 /// Tasks that are looked at again, at most, because of replicas that one event took.
 const WAKE_LOOKS: usize = 2_500;
 
+/// Tasks that are lined up, in one look for a cold one.
+const LINE_UP_LOOKS: usize = 64;
+
 /// Cold tasks of each class, oldest first; kept only where the policy may hold others back. Entries of tasks that are
 /// no longer cold are dropped when met.
 #[derive(Default)]
@@ -24,10 +27,13 @@ pub(crate) struct Cold {
 }
 
 impl Scheduler {
-    /// Whether waiting for a holder is pointless.
+    /// Whether waiting for a holder is pointless; where tasks are lined up, also for one that is receiving an input.
     pub(crate) fn is_cold(&self, task: TaskKey) -> bool {
-        let is_large_enough = |by: &ExecutorKey| search::may_ever_take(&self.queue, &self.executors, *by, task);
-        let has_taker = |input: &ObjectKey| self.catalog[*input].holders.iter().any(is_large_enough);
+        let is_large_enough = |by: ExecutorKey| search::may_ever_take(&self.queue, &self.executors, by, task);
+        let has_taker = |input: &ObjectKey| {
+            self.catalog[*input].holders.iter().any(|by| is_large_enough(*by))
+                || (self.policy.lines_up() && self.relays.receivers(*input).any(is_large_enough))
+        };
         self.queue[task].was_refused || !self.queue[task].inputs.as_slice().iter().any(has_taker)
     }
 
@@ -73,18 +79,28 @@ impl Scheduler {
         None
     }
 
-    /// The cold task at that place of the class's list, from which entries that are no longer cold are dropped.
+    /// The cold task at that place of the class's list, from which entries that are no longer cold are dropped; of those
+    /// that are to be lined up for it, no more than [`LINE_UP_LOOKS`], and others in the next decision.
     pub(crate) fn next_cold(&mut self, class: Class, place: usize) -> Option<TaskKey> {
-        while let Some(ticket) = self.cold.lists.get(class.0 as usize)?.get(place).copied() {
+        let mut looks = LINE_UP_LOOKS;
+        while let Some(ticket) = self.cold.lists.get(class.0 as usize)?.get(place).copied().filter(|_| looks > 0) {
             let waits = self.queue.is_waiting(ticket);
             if waits && self.is_cold(ticket.task) {
                 return Some(ticket.task);
             }
-            if waits {
-                self.queue[ticket.task].listed_cold = false;
-            }
             // Nearly always at the front, where this costs nothing.
             self.cold.lists[class.0 as usize].remove(place);
+            if waits {
+                self.queue[ticket.task].listed_cold = false;
+                if self.policy.lines_up() && self.lines.home(ticket.task).is_none() {
+                    self.line_up(ticket);
+                    let home = self.lines.home(ticket.task);
+                    if home.is_some_and(|home| self.executors.is_parked(home, Level::Ahead)) {
+                        self.newcomers.push(ticket);
+                    }
+                    looks -= 1;
+                }
+            }
         }
         None
     }

@@ -7,10 +7,12 @@
 
 use alloc::vec::Vec;
 
+use crate::catalog::Catalog;
+use crate::estimate::Estimator;
 use crate::event::Effect;
-use crate::executors::{ExecutorKey, Level};
+use crate::executors::{ExecutorKey, Executors, Level};
 use crate::placement::Otherwise;
-use crate::queue::{Class, TaskKey};
+use crate::queue::{Class, Queue, TaskKey};
 use crate::scheduler::Scheduler;
 use crate::search::{self, FULL};
 
@@ -123,14 +125,15 @@ impl Scheduler {
         }
     }
 
-    /// Of those parked, the one that holds the most of the task, if the policy lets it take that.
+    /// Of those parked, the one that holds the most of the task, if the policy lets it take that; else the one where it is
+    /// lined up.
     pub(crate) fn parked_taker(&self, task: TaskKey, level: Level) -> Option<ExecutorKey> {
-        let Scheduler { queue, catalog, executors, .. } = self;
-        let (by, share) = search::best_parked_holder(queue, catalog, executors, task, level)?;
-        let takes = share == FULL
-            || self.otherwise() == Otherwise::AnyTask
-            || !search::someone_holds_more(queue, catalog, executors, task, by);
-        takes.then_some(by)
+        let Scheduler { queue, catalog, executors, lines, .. } = self;
+        let best = search::best_parked_holder(queue, catalog, executors, task, level);
+        let best = best.filter(|(by, share)| *share == FULL || self.policy_lets(*by, task, self.otherwise()));
+        let may_take = |home: &ExecutorKey| search::may_take(queue, catalog, executors, *home, task, level);
+        let home = || lines.home(task).filter(|home| executors.is_parked(*home, level)).filter(may_take);
+        best.map(|(by, _)| by).or_else(home)
     }
 
     /// Whether the executor can take a task of the class at `level`.
@@ -140,6 +143,18 @@ impl Scheduler {
 
     pub(crate) fn otherwise(&self) -> Otherwise {
         self.policy.otherwise(self.executors.utilisation())
+    }
+
+    /// Whether the task need not wait for another executor.
+    pub(crate) fn policy_lets(&self, by: ExecutorKey, task: TaskKey, otherwise: Otherwise) -> bool {
+        let Scheduler { queue, catalog, executors, .. } = self;
+        match otherwise {
+            Otherwise::AnyTask => true,
+            Otherwise::OnlyBestHolder => {
+                self.is_cold(task) || !search::someone_holds_more(queue, catalog, executors, task, by)
+            }
+            Otherwise::Soonest => self.is_soonest(task, by),
+        }
     }
 
     /// What parked executors may take. Where nothing runs, waiting for a holder is waiting for nothing.
@@ -176,9 +191,15 @@ impl Scheduler {
         if let Some(task) = search::next_full_hit(queue, catalog, executors, by, (level, floor), &mut looks) {
             return Some(task);
         }
-        let only_best_holder = otherwise == Otherwise::OnlyBestHolder;
-        let Scheduler { queue, catalog, executors, .. } = self;
-        search::best_partial_hit(queue, catalog, executors, by, (level, floor), only_best_holder)
+        let Scheduler { queue, catalog, executors, relays, run_times, lines, .. } = self;
+        let may_have = |queue: &Queue, catalog: &Catalog, executors: &Executors, task| match otherwise {
+            Otherwise::AnyTask => true,
+            Otherwise::OnlyBestHolder => !search::someone_holds_more(queue, catalog, executors, task, by),
+            Otherwise::Soonest => {
+                Estimator { queue, catalog, executors, relays, run_times }.is_soonest(lines, task, by)
+            }
+        };
+        search::best_partial_hit(queue, catalog, executors, by, (level, floor), may_have)
             .or_else(|| self.without_hit(by, level, otherwise, floor))
     }
 
@@ -186,6 +207,9 @@ impl Scheduler {
         match otherwise {
             Otherwise::AnyTask => self.oldest_for(by, level, floor),
             Otherwise::OnlyBestHolder => self.oldest_cold_for(by, level, floor),
+            Otherwise::Soonest => {
+                self.oldest_cold_for(by, level, floor).or_else(|| self.lined_up_for(by, level, floor))
+            }
         }
     }
 
@@ -252,13 +276,23 @@ impl Scheduler {
                 *looks -= 1;
             }
         }
-        None
+        self.parked_with_line(level, otherwise)
+    }
+
+    /// The executor parked longest, and what it takes out of a line. If that is nothing, it is another's turn after the next event.
+    fn parked_with_line(&mut self, level: Level, otherwise: Otherwise) -> Option<(ExecutorKey, TaskKey)> {
+        let by = self.executors.parked(level).next().filter(|_| otherwise == Otherwise::Soonest)?;
+        let task = self.lined_up_for(by, level, i32::MIN);
+        if task.is_none() {
+            self.executors.park(by);
+        }
+        task.map(|task| (by, task))
     }
 
     /// What a parked executor takes. It looks for what it holds only if it may take any, and would else not be given
     /// that of which it holds the most.
     fn choose_parked(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise) -> Option<TaskKey> {
-        if otherwise == Otherwise::OnlyBestHolder {
+        if otherwise != Otherwise::AnyTask {
             return self.overdue_for(by, level).or_else(|| self.without_hit(by, level, otherwise, i32::MIN));
         }
         loop {

@@ -29,7 +29,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Config { policy: PlacementPolicy::GoodCacheCompute, utilisation_threshold: 0.9, window: None, relays: true }
+        Config { policy: PlacementPolicy::Cost, utilisation_threshold: 0.9, window: None, relays: true }
     }
 }
 
@@ -127,6 +127,17 @@ pub enum Event {
         /// Its size.
         size_bytes: u64,
     },
+    /// An executor has fetched an object, which it is going to say that it stored.
+    Fetched {
+        /// Which executor.
+        executor: ExecutorId,
+        /// Which object.
+        object: ObjectId,
+        /// From where.
+        source: Source,
+        /// How long it took, microseconds.
+        took_us: u64,
+    },
     /// An executor's data-intensive tasks that are being staged leave so much of its processors to others.
     Staging {
         /// Which.
@@ -162,8 +173,19 @@ pub enum Event {
         /// Which.
         object: ObjectId,
     },
+    /// A while has passed: executors that could not hold an object may be able to now.
+    HoldAgain,
     /// An executor that is draining stays until others have what only it holds.
     Evacuate,
+}
+
+/// Where an executor got an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From another executor.
+    Peer,
+    /// From persistent storage.
+    Persistent,
 }
 
 /// How an executor has done with a task.

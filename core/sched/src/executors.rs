@@ -9,12 +9,14 @@ use eyas_types::{ExecutorId, Resources};
 
 use crate::assigned::Assigned;
 use crate::catalog::ObjectKey;
+use crate::estimate::Estimate;
 use crate::event::Need;
 use crate::explain::ExecutorView;
 use crate::hash::Map;
 use crate::matchmaking::{ClassSet, Profile};
 use crate::placement::Utilisation;
 use crate::queue::{ClassNeed, TaskKey};
+use crate::rates::Rates;
 use crate::to_search::ToSearch;
 
 /// An executor's place in the table; reused when it has left.
@@ -23,6 +25,11 @@ pub(crate) struct ExecutorKey(u32);
 
 impl ExecutorKey {
     pub const FIRST: ExecutorKey = ExecutorKey(0);
+    pub const NONE: ExecutorKey = ExecutorKey(u32::MAX);
+
+    pub fn place(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// Most tasks one executor is given at once, however short they are.
@@ -58,8 +65,8 @@ pub(crate) struct Executor {
     of_priority: Vec<(i32, Assigned)>,
     /// Processors that tasks which it stages leave to others meanwhile, in thousandths.
     lent_milli: u64,
-    /// Tasks that it was given and has not ended, with the numbers of their assignments, the newest last.
-    pub in_flight: VecDeque<(u64, TaskKey)>,
+    /// Tasks that it was given and has not ended, the newest last.
+    pub in_flight: VecDeque<InFlight>,
     /// To how many others it is to give an object at the moment.
     pub gives: u32,
     /// Processors of those of them that were asked back, in thousandths.
@@ -73,8 +80,21 @@ pub(crate) struct Executor {
     /// entry is cheap: most of what is met is the newest that waits, and has its place last or, when it is full, none.
     partial: VecDeque<Partial>,
     pub partial_forgotten: bool,
-    mean_run_us: u64,
+    /// None before a task has run on any.
+    mean_run_us: Option<u64>,
+    /// How many times as long tasks run here as others of their jobs.
+    pub slowness: f64,
     line: Line,
+}
+
+/// A task that an executor was given and has not ended.
+#[derive(Clone, Copy)]
+pub(crate) struct InFlight {
+    /// Of its assignment; counts up.
+    pub number: u64,
+    pub task: TaskKey,
+    /// What was estimated when it was assigned, if that decided it.
+    pub estimate: Option<Estimate>,
 }
 
 /// A waiting task of which an executor holds a part.
@@ -132,6 +152,12 @@ pub(crate) struct Executors {
     choosy: u32,
     /// None has less free disk.
     least_free_disk_bytes: Option<u64>,
+    /// How long tasks ran lately; what a new executor's are taken to.
+    mean_run_us: Option<u64>,
+    /// What fetches take.
+    pub rates: Rates,
+    /// How many objects they are to fetch from persistent storage at the moment.
+    pub from_storage: u32,
 }
 
 impl Executors {
@@ -155,7 +181,8 @@ impl Executors {
             to_search: ToSearch::default(),
             partial: VecDeque::new(),
             partial_forgotten: false,
-            mean_run_us: LOOKAHEAD_US,
+            mean_run_us: self.mean_run_us,
+            slowness: 1.0,
             line: Line::None,
         };
         let key = match self.free.pop() {
@@ -190,6 +217,14 @@ impl Executors {
         self.keys.remove(&id);
         self.free.push(key);
         self.find_least_free_disk();
+    }
+
+    /// How many objects an executor is to give; without one, how many are to come from persistent storage.
+    pub fn giving(&mut self, from: Option<ExecutorKey>) -> &mut u32 {
+        match from {
+            Some(from) => &mut self[from].gives,
+            None => &mut self.from_storage,
+        }
     }
 
     /// Whether somebody accepts by what is of one task or of the moment.
@@ -268,11 +303,11 @@ impl Executors {
     }
 
     /// Books a task's needs on an executor.
-    pub fn assign(&mut self, key: ExecutorKey, task: TaskKey, number: u64, need: &Need) {
+    pub fn assign(&mut self, key: ExecutorKey, given: InFlight, need: &Need) {
         self.change(key, |executor| {
             executor.assigned.add(&need.resources);
             executor.of_priority(need.priority).add(&need.resources);
-            executor.in_flight.push_back((number, task));
+            executor.in_flight.push_back(given);
         });
     }
 
@@ -285,7 +320,7 @@ impl Executors {
                 executor.of_priority.retain(|(_, assigned)| assigned.cpus_milli > 0);
             }
             executor.recalled_milli -= if was_recalled { need.resources.cpus_milli.into() } else { 0 };
-            let place = executor.in_flight.binary_search_by_key(&number, |(number, _)| *number);
+            let place = executor.in_flight.binary_search_by_key(&number, |given| given.number);
             executor.in_flight.remove(place.expect("what is assigned is in flight"));
         });
     }
@@ -303,6 +338,16 @@ impl Executors {
         self.set_line(key, Line::None);
         self.lend(key, 0);
         self.change(key, |executor| executor.is_draining = true);
+    }
+
+    /// Learns from a task that ran so long on an executor.
+    pub fn learn_run_time(&mut self, key: ExecutorKey, ran_us: u64) {
+        // A moving average over about eight tasks, so that a change of job shows within a few.
+        let learn = |mean_us: &mut Option<u64>| {
+            *mean_us = Some(mean_us.map_or(ran_us, |mean_us| mean_us.saturating_mul(7).saturating_add(ran_us) / 8));
+        };
+        learn(&mut self.mean_run_us);
+        learn(&mut self[key].mean_run_us);
     }
 
     /// Changes an executor, and with it the sums over all.
@@ -454,13 +499,29 @@ impl Executor {
     /// How many tasks it is given beyond each slot: enough for [`LOOKAHEAD_US`] of work, and at least one, so that its
     /// inputs are staged while others compute.
     fn lookahead(&self) -> u64 {
-        (LOOKAHEAD_US / self.mean_run_us.max(1)).clamp(1, MAX_LOOKAHEAD)
+        let mean_run_us = self.mean_run_us.unwrap_or(LOOKAHEAD_US);
+        (LOOKAHEAD_US / mean_run_us.max(1)).clamp(1, MAX_LOOKAHEAD)
     }
 
-    /// Learns from a task that ran so long.
-    pub fn learn_run_time(&mut self, ran_us: u64) {
-        // A moving average over about eight tasks, so that a change of job shows within a few.
-        self.mean_run_us = (7 * self.mean_run_us).saturating_add(ran_us) / 8;
+    /// What it was given by that number.
+    pub fn in_flight(&self, number: u64) -> &InFlight {
+        let place = self.in_flight.binary_search_by_key(&number, |given| given.number);
+        &self.in_flight[place.expect("what is assigned is in flight")]
+    }
+
+    /// Seconds until a task of `need_milli` has a slot when such of `ahead_milli` go before it, its own among them. Those
+    /// that run are half done.
+    pub fn wait_seconds(&self, ahead_milli: u64, need_milli: u64) -> f64 {
+        let capacity_milli = u64::from(self.capacity.cpus_milli).max(1);
+        let over_milli = (ahead_milli + need_milli).saturating_sub(capacity_milli);
+        let half_done_milli = (need_milli / 2).min(over_milli);
+        (over_milli - half_done_milli) as f64 / capacity_milli as f64 * self.mean_run_us.unwrap_or(LOOKAHEAD_US) as f64
+            / 1e6
+    }
+
+    /// Processors that its tasks ask for, in thousandths.
+    pub fn assigned_milli(&self) -> u64 {
+        self.assigned.cpus_milli
     }
 
     pub fn view(&self) -> ExecutorView {

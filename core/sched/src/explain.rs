@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use eyas_types::{ExecutorId, ObjectId, Resources, TaskId};
 
+use crate::estimate::Estimate;
 use crate::event::Need;
-use crate::executors::Level;
+use crate::executors::{ExecutorKey, Level};
 use crate::matchmaking::{Meeting, Mismatch};
 use crate::placement::Otherwise;
 use crate::queue::{Class, State, TaskKey};
@@ -18,6 +19,8 @@ use crate::search;
 pub struct TaskView {
     /// Where it is assigned, if it is.
     pub executor: Option<ExecutorId>,
+    /// Where tasks go where they would be done the soonest, what was estimated when it was assigned.
+    pub estimate: Option<Estimate>,
     /// How often it was assigned.
     pub assigned: u32,
     /// What it needs.
@@ -73,6 +76,15 @@ pub enum WaitReason {
     SlotsTaken,
     /// The policy lets it wait for the executors that hold the most of its inputs, which are busy.
     ForHolders(Vec<ExecutorId>),
+    /// It would be done no sooner elsewhere than where it is lined up.
+    Soonest {
+        /// Where that is.
+        home: ExecutorId,
+        /// How soon it would be done there.
+        there: Estimate,
+        /// How soon on whom of those who are free.
+        elsewhere: Option<(ExecutorId, Estimate)>,
+    },
 }
 
 impl Scheduler {
@@ -80,12 +92,16 @@ impl Scheduler {
     pub fn explain_task(&self, id: TaskId) -> Option<TaskView> {
         let key = self.queue.find(id)?;
         let task = &self.queue[key];
-        let executor = match task.state {
-            State::Assigned { executor, .. } => Some(self.executors[executor].id),
-            _ => None,
+        let (executor, estimate) = match task.state {
+            State::Assigned { executor, number, .. } => {
+                let executor = &self.executors[executor];
+                (Some(executor.id), executor.in_flight(number).estimate)
+            }
+            _ => (None, None),
         };
         Some(TaskView {
             executor,
+            estimate,
             assigned: task.attempt,
             need: self.queue.need(task.class).need.clone(),
             inputs: task.inputs.as_slice().iter().map(|input| self.object_view(*input)).collect(),
@@ -101,7 +117,7 @@ impl Scheduler {
     /// Tasks an executor was given and has not ended, in the order of their ids.
     pub fn tasks_of(&self, executor: ExecutorId) -> Vec<TaskId> {
         let Some(key) = self.executors.find(executor) else { return Vec::new() };
-        let mut tasks: Vec<_> = self.executors[key].in_flight.iter().map(|(_, task)| self.queue[*task].id).collect();
+        let mut tasks: Vec<_> = self.executors[key].in_flight.iter().map(|given| self.queue[given.task].id).collect();
         tasks.sort_unstable();
         tasks
     }
@@ -142,14 +158,26 @@ impl Scheduler {
     /// What keeps the task from how many executors, if it is kept from all.
     fn mismatches(&self, task: TaskKey) -> Option<Vec<(Mismatch, u32)>> {
         let mut counts = BTreeMap::new();
-        for (_, executor) in self.executors.all().filter(|(_, executor)| !executor.is_draining) {
-            let mismatches = Meeting::of_task(&self.queue, &self.catalog, executor, task).mismatches();
+        let Scheduler { queue, catalog, executors, .. } = self;
+        for (by, _) in executors.all().filter(|(_, executor)| !executor.is_draining) {
+            let mismatches = Meeting::of_task(queue, catalog, executors, by, task).mismatches();
             if mismatches.is_empty() {
                 return None;
             }
             mismatches.into_iter().for_each(|mismatch| *counts.entry(mismatch).or_default() += 1);
         }
         Some(counts.into_iter().collect())
+    }
+
+    /// Of those with a free slot for the task, the one where it would be done the soonest.
+    fn idle(&self, task: TaskKey, home: ExecutorKey) -> Option<(ExecutorId, Estimate)> {
+        let Scheduler { queue, catalog, executors, .. } = self;
+        let free = |by| by != home && search::may_take(queue, catalog, executors, by, task, Level::Slot);
+        let idle = executors.all().filter(|(by, _)| free(*by));
+        let estimator = self.estimator();
+        let estimates =
+            idle.map(|(by, executor)| (executor.id, estimator.estimate(task, by, executor.assigned_milli())));
+        estimates.min_by_key(|(_, estimate)| estimate.finish_us())
     }
 
     fn why_waiting(&self, task: TaskKey) -> WaitReason {
@@ -165,6 +193,9 @@ impl Scheduler {
         }
         if let Some(refusals) = self.queue.refusals.get(&task) {
             return WaitReason::Refused(refusals.iter().map(|by| self.executors[*by].id).collect());
+        }
+        if let Some((home, there)) = self.estimator().at_home(&self.lines, task) {
+            return WaitReason::Soonest { home: self.executors[home].id, there, elsewhere: self.idle(task, home) };
         }
         let Scheduler { queue, catalog, executors, .. } = self;
         let free = |level| executors.all().any(|(by, _)| search::may_take(queue, catalog, executors, by, task, level));

@@ -20,7 +20,7 @@ pub(crate) struct Keeping {
     replicas: u8,
     /// Who was told to hold it, and whether it has said that it does.
     pub(crate) told: BTreeMap<ExecutorId, bool>,
-    /// Who was told to and could not.
+    /// Who was told to and could not, lately.
     unable: Vec<ExecutorId>,
     /// Who had the last replica and is leaving.
     pub(crate) last: Option<ExecutorId>,
@@ -116,6 +116,18 @@ impl Scheduler {
     pub(crate) fn evacuate(&mut self, effects: &mut Vec<Effect>) {
         let short: Vec<_> = self.kept.iter().filter(|(_, keeping)| keeping.is_short()).map(|(id, _)| *id).collect();
         short.into_iter().for_each(|object| self.replicate(object, effects));
+    }
+
+    /// Executors that could not hold an object are asked again, where too few hold it.
+    pub(crate) fn hold_again(&mut self, effects: &mut Vec<Effect>) {
+        let lacking = |(_, keeping): &(&ObjectId, &mut Keeping)| keeping.is_short() && !keeping.unable.is_empty();
+        let lacking = self.kept.iter_mut().filter(lacking).map(|(object, keeping)| {
+            keeping.unable.clear();
+            *object
+        });
+        for object in lacking.collect::<Vec<_>>() {
+            self.replicate(object, effects);
+        }
     }
 
     /// An executor has left.

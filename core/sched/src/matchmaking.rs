@@ -16,13 +16,11 @@ use alloc::vec::Vec;
 use eyas_types::matching::{Attribute, Expression, Fact, Facts, Labels};
 
 use crate::catalog::Catalog;
+use crate::estimate::transfer_seconds;
 use crate::event::Need;
-use crate::executors::{Executor, ExecutorKey};
+use crate::executors::{Executor, ExecutorKey, Executors};
 use crate::queue::{Class, Queue, TaskKey};
 use crate::scheduler::Scheduler;
-
-/// At what rate a node is taken to fetch, bytes a second: a link of 1 Gbit/s.
-const NOMINAL_BYTES_PER_S: f64 = 125e6;
 
 /// What is said of an executor, and what it says of tasks.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +39,11 @@ impl Profile {
     /// Where it is, as far as is said: executors at one site are near each other.
     pub(crate) fn site(&self) -> Option<&str> {
         self.labels.get("site").map(String::as_str)
+    }
+
+    /// Where at its site it is, as far as is said: executors in one rack are nearest.
+    pub(crate) fn rack(&self) -> Option<&str> {
+        self.labels.get("rack").map(String::as_str)
     }
 
     /// Whether it accepts by what is of one task or of the moment.
@@ -90,21 +93,32 @@ impl ClassSet {
     }
 }
 
-/// Seconds that it takes to bring so many bytes to a node. All that is assumed of the network is here.
-fn transfer_seconds(missing_bytes: u64) -> f64 {
-    missing_bytes as f64 / NOMINAL_BYTES_PER_S
-}
-
 /// A class of tasks, or one task of it, and an executor.
 pub(crate) struct Meeting<'a> {
     need: &'a Need,
     executor: &'a Executor,
-    task: Option<(&'a Queue, &'a Catalog, TaskKey)>,
+    task: Option<Candidate<'a>>,
+}
+
+/// One task, and what is known of the two at this moment.
+struct Candidate<'a> {
+    queue: &'a Queue,
+    catalog: &'a Catalog,
+    executors: &'a Executors,
+    by: ExecutorKey,
+    task: TaskKey,
 }
 
 impl<'a> Meeting<'a> {
-    pub fn of_task(queue: &'a Queue, catalog: &'a Catalog, executor: &'a Executor, task: TaskKey) -> Self {
-        Meeting { need: &queue.need(queue[task].class).need, executor, task: Some((queue, catalog, task)) }
+    pub fn of_task(
+        queue: &'a Queue,
+        catalog: &'a Catalog,
+        executors: &'a Executors,
+        by: ExecutorKey,
+        task: TaskKey,
+    ) -> Self {
+        let candidate = Candidate { queue, catalog, executors, by, task };
+        Meeting { need: &queue.need(queue[task].class).need, executor: &executors[by], task: Some(candidate) }
     }
 
     /// Parts of the requirements, and then of what the executor accepts.
@@ -156,14 +170,18 @@ impl<'a> Meeting<'a> {
         all
     }
 
-    fn task(&self) -> (&'a Queue, &'a Catalog, TaskKey) {
-        self.task.expect("what is fixed mentions nothing of one task")
+    fn candidate(&self) -> &Candidate<'a> {
+        self.task.as_ref().expect("what is fixed mentions nothing of one task")
+    }
+
+    fn inputs(&self) -> &'a [crate::ObjectKey] {
+        let Candidate { queue, task, .. } = self.candidate();
+        queue[*task].inputs.as_slice()
     }
 
     fn bytes_where(&self, counts: impl Fn(crate::ObjectKey) -> bool) -> u64 {
-        let (queue, catalog, task) = self.task();
-        let inputs = queue[task].inputs.as_slice().iter().filter(|input| counts(**input));
-        inputs.map(|input| catalog.size_bytes(*input)).fold(0, u64::saturating_add)
+        let inputs = self.inputs().iter().filter(|input| counts(**input));
+        inputs.map(|input| self.candidate().catalog.size_bytes(*input)).fold(0, u64::saturating_add)
     }
 
     fn input_bytes(&self) -> u64 {
@@ -193,23 +211,23 @@ impl Facts for Meeting<'_> {
                 Fact::Fraction(self.executor.busy_milli() as f64 / all)
             }
             Attribute::TaskJob => {
-                let (queue, _, task) = self.task();
-                Fact::Text(queue.job_name(queue[task].id.job))
+                let Candidate { queue, task, .. } = self.candidate();
+                Fact::Text(queue.job_name(queue[*task].id.job))
             }
             Attribute::TaskCpus => cpus(needed.cpus_milli),
             Attribute::TaskMemory => Fact::Whole(needed.memory_bytes),
             Attribute::TaskDisk => Fact::Whole(needed.disk_bytes),
-            Attribute::TaskInputs => {
-                let (queue, _, task) = self.task();
-                Fact::Whole(queue[task].inputs.as_slice().len() as u64)
-            }
+            Attribute::TaskInputs => Fact::Whole(self.inputs().len() as u64),
             Attribute::TaskInputBytes => Fact::Whole(self.input_bytes()),
             Attribute::TaskAttempt => {
-                let (queue, _, task) = self.task();
-                Fact::Whole(queue[task].attempt.into())
+                let Candidate { queue, task, .. } = self.candidate();
+                Fact::Whole(queue[*task].attempt.into())
             }
             Attribute::LocalBytes => Fact::Whole(self.local_bytes()),
-            Attribute::TransferSeconds => Fact::Fraction(transfer_seconds(self.input_bytes() - self.local_bytes())),
+            Attribute::TransferSeconds => {
+                let Candidate { catalog, executors, by, .. } = *self.candidate();
+                Fact::Fraction(transfer_seconds(catalog, executors, self.inputs(), by, |_| None))
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ impl TaskKey {
         TaskKey(u32::try_from(place + 1).ok().and_then(NonZeroU32::new).expect("fewer than 2^32 tasks"))
     }
 
-    fn place(self) -> usize {
+    pub fn place(self) -> usize {
         self.0.get() as usize - 1
     }
 }

@@ -33,7 +33,8 @@ impl Scheduler {
             }
             self.recall_from = by;
             let mut over_milli = self.executors[by].over_milli();
-            let newest: Vec<_> = self.executors[by].in_flight.iter().rev().take(looks).map(|(_, task)| *task).collect();
+            let newest: Vec<_> =
+                self.executors[by].in_flight.iter().rev().take(looks).map(|given| given.task).collect();
             for task in newest {
                 let need_milli = u64::from(self.queue.resources(self.queue[task].class).cpus_milli).max(1);
                 if over_milli < need_milli || idle_milli < need_milli {
@@ -74,7 +75,7 @@ impl Scheduler {
             return;
         }
         let mut free_milli = u64::from(self.executors[by].capacity.cpus_milli);
-        let oldest: Vec<_> = self.executors[by].in_flight.iter().map(|(_, task)| *task).collect();
+        let oldest: Vec<_> = self.executors[by].in_flight.iter().map(|given| given.task).collect();
         for task in oldest {
             let need_milli = u64::from(self.queue.resources(self.queue[task].class).cpus_milli);
             if free_milli < need_milli {
@@ -96,11 +97,14 @@ impl Scheduler {
         if self.policy.is_data_aware() && self.parked_taker(task, Level::Slot).is_some() {
             return true;
         }
-        let takes_any = self.otherwise() == Otherwise::AnyTask || self.is_cold(task);
+        let otherwise = self.otherwise();
+        let takes_any = otherwise != Otherwise::OnlyBestHolder || self.is_cold(task);
         let (class, mut first) = (self.queue[task].class, 0);
         for _ in 0..if takes_any { PARKED_LOOKS } else { 0 } {
             let Some((parking, by)) = self.parked_with_room(class, Level::Slot, first) else { break };
-            if !search::has_refused(&self.queue, by, task) {
+            if !search::has_refused(&self.queue, by, task)
+                && (otherwise != Otherwise::Soonest || self.is_soonest(task, by))
+            {
                 return true;
             }
             first = parking + 1;

@@ -2,7 +2,7 @@
 //! negotiator and Dolly+).
 //!
 //! Of executors that want an object at about the same time, the first fetches it from persistent storage; each further
-//! one gets it from whoever gives objects to the fewest others, whole replicas before those that are still being
+//! one gets it from whoever would give it the soonest, which is one in its rack that gives objects to the fewest others, whole replicas before those that are still being
 //! received, and of these the last that joined. So simultaneous demand grows a chain, in which each node sends what it
 //! receives once; more givers than takers make a star of single transfers. There is no other kind of broadcast.
 //!
@@ -17,7 +17,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::catalog::{Catalog, ObjectKey};
-use crate::event::{Holder, MAX_HINTS};
+use crate::estimate::{distance, peer_seconds};
+use crate::event::{Holder, MAX_HINTS, Source};
 use crate::executors::{Executor, ExecutorKey, Executors};
 use crate::hash::Map;
 use crate::queue::TaskKey;
@@ -40,6 +41,12 @@ struct Receipt {
     from: Option<ExecutorKey>,
     /// The task that it is fetched for.
     task: TaskKey,
+    /// To how many others who gives it gave when it was planned; or how many others were to read persistent storage.
+    others: u32,
+    /// Who gives it was receiving it then.
+    is_relayed: bool,
+    /// How long it was then estimated to take.
+    seconds: f64,
 }
 
 /// An object that an executor lacks.
@@ -70,15 +77,30 @@ impl Relays {
         let latest = receipts.iter().rev().filter(|_| from_relays).map(|receipt| receipt.by);
         let latest = latest.filter(may_give).take(GIVER_LOOKS);
         let latest: Vec<_> = latest.collect();
-        whole.sort_by_key(|holder| executors[*holder].gives);
-        let from = planned.unwrap_or_else(|| {
-            let from = whole.first().copied().into_iter().chain(latest).min_by_key(|giver| executors[*giver].gives);
-            receipts.push(Receipt { by, from, task });
-            if let Some(from) = from {
-                executors[from].gives += 1;
+        let bytes = catalog.size_bytes(object);
+        // Whom it would come from the soonest; of equals, and without racks all are, who gives to the fewest. Times are not
+        // negative, so their bits are in their order.
+        let order = |giver: &ExecutorKey| {
+            let seconds = peer_seconds(executors, *giver, by, bytes);
+            (seconds.to_bits(), distance(executors, *giver, by), executors[*giver].gives)
+        };
+        whole.sort_by_cached_key(order);
+        let from = match planned {
+            Some(from) => from,
+            None => {
+                let from = whole.first().copied().into_iter().chain(latest).min_by_key(order);
+                let relay = receipts.iter().find(|receipt| Some(receipt.by) == from);
+                let (is_relayed, until_there) = (relay.is_some(), relay.map_or(0.0, |receipt| receipt.seconds));
+                let seconds = match from {
+                    Some(from) => peer_seconds(executors, from, by, bytes).max(until_there),
+                    None => executors.rates.storage_seconds(bytes, executors.from_storage),
+                };
+                let giving = executors.giving(from);
+                receipts.push(Receipt { by, from, task, others: *giving, is_relayed, seconds });
+                *giving += 1;
+                from
             }
-            from
-        });
+        };
         let mut hints = Vec::with_capacity(MAX_HINTS);
         let mut above = from;
         while let Some(giver) = above.filter(|_| hints.len() < MAX_HINTS) {
@@ -97,6 +119,32 @@ impl Relays {
             }
         }
         hints.into()
+    }
+
+    /// An executor got the object so: what is learned of how long that takes. From one that was receiving it, that is
+    /// nothing: it took as long as the other.
+    pub fn fetched(
+        &self,
+        catalog: &Catalog,
+        executors: &mut Executors,
+        object: ObjectKey,
+        by: ExecutorKey,
+        (source, seconds): (Source, f64),
+    ) {
+        let receipts = self.receipts.get(&object).into_iter().flatten();
+        let Some(receipt) = receipts.into_iter().find(|receipt| receipt.by == by) else { return };
+        let bytes = catalog.size_bytes(object);
+        // Others came and went meanwhile: as many as at the beginning and at the end, on average.
+        let now = executors.giving(receipt.from).saturating_sub(1);
+        let others = (receipt.others + now) / 2;
+        match (source, receipt.from) {
+            (Source::Peer, Some(from)) if !receipt.is_relayed => {
+                let distance = distance(executors, from, by);
+                executors.rates.peer_gave(distance, bytes, others, seconds);
+            }
+            (Source::Persistent, None) => executors.rates.storage_gave(bytes, others, seconds),
+            _ => {}
+        }
     }
 
     /// The executor has the object.
@@ -126,12 +174,21 @@ impl Relays {
         for receipt in self.receipts.values_mut().flatten().filter(|receipt| receipt.from == Some(gone)) {
             receipt.from = None;
             executors[gone].gives -= 1;
+            executors.from_storage += 1;
         }
     }
 
     /// Who is receiving the object, in the order in which they were told to.
     pub fn receivers(&self, object: ObjectKey) -> impl Iterator<Item = ExecutorKey> {
         self.receipts.get(&object).into_iter().flatten().map(|receipt| receipt.by)
+    }
+
+    /// Who of those that are to receive the object would give it to `by`, which is one itself if it is among them; and how
+    /// long it was estimated to take to get there.
+    pub fn coming(&self, object: ObjectKey, by: ExecutorKey) -> Option<(ExecutorKey, f64)> {
+        let receipts = self.receipts.get(&object)?;
+        let own = receipts.iter().find(|receipt| receipt.by == by);
+        own.or_else(|| receipts.last()).map(|receipt| (receipt.by, receipt.seconds))
     }
 
     fn end(
@@ -142,9 +199,7 @@ impl Relays {
     ) -> Option<Receipt> {
         let receipts = self.receipts.get_mut(&object)?;
         let ended = receipts.remove(receipts.iter().position(is_it)?);
-        if let Some(from) = ended.from {
-            executors[from].gives -= 1;
-        }
+        *executors.giving(ended.from) -= 1;
         if receipts.is_empty() {
             self.receipts.remove(&object);
         }
@@ -156,10 +211,8 @@ impl Relays {
         let receipts = self.receipts.get_mut(&object).into_iter().flatten();
         for receipt in receipts.filter(|receipt| receipt.from == Some(old)) {
             receipt.from = new;
-            executors[old].gives -= 1;
-            if let Some(new) = new {
-                executors[new].gives += 1;
-            }
+            *executors.giving(Some(old)) -= 1;
+            *executors.giving(new) += 1;
         }
     }
 
@@ -169,6 +222,7 @@ impl Relays {
         for (by, executor) in executors.all() {
             assert_eq!(all().filter(|receipt| receipt.from == Some(by)).count(), executor.gives as usize);
         }
+        assert_eq!(all().filter(|receipt| receipt.from.is_none()).count(), executors.from_storage as usize);
         for receipts in self.receipts.values() {
             assert!(!receipts.is_empty());
             for (place, receipt) in receipts.iter().enumerate() {

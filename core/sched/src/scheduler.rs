@@ -10,10 +10,12 @@ use eyas_types::{ExecutorId, JobId, ObjectId, TaskId};
 
 use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::cold::Cold;
+use crate::estimate::{RunTimes, learn_slowness};
 use crate::event::{Config, Effect, Ended, Event, Hint, Need};
-use crate::executors::{ExecutorKey, Executors, Held, Level};
+use crate::executors::{ExecutorKey, Executors, Held, InFlight, Level};
 use crate::fill::Light;
 use crate::kept::Kept;
+use crate::lines::Lines;
 use crate::placement::{self, Placement};
 use crate::queue::{Queue, State, TaskKey, Ticket};
 use crate::relay::{Relays, Wish};
@@ -30,6 +32,8 @@ pub struct Scheduler {
     pub(crate) relays: Relays,
     pub(crate) kept: Kept,
     pub(crate) light: Light,
+    pub(crate) lines: Lines,
+    pub(crate) run_times: RunTimes,
     /// Tasks that came to wait in this event, or whose holders went.
     pub(crate) newcomers: Vec<Ticket>,
     /// How many events there were.
@@ -52,6 +56,8 @@ impl Scheduler {
             relays: Relays::default(),
             kept: Kept::default(),
             light: Light::default(),
+            lines: Lines::default(),
+            run_times: RunTimes::default(),
             newcomers: Vec::new(),
             events: 0,
             recall_from: ExecutorKey::FIRST,
@@ -83,7 +89,7 @@ impl Scheduler {
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
                 if let (Some(by), Some(ran_us)) = (self.executors.find(executor), ran_us) {
-                    self.executors[by].learn_run_time(ran_us);
+                    self.ran(by, task.job, ran_us);
                 }
                 self.task_ended(executor, task, ended, effects);
             }
@@ -97,9 +103,16 @@ impl Scheduler {
                 self.evicted(executor, object);
                 self.note_gone(executor, object, effects);
             }
+            Event::Fetched { executor, object, source, took_us } => {
+                if let (Some(by), Some(key)) = (self.executors.find(executor), self.catalog.find(object)) {
+                    let seconds = took_us as f64 / 1e6;
+                    self.relays.fetched(&self.catalog, &mut self.executors, key, by, (source, seconds));
+                }
+            }
             Event::Keep { object, replicas, by } => self.keep(object, replicas, by, effects),
             Event::Release { object } => self.release(object, effects),
             Event::Doubted { object } => self.doubt(object, effects),
+            Event::HoldAgain => self.hold_again(effects),
             Event::Evacuate => self.evacuate(effects),
             Event::Staging { executor, lent_milli, light_bytes } => {
                 if let Some(by) = self.executors.find(executor) {
@@ -119,6 +132,7 @@ impl Scheduler {
 
     /// Forgets a job all of whose tasks are forgotten.
     pub fn forget_job(&mut self, job: JobId) {
+        self.run_times.forget(job);
         self.queue.remove_job(job);
     }
 
@@ -214,10 +228,17 @@ impl Scheduler {
         self.executors.make_ready(by, Level::Slot);
     }
 
+    fn ran(&mut self, by: ExecutorKey, job: JobId, ran_us: u64) {
+        self.executors.learn_run_time(by, ran_us);
+        if let Some(ratio) = self.run_times.learn(job, ran_us as f64 / 1e6) {
+            learn_slowness(&mut self.executors[by].slowness, ratio);
+        }
+    }
+
     fn executor_left(&mut self, id: ExecutorId, effects: &mut Vec<Effect>) {
         let Some(gone) = self.executors.find(id) else { return };
         self.drain(gone);
-        let mut tasks: Vec<_> = self.executors[gone].in_flight.iter().map(|(_, task)| *task).collect();
+        let mut tasks: Vec<_> = self.executors[gone].in_flight.iter().map(|given| given.task).collect();
         // Queued again at the front, newest first, so that they are in their old order.
         tasks.sort_unstable_by_key(|task| core::cmp::Reverse(self.queue[*task].id));
         for task in tasks {
@@ -243,6 +264,9 @@ impl Scheduler {
     fn drain(&mut self, by: ExecutorKey) {
         self.executors.drain(by);
         self.queue.forget_way_made_by(by);
+        // Where they are lined up next is asked when they are looked at.
+        let stood = self.lines.dissolve(&self.queue, by);
+        stood.into_iter().for_each(|ticket| self.list_cold(ticket, false));
         let mut objects: Vec<_> = self.executors[by].held.keys().copied().collect();
         objects.sort_unstable();
         let id = self.executors[by].id;
@@ -357,6 +381,8 @@ impl Scheduler {
         }
         if self.policy.may_hold_back() && self.is_cold(task) {
             self.list_cold(ticket, front);
+        } else if self.policy.lines_up() {
+            self.line_up(ticket);
         }
     }
 
@@ -368,6 +394,7 @@ impl Scheduler {
         if !self.policy.is_data_aware() {
             return;
         }
+        self.lines.leave(&self.queue, task);
         let ticket = Ticket { task, turn: self.queue[task].turn };
         for input in self.queue[task].inputs.as_slice() {
             self.catalog.leave(*input, ticket, |ticket| self.queue.is_waiting(ticket));
@@ -379,7 +406,12 @@ impl Scheduler {
             self.dequeue(task);
         }
         let number = self.decisions;
-        self.executors.assign(by, task, number, &self.queue.need(self.queue[task].class).need);
+        let estimate = self.policy.lines_up().then(|| {
+            let ahead_milli = self.executors[by].assigned_milli();
+            self.estimator().estimate(task, by, ahead_milli)
+        });
+        let given = InFlight { number, task, estimate };
+        self.executors.assign(by, given, &self.queue.need(self.queue[task].class).need);
         let entry = &mut self.queue[task];
         entry.state = State::Assigned { executor: by, number, recalled: false };
         let (id, attempt) = (entry.id, entry.attempt);

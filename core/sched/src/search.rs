@@ -227,15 +227,15 @@ fn set_cursor(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey, obj
     }
 }
 
-/// The waiting task of priority `floor` or higher of which the executor holds the largest share, as far as searched; with `only_best_holder`, one
-/// of which no executor holds more.
+/// The waiting task of priority `floor` or higher of which the executor holds the largest share, as far as searched, of those that it
+/// `may_have`.
 pub(crate) fn best_partial_hit(
     queue: &Queue,
     catalog: &mut Catalog,
     executors: &mut Executors,
     by: ExecutorKey,
     (level, floor): (Level, i32),
-    only_best_holder: bool,
+    may_have: impl Fn(&Queue, &Catalog, &Executors, TaskKey) -> bool,
 ) -> Option<TaskKey> {
     let mut put_back = Vec::new();
     let mut found = None;
@@ -251,7 +251,7 @@ pub(crate) fn best_partial_hit(
             continue;
         }
         let fits = is_from(queue, task, floor) && may_take(queue, catalog, executors, by, task, level);
-        if fits && !(only_best_holder && someone_holds_more(queue, catalog, executors, task, by)) {
+        if fits && may_have(queue, catalog, executors, task) {
             found = Some(task);
             break;
         }

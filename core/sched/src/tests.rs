@@ -17,6 +17,7 @@ use crate::queue::State;
 use crate::search::{self, FULL};
 use crate::{Config, Effect, Ended, Event, Holder, Need, Scheduler};
 
+mod cost;
 mod kept;
 mod matchmaking;
 mod policies;
@@ -95,7 +96,7 @@ impl Scheduler {
             match task.state {
                 State::Waiting => waiting += 1,
                 State::Assigned { executor, number, .. } => {
-                    assert!(self.executors[executor].in_flight.contains(&(number, key)));
+                    assert_eq!(self.executors[executor].in_flight(number).task, key);
                 }
                 State::Held | State::Forgotten => panic!("{} left between states", task.id),
             }
@@ -114,7 +115,7 @@ impl Scheduler {
         assert_eq!(waiting, self.queue.waiting());
         let (mut busy, mut coming_back) = (0, 0);
         for (key, executor) in self.executors.all() {
-            let tasks = executor.in_flight.iter().map(|(_, task)| &self.queue[*task]);
+            let tasks = executor.in_flight.iter().map(|given| &self.queue[given.task]);
             let cpus = |task: &crate::queue::Task| u64::from(self.queue.resources(task.class).cpus_milli);
             let is_recalled = |task: &&crate::queue::Task| matches!(task.state, State::Assigned { recalled: true, .. });
             let all: u64 = tasks.clone().map(cpus).sum();
@@ -135,6 +136,7 @@ impl Scheduler {
         assert_eq!(busy, self.utilisation().busy_milli);
         assert_eq!(coming_back, self.executors.coming_back_milli());
         self.relays.validate(&self.executors);
+        self.lines.validate(&self.queue);
     }
 
     fn policy_is_data_aware(&self) -> bool {
@@ -248,7 +250,7 @@ impl World {
                 let is_full_hit = self.scheduler.policy_is_data_aware() && share == FULL;
                 assert!(!is_full_hit, "{} idles beside {}, all of which it holds", executor.id, task.id);
                 assert!(!takes_any, "{} idles beside {} and may take any", executor.id, task.id);
-                let is_best = self.scheduler.policy_is_data_aware()
+                let is_best = self.scheduler.otherwise() == Otherwise::OnlyBestHolder
                     && share > 0
                     && !executor.partial_forgotten
                     && !search::someone_holds_more(queue, catalog, executors, key, by);
@@ -373,7 +375,7 @@ proptest! {
 
     #[test]
     fn no_task_is_lost_or_run_twice(
-        policy in 0usize..4,
+        policy in 0..PlacementPolicy::ALL.len(),
         window in prop::option::of(0u64..8),
         priorities in 1i32..4,
         steps in prop::collection::vec(step(), 1..120),

@@ -45,6 +45,7 @@ fn every_job_file_of_the_page_runs() {
     assert!(log(&format!("{}.1", job_of("jobs.jsonl"))).starts_with("16 "));
     assert_eq!(cluster.names("packed"), ["two cities.txt.gz", "whale.txt.gz"]);
     assert_eq!(cluster.read("sweep/90.txt").split(" on ").next(), Some("angle 90"));
-    assert_eq!(cluster.read("lines.txt").lines().count(), 3);
+    cluster.run(&["job", "get", &job_of("lines.toml").to_string(), "--to", "lines"]).exits(0);
+    assert_eq!(cluster.read("lines/2/lines.txt").lines().count(), 3);
     assert!(cluster.read("words.txt").lines().any(|line| line.trim() == "2 times"));
 }

@@ -240,6 +240,94 @@ fn what_was_released_makes_room_and_stays_released() {
 }
 
 #[test]
+fn what_nobody_reads_is_made_again_when_it_is_lost() {
+    let mut cluster = Cluster::start(&[&[]]);
+    cluster.write(
+        "job.toml",
+        "[[task]]\ncommand = [\"sh\", \"-c\", \"echo x > text\"]\noutputs = [{ file = \"text\", keep = true }]\n",
+    );
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(2);
+    cluster.executor(1).kill();
+    wait_until("it is missed", || {
+        cluster.run(&["explain", "1.0"]).exits(0).stdout.contains("No executor that is here has what it keeps")
+    });
+    wait_until("another has it", || holders(&cluster, TEXT) == ["n2"]);
+    cluster.run(&["job", "wait", "1"]).exits(0).says(&["1 ran again"]);
+    // When the cluster stops, all leave with what they hold.
+    cluster.run(&["stop"]).exits(0);
+    cluster.executor(2).wait();
+    cluster.restart_dispatcher();
+    assert_eq!((&cluster.job("1")["state"], &cluster.job("1")["recomputed"]), (&"succeeded".into(), &1.into()));
+    let folder = cluster.executor(2).folder().to_owned();
+    cluster.add_executor(&["--folder", folder.to_str().unwrap()]);
+    wait_until("it is back", || holders(&cluster, TEXT) == ["n3"]);
+    cluster.run(&["job", "get", "1"]).exits(0);
+    assert_eq!((cluster.read("0/text").as_str(), &cluster.job("1")["recomputed"]), ("x\n", &1.into()));
+}
+
+#[test]
+fn what_is_kept_and_written_is_read_from_there_when_it_is_lost() {
+    let mut cluster = Cluster::start(&[&[]]);
+    write_pair(&cluster, "keep = true, to = \"out/text\"");
+    cluster.submit("pair.toml");
+    let source = format!("file://{}", cluster.work().join("out/text").display());
+    wait_until("it is kept", || holders(&cluster, &source) == ["n1"]);
+    assert_eq!(cluster.read("out/text"), "made\n");
+    cluster.executor(1).kill();
+    cluster.add_executor(&[]);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "1"]).exits(0).says(&["100% from persistent"]);
+    assert_eq!((cluster.read("made").as_str(), cluster.job("1")["recomputed"].as_u64()), ("made\n", Some(0)));
+}
+
+/// Five tasks in a row, each of which reads what the one before it wrote; the last one's is kept for the user.
+fn write_row(cluster: &Cluster, keep: &str) {
+    let mut job = String::new();
+    for number in 0..5 {
+        let reads = if number > 0 {
+            format!("inputs = [{{ task = \"{}\", name = \"before\" }}]", number - 1)
+        } else {
+            String::new()
+        };
+        let keep = if number == 4 { "true" } else { keep };
+        job += &format!(
+            "[[task]]\nid = \"{number}\"\n{reads}\noutputs = [{{ file = \"part\", keep = {keep} }}]\n\
+             command = [\"sh\", \"-c\", \"head -c 400000 /dev/zero > part; echo {number} >> {}/ran\"]\n",
+            cluster.work().display()
+        );
+    }
+    cluster.write("row.toml", job);
+}
+
+#[test]
+fn what_is_kept_until_it_is_read_makes_room_for_what_comes_after_it() {
+    let mut cluster = Cluster::start(&[&["--cache", "1MB"]]);
+    write_row(&cluster, "true");
+    let job = cluster.submit("row.toml");
+    wait_until("there is no room for a third", || {
+        cluster.run(&["explain", &format!("{job}.2")]).exits(0).stdout.contains("no room to keep")
+    });
+    cluster.run(&["job", "cancel", &job]).exits(0);
+    cluster.run(&["job", "release", &job]).exits(0);
+    fs::remove_file(cluster.work().join("ran")).unwrap();
+    write_row(&cluster, "\"until-read\"");
+    let job = cluster.submit("row.toml");
+    cluster.run(&["job", "wait", &job]).exits(0).says(&["5 of 5 tasks succeeded"]);
+    assert_eq!((cluster.read("ran").as_str(), holders(&cluster, "eyas://2/0/part").len()), ("0\n1\n2\n3\n4\n", 0));
+    // Only the last is for the user. When it is lost, all that it is made from is made again, and let go again.
+    cluster.executor(1).kill();
+    cluster.add_executor(&["--cache", "1MB"]);
+    cluster.run(&["job", "get", &job]).exits(0).says(&["1 files"]);
+    assert_eq!(cluster.read("ran"), "0\n1\n2\n3\n4\n0\n1\n2\n3\n4\n");
+    assert_eq!(
+        (holders(&cluster, "eyas://2/0/part").len(), holders(&cluster, "eyas://2/4/part")),
+        (0, vec!["n2".into()])
+    );
+}
+
+#[test]
 fn mistakes_about_kept_outputs_are_named() {
     let cluster = Cluster::start(&[&[]]);
     for (output, says) in [
@@ -251,6 +339,8 @@ fn mistakes_about_kept_outputs_are_named() {
         let file = cluster.write("job.toml", text);
         cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["line 1", "`x`", says]);
     }
+    cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = \"forever\" }]\n");
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["line 3", "`keep` cannot be `forever`", "until-read"]);
     cluster.write("job.toml", "[[task]]\ncommand = [\"true\"]\noutputs = [{ file = \"x\", keep = true }]\n");
     cluster.run(&["submit", "-w", "job.toml"]).exits(1);
     let status = cluster.task("1.0")["status"].take();

@@ -14,6 +14,7 @@ mod commands;
 mod crashes;
 mod data_diffusion;
 mod documents;
+mod get;
 mod interrupts;
 mod job_files;
 mod kept;

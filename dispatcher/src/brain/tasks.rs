@@ -205,9 +205,10 @@ impl Brain {
             job.lacked_output_room |= lacked_room;
             let cancelled = outcome.status == Status::Cancelled;
             self.refusals.forget(job.task_id(index));
-            let before: Vec<_> = job.kept_by(index).map(|(object, ..)| object).collect();
+            let before: Vec<_> = job.kept_by(index).map(|(object, _)| object).collect();
             let Released { ready, hopeless } = job.ended(index, attempt, executor, outcome);
             self.take_up_kept(TaskId { index, ..task }, on, &before);
+            self.let_go_of_read(TaskId { index, ..task });
             self.note_reusable(TaskId { index, ..task });
             let Some(job) = self.jobs.get(&task.job) else { return };
             for dependent in hopeless {

@@ -10,7 +10,7 @@ use eyas_types::{
     Input, InputFrom, ObjectSpec, OutputSpec, PlacementPolicy, Program, Resources, TaskItem, TaskTemplate, Template,
 };
 use eyas_wire::Role;
-use eyas_wire::client::TaskResult;
+use eyas_wire::client::{KeptPart, TaskResult};
 use eyas_wire::view::{JobState, JobView};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -105,11 +105,18 @@ impl Dispatcher {
 
     /// A job of a task that keeps its output, and one that reads it and is too large for any executor.
     fn submit_pair(&mut self) -> JobId {
+        self.submit_kept(false, 64_000)
+    }
+
+    /// A job of a task that keeps its output, and one that reads it, takes so many processors and keeps its own.
+    fn submit_kept(&mut self, until_read: bool, cpus_milli: u32) -> JobId {
         self.brain.caching = true;
         let mut templates = [TaskTemplate::new(Program::Noop), TaskTemplate::new(Program::Noop)];
-        let (pattern, destination) = (Template::literal("out"), None);
-        templates[0].outputs.push(OutputSpec { pattern, destination, replicas: 1, optional: false });
-        templates[1].resources.cpus_milli = 64_000;
+        for (template, until_read) in templates.iter_mut().zip([until_read, false]) {
+            let (pattern, destination) = (Template::literal("out"), None);
+            template.outputs.push(OutputSpec { pattern, destination, replicas: 1, until_read, optional: false });
+        }
+        templates[1].resources.cpus_milli = cpus_milli;
         let mut spec = JobSpec { templates: templates.into(), ..JobSpec::default() };
         let input = Input { from: InputFrom::Output { task: 0, output: 0 }, name: None };
         let item = |template, inputs| TaskItem { template, values: Vec::new(), inputs };
@@ -159,6 +166,27 @@ impl Dispatcher {
     fn end(&mut self, executor: ExecutorId, task: TaskId, outcome: Outcome) {
         let message = FromExecutor::Ended { task, attempt: 0, outcome: Box::new(outcome) };
         self.brain.handle(Message::Said { executor, messages: vec![message] });
+    }
+
+    /// A task of the kept ones ends, with its output in the executor's store.
+    fn end_kept(&mut self, executor: ExecutorId, task: TaskId) -> ObjectSpec {
+        let object = ObjectSpec::kept(task, "out", 7, "content", false);
+        self.store(executor, &object);
+        self.end(
+            executor,
+            task,
+            Outcome { outputs: vec![Delivered { output: 0, object: object.clone() }], ..wrote(0) },
+        );
+        object
+    }
+
+    fn kept_part(&mut self, job: JobId) -> KeptPart {
+        let mut answer = self.ask(FromClient::Kept { job, from: 0, to: u32::MAX, doubted: Vec::new() });
+        self.settle();
+        match answer.try_recv().unwrap() {
+            ToClient::Kept(part) => part,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn phases(&self, job: JobId) -> Vec<Phase> {
@@ -296,13 +324,10 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
 async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
     let mut dispatcher = Dispatcher::start().await;
     let job = dispatcher.submit_pair();
-    let object = ObjectSpec::kept(task(job, 0), "out", 7, "content", false);
-    let kept = || Outcome { outputs: vec![Delivered { output: 0, object: object.clone() }], ..wrote(0) };
     let mut executor = dispatcher.join(1);
     for time in 0..kept::MAX_RECOMPUTATIONS {
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
-        dispatcher.store(executor, &object);
-        dispatcher.end(executor, task(job, 0), kept());
+        let object = dispatcher.end_kept(executor, task(job, 0));
         assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
         if time == 2 {
             // Killed itself, it waits for those who may come back, and takes what they have.
@@ -320,11 +345,110 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
         assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Blocked]);
         executor = dispatcher.join(1);
     }
-    dispatcher.store(executor, &object);
-    dispatcher.end(executor, task(job, 0), kept());
+    dispatcher.end_kept(executor, task(job, 0));
     dispatcher.brain.handle(Message::Gone { executor });
     assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Failed]);
+    let part = dispatcher.kept_part(job);
+    assert!(part.outputs[0].is_lost && part.unsuccessful == 1, "{part:?}");
     let status = dispatcher.log(task(job, 1)).outcome.status.to_string();
     assert!(status.contains("keep more replicas"), "{status}");
     assert_eq!(dispatcher.view(job).recomputed, u64::from(kept::MAX_RECOMPUTATIONS));
+}
+
+#[tokio::test]
+async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
+    use Phase::{Assigned, Blocked, Succeeded};
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_kept(true, 1000);
+    let executor = dispatcher.join(1);
+    assert_eq!(dispatcher.kept_part(job).unfinished, 1);
+    let read = dispatcher.end_kept(executor, task(job, 0));
+    let asked_for = dispatcher.end_kept(executor, task(job, 1));
+    // What its only reader has read is let go; the other is told of.
+    assert_eq!(dispatcher.brain.scheduler.moving_from(executor), 0);
+    let part = dispatcher.kept_part(job);
+    assert_eq!((part.outputs.len(), &part.outputs[0].object, part.outputs[0].holders.len()), (1, &asked_for, 1));
+    dispatcher.settle();
+    dispatcher.restart();
+    dispatcher.brain.caching = true;
+    let executor = dispatcher.join(1);
+    dispatcher.brain.tick();
+    assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded], "who had it may come");
+    dispatcher.brain.kept.began -= kept::RETURN_GRACE;
+    dispatcher.brain.tick();
+    dispatcher.brain.tick();
+    assert_eq!(dispatcher.phases(job), [Assigned, Blocked], "with what it is made from");
+    assert_eq!(dispatcher.view(job).state, JobState::Running);
+    dispatcher.end_kept(executor, task(job, 0));
+    dispatcher.end_kept(executor, task(job, 1));
+    assert_eq!((dispatcher.view(job).state, dispatcher.view(job).recomputed), (JobState::Succeeded, 2));
+    // Who asks for it does not wait for that.
+    dispatcher.brain.handle(Message::Gone { executor });
+    let executor = dispatcher.join(1);
+    dispatcher.store(executor, &read);
+    assert_eq!(dispatcher.kept_part(job).outputs[0].holders, []);
+    assert_eq!(dispatcher.phases(job), [Succeeded, Assigned], "what it is made from is still in a store");
+    dispatcher.end_kept(executor, task(job, 1));
+    assert_eq!(dispatcher.answer(FromClient::Release { job }), ToClient::Done(2));
+    dispatcher.brain.handle(Message::Gone { executor });
+    dispatcher.restart();
+    dispatcher.join(1);
+    dispatcher.brain.kept.began -= kept::RETURN_GRACE;
+    dispatcher.brain.tick();
+    assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded]);
+}
+
+#[tokio::test]
+async fn what_is_lost_together_is_made_again_in_order() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_kept(false, 1000);
+    let executor = dispatcher.join(2);
+    dispatcher.end_kept(executor, task(job, 0));
+    dispatcher.end_kept(executor, task(job, 1));
+    dispatcher.brain.handle(Message::Gone { executor });
+    let ToClient::Explained(explained) = dispatcher.answer(FromClient::Explain { task: task(job, 1) }) else {
+        panic!()
+    };
+    assert!(explained.because.iter().any(|line| line.starts_with("No executor that is here")), "{explained:?}");
+    let executor = dispatcher.join(2);
+    assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
+    assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
+    dispatcher.end_kept(executor, task(job, 0));
+    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Assigned]);
+    dispatcher.settle();
+    dispatcher.restart();
+    assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Blocked], "who has what it reads may come");
+    assert_eq!(dispatcher.view(job).recomputed, 2);
+}
+
+#[tokio::test]
+async fn a_cluster_that_stops_loses_nothing() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_pair();
+    let executor = dispatcher.join(1);
+    dispatcher.end_kept(executor, task(job, 0));
+    dispatcher.brain.begin_to_stop();
+    dispatcher.brain.handle(Message::Said { executor, messages: vec![FromExecutor::Leaving] });
+    dispatcher.brain.tick();
+    dispatcher.settle();
+    dispatcher.restart();
+    assert_eq!((dispatcher.phases(job), dispatcher.view(job).recomputed), (vec![Phase::Succeeded, Phase::Blocked], 0));
+}
+
+#[tokio::test]
+async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it() {
+    let mut dispatcher = Dispatcher::start().await;
+    let job = dispatcher.submit_pair();
+    let executor = dispatcher.join(1);
+    let [read, lost] = ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "content", false));
+    let outputs = || [&read, &lost].map(|object| Delivered { output: 0, object: object.clone() }).into();
+    for _ in 0..2 {
+        [&read, &lost].into_iter().for_each(|object| dispatcher.store(executor, object));
+        dispatcher.end(executor, task(job, 0), Outcome { outputs: outputs(), ..wrote(0) });
+        assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
+        let evicted = FromExecutor::Evicted { object: lost.id() };
+        dispatcher.brain.handle(Message::Said { executor, messages: vec![evicted] });
+        assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
+        assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
+    }
 }

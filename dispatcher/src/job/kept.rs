@@ -5,13 +5,31 @@ use eyas_types::{InputFrom, ObjectId, ObjectSpec, Outcome};
 
 use super::progress::{Job, Phase};
 
+/// What a task has left in the cluster.
+pub(crate) struct Left {
+    pub object: ObjectSpec,
+    /// How many replicas of it there shall be.
+    pub replicas: u8,
+    /// Its place in the template's outputs.
+    output: u16,
+    /// It need not be held once all that read it have succeeded.
+    until_read: bool,
+}
+
+impl Left {
+    /// Whether the job's user can have it, and only from here: until it is released, it is made again if it is lost.
+    pub fn is_promised(&self) -> bool {
+        self.object.is_kept() && !self.until_read
+    }
+}
+
 impl Job {
     /// Notes what a task has left in the cluster, instead of what it may have left before.
     pub(super) fn note_kept(&mut self, index: u32, outcome: &Outcome) {
         if outcome.outputs.is_empty() && self.kept.is_empty() {
             return;
         }
-        let before: Vec<_> = self.kept_by(index).map(|(object, ..)| object).collect();
+        let before: Vec<_> = self.kept_by(index).map(|(object, _)| object).collect();
         for object in before {
             self.kept.remove(&(index, object));
         }
@@ -21,11 +39,66 @@ impl Job {
         let item = self.spec.items.get(index);
         let outputs = &self.spec.templates[usize::from(item.template)].outputs;
         for delivered in &outcome.outputs {
-            let replicas = outputs.get(usize::from(delivered.output)).map_or(0, |output| output.replicas);
-            if replicas > 0 {
-                self.kept.insert((index, delivered.object.id()), (delivered.object.clone(), replicas));
+            let Some(spec) = outputs.get(usize::from(delivered.output)).filter(|spec| spec.replicas > 0) else {
+                continue;
+            };
+            let (object, replicas, until_read) = (delivered.object.clone(), spec.replicas, spec.until_read);
+            self.kept.insert((index, object.id()), Left { object, replicas, output: delivered.output, until_read });
+        }
+    }
+
+    /// Counts who reads what is kept until it is read.
+    pub(super) fn count_unread(&mut self) {
+        if !self.spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.until_read) {
+            return;
+        }
+        for index in 0..self.tasks.len() as u32 {
+            let item = self.spec.items.get(index);
+            for input in self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs) {
+                if let InputFrom::Output { task, output } = input.from
+                    && self.template_at(task).outputs[usize::from(output)].until_read
+                {
+                    *self.unread.entry((task, output)).or_default() += 1;
+                }
             }
         }
+    }
+
+    /// A task has read its inputs for good, or is to read them again.
+    pub(super) fn note_read(&mut self, index: u32, has_read: bool) {
+        if self.unread.is_empty() {
+            return;
+        }
+        let item = self.spec.items.get(index);
+        for input in self.spec.templates[usize::from(item.template)].inputs.iter().chain(&item.inputs) {
+            if let InputFrom::Output { task, output } = input.from
+                && let Some(unread) = self.unread.get_mut(&(task, output))
+            {
+                if has_read { *unread -= 1 } else { *unread += 1 }
+            }
+        }
+    }
+
+    /// Inputs of a task that are kept until they are read: who wrote each, and the object.
+    pub fn inputs_until_read(&self, index: u32) -> Vec<(u32, ObjectId)> {
+        if self.unread.is_empty() {
+            return Vec::new();
+        }
+        let item = self.spec.items.get(index);
+        let inputs = self.inputs(&item).filter_map(|(input, object)| match input.from {
+            InputFrom::Output { task, output } if self.unread.contains_key(&(task, output)) => {
+                Some((task, object?.id()))
+            }
+            _ => None,
+        });
+        inputs.collect()
+    }
+
+    /// Whether what a task has left shall be held.
+    pub fn is_wanted(&self, index: u32, object: ObjectId) -> bool {
+        self.kept.get(&(index, object)).is_some_and(|left| {
+            !left.until_read || self.unread.get(&(index, left.output)).is_some_and(|unread| *unread > 0)
+        })
     }
 
     /// Lets go of all that the job keeps; what that was.
@@ -34,10 +107,10 @@ impl Job {
         std::mem::take(&mut self.kept).into_keys().collect()
     }
 
-    /// What a task has left in the cluster, and how many replicas of each there shall be.
-    pub fn kept_by(&self, index: u32) -> impl Iterator<Item = (ObjectId, &ObjectSpec, u8)> {
+    /// What a task has left in the cluster.
+    pub fn kept_by(&self, index: u32) -> impl Iterator<Item = (ObjectId, &Left)> {
         let all = (index, ObjectId([0; 16]))..=(index, ObjectId([0xff; 16]));
-        self.kept.range(all).map(|((_, object), (spec, replicas))| (*object, spec, *replicas))
+        self.kept.range(all).map(|((_, object), left)| (*object, left))
     }
 
     /// Inputs of a task that are in executors' stores alone: who wrote each, and the object.
@@ -64,6 +137,12 @@ impl Job {
         let reads = |index: &u32| self.kept_inputs(*index).contains(&(producer, object));
         let dependents = self.dependents.get(&producer).into_iter().flatten().copied();
         dependents.filter(|index| !has_ended(index) && reads(index)).collect()
+    }
+
+    /// Tasks that wait for an executor and read what one of these writes.
+    pub fn waiting_readers(&self, producers: &[u32]) -> Vec<u32> {
+        let readers = producers.iter().filter_map(|producer| self.dependents.get(producer)).flatten().copied();
+        readers.filter(|index| self.tasks[*index as usize].phase == Phase::Waiting).collect()
     }
 
     /// A task that waits must wait for the output of these, which they have written before.
@@ -103,5 +182,8 @@ impl Job {
             }
         }
         self.recomputed += again.len() as u64;
+        if !again.is_empty() {
+            self.ended_us = None;
+        }
     }
 }

@@ -15,6 +15,7 @@ use eyas_wire::client::TaskResult;
 use eyas_wire::view::{JobState, JobView, TaskCounts};
 
 use super::course::{Course, Ended};
+use super::kept::Left;
 use super::output::output_bytes;
 use super::pending::Pending;
 use super::spec::JobSpec;
@@ -99,9 +100,12 @@ pub(crate) struct Job {
     /// Assigned tasks that were told to end.
     pub cancelling: BTreeSet<u32>,
     began: Instant,
-    ended_us: Option<u64>,
-    /// What tasks have left in the cluster, with how many replicas of each there shall be.
-    pub kept: BTreeMap<(u32, ObjectId), (ObjectSpec, u8)>,
+    pub(super) ended_us: Option<u64>,
+    /// What tasks have left in the cluster.
+    pub kept: BTreeMap<(u32, ObjectId), Left>,
+    /// For each output that is kept until it is read, by task and place: by how many inputs of tasks that have not
+    /// succeeded it is.
+    pub(super) unread: BTreeMap<(u32, u16), u32>,
     /// Its outputs need not be kept any longer.
     pub is_released: bool,
     /// For each task that others wait for: who.
@@ -157,12 +161,14 @@ impl Job {
             began,
             ended_us: None,
             kept: BTreeMap::new(),
+            unread: BTreeMap::new(),
             is_released: false,
             dependents: BTreeMap::new(),
             unmet: BTreeMap::new(),
             produced: BTreeMap::new(),
         };
         job.find_dependencies();
+        job.count_unread();
         if count == 0 {
             job.ended_us = Some(0);
         }
@@ -249,6 +255,9 @@ impl Job {
         let before = std::mem::replace(&mut state.phase, phase);
         *count(&mut self.counts, before) -= 1;
         *count(&mut self.counts, phase) += 1;
+        if (before == Phase::Succeeded) != (phase == Phase::Succeeded) {
+            self.note_read(index, phase == Phase::Succeeded);
+        }
     }
 
     /// The task is in the queue now.

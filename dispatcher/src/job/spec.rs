@@ -227,7 +227,13 @@ mod tests {
     fn chain(links: &[&[u32]]) -> JobSpec {
         let mut template = TaskTemplate::new(Program::Noop);
         let (pattern, destination) = (Template::literal("out"), Template::parse("/tmp/out-{#}"));
-        template.outputs.push(OutputSpec { pattern, destination: Some(destination), replicas: 0, optional: false });
+        template.outputs.push(OutputSpec {
+            pattern,
+            destination: Some(destination),
+            replicas: 0,
+            until_read: false,
+            optional: false,
+        });
         let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
         for needs in links {
             let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
@@ -250,7 +256,7 @@ mod tests {
             let (pattern, destination) = (Template::literal("deep/out"), Some(Template::parse(destination)));
             let mut template = TaskTemplate::new(Program::Noop);
             template.base = "/base".into();
-            template.outputs.push(OutputSpec { pattern, destination, replicas: 0, optional: false });
+            template.outputs.push(OutputSpec { pattern, destination, replicas: 0, until_read: false, optional: false });
             spec.templates.push(template);
             let value = |text: &&str| eyas_types::Value { text: (*text).into(), input: None };
             let item = |text| TaskItem { template: 0, values: vec![value(text)], inputs: Vec::new() };

@@ -2,8 +2,8 @@
 
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
-    ExecutorId, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskItem, TaskTemplate,
-    Template, Version,
+    ExecutorId, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskId, TaskItem,
+    TaskTemplate, Template, Version,
 };
 use eyas_wire::view::JobState;
 
@@ -11,13 +11,20 @@ use super::{Job, JobSpec, Phase, Released};
 
 /// Task 2 reads the outputs of 0 and 1, task 3 that of 2; task 4 stands alone.
 fn diamond() -> Job {
+    diamond_of(|_| {})
+}
+
+/// The same, with its outputs changed.
+fn diamond_of(change: impl FnOnce(&mut OutputSpec)) -> Job {
     let mut template = TaskTemplate::new(Program::Noop);
     template.outputs.push(OutputSpec {
         pattern: Template::literal("out"),
         destination: Some(Template::parse("/out-{#}")),
         replicas: 0,
+        until_read: false,
         optional: false,
     });
+    change(&mut template.outputs[0]);
     let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
     for needs in [&[][..], &[], &[0, 1], &[2], &[]] {
         let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
@@ -92,6 +99,32 @@ fn results_read_from_the_journal_give_the_same_job() {
     assert_eq!(phases(&again), phases(&live));
     assert_eq!((again.counts, again.failures.len()), (live.counts, live.failures.len()));
     assert_eq!(again.course.reads(), live.course.reads());
+}
+
+#[test]
+fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
+    let kept = |index| {
+        let object = ObjectSpec::kept(TaskId { job: JobId(1), index }, "out", 7, "content", false);
+        Outcome { outputs: vec![Delivered { output: 0, object }], ..Outcome::of(Status::Succeeded) }
+    };
+    // Task 2 reads the outputs of 0 and 1, task 3 that of 2; task 4 stands alone.
+    let mut job = diamond_of(|output| (output.destination, output.replicas, output.until_read) = (None, 1, true));
+    let wanted = |job: &Job| {
+        let left = job.kept.keys().filter(|(index, object)| job.is_wanted(*index, *object));
+        left.map(|(index, _)| *index).collect::<Vec<_>>()
+    };
+    for (index, left) in [(4, &[][..]), (0, &[0]), (1, &[0, 1]), (2, &[2]), (3, &[])] {
+        run(&mut job, index, kept(index));
+        assert_eq!(wanted(&job), left, "after {index}");
+    }
+    // What is to be read again is wanted again, and what did not succeed has not read.
+    job.recompute(&[2]);
+    assert_eq!(wanted(&job), [0, 1]);
+    run(&mut job, 2, Outcome::of(Status::Exited(1)));
+    assert_eq!(wanted(&job), [0, 1]);
+    assert_eq!(job.retry_these(&[2]), [2]);
+    run(&mut job, 2, kept(2));
+    assert_eq!(wanted(&job), []);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Adding a policy touches its own file and [`of`].
 
+mod cost;
 mod first_available;
 mod good_cache_compute;
 mod max_cache_hit;
@@ -34,6 +35,8 @@ pub enum Otherwise {
     OnlyBestHolder,
     /// The task of which it holds the largest share, else the oldest.
     AnyTask,
+    /// Tasks that are done on it no later than where they are lined up, and tasks of which nobody holds anything.
+    Soonest,
 }
 
 /// One placement policy.
@@ -43,8 +46,13 @@ pub trait Placement: Send {
         true
     }
 
-    /// Whether it ever answers [`Otherwise::OnlyBestHolder`].
+    /// Whether it ever answers other than [`Otherwise::AnyTask`].
     fn may_hold_back(&self) -> bool;
+
+    /// Whether tasks are lined up where they would be done the soonest.
+    fn lines_up(&self) -> bool {
+        false
+    }
 
     /// What an executor may take now.
     fn otherwise(&self, utilisation: Utilisation) -> Otherwise;
@@ -56,6 +64,7 @@ pub fn of(policy: PlacementPolicy, utilisation_threshold: f64) -> Box<dyn Placem
         PlacementPolicy::FirstAvailable => Box::new(first_available::FirstAvailable),
         PlacementPolicy::MaxCacheHit => Box::new(max_cache_hit::MaxCacheHit),
         PlacementPolicy::MaxComputeUtil => Box::new(max_compute_util::MaxComputeUtil),
+        PlacementPolicy::Cost => Box::new(cost::Cost),
         PlacementPolicy::GoodCacheCompute => Box::new(good_cache_compute::GoodCacheCompute { utilisation_threshold }),
     }
 }

@@ -39,6 +39,20 @@ fn as_many_hold_an_object_as_were_asked_for() {
 }
 
 #[test]
+fn who_could_not_hold_an_object_is_asked_again_after_a_while() {
+    let mut scheduler = three();
+    scheduler.store(1, OBJECT);
+    assert_eq!(scheduler.run(keep(3, Some(1))), [hold(0, &[1]), hold(2, &[1])]);
+    assert_eq!((scheduler.evict(0, OBJECT), scheduler.evict(2, OBJECT)), (vec![], vec![]));
+    assert_eq!(scheduler.run(Event::HoldAgain), [hold(0, &[1]), hold(2, &[1])]);
+    assert_eq!(scheduler.store(0, OBJECT), []);
+    assert_eq!(scheduler.evict(2, OBJECT), []);
+    assert_eq!(scheduler.run(Event::HoldAgain), [hold(2, &[0, 1])]);
+    assert_eq!(scheduler.store(2, OBJECT), []);
+    assert_eq!(scheduler.run(Event::HoldAgain), [], "as many hold it as were asked for");
+}
+
+#[test]
 fn who_has_it_already_is_told_first_and_who_comes_back_with_it_is_told_again() {
     let mut scheduler = three();
     scheduler.store(2, OBJECT);
@@ -89,6 +103,7 @@ enum KeptStep {
     Store(u8, u8),
     Evict(u8, u8),
     Answer(u8, bool),
+    Again,
 }
 
 fn kept_step() -> impl Strategy<Value = KeptStep> {
@@ -101,6 +116,7 @@ fn kept_step() -> impl Strategy<Value = KeptStep> {
         4 => (any::<u8>(), 0u8..4).prop_map(|(which, n)| KeptStep::Store(which, n)),
         2 => (any::<u8>(), 0u8..4).prop_map(|(which, n)| KeptStep::Evict(which, n)),
         6 => (any::<u8>(), 0u8..6).prop_map(|(which, n)| KeptStep::Answer(which, n > 0)),
+        1 => Just(KeptStep::Again),
     ]
 }
 
@@ -156,6 +172,7 @@ proptest! {
                     held.remove(&(object(n), executor));
                     Event::Evicted { executor, object: object(n) }
                 }
+                KeptStep::Again => Event::HoldAgain,
                 KeptStep::Answer(which, can) => {
                     if asked.is_empty() { continue }
                     let (executor, object) = asked.remove(usize::from(which) % asked.len());

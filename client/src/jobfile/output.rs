@@ -1,0 +1,77 @@
+//! What a job file says of a task's outputs: where each goes, and whether executors keep it.
+
+use eyas_types::task::MAX_REPLICAS;
+use eyas_types::{OutputSpec, Template};
+use serde::Deserialize;
+
+/// An output in a job file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutputFields {
+    /// File or glob in the sandbox.
+    pub file: String,
+    /// Where it goes; if it is missing, the folder of submission, or nowhere if it is kept.
+    pub to: Option<String>,
+    /// Whether executors keep it in their stores, and for how long.
+    #[serde(default)]
+    pub keep: Keep,
+    /// How many of them, if it is kept; one if it is missing.
+    pub replicas: Option<u8>,
+    /// Whether it may be missing.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+impl OutputFields {
+    pub(super) fn spec(&self) -> Result<OutputSpec, String> {
+        let file = &self.file;
+        let replicas = match (self.keep, self.replicas) {
+            (Keep::No, Some(_)) => {
+                return Err(format!("output `{file}` has `replicas` but is not kept: add `keep = true`"));
+            }
+            (Keep::UntilReleased | Keep::UntilRead, Some(replicas)) if !(1..=MAX_REPLICAS).contains(&replicas) => {
+                return Err(format!(
+                    "output `{file}` cannot have {replicas} replicas: 1 is the least, {MAX_REPLICAS} the most"
+                ));
+            }
+            (keep, replicas) => replicas.unwrap_or(u8::from(keep != Keep::No)),
+        };
+        let to = self.to.as_deref().or((self.keep == Keep::No).then_some("./"));
+        let (pattern, destination) = (Template::parse(file), to.map(Template::parse));
+        let until_read = self.keep == Keep::UntilRead;
+        Ok(OutputSpec { pattern, destination, replicas, until_read, optional: self.optional })
+    }
+}
+
+/// Whether executors keep an output, and for how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "YesNoOrWord")]
+pub enum Keep {
+    /// They do not: `false`.
+    #[default]
+    No,
+    /// Until the job is released or forgotten: `true`.
+    UntilReleased,
+    /// Until all tasks that read it have succeeded: `"until-read"`.
+    UntilRead,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum YesNoOrWord {
+    YesNo(bool),
+    Word(String),
+}
+
+impl TryFrom<YesNoOrWord> for Keep {
+    type Error = String;
+
+    fn try_from(keep: YesNoOrWord) -> Result<Self, String> {
+        match keep {
+            YesNoOrWord::YesNo(false) => Ok(Keep::No),
+            YesNoOrWord::YesNo(true) => Ok(Keep::UntilReleased),
+            YesNoOrWord::Word(word) if word == "until-read" => Ok(Keep::UntilRead),
+            YesNoOrWord::Word(word) => Err(format!("`keep` cannot be `{word}`: write true, false or \"until-read\"")),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `cost` placement: told by what fetching and waiting take.
+
+use super::*;
+use crate::{Source, WaitReason};
+
+const MB: u64 = 1_000_000;
+
+/// Tasks with one input each, of 100 MB; a second of computing.
+struct Cluster(Scheduler);
+
+impl Cluster {
+    fn new(executors: u32) -> Self {
+        let mut cluster = Cluster(scheduler(PlacementPolicy::Cost));
+        (1..=executors).for_each(|id| drop(cluster.0.join(id, 1)));
+        cluster
+    }
+
+    fn submit(&mut self, index: u32, input: u8) -> Vec<(u32, u32)> {
+        let inputs = [(object(input), 100 * MB)].into();
+        assigned(&self.0.run(Event::TaskReady { task: task(index), inputs, need: Need::default() }))
+    }
+
+    /// Executor 1 fetches object 9 and so learns that from persistent storage it takes so long; a task of a second too.
+    fn learn(&mut self, seconds: u64) {
+        let (by, _) = self.submit(1000, 9)[0];
+        let (executor, object) = (ExecutorId(by), object(9));
+        self.0.run(Event::Fetched { executor, object, source: Source::Persistent, took_us: seconds * 1_000_000 });
+        self.store(by, 9);
+        self.0.finish(by, 1000);
+    }
+
+    fn store(&mut self, by: u32, n: u8) -> Vec<Effect> {
+        self.0.run(Event::Stored { executor: ExecutorId(by), object: object(n), size_bytes: 100 * MB })
+    }
+
+    fn evict(&mut self, by: u32, n: u8) {
+        self.0.run(Event::Evicted { executor: ExecutorId(by), object: object(n) });
+    }
+}
+
+#[test]
+fn tasks_wait_for_their_data_until_their_line_is_longer_than_fetching() {
+    let mut cluster = Cluster::new(1);
+    cluster.learn(1);
+    cluster.store(1, 1);
+    // A peer takes 0.8 s, as nobody has learned otherwise: longer than the half of a task that runs.
+    assert_eq!(cluster.submit(0, 1), [(1, 0)]);
+    cluster.0.join(2, 1);
+    assert_eq!(cluster.submit(1, 1), [(1, 1)], "lined up where its input is, though another is idle");
+    // The third in a row waits longer.
+    assert_eq!(cluster.submit(2, 1), [(2, 2)]);
+}
+
+#[test]
+fn a_long_line_is_shortened_from_its_end() {
+    let mut cluster = Cluster::new(1);
+    cluster.learn(1);
+    cluster.store(1, 1);
+    for index in 0..20 {
+        cluster.submit(index, 1);
+    }
+    assert_eq!(cluster.0.on(1), [0, 1]);
+    let moved = assigned(&cluster.0.join(2, 1));
+    assert_eq!(moved, [(2, 19), (2, 18)]);
+}
+
+#[test]
+fn where_fetching_takes_longer_more_wait() {
+    let moved = |peer_seconds: u64| {
+        let mut cluster = Cluster::new(2);
+        cluster.learn(1);
+        // Executor 1 got object 8 from executor 2 in so long.
+        cluster.store(2, 8);
+        cluster.evict(2, 9);
+        cluster.store(1, 1);
+        let busy = cluster.submit(100, 1);
+        assert_eq!(busy, [(1, 100)]);
+        let (executor, object) = (ExecutorId(2), object(1));
+        // It is told to, because it is the third for executor 1.
+        assert_eq!([cluster.submit(101, 1), cluster.submit(102, 1)].concat(), [(1, 101), (2, 102)]);
+        let took_us = peer_seconds * 1_000_000;
+        cluster.0.run(Event::Fetched { executor, object, source: Source::Peer, took_us });
+        cluster.0.finish(2, 102);
+        // It has to be fetched again for each that executor 2 takes.
+        (0..20)
+            .map(|index| cluster.submit(index, 1))
+            .filter(|given| given.first().is_some_and(|given| given.0 == 2))
+            .count()
+    };
+    assert_eq!((moved(1), moved(5), moved(60)), (2, 2, 0));
+}
+
+#[test]
+fn who_is_receiving_an_object_is_waited_for() {
+    let mut cluster = Cluster::new(2);
+    // Half a minute from persistent storage, and a second of computing.
+    cluster.learn(30);
+    let first = cluster.submit(0, 1)[0].0;
+    let estimate = |cluster: &Cluster, index| cluster.0.explain_task(task(index)).unwrap().estimate.unwrap();
+    assert_eq!(estimate(&cluster, 0).transfer_us, 30_000_000);
+    // The other gets it by way of the first, as soon.
+    let second = cluster.submit(1, 1)[0].0;
+    assert_ne!(first, second);
+    assert_eq!(estimate(&cluster, 1).transfer_us, 30_000_000);
+}
+
+#[test]
+fn what_is_estimated_can_be_asked_for() {
+    let mut cluster = Cluster::new(1);
+    cluster.learn(2);
+    cluster.store(1, 1);
+    for index in 0..3 {
+        cluster.submit(index, 1);
+    }
+    let Some(WaitReason::Soonest { home, there, elsewhere }) = cluster.0.explain_task(task(2)).unwrap().waits else {
+        panic!("it is lined up")
+    };
+    let mean_us = cluster.0.explain_task(task(0)).unwrap().estimate.unwrap().compute_us;
+    assert_eq!((home, elsewhere, mean_us), (ExecutorId(1), None, 1_000_000));
+    assert!(there.wait_us > 0 && there.transfer_us == 0 && there.compute_us == mean_us, "{there:?}");
+    // Nobody holds object 2; it is a third of a second away for each 16 MB.
+    cluster.0.finish(1, 0);
+    assert_eq!(cluster.0.explain_task(task(1)).unwrap().estimate.unwrap().transfer_us, 0);
+    cluster.0.join(2, 1);
+    cluster.submit(3, 2);
+    assert_eq!(cluster.0.explain_task(task(3)).unwrap().estimate.unwrap().transfer_us, 2_000_000);
+}
+
+#[test]
+fn a_slow_executor_is_waited_for_less() {
+    let mut cluster = Cluster::new(2);
+    cluster.store(1, 1);
+    cluster.store(2, 1);
+    let end = |cluster: &mut Cluster, by, index, ran_us| {
+        let (executor, ended) = (ExecutorId(by), Ended::Finished);
+        cluster.0.run(Event::TaskEnded { executor, task: task(index), ended, ran_us: Some(ran_us) });
+    };
+    // Tasks run ten times as long on executor 1.
+    for index in 0..40 {
+        let (by, _) = cluster.submit(index, 1)[0];
+        end(&mut cluster, by, index, if by == 1 { 10_000_000 } else { 1_000_000 });
+    }
+    let on_fast =
+        (100..108).map(|index| cluster.submit(index, 1)).filter(|given| given.first().is_some_and(|g| g.0 == 2));
+    assert_eq!(on_fast.count(), 2);
+    let homes: Vec<_> = (100..108)
+        .filter_map(|index| match cluster.0.explain_task(task(index)).unwrap().waits {
+            Some(WaitReason::Soonest { home, .. }) => Some(home.0),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(homes, [2; 4]);
+}

@@ -1,0 +1,226 @@
+//! `eyas job get`, `eyas task get`: what is kept in the cluster becomes files on the machine where that is said.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+
+use crate::support::{Cluster, finish, is_root, signal, wait_until};
+
+/// Two tasks that keep two files each, one of them in a folder; a third that keeps one that only tasks read.
+const JOB: &str = r#"
+    [[task]]
+    array = "1-2"
+    command = ["sh", "-c", "mkdir sub; echo a$0 > a; echo b$0 > sub/b; chmod +x a; echo $0 >> FOLDER/made", "{}"]
+    outputs = [{ file = "a", keep = true }, { file = "sub/*", keep = true }]
+    [[task]]
+    command = ["sh", "-c", "echo 3 > for-tasks; echo 3 > elsewhere"]
+    outputs = [{ file = "for-tasks", keep = "until-read" }, { file = "elsewhere", to = "elsewhere", keep = true }]
+"#;
+
+fn write_job(cluster: &Cluster) {
+    cluster.write("job.toml", JOB.replace("FOLDER", cluster.work().to_str().unwrap()));
+}
+
+#[test]
+fn what_is_kept_is_brought_to_where_it_is_asked_for() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    write_job(&cluster);
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    let got = cluster.run(&["job", "get", "1", "--to", "out"]).exits(0).says(&["4 files in out"]);
+    assert_eq!(got.stdout, "out/0/a\nout/0/sub/b\nout/1/a\nout/1/sub/b\n");
+    assert_eq!((cluster.names("out"), cluster.read("out/1/sub/b")), (vec!["0".into(), "1".into()], "b2\n".into()));
+    // A file like any other, but for what it was when it was written.
+    let mode = |name: &str| fs::metadata(cluster.work().join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("out/0/sub/b") & 0o777, mode("made") & 0o777);
+    assert_eq!(mode("out/0/a") & 0o100, 0o100);
+    // One task's, into the folder where the command is said; one file of it.
+    cluster.run(&["task", "get", "1.1", "sub/b"]).exits(0).says(&["1 files"]);
+    assert_eq!((cluster.read("sub/b"), cluster.work().join("a").exists()), ("b2\n".into(), false));
+    let files = cluster.ask(&["task", "get", "1.0", "--to", "json"], "files");
+    assert_eq!(files, serde_json::json!(["json/a", "json/sub/b"]));
+    for (words, says) in [
+        (&["job", "get", "7"][..], "no job 7"),
+        (&["task", "get", "1.9"], "no task 1.9"),
+        (&["task", "get", "1.2", "--to", "x"], "keeps nothing in the cluster for its user"),
+        (&["task", "get", "1.0", "--to", "x", "c"], "keeps no file `c`"),
+    ] {
+        cluster.run(words).exits(1).says(&[says]);
+    }
+    cluster.run(&["job", "get", "1", "--to", "s3://bucket/x"]).exits(2).says(&["a folder of this machine"]);
+    assert_eq!(cluster.names("."), ["elsewhere", "job.toml", "json", "made", "out", "sub", "x"]);
+    cluster.run(&["job", "release", "1"]).exits(0);
+    cluster.run(&["job", "get", "1"]).exits(1).says(&["was released"]);
+}
+
+#[test]
+fn what_is_there_is_not_overwritten_unless_that_is_wanted() {
+    let cluster = Cluster::start(&[&[]]);
+    write_job(&cluster);
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    cluster.write("out/1/a", "mine\n");
+    cluster.run(&["job", "get", "1", "--to", "out"]).exits(1).says(&["out/1/a is there already", "--force"]);
+    assert_eq!((cluster.read("out/1/a"), cluster.names("out")), ("mine\n".into(), vec!["1".into()]));
+    cluster.run(&["job", "get", "1", "--to", "out", "--force"]).exits(0).says(&["4 files"]);
+    assert_eq!(cluster.read("out/1/a"), "a2\n");
+    // The same content is not brought twice: what broke off can be said again.
+    fs::remove_file(cluster.work().join("out/0/a")).unwrap();
+    let again = cluster.run(&["job", "get", "1", "--to", "out"]).exits(0).says(&["4 files"]);
+    assert_eq!(again.stdout, "out/0/a\n");
+    cluster.write("file", "");
+    cluster.run(&["job", "get", "1", "--to", "file"]).exits(1).says(&["cannot write to file"]);
+    if !is_root() {
+        fs::create_dir(cluster.work().join("closed")).unwrap();
+        fs::set_permissions(cluster.work().join("closed"), Permissions::from_mode(0o555)).unwrap();
+        cluster.run(&["job", "get", "1", "--to", "closed"]).exits(1).says(&["cannot write to closed", "denied"]);
+    }
+}
+
+#[test]
+fn a_folder_without_room_is_named_and_nothing_is_left_in_it() {
+    let cluster = Cluster::start(&[&[]]);
+    let job = "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 3000000 /dev/zero > big\"]\noutputs = [{ file = \"big\", keep = true }]\n";
+    cluster.write("job.toml", job);
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    let small = cluster.work().join("small");
+    fs::create_dir(&small).unwrap();
+    let mount =
+        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&small).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        eprintln!("not tested: this user cannot mount");
+        return;
+    }
+    let got = cluster.run(&["job", "get", "1", "--to", "small"]);
+    let left = cluster.names("small");
+    assert!(std::process::Command::new("umount").arg(&small).status().unwrap().success());
+    got.exits(1).says(&["small has no room for `eyas://1/0/big`"]);
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_lost_is_waited_for_while_it_is_made_again() {
+    let mut cluster = Cluster::start(&[&[]]);
+    write_job(&cluster);
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    cluster.executor(1).kill();
+    cluster.wait_for_executors(0);
+    let getting = cluster.spawn_on(&["job", "get", "1", "--to", "out"]);
+    wait_until("it waits", || cluster.work().join("out").exists());
+    cluster.add_executor(&[]);
+    finish(getting).exits(0).says(&["waiting for", "4 files"]);
+    assert_eq!(cluster.read("out/1/a"), "a2\n");
+    assert_eq!(cluster.read("made").lines().count(), 4, "each was made twice");
+    assert_eq!(cluster.job("1")["recomputed"], 2);
+}
+
+#[test]
+fn what_is_not_written_yet_is_waited_for_also_through_a_crash_of_the_dispatcher() {
+    let mut cluster = Cluster::start(&[&[]]);
+    let job = r#"
+        [[task]]
+        array = "1-2"
+        command = ["sh", "-c", "until [ -e FOLDER/go-$0 ]; do sleep 0.02; done; echo $0 > a", "{}"]
+        outputs = [{ file = "a", keep = true }]
+    "#;
+    cluster.write("job.toml", job.replace("FOLDER", cluster.work().to_str().unwrap()));
+    cluster.submit("job.toml");
+    let getting = cluster.spawn_on(&["job", "get", "1", "--to", "out"]);
+    cluster.write("go-1", "");
+    wait_until("the first is brought", || cluster.work().join("out/0/a").exists());
+    cluster.restart_dispatcher();
+    cluster.write("go-2", "");
+    finish(getting).exits(0).says(&["waiting for", "2 files"]);
+    assert_eq!(cluster.read("out/1/a"), "2\n");
+    // What fails is not waited for.
+    let job = "[[task]]\ncommand = [\"false\"]\noutputs = [{ file = \"a\", keep = true }]\n";
+    cluster.write("job.toml", job);
+    cluster.submit("job.toml");
+    cluster.run(&["job", "get", "2"]).exits(1).says(&["1 tasks of job 2 did not succeed"]);
+    // An interrupt leaves nothing behind.
+    let job = "[[task]]\ncommand = [\"sleep\", \"1000\"]\noutputs = [{ file = \"a\", keep = true }]\n";
+    cluster.write("job.toml", job);
+    cluster.submit("job.toml");
+    let getting = cluster.spawn_on(&["job", "get", "3", "--to", "interrupted"]);
+    wait_until("it waits", || cluster.work().join("interrupted").exists() && !cluster.names("interrupted").is_empty());
+    signal(getting.id(), rustix::process::Signal::INT);
+    finish(getting).exits(130);
+    assert_eq!(cluster.names("interrupted"), Vec::<String>::new());
+    cluster.run(&["job", "cancel", "3"]).exits(0);
+}
+
+#[test]
+fn a_transfer_goes_on_behind_an_executor_that_was_killed_in_the_middle() {
+    let slow = ["--emulate", "link=8MB/s"];
+    let mut cluster = Cluster::start(&[&slow[..]; 2]);
+    let job = r#"
+        [[task]]
+        command = ["sh", "-c", "head -c 16000000 /dev/zero | tr '\\0' x > a"]
+        outputs = [{ file = "a", keep = true, replicas = 2 }]
+    "#;
+    cluster.write("job.toml", job);
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    wait_until("both have it", || holders(&cluster) == 2);
+    let getting = cluster.spawn_on(&["task", "get", "1.0", "--to", "out"]);
+    let mut bytes = [0; 2];
+    wait_until("a part has come", || {
+        // Its room is reserved from the beginning.
+        let parts = fs::read_dir(cluster.work().join("out")).into_iter().flatten();
+        let parts = parts.flat_map(|folder| fs::read_dir(folder.unwrap().path().join("partial")).into_iter().flatten());
+        parts.filter_map(|part| File::open(part.unwrap().path()).ok()).any(|part| {
+            let read = |byte: &mut u8, at| part.read_exact_at(std::slice::from_mut(byte), at).is_ok();
+            read(&mut bytes[0], 1_000_000) && read(&mut bytes[1], 15_999_999) && bytes[0] == b'x'
+        })
+    });
+    // Of equal ones the first is asked first.
+    cluster.executor(1).kill();
+    assert_eq!(bytes[1], 0, "it was in the middle");
+    finish(getting).exits(0);
+    assert!(cluster.read("out/a") == "x".repeat(16_000_000));
+    assert_eq!(cluster.names("out"), ["a"]);
+}
+
+/// How many have the first task's output.
+fn holders(cluster: &Cluster) -> usize {
+    let objects = cluster.run(&["--json", "catalog", "show", "eyas://1/0/a"]).exits(0).json("objects");
+    objects[0]["holders"].as_array().unwrap().len()
+}
+
+/// Changes the first byte of what an executor has, as a bad disk would, so that no time tells of it.
+fn overwrite(cluster: &mut Cluster, executor: usize, byte: u8) {
+    for folder in fs::read_dir(cluster.executor(executor).folder().join("store/objects")).unwrap() {
+        for file in fs::read_dir(folder.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let before = fs::metadata(&path).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_at(&[byte], 0).unwrap();
+            file.set_modified(before.modified().unwrap()).unwrap();
+            fs::set_permissions(&path, before.permissions()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_damaged_replica_leads_on_to_the_next_and_one_that_is_killed_too() {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    let job = r#"
+        [[task]]
+        command = ["sh", "-c", "echo good > a; echo made >> FOLDER/made"]
+        outputs = [{ file = "a", keep = true, replicas = 2 }]
+    "#;
+    cluster.write("job.toml", job.replace("FOLDER", cluster.work().to_str().unwrap()));
+    cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
+    wait_until("both have it", || holders(&cluster) == 2);
+    // Whichever of the two is asked first.
+    for executor in [1, 2] {
+        overwrite(&mut cluster, executor, b'?');
+        let to = format!("without-{executor}");
+        cluster.run(&["job", "get", "1", "--to", &to]).exits(0);
+        assert_eq!(cluster.read(&format!("{to}/0/a")), "good\n");
+        overwrite(&mut cluster, executor, b'g');
+    }
+    cluster.executor(2).kill();
+    cluster.run(&["job", "get", "1", "--to", "without-2-at-all"]).exits(0);
+    assert_eq!((cluster.read("without-2-at-all/0/a"), cluster.read("made")), ("good\n".into(), "made\n".into()));
+    overwrite(&mut cluster, 1, b'?');
+    cluster.run(&["job", "get", "1", "--to", "again"]).exits(0).says(&["waiting for"]);
+    assert_eq!((cluster.read("again/0/a"), cluster.read("made")), ("good\n".into(), "made\nmade\n".into()));
+}
