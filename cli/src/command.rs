@@ -13,6 +13,8 @@ use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
 
+use crate::sim::SimCommand;
+
 use crate::get::PlaceArgs;
 
 /// Runs very many short tasks over very much shared data, and brings work and data together.
@@ -104,16 +106,6 @@ pub(crate) enum Command {
     },
     #[command(hide = true)]
     Guard { marker: String, sandboxes: PathBuf },
-}
-
-#[derive(Subcommand)]
-pub(crate) enum SimCommand {
-    /// Repeat the experiments of the data diffusion paper, and print what came of them beside what the paper says
-    Paper {
-        /// Only the experiment of that name (again for more)
-        #[arg(long, value_name = "NAME")]
-        only: Vec<String>,
-    },
 }
 
 #[derive(Args)]

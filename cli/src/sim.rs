@@ -3,12 +3,22 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::Subcommand;
 use eyas_sim::outcome::Outcome;
 use eyas_sim::paper::{Experiment, Measured};
 
 use crate::Failure;
-use crate::command::SimCommand;
 use crate::show::Table;
+
+#[derive(Subcommand)]
+pub(crate) enum SimCommand {
+    /// Repeat the experiments of the data diffusion paper, and print what came of them beside what the paper says
+    Paper {
+        /// Only the experiment of that name (again for more)
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+    },
+}
 
 pub(crate) fn sim(command: SimCommand) -> Result<ExitCode, Failure> {
     match command {
