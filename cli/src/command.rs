@@ -13,7 +13,7 @@ use eyas_client::types::{Distribution, EvictionPolicy, JobId, PlacementPolicy, T
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
 
-use crate::{get::PlaceArgs, push::PushArgs};
+use crate::{get::PlaceArgs, push::PushArgs, sim::SimCommand};
 
 /// Runs very many short tasks over very much shared data, and brings work and data together.
 #[derive(Parser)]
@@ -90,6 +90,9 @@ pub(crate) enum Command {
     Start(Box<StartCommand>),
     /// Stop the cluster
     Stop,
+    /// Simulate a cluster: the same decisions on modelled nodes, disks and networks
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// Print a completion script for a shell
     Completion {
         /// Which shell

@@ -14,6 +14,7 @@ mod push;
 mod report;
 mod run;
 mod show;
+mod sim;
 mod start;
 mod top;
 
@@ -63,6 +64,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Report(args) => ask::report(args, &reach).await,
         Command::Top(args) => top::top(args, &reach).await,
         Command::Start(which) => start::start(*which, &reach).await,
+        Command::Sim(which) => sim::sim(which),
         Command::Stop => ask::stop(&reach).await,
         Command::Completion { shell } => {
             command::print_completion(shell)?;

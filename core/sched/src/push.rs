@@ -280,7 +280,8 @@ impl Scheduler {
                 _ if executors[by].held.contains_key(&key) => Box::default(),
                 Some(tree) => tree.giver_of(executor).map(Holder::of_whole).into_iter().collect(),
                 None => {
-                    let wish = Wish { object: key, by, task: None, crosses: kept.contains_key(&object) };
+                    let crosses = kept.contains_key(&object);
+                    let wish = Wish { object: key, by, task: None, crosses, from_relays: true };
                     relays.plan(catalog, executors, wish, turn)
                 }
             };

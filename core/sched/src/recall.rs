@@ -97,14 +97,18 @@ impl Scheduler {
         if self.policy.is_data_aware() && self.parked_taker(task, Level::Slot).is_some() {
             return true;
         }
-        let otherwise = self.otherwise();
-        let takes_any = otherwise != Otherwise::OnlyBestHolder || self.is_cold(task);
+        let looks = match self.otherwise() {
+            Otherwise::AnyTask => PARKED_LOOKS,
+            // Those that hold nothing of it differ little.
+            Otherwise::Soonest => 1,
+            Otherwise::OnlyBestHolder if self.is_cold(task) => PARKED_LOOKS,
+            Otherwise::OnlyBestHolder => 0,
+        };
         let (class, mut first) = (self.queue[task].class, 0);
-        for _ in 0..if takes_any { PARKED_LOOKS } else { 0 } {
+        for _ in 0..looks {
             let Some((parking, by)) = self.parked_with_room(class, Level::Slot, first) else { break };
-            if !search::has_refused(&self.queue, by, task)
-                && (otherwise != Otherwise::Soonest || self.is_soonest(task, by))
-            {
+            let lets = self.otherwise() != Otherwise::Soonest || self.is_soonest(task, by);
+            if lets && !search::has_refused(&self.queue, by, task) {
                 return true;
             }
             first = parking + 1;

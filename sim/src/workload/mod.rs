@@ -1,0 +1,85 @@
+//! Workloads: objects, and tasks that read them as time goes on (data-diffusion §5 and §6.3, and two classics).
+//!
+//! A workload is what its parameters and its seed say, to the last bit, on any machine: functions that differ from one
+//! standard library to the next are those of `libm`.
+
+mod all_pairs;
+mod monotonically_increasing;
+mod scan;
+mod sine_wave;
+mod stacking;
+mod zipf;
+
+pub use all_pairs::{AllPairs, Order};
+pub use monotonically_increasing::MonotonicallyIncreasing;
+pub use scan::Scan;
+pub use sine_wave::SineWave;
+pub use stacking::{LOCALITIES, Locality, Stacking};
+pub use zipf::Zipf;
+
+use crate::arrival::Arrival;
+
+/// One workload. Its objects have the numbers `0 .. objects()` and are of one size.
+pub trait Workload {
+    /// How many objects there are.
+    fn objects(&self) -> u32;
+
+    /// Bytes of each.
+    fn object_bytes(&self) -> u64;
+
+    /// How many tasks there are.
+    fn tasks(&self) -> u64;
+
+    /// The tasks, in the order in which they come.
+    fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_>;
+
+    /// Bytes of all objects.
+    fn data_bytes(&self) -> u64 {
+        u64::from(self.objects()) * self.object_bytes()
+    }
+}
+
+/// When each of `count` tasks comes that are spread evenly over the time from `from_us` on.
+fn spread(from_us: u64, duration_us: u64, count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(move |task| from_us + task * duration_us / count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that all tasks together read.
+    fn read_bytes(workload: &dyn Workload) -> u64 {
+        workload.arrivals().map(|task| task.inputs.len() as u64 * workload.object_bytes()).sum()
+    }
+
+    #[test]
+    fn all_keep_their_word() {
+        let stacking = Stacking { locality: LOCALITIES[8], seed: 3, ..Stacking::paper(1) };
+        let workloads: [(&dyn Workload, u64); 7] = [
+            (&MonotonicallyIncreasing::paper(1), 250_000),
+            (&SineWave::paper(1), 2_000_000),
+            (&AllPairs::cluster(Order::Rows), 250_000),
+            (&AllPairs::cluster(Order::Random(5)), 250_000),
+            (&stacking, 23_695),
+            (&Zipf { objects: 1_000, tasks: 10_000, ..Zipf::default() }, 10_000),
+            (&Scan { objects: 100, rounds: 3, ..Scan::default() }, 300),
+        ];
+        for (workload, tasks) in workloads {
+            assert_eq!(workload.tasks(), tasks);
+            assert_eq!(workload.arrivals().count() as u64, tasks);
+            let mut before_us = 0;
+            for (number, task) in workload.arrivals().enumerate() {
+                assert!(task.at_us >= before_us, "task {number} comes before an earlier one");
+                before_us = task.at_us;
+                assert!(task.inputs.iter().all(|object| *object < workload.objects()));
+            }
+            let again = workload.arrivals().zip(workload.arrivals());
+            assert!(again.take(10_000).all(|(one, other)| one == other), "the same seed has other tasks");
+        }
+        assert_eq!(MonotonicallyIncreasing::paper(1).data_bytes(), 100_000_000_000);
+        assert_eq!(SineWave::paper(1).data_bytes(), 1_000_000_000_000);
+        assert_eq!(AllPairs::cluster(Order::Rows).data_bytes(), 12_000_000_000);
+        assert_eq!(read_bytes(&AllPairs::cluster(Order::Random(5))), 6_000_000_000_000);
+    }
+}

@@ -1,0 +1,101 @@
+//! Stacking: many sources are cut out of few frames of the sky (data-diffusion §6.3, table 3).
+//!
+//! A workload's *locality* is how many tasks read the same file, on average. With ideal placement `1 - 1/locality` of all
+//! reads find their file in a store (figure 46).
+
+use smallvec::smallvec;
+
+use super::Workload;
+use crate::arrival::Arrival;
+use crate::random::Random;
+
+/// One row of table 3.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Locality {
+    /// As the paper calls it, rounded.
+    pub locality: f64,
+    /// Sources in the sky, which the paper calls objects: one task each.
+    pub sources: u32,
+    /// Files in which they are.
+    pub files: u32,
+}
+
+const fn row(locality: f64, sources: u32, files: u32) -> Locality {
+    Locality { locality, sources, files }
+}
+
+/// Table 3.
+pub const LOCALITIES: [Locality; 9] = [
+    row(1.0, 111_700, 111_700),
+    row(1.38, 154_345, 111_699),
+    row(2.0, 97_999, 49_000),
+    row(3.0, 88_857, 29_620),
+    row(4.0, 76_575, 19_145),
+    row(5.0, 60_590, 12_120),
+    row(10.0, 46_480, 4_650),
+    row(20.0, 40_460, 2_025),
+    row(30.0, 23_695, 790),
+];
+
+/// Each task reads the file its source is in. Files have as many sources as each other, as far as that goes; sources are
+/// asked for in any order, all from the beginning.
+#[derive(Clone, Debug)]
+pub struct Stacking {
+    /// How many sources are in how many files.
+    pub locality: Locality,
+    /// Bytes of a file.
+    pub file_bytes: u64,
+    /// How long a task computes, microseconds.
+    pub compute_us: u64,
+    /// The order of the sources.
+    pub seed: u64,
+}
+
+impl Stacking {
+    /// Compressed files of locality 30. The paper's figure 43 gives no number for what is neither metadata nor I/O, but
+    /// "less than 1 ms" for each of three steps.
+    pub fn paper(seed: u64) -> Self {
+        Stacking { locality: LOCALITIES[8], file_bytes: 2_000_000, compute_us: 3_000, seed }
+    }
+}
+
+impl Workload for Stacking {
+    fn objects(&self) -> u32 {
+        self.locality.files
+    }
+
+    fn object_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    fn tasks(&self) -> u64 {
+        self.locality.sources.into()
+    }
+
+    fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
+        let Locality { sources, files, .. } = self.locality;
+        let file_of = |source| (u64::from(source) * u64::from(files) / u64::from(sources)) as u32;
+        let mut reads: Vec<u32> = (0..sources).map(file_of).collect();
+        Random::new(self.seed).shuffle(&mut reads);
+        let task = |file| Arrival { at_us: 0, inputs: smallvec![file], compute_us: self.compute_us };
+        Box::new(reads.into_iter().map(task))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_read_and_as_often_as_the_others() {
+        for locality in LOCALITIES {
+            let workload = Stacking { locality, ..Stacking::paper(1) };
+            let mut reads = vec![0; locality.files as usize];
+            workload.arrivals().for_each(|task| reads[task.inputs[0] as usize] += 1);
+            let (least, most) = (reads.iter().min().copied(), reads.iter().max().copied());
+            let average = f64::from(locality.sources) / f64::from(locality.files);
+            assert_eq!((least, most), (Some(average.floor() as u32), Some(average.ceil() as u32)));
+            assert!((average / locality.locality - 1.0).abs() < 0.003, "{average} against {}", locality.locality);
+        }
+    }
+}
