@@ -48,6 +48,7 @@ unit: need
 
 # Small enough for every day, so that benchmarks do not rot.
 bench-tiny: need
+	$(CARGO) test --locked --workspace --bench caching -- --tiny
 	$(CARGO) test --locked --workspace --bench decisions -- --tiny
 	$(CARGO) test --locked --workspace --bench loopback
 

@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod caching;
 pub mod random;
 pub mod workload;

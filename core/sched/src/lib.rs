@@ -26,6 +26,7 @@ mod hash;
 mod kept;
 mod matchmaking;
 pub mod placement;
+pub mod provisioning;
 mod queue;
 mod recall;
 mod relay;
@@ -34,6 +35,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 mod to_search;
+pub mod two_mark;
 
 pub use catalog::ObjectKey;
 pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need};
