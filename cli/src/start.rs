@@ -136,7 +136,8 @@ fn scheduler(args: &PlacementArgs) -> Result<eyas_sched::Config, Failure> {
     if args.window == Some(0) {
         return Err("--window is at least 1".into());
     }
-    Ok(eyas_sched::Config { policy: args.policy, utilisation_threshold: args.utilisation, window: args.window })
+    let (utilisation_threshold, window) = (args.utilisation, args.window);
+    Ok(eyas_sched::Config { policy: args.policy, utilisation_threshold, window, ..eyas_sched::Config::default() })
 }
 
 fn capacity(args: &NodeArgs, share: u32) -> Result<Resources, Failure> {

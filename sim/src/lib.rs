@@ -1,8 +1,21 @@
-//! The simulator's room: workloads of the data diffusion paper, and its abstract model.
+//! A simulated cluster: the dispatcher's and the executors' own deciders (`eyas-sched`, `eyas-node`) on modelled clocks,
+//! disks and networks.
+//!
+//! What is decided here is decided by the code that real clusters run. The simulator owns what surrounds it: when
+//! something happens, how long it takes, and who is told of it when. It must never choose a task, a node, a source or an
+//! object to evict. The same seed gives the same run, on any machine.
 
 #![forbid(unsafe_code)]
 
 pub mod arrival;
 pub mod caching;
+pub mod clock;
+pub mod cluster;
+pub mod flows;
+pub mod model;
+pub mod outcome;
 pub mod random;
+mod run;
 pub mod workload;
+
+pub use run::run;

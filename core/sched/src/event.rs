@@ -22,11 +22,14 @@ pub struct Config {
     /// overtaken 100 times for each executor, at least 2,500 times, and 2,500 entries are looked at (data-diffusion
     /// §4.4, §5.1.1).
     pub window: Option<u64>,
+    /// Whether who is still receiving an object is named as one that can give it. If not, simultaneous demand reads
+    /// persistent storage as often as there are executors, as in the paper. For comparison.
+    pub relays: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { policy: PlacementPolicy::GoodCacheCompute, utilisation_threshold: 0.9, window: None }
+        Config { policy: PlacementPolicy::GoodCacheCompute, utilisation_threshold: 0.9, window: None, relays: true }
     }
 }
 

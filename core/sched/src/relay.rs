@@ -51,13 +51,15 @@ pub(crate) struct Wish {
     pub task: TaskKey,
     /// The object is not in persistent storage, and given from site to site.
     pub crosses: bool,
+    /// Who is still receiving the object may give it.
+    pub from_relays: bool,
 }
 
 impl Relays {
     /// Plans how the wish comes true, if that is not planned yet. Returns whom to ask, the first first; if nobody, it is
     /// persistent storage. `turn` spreads the load over holders.
     pub fn plan(&mut self, catalog: &Catalog, executors: &mut Executors, wish: Wish, turn: usize) -> Box<[Holder]> {
-        let Wish { object, by, task, crosses } = wish;
+        let Wish { object, by, task, crosses, from_relays } = wish;
         let receipts = self.receipts.entry(object).or_default();
         let planned = receipts.iter().find(|receipt| receipt.by == by).map(|receipt| receipt.from);
         let holders = &catalog[object].holders;
@@ -65,7 +67,8 @@ impl Relays {
         let may_give = |giver: &ExecutorKey| *giver != by && (crosses || executors[*giver].profile.site() == site);
         let looked_at = (0..holders.len().min(SITE_LOOKS)).map(|place| holders[(turn + place) % holders.len()]);
         let mut whole: Vec<_> = looked_at.filter(may_give).take(GIVER_LOOKS).collect();
-        let latest = receipts.iter().rev().map(|receipt| receipt.by).filter(may_give).take(GIVER_LOOKS);
+        let latest = receipts.iter().rev().filter(|_| from_relays).map(|receipt| receipt.by);
+        let latest = latest.filter(may_give).take(GIVER_LOOKS);
         let latest: Vec<_> = latest.collect();
         whole.sort_by_key(|holder| executors[*holder].gives);
         let from = planned.unwrap_or_else(|| {

@@ -410,13 +410,13 @@ impl Scheduler {
         if !self.policy.is_data_aware() {
             return Box::default();
         }
-        let Scheduler { queue, catalog, executors, relays, kept, .. } = self;
+        let Scheduler { config, queue, catalog, executors, relays, kept, .. } = self;
         let mut hints = Vec::new();
         for (place, input) in queue[task].inputs.as_slice().iter().enumerate() {
             if !executors[by].held.contains_key(input) {
                 // Other holders for each task, so that none serves them all.
                 let crosses = kept.contains_key(&catalog[*input].id);
-                let wish = Wish { object: *input, by, task, crosses };
+                let wish = Wish { object: *input, by, task, crosses, from_relays: config.relays };
                 let holders = relays.plan(catalog, executors, wish, self.decisions as usize);
                 if !holders.is_empty() {
                     hints.push(Hint { input: place as u16, holders });

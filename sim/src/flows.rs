@@ -1,0 +1,494 @@
+//! Flows of bytes over shared links: network cards, disks, a switch, persistent storage. Flows share a link max-min
+//! fairly: none could be faster without another that is no faster becoming slower.
+//!
+//! Each link has a *level*: the rate of those flows that it is the bottleneck of. A flow's rate is the least level of
+//! its links. A link computes its level from what its flows get elsewhere: those that get less than the level are *held*
+//! to that, the others, its *own*, share the rest evenly. A level that has changed is told to the flows of the link,
+//! and by them to their other links, until nothing changes: that is max-min fairness, computed where something changed
+//! and nowhere else (Charny, Clark, Jain: Congestion control with explicit rate indication, 1995).
+//!
+//! Two things make it fast where thousands share a link. Nobody computes what each of them has received: the link counts
+//! the bytes that each of its own flows was served, and a flow ends when that count reaches its mark; a new level moves
+//! no mark. And a change of level within a tolerance is not told: capacities hold, and rates are fair, up to that.
+//!
+//! A flow may be *relayed*: its source is still receiving the same bytes in the flow above. It is no faster than that
+//! one, and ends a piece later at the earliest.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use smallvec::SmallVec;
+
+use crate::clock::Ns;
+
+/// What a relay receives before it can pass it on: the pieces in which executors send, 128 KiB.
+pub const PIECE_BYTES: f64 = 131_072.0;
+/// Levels that change by less are not told: a thousandth part.
+pub const TOLERANCE: f64 = 1e-3;
+/// Rounding of what a link has served.
+const SLACK_BYTES: f64 = 0.5;
+/// A link's list of marks may have so many of flows that left it, beyond as many as of others.
+const STALE_MARKS: usize = 64;
+
+/// A link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkId(u32);
+
+/// A flow that has not ended; the next may have the same id once it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowId(u32);
+
+struct Link {
+    bytes_per_ns: f64,
+    crossing: Vec<Crossing>,
+    /// How many of `crossing` it is the bottleneck of.
+    own: u32,
+    /// What the others get.
+    held: f64,
+    /// No own flow gets less elsewhere, no other more.
+    least_own: f64,
+    most_held: f64,
+    /// The rate of own flows; infinite if there are none.
+    level: f64,
+    /// What its flows were told of it.
+    told: f64,
+    /// Bytes that each own flow was served until `since`, at the levels of their times.
+    served: f64,
+    since: Ns,
+    /// Marks of flows that this link times, as bits of positive numbers, which are in the numbers' order.
+    marks: BinaryHeap<Reverse<(u64, FlowId, u64)>>,
+    timed: usize,
+    /// Names the last entry that was made for it in `ends`.
+    forecast: u32,
+    is_dirty: bool,
+    has_moved: bool,
+}
+
+/// A flow on a link.
+struct Crossing {
+    flow: FlowId,
+    is_own: bool,
+    /// The rate that the rest of its way leaves it.
+    elsewhere: f64,
+}
+
+struct Flow {
+    /// Its links, and its place in the list of each.
+    way: SmallVec<[(LinkId, u32); 6]>,
+    above: Option<FlowId>,
+    below: Vec<FlowId>,
+    /// As its links were told.
+    rate: f64,
+    /// The link that times it, one of its own or of a flow above.
+    timer: Option<LinkId>,
+    /// Where it ends, on the timer's count; what it lacks, if it has no timer.
+    mark: f64,
+    /// Names its last entry in `marks`.
+    marked: u64,
+    /// It has all but the last piece, and waits for the flow above to end.
+    waits: bool,
+    tag: u32,
+}
+
+/// See the [module's](self) documentation.
+pub struct Flows {
+    now: Ns,
+    tolerance: f64,
+    links: Vec<Link>,
+    flows: Vec<Option<Flow>>,
+    free: Vec<FlowId>,
+    dirty: VecDeque<LinkId>,
+    to_refresh: Vec<FlowId>,
+    moved: Vec<LinkId>,
+    /// How many marks there were.
+    marked: u64,
+    /// When the first flow of each link ends.
+    ends: BinaryHeap<Reverse<(Ns, LinkId, u32)>>,
+}
+
+impl Flows {
+    /// No links and no flows. Changes of levels smaller than that part of them are not told.
+    pub fn new(tolerance: f64) -> Self {
+        Flows {
+            now: 0,
+            tolerance,
+            links: Vec::new(),
+            flows: Vec::new(),
+            free: Vec::new(),
+            dirty: VecDeque::new(),
+            to_refresh: Vec::new(),
+            moved: Vec::new(),
+            marked: 0,
+            ends: BinaryHeap::new(),
+        }
+    }
+
+    /// A new link.
+    pub fn link(&mut self, bytes_per_s: f64) -> LinkId {
+        self.links.push(Link {
+            bytes_per_ns: bytes_per_s * 1e-9,
+            crossing: Vec::new(),
+            own: 0,
+            held: 0.0,
+            least_own: f64::INFINITY,
+            most_held: 0.0,
+            level: f64::INFINITY,
+            told: f64::INFINITY,
+            served: 0.0,
+            since: 0,
+            marks: BinaryHeap::new(),
+            timed: 0,
+            forecast: 0,
+            is_dirty: false,
+            has_moved: false,
+        });
+        LinkId(self.links.len() as u32 - 1)
+    }
+
+    /// Begins a flow of `bytes` over links, each once and at least one; `above` is the flow that it is relayed from. Its
+    /// end tells the tag.
+    pub fn start(&mut self, now: Ns, bytes: f64, links: &[LinkId], above: Option<FlowId>, tag: u32) -> FlowId {
+        self.now = now;
+        let flow = self.free.pop().unwrap_or_else(|| {
+            self.flows.push(None);
+            FlowId(self.flows.len() as u32 - 1)
+        });
+        let mut way = SmallVec::new();
+        for id in links {
+            let link = &mut self.links[id.0 as usize];
+            way.push((*id, link.crossing.len() as u32));
+            link.crossing.push(Crossing { flow, is_own: true, elsewhere: f64::INFINITY });
+            link.own += 1;
+            self.mark_dirty(*id);
+        }
+        if let Some(above) = above {
+            self.flow_mut(above).below.push(flow);
+        }
+        let (below, rate) = (Vec::new(), f64::NAN);
+        let begun = Flow { way, above, below, rate, timer: None, mark: bytes, marked: 0, waits: false, tag };
+        self.flows[flow.0 as usize] = Some(begun);
+        self.to_refresh.push(flow);
+        flow
+    }
+
+    /// Breaks a flow off, from which none is relayed any more. Returns the bytes it lacked.
+    pub fn stop(&mut self, now: Ns, flow: FlowId) -> f64 {
+        self.now = now;
+        let lacks = self.lacks(flow);
+        let gone = self.remove(flow);
+        assert!(gone.below.is_empty(), "what is relayed from a flow is stopped before it");
+        lacks
+    }
+
+    /// Bytes that a flow lacks now.
+    pub fn lacks(&self, flow: FlowId) -> f64 {
+        let Flow { timer, mark, .. } = self.flow(flow);
+        timer.map_or(*mark, |timer| (mark - self.served(timer)).max(0.0))
+    }
+
+    /// Flows that are relayed from this one.
+    pub fn below(&self, flow: FlowId) -> &[FlowId] {
+        &self.flow(flow).below
+    }
+
+    /// What a flow's end tells.
+    pub fn tag(&self, flow: FlowId) -> u32 {
+        self.flow(flow).tag
+    }
+
+    /// When the next flow ends, if nothing changes. [`settle`](Self::settle) has been called since the last change.
+    pub fn next_end(&mut self) -> Option<Ns> {
+        while let Some(Reverse((at, link, forecast))) = self.ends.peek() {
+            if self.links[link.0 as usize].forecast == *forecast {
+                return Some(*at);
+            }
+            self.ends.pop();
+        }
+        None
+    }
+
+    /// Takes the flows that have ended by now, and adds their tags to `ended`.
+    pub fn end_by(&mut self, now: Ns, ended: &mut Vec<u32>) {
+        while self.next_end().is_some_and(|at| at <= now) {
+            self.now = now;
+            let Reverse((_, link, _)) = self.ends.pop().expect("looked at above");
+            self.note_moved(link);
+            let served = self.served(link) + SLACK_BYTES;
+            while let Some((_, flow)) = self.first_mark(link).filter(|(mark, _)| *mark <= served) {
+                if self.flow(flow).above.is_some() {
+                    self.set_timer(flow, None);
+                    let waiting = self.flow_mut(flow);
+                    (waiting.mark, waiting.waits) = (PIECE_BYTES, true);
+                } else {
+                    let gone = self.remove(flow);
+                    ended.push(gone.tag);
+                    gone.below.into_iter().for_each(|below| self.lose_above(below));
+                }
+            }
+        }
+    }
+
+    /// Makes all rates fair again after changes at one instant.
+    pub fn settle(&mut self) {
+        self.refresh_all();
+        while let Some(link) = self.dirty.pop_front() {
+            self.links[link.0 as usize].is_dirty = false;
+            self.find_level(link);
+            self.refresh_all();
+        }
+        while let Some(link) = self.moved.pop() {
+            self.links[link.0 as usize].has_moved = false;
+            let first = self.first_mark(link);
+            let now = self.now;
+            let forecast = &mut self.links[link.0 as usize];
+            forecast.forecast = forecast.forecast.wrapping_add(1);
+            if let Some((mark, _)) = first {
+                let ns = ((mark - forecast.served) / forecast.level).max(0.0).ceil();
+                let at = forecast.since.saturating_add(ns as u64).max(now);
+                self.ends.push(Reverse((at, link, self.links[link.0 as usize].forecast)));
+            }
+        }
+    }
+
+    /// A flow's bytes a second.
+    pub fn bytes_per_s(&self, flow: FlowId) -> f64 {
+        let timer = self.flow(flow).timer;
+        timer.map_or(0.0, |timer| self.links[timer.0 as usize].level * 1e9)
+    }
+
+    // ---- levels
+
+    /// Computes the level of a link, and tells it if it has changed.
+    fn find_level(&mut self, id: LinkId) {
+        let link = &mut self.links[id.0 as usize];
+        let level = link.fair_level();
+        if level != link.level {
+            (link.served, link.since) = (link.served_at(self.now), self.now);
+            link.level = level;
+            self.note_moved(id);
+        }
+        let link = &mut self.links[id.0 as usize];
+        let is_near = (link.level - link.told).abs() <= self.tolerance * link.told.min(link.level);
+        if link.level != link.told && !is_near {
+            link.told = link.level;
+            self.to_refresh.extend(link.crossing.iter().map(|crossing| crossing.flow));
+        }
+    }
+
+    fn refresh_all(&mut self) {
+        while let Some(flow) = self.to_refresh.pop() {
+            self.refresh(flow);
+        }
+    }
+
+    /// Computes a flow's rate from what it was told, and tells it to its links and to what is relayed from it.
+    fn refresh(&mut self, id: FlowId) {
+        // It may have ended since.
+        let Some(flow) = &self.flows[id.0 as usize] else { return };
+        let above = flow.above.map(|above| self.flow(above));
+        // The last of these is that it is no faster than the flow above.
+        let bounds = flow.way.iter().map(|(link, _)| (self.links[link.0 as usize].told, Some(*link)));
+        let bounds = bounds.chain(above.map(|above| (above.rate, above.timer)));
+        let (mut least, mut next, mut at, mut timer) = (f64::INFINITY, f64::INFINITY, usize::MAX, None);
+        for (place, (rate, bound_timer)) in bounds.enumerate() {
+            if rate < least {
+                (next, least, at, timer) = (least, rate, place, bound_timer);
+            } else if rate < next {
+                next = rate;
+            }
+        }
+        let way = flow.way.clone();
+        for (place, (link, crossing)) in way.into_iter().enumerate() {
+            self.tell(link, crossing as usize, if place == at { next } else { least });
+        }
+        let flow = self.flow_mut(id);
+        let has_changed = flow.rate != least || flow.timer != timer;
+        flow.rate = least;
+        if flow.timer != timer && !flow.waits {
+            self.set_timer(id, timer);
+        }
+        if has_changed {
+            let below = self.flow(id).below.iter().copied();
+            self.to_refresh.extend(below.collect::<SmallVec<[_; 4]>>());
+        }
+    }
+
+    /// The rest of its way leaves a flow another rate.
+    fn tell(&mut self, id: LinkId, place: usize, elsewhere: f64) {
+        let link = &mut self.links[id.0 as usize];
+        let crossing = &mut link.crossing[place];
+        let before = std::mem::replace(&mut crossing.elsewhere, elsewhere);
+        if crossing.is_own {
+            link.least_own = link.least_own.min(elsewhere);
+            if elsewhere >= link.level {
+                return;
+            }
+            crossing.is_own = false;
+            link.own -= 1;
+            link.held += elsewhere;
+        } else if before != elsewhere {
+            link.held += elsewhere - before;
+        } else {
+            return;
+        }
+        link.most_held = link.most_held.max(elsewhere);
+        self.mark_dirty(id);
+    }
+
+    fn mark_dirty(&mut self, id: LinkId) {
+        if !std::mem::replace(&mut self.links[id.0 as usize].is_dirty, true) {
+            self.dirty.push_back(id);
+        }
+    }
+
+    // ---- ends
+
+    fn remove(&mut self, id: FlowId) -> Flow {
+        self.set_timer(id, None);
+        let gone = self.flows[id.0 as usize].take().expect("only flows that are there end");
+        for (link, place) in &gone.way {
+            let crossings = &mut self.links[link.0 as usize];
+            crossings.leave(*place as usize);
+            if let Some(Crossing { flow: moved, .. }) = crossings.crossing.get(*place as usize) {
+                let moved = *moved;
+                let way = &mut self.flow_mut(moved).way;
+                way.iter_mut().find(|(other, _)| other == link).expect("it crosses the link").1 = *place;
+            }
+            self.mark_dirty(*link);
+        }
+        if let Some(above) = gone.above {
+            self.flow_mut(above).below.retain(|below| *below != id);
+        }
+        self.free.push(id);
+        gone
+    }
+
+    /// The flow above has ended: all that is relayed is there.
+    fn lose_above(&mut self, id: FlowId) {
+        let lacks = self.lacks(id).max(PIECE_BYTES);
+        self.set_timer(id, None);
+        let flow = self.flow_mut(id);
+        (flow.above, flow.mark, flow.waits) = (None, lacks, false);
+        self.to_refresh.push(id);
+    }
+
+    /// Has another link time the flow, or none.
+    fn set_timer(&mut self, id: FlowId, timer: Option<LinkId>) {
+        let lacks = self.lacks(id);
+        let old = self.flow(id).timer;
+        if let Some(old) = old {
+            self.links[old.0 as usize].timed -= 1;
+            self.note_moved(old);
+        }
+        let mark = timer.map_or(lacks, |timer| lacks + self.served(timer));
+        self.marked += 1;
+        let marked = self.marked;
+        let flow = self.flow_mut(id);
+        (flow.timer, flow.mark, flow.marked) = (timer, mark, marked);
+        if let Some(timer) = timer {
+            self.note_moved(timer);
+            let link = &mut self.links[timer.0 as usize];
+            link.marks.push(Reverse((mark.to_bits(), id, marked)));
+            link.timed += 1;
+            if link.marks.len() > 2 * link.timed + STALE_MARKS {
+                let mut marks = std::mem::take(&mut link.marks);
+                marks.retain(|Reverse((_, flow, marked))| self.is_marked(timer, *flow, *marked));
+                self.links[timer.0 as usize].marks = marks;
+            }
+        }
+    }
+
+    /// The first mark on a link's count, and the flow that ends there.
+    fn first_mark(&mut self, link: LinkId) -> Option<(f64, FlowId)> {
+        while let Some(Reverse((mark, flow, marked))) = self.links[link.0 as usize].marks.peek().copied() {
+            if self.is_marked(link, flow, marked) {
+                return Some((f64::from_bits(mark), flow));
+            }
+            self.links[link.0 as usize].marks.pop();
+        }
+        None
+    }
+
+    fn is_marked(&self, link: LinkId, flow: FlowId, marked: u64) -> bool {
+        let flow = self.flows[flow.0 as usize].as_ref();
+        flow.is_some_and(|flow| flow.timer == Some(link) && flow.marked == marked)
+    }
+
+    fn note_moved(&mut self, id: LinkId) {
+        if !std::mem::replace(&mut self.links[id.0 as usize].has_moved, true) {
+            self.moved.push(id);
+        }
+    }
+
+    fn served(&self, link: LinkId) -> f64 {
+        self.links[link.0 as usize].served_at(self.now)
+    }
+
+    fn flow(&self, id: FlowId) -> &Flow {
+        self.flows[id.0 as usize].as_ref().expect("the flow has not ended")
+    }
+
+    fn flow_mut(&mut self, id: FlowId) -> &mut Flow {
+        self.flows[id.0 as usize].as_mut().expect("the flow has not ended")
+    }
+}
+
+impl Link {
+    fn served_at(&self, now: Ns) -> f64 {
+        // Whom an infinite level times is told of it before time goes on.
+        if self.level.is_finite() { self.served + self.level * (now - self.since) as f64 } else { self.served }
+    }
+
+    /// The level at which its flows use it up; infinite if they cannot.
+    fn fair_level(&mut self) -> f64 {
+        let level = self.even_share();
+        let still_stands = if self.own == 0 {
+            self.held <= self.bytes_per_ns * (1.0 + f64::EPSILON * 1024.0)
+        } else {
+            self.most_held <= level && level <= self.least_own
+        };
+        if still_stands {
+            return level;
+        }
+        // From all being own, the level only rises until nobody else is held.
+        (self.own, self.held, self.most_held) = (self.crossing.len() as u32, 0.0, 0.0);
+        self.crossing.iter_mut().for_each(|crossing| crossing.is_own = true);
+        loop {
+            let (level, own_before) = (self.even_share(), self.own);
+            self.least_own = f64::INFINITY;
+            for crossing in self.crossing.iter_mut().filter(|crossing| crossing.is_own) {
+                if crossing.elsewhere < level {
+                    crossing.is_own = false;
+                    self.own -= 1;
+                    self.held += crossing.elsewhere;
+                    self.most_held = self.most_held.max(crossing.elsewhere);
+                } else {
+                    self.least_own = self.least_own.min(crossing.elsewhere);
+                }
+            }
+            if self.own == own_before || self.own == 0 {
+                return self.even_share();
+            }
+        }
+    }
+
+    fn even_share(&self) -> f64 {
+        if self.own == 0 { f64::INFINITY } else { (self.bytes_per_ns - self.held).max(0.0) / f64::from(self.own) }
+    }
+
+    /// Takes a flow off the list.
+    fn leave(&mut self, place: usize) {
+        let gone = self.crossing.swap_remove(place);
+        if gone.is_own {
+            self.own -= 1;
+        } else {
+            self.held -= gone.elsewhere;
+        }
+        if self.crossing.is_empty() {
+            (self.held, self.least_own, self.most_held) = (0.0, f64::INFINITY, 0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

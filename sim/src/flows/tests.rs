@@ -1,0 +1,205 @@
+//! Flows against a naive reference, and over time.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::{SECOND, seconds};
+use crate::random::Random;
+
+/// Rates by progressive filling: all rise together, and those whose link is full stay where they are.
+fn reference(capacities: &[f64], flows: &[Vec<usize>]) -> Vec<f64> {
+    let mut rates = vec![None; flows.len()];
+    while rates.iter().any(Option::is_none) {
+        let share_of = |link: usize| {
+            let crossing = || flows.iter().zip(&rates).filter(|(flow, _)| flow.contains(&link));
+            let free = crossing().filter(|(_, rate)| rate.is_none()).count();
+            let taken: f64 = crossing().filter_map(|(_, rate)| *rate).sum();
+            (free > 0).then(|| (capacities[link] - taken) / free as f64)
+        };
+        let shares = (0..capacities.len()).filter_map(|link| Some((share_of(link)?, link)));
+        let (share, link) = shares.min_by(|one, other| one.0.total_cmp(&other.0)).expect("each flow has a link");
+        for (flow, rate) in flows.iter().zip(&mut rates) {
+            if flow.contains(&link) && rate.is_none() {
+                *rate = Some(share);
+            }
+        }
+    }
+    rates.into_iter().flatten().collect()
+}
+
+struct Net {
+    flows: Flows,
+    capacities: Vec<f64>,
+    links: Vec<LinkId>,
+    running: Vec<(FlowId, Vec<usize>)>,
+}
+
+impl Net {
+    fn new(capacities: &[f64], tolerance: f64) -> Self {
+        let mut flows = Flows::new(tolerance);
+        let links = capacities.iter().map(|capacity| flows.link(*capacity)).collect();
+        Net { flows, capacities: capacities.into(), links, running: Vec::new() }
+    }
+
+    fn start(&mut self, now: Ns, bytes: f64, way: &[usize], above: Option<FlowId>, tag: u32) -> FlowId {
+        let links: Vec<_> = way.iter().map(|link| self.links[*link]).collect();
+        let flow = self.flows.start(now, bytes, &links, above, tag);
+        self.running.push((flow, way.into()));
+        flow
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.running.iter().map(|(flow, _)| self.flows.bytes_per_s(*flow)).collect()
+    }
+
+    /// No link carries more than it can, within `tolerance`.
+    fn assert_within_capacities(&self, tolerance: f64) {
+        for (link, capacity) in self.capacities.iter().enumerate() {
+            let crossing = self.running.iter().filter(|(_, way)| way.contains(&link));
+            let sum: f64 = crossing.map(|(flow, _)| self.flows.bytes_per_s(*flow)).sum();
+            assert!(sum <= capacity * (1.0 + tolerance), "{sum} over {capacity}");
+        }
+    }
+}
+
+fn ways(links: usize) -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::btree_set(0..links, 1..=links.min(4)).prop_map(|way| way.into_iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn rates_are_max_min_fair(
+        capacities in prop::collection::vec(1u32..1000, 6),
+        flows in prop::collection::vec(ways(6), 1..24),
+        leaving in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let capacities: Vec<_> = capacities.into_iter().map(f64::from).collect();
+        let mut net = Net::new(&capacities, 1e-12);
+        let check = |net: &Net| {
+            let ways: Vec<_> = net.running.iter().map(|(_, way)| way.clone()).collect();
+            for (rate, expected) in net.rates().into_iter().zip(reference(&net.capacities, &ways)) {
+                assert!((rate - expected).abs() <= 1e-6 * expected, "{rate} instead of {expected}");
+            }
+        };
+        for (tag, way) in flows.iter().enumerate() {
+            net.start(0, 1e9, way, None, tag as u32);
+            net.flows.settle();
+            check(&net);
+        }
+        for which in leaving {
+            if !net.running.is_empty() {
+                let (flow, _) = net.running.swap_remove(which.index(net.running.len()));
+                prop_assert!((net.flows.stop(0, flow) - 1e9).abs() < 1.0);
+                net.flows.settle();
+                check(&net);
+            }
+        }
+    }
+
+    #[test]
+    fn every_byte_arrives_once_and_no_link_carries_too_much(
+        capacities in prop::collection::vec(1u32..1000, 5),
+        flows in prop::collection::vec((ways(5), 1u32..100_000, 0u64..100), 1..40),
+        is_exact in any::<bool>(),
+    ) {
+        let capacities: Vec<_> = capacities.into_iter().map(f64::from).collect();
+        let tolerance = if is_exact { 1e-12 } else { TOLERANCE };
+        let mut net = Net::new(&capacities, tolerance);
+        let mut coming: Vec<_> = flows.iter().enumerate().collect();
+        coming.sort_by_key(|(_, (.., at))| std::cmp::Reverse(*at));
+        let mut arrived = vec![0.0; flows.len()];
+        let mut now = 0;
+        loop {
+            let next_start = coming.last().map(|(_, (.., at))| at * SECOND);
+            let next = [next_start, net.flows.next_end()].into_iter().flatten().min();
+            let Some(next) = next else { break };
+            for ((flow, _), rate) in net.running.iter().zip(net.rates()) {
+                arrived[net.flows.tag(*flow) as usize] += rate * seconds(next - now);
+            }
+            now = next;
+            let mut ended = Vec::new();
+            let tags: Vec<_> = net.running.iter().map(|(flow, _)| net.flows.tag(*flow)).collect();
+            net.flows.end_by(now, &mut ended);
+            let mut tags = tags.iter();
+            net.running.retain(|_| !ended.contains(tags.next().expect("a tag for each")));
+            while next_start == Some(now) && coming.last().is_some_and(|(_, (.., at))| at * SECOND == now) {
+                let (tag, (way, bytes, _)) = coming.pop().expect("looked at above");
+                net.start(now, f64::from(*bytes), way, None, tag as u32);
+            }
+            net.flows.settle();
+            net.assert_within_capacities(tolerance + 1e-9);
+        }
+        prop_assert!(net.running.is_empty());
+        for ((_, bytes, _), arrived) in flows.iter().zip(arrived) {
+            // An end is on the nanosecond after the last byte.
+            prop_assert!((arrived - f64::from(*bytes)).abs() < 1.0, "{} of {}", arrived, bytes);
+        }
+    }
+}
+
+#[test]
+fn a_new_flow_of_thousands_is_not_told_to_all() {
+    let mut net = Net::new(&[1e9], TOLERANCE);
+    let cards: Vec<_> = (0..2000).map(|_| net.flows.link(1e8)).collect();
+    let storage = net.links[0];
+    for card in &cards {
+        net.flows.start(0, 1e9, &[storage, *card], None, 0);
+    }
+    net.flows.settle();
+    let told = net.flows.links[0].told;
+    let flow = net.flows.start(1, 1e9, &[storage, cards[0]], None, 0);
+    net.flows.settle();
+    assert_eq!(net.flows.links[0].told, told);
+    assert!((net.flows.bytes_per_s(flow) - 1e9 / 2001.0).abs() < 1.0, "it has its share all the same");
+}
+
+#[test]
+fn a_relay_passes_on_what_it_has_received() {
+    // Storage of 10 MB/s, cards of 100 MB/s: the chain is as fast as storage.
+    let mut net = Net::new(&[1e7, 1e8, 1e8, 1e8], 1e-12);
+    let first = net.start(0, 1e7, &[0, 1], None, 0);
+    let second = net.start(0, 1e7, &[2], Some(first), 1);
+    net.flows.settle();
+    net.start(SECOND / 2, 1e7, &[3], Some(second), 2);
+    net.flows.settle();
+    assert!(net.rates().into_iter().all(|rate| (rate - 1e7).abs() < 1.0), "{:?}", net.rates());
+    let mut ends = Vec::new();
+    while let Some(at) = net.flows.next_end() {
+        let mut ended = Vec::new();
+        net.flows.end_by(at, &mut ended);
+        net.flows.settle();
+        ends.extend(ended.into_iter().map(|tag| (tag, at)));
+    }
+    let piece_ns = (PIECE_BYTES / 1e8 * 1e9) as Ns;
+    let near = |at: Ns, expected: Ns| at.abs_diff(expected) < 1000;
+    assert!(matches!(ends[..], [(0, _), (1, _), (2, _)]), "{ends:?}");
+    assert!(near(ends[0].1, SECOND) && near(ends[1].1, SECOND + piece_ns), "{ends:?}");
+    // The third began half a second later; once the others have all, only its card bounds it.
+    assert!(ends[2].1 > ends[1].1 + piece_ns && ends[2].1 < SECOND + SECOND / 10, "{ends:?}");
+}
+
+#[test]
+fn same_flows_same_ends() {
+    let run = || {
+        let mut random = Random::new(3);
+        let mut net = Net::new(&[1e6; 20], TOLERANCE);
+        let (mut now, mut ends) = (0, Vec::new());
+        for tag in 0..2000 {
+            now += random.below(SECOND / 10);
+            while net.flows.next_end().is_some_and(|at| at <= now) {
+                let at = net.flows.next_end().expect("looked at above");
+                let mut ended = Vec::new();
+                net.flows.end_by(at, &mut ended);
+                net.flows.settle();
+                ends.extend(ended.into_iter().map(|tag| (tag, at)));
+            }
+            let one = random.below(20) as usize;
+            net.start(now, 1e6 * random.share(), &[one, (one + 1) % 20], None, tag);
+            net.flows.settle();
+        }
+        ends
+    };
+    let ends = run();
+    assert!(ends.len() > 100);
+    assert_eq!(ends, run());
+}

@@ -1,0 +1,143 @@
+//! What came of a run.
+
+use eyas_types::Reads;
+
+use crate::clock::{Ns, SECOND, seconds};
+
+/// Samples that are kept; when there are more, two become one.
+pub const MAX_SAMPLES: usize = 2_048;
+
+/// See the [module's](self) documentation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// From the start to the end of the last task.
+    pub makespan_ns: Ns,
+    /// Tasks that came.
+    pub tasks: u64,
+    /// Tasks that have computed.
+    pub done: u64,
+    /// Tasks that no executor could take.
+    pub unplaceable: u64,
+    /// Where tasks' inputs came from.
+    pub reads: Reads,
+    /// Bytes that nodes got from each other.
+    pub peer_bytes: u64,
+    /// Bytes read from persistent storage.
+    pub storage_bytes: u64,
+    /// Processor time of nodes while they were there, nanoseconds.
+    pub held_cpu_ns: u128,
+    /// Processor time that tasks computed, without reading.
+    pub computed_ns: u128,
+    /// From arrival to the start, summed over tasks.
+    pub waited_ns: u128,
+    /// From arrival until the dispatcher knew of the end, summed over tasks.
+    pub responded_ns: u128,
+    /// The longest queue.
+    pub most_waiting: u64,
+    /// How it went.
+    pub course: Course,
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Tasks that ended.
+    pub done: u64,
+    /// Bytes that tasks read.
+    pub reads: Reads,
+    /// Tasks that waited for an executor, at the end of the part.
+    pub waiting: u64,
+    /// Tasks that had a processor, at the end of the part.
+    pub running: u64,
+}
+
+/// Samples of a run, each of a part of the same length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// The length of a part.
+    pub every_ns: Ns,
+    /// In order.
+    pub samples: Vec<Sample>,
+    current: Sample,
+    ends_at: Ns,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        Course { every_ns: SECOND, samples: Vec::new(), current: Sample::default(), ends_at: SECOND }
+    }
+}
+
+impl Course {
+    /// Time goes on to `now`; until now so many waited and ran.
+    pub(crate) fn advance(&mut self, now: Ns, waiting: u64, running: u64) {
+        while now >= self.ends_at {
+            let ended = std::mem::take(&mut self.current);
+            self.samples.push(Sample { waiting, running, ..ended });
+            self.ends_at += self.every_ns;
+            if self.samples.len() == MAX_SAMPLES {
+                let pairs = self.samples.chunks_exact(2).map(|pair| pair[0].followed_by(pair[1]));
+                self.samples = pairs.collect();
+                self.every_ns *= 2;
+                self.ends_at = self.every_ns * (self.samples.len() as u64 + 1);
+            }
+        }
+    }
+
+    pub(crate) fn note_reads(&mut self, reads: Reads) {
+        self.current.reads += reads;
+    }
+
+    pub(crate) fn note_done(&mut self) {
+        self.current.done += 1;
+    }
+
+    /// The rate of reading that a hundredth of the samples exceed, bytes a second (the paper's "peak").
+    pub fn peak_bytes_per_s(&self) -> f64 {
+        let mut bytes: Vec<_> = self.samples.iter().map(|sample| sample.reads.bytes()).collect();
+        bytes.sort_unstable();
+        let place = bytes.len().saturating_sub(1) * 99 / 100;
+        bytes.get(place).map_or(0.0, |bytes| *bytes as f64 / seconds(self.every_ns))
+    }
+}
+
+impl Sample {
+    fn followed_by(self, next: Sample) -> Sample {
+        let mut reads = self.reads;
+        reads += next.reads;
+        Sample { done: self.done + next.done, reads, ..next }
+    }
+}
+
+impl Outcome {
+    /// Whether all tasks that came have computed.
+    pub fn is_complete(&self) -> bool {
+        self.done == self.tasks
+    }
+
+    /// Part of the inputs that were on the node, at a peer, in persistent storage.
+    pub fn hit_rates(&self) -> [f64; 3] {
+        let all = self.reads.count().max(1) as f64;
+        [self.reads.local, self.reads.peer, self.reads.persistent].map(|amount| amount.count as f64 / all)
+    }
+
+    /// Processor hours of nodes while they were there.
+    pub fn cpu_hours(&self) -> f64 {
+        self.held_cpu_ns as f64 / (SECOND * 3600) as f64
+    }
+
+    /// From arrival to the end, seconds, on average.
+    pub fn mean_response_s(&self) -> f64 {
+        self.responded_ns as f64 / self.done.max(1) as f64 / SECOND as f64
+    }
+
+    /// From arrival to the start, seconds, on average.
+    pub fn mean_wait_s(&self) -> f64 {
+        self.waited_ns as f64 / self.done.max(1) as f64 / SECOND as f64
+    }
+
+    /// Seconds from the start to the end of the last task.
+    pub fn makespan_s(&self) -> f64 {
+        seconds(self.makespan_ns)
+    }
+}

@@ -1,0 +1,333 @@
+//! A run: the dispatcher's decider, one decider of a node for each executor, and the modelled world between them.
+//!
+//! It is the shell of both deciders, as `dispatcher` and `executor` are of real ones: it turns what happens into their
+//! events and their effects into what will happen. Messages take their time, the dispatcher takes its time for each
+//! decision and reads messages one after the other, and bytes flow over links that are shared.
+
+use std::collections::VecDeque;
+use std::iter::Peekable;
+
+use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler};
+use eyas_types::{ExecutorId, JobId, Resources, TaskId};
+
+use crate::arrival::Arrival;
+use crate::clock::{Clock, MICROSECOND, Ns};
+use crate::cluster::{Cluster, Policies};
+use crate::flows::{Flows, LinkId, TOLERANCE};
+use crate::outcome::Outcome;
+use crate::run::executor::Executor;
+use crate::run::fetch::Fetches;
+use crate::run::object::{Owner, id_of, object_of};
+use crate::run::task::{Task, Tasks};
+use crate::workload::Workload;
+
+mod executor;
+mod fetch;
+mod object;
+mod task;
+
+/// The only job.
+const JOB: JobId = JobId(1);
+
+/// What will happen.
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    /// The next task of the workload comes.
+    Arrives,
+    /// The dispatcher is told something.
+    Told(Fact),
+    /// The dispatcher has decided, and can read on.
+    Decided,
+    /// An executor is given a task.
+    Given { executor: u32, task: u32 },
+    /// An executor is asked to give a task back.
+    Recalled { executor: u32, task: u32 },
+    /// A source hears that it is asked for an object.
+    Asked { fetch: u32 },
+    /// A source that was to get an object soon has not.
+    Despaired { fetch: u32, asked: u32 },
+    /// A task has its inputs in memory, and has computed.
+    Computed { task: u32 },
+}
+
+/// What the dispatcher is told.
+#[derive(Clone, Copy, Debug)]
+enum Fact {
+    Ready { task: u32 },
+    Ended { executor: u32, task: u32, ran_us: u32 },
+    Returned { executor: u32, task: u32 },
+    Refused { executor: u32, task: u32 },
+    Stored { executor: u32, object: u32 },
+    Evicted { executor: u32, object: u32 },
+    Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
+}
+
+/// Runs a workload to its end.
+pub fn run(cluster: &Cluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> Outcome {
+    let mut run = Run::new(cluster, policies, workload, seed);
+    run.begin();
+    while run.step() {}
+    run.outcome.makespan_ns = run.ended_at;
+    run.outcome.held_cpu_ns = u128::from(run.ended_at) * u128::from(cluster.processors());
+    run.outcome
+}
+
+struct Run<'a> {
+    cluster: &'a Cluster,
+    caches: bool,
+    now: Ns,
+    clock: Clock<Happening>,
+    flows: Flows,
+    storage: LinkId,
+    bisection: Option<LinkId>,
+    scheduler: Scheduler,
+    /// What the dispatcher was told and has not read.
+    inbox: VecDeque<Fact>,
+    /// The dispatcher decides until then.
+    decides_until: Ns,
+    effects: Vec<Effect>,
+    node_effects: Vec<eyas_node::Effect>,
+    executors: Vec<Executor>,
+    fetches: Fetches,
+    tasks: Tasks,
+    object_bytes: u64,
+    arrivals: Peekable<Box<dyn Iterator<Item = Arrival> + 'a>>,
+    /// Tags of flows that have ended.
+    ended: Vec<u32>,
+    running: u64,
+    ended_at: Ns,
+    outcome: Outcome,
+}
+
+impl<'a> Run<'a> {
+    fn new(cluster: &'a Cluster, policies: &Policies, workload: &'a dyn Workload, seed: u64) -> Self {
+        let mut flows = Flows::new(TOLERANCE);
+        let storage = flows.link(cluster.storage.bytes_per_s);
+        let bisection = cluster.bisection_bytes_per_s.map(|rate| flows.link(rate));
+        let executors = 0..cluster.nodes;
+        let executors = executors.map(|place| Executor::new(cluster, policies, &mut flows, seed ^ u64::from(place)));
+        let executors = executors.collect();
+        Run {
+            cluster,
+            caches: policies.caches(),
+            now: 0,
+            clock: Clock::new(),
+            flows,
+            storage,
+            bisection,
+            scheduler: Scheduler::new(policies.sched()),
+            inbox: VecDeque::new(),
+            decides_until: 0,
+            effects: Vec::new(),
+            node_effects: Vec::new(),
+            executors,
+            fetches: Fetches::default(),
+            tasks: Tasks::default(),
+            object_bytes: workload.object_bytes(),
+            arrivals: workload.arrivals().peekable(),
+            ended: Vec::new(),
+            running: 0,
+            ended_at: 0,
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn begin(&mut self) {
+        for executor in 0..self.cluster.nodes {
+            let capacity = Executor::capacity(self.cluster);
+            let (profile, held) = (Box::<Profile>::default(), Box::default());
+            self.tell_scheduler(Event::ExecutorJoined { executor: ExecutorId(executor), capacity, profile, held });
+        }
+        self.await_arrival();
+    }
+
+    /// Lets happen what happens at the next instant; false if nothing is left to happen.
+    fn step(&mut self) -> bool {
+        let next = [self.clock.next_at(), self.flows.next_end()].into_iter().flatten().min();
+        let Some(now) = next else { return false };
+        self.outcome.course.advance(now, self.scheduler.waiting(), self.running);
+        self.now = now;
+        while let Some(what) = self.clock.pop_by(now) {
+            self.happen(what);
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        self.flows.end_by(now, &mut ended);
+        for tag in ended.drain(..) {
+            match Tag::of(tag) {
+                Tag::Fetch(fetch) => self.fetched(fetch),
+                Tag::Read(task) => self.has_read(task),
+            }
+        }
+        self.ended = ended;
+        self.read_inbox();
+        self.flows.settle();
+        true
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Arrives => self.arrive(),
+            Happening::Told(fact) => self.inbox.push_back(fact),
+            Happening::Decided => {}
+            Happening::Given { executor, task } => self.given(executor, task),
+            Happening::Recalled { executor, task } => {
+                self.tell_node(executor, eyas_node::Event::Recalled { task: id_of_task(task) });
+            }
+            Happening::Asked { fetch } => self.asked(fetch),
+            Happening::Despaired { fetch, asked } => self.despaired(fetch, asked),
+            Happening::Computed { task } => self.computed(task),
+        }
+    }
+
+    // ---- arrivals
+
+    fn await_arrival(&mut self) {
+        if let Some(next) = self.arrivals.peek() {
+            self.clock.plan(next.at_us * MICROSECOND, Happening::Arrives);
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some(arrival) = self.arrivals.next_if(|next| next.at_us * MICROSECOND <= self.now) {
+            let task = self.tasks.add(Task::new(arrival));
+            self.outcome.tasks += 1;
+            self.inbox.push_back(Fact::Ready { task });
+        }
+        self.await_arrival();
+    }
+
+    // ---- the dispatcher
+
+    fn say(&mut self, fact: Fact) {
+        let on_its_way = self.cluster.message_ns + self.catalog_delay(fact);
+        self.clock.plan(self.now + on_its_way, Happening::Told(fact));
+    }
+
+    fn catalog_delay(&self, fact: Fact) -> Ns {
+        match fact {
+            Fact::Stored { .. } | Fact::Evicted { .. } => self.cluster.catalog_delay_ns,
+            _ => 0,
+        }
+    }
+
+    /// Reads messages until a decision takes time.
+    fn read_inbox(&mut self) {
+        while self.decides_until <= self.now
+            && let Some(fact) = self.inbox.pop_front()
+        {
+            self.read(fact);
+            if self.decides_until > self.now && !self.inbox.is_empty() {
+                self.clock.plan(self.decides_until, Happening::Decided);
+            }
+        }
+        self.outcome.most_waiting = self.outcome.most_waiting.max(self.scheduler.waiting());
+    }
+
+    fn read(&mut self, fact: Fact) {
+        let by = ExecutorId;
+        let end = |executor, task, ended, ran_us| {
+            let (executor, task) = (by(executor), id_of_task(task));
+            Event::TaskEnded { executor, task, ended, ran_us }
+        };
+        let event = match fact {
+            Fact::Ready { task } => {
+                let inputs = self.inputs_of(task, Owner::All);
+                Event::TaskReady { task: id_of_task(task), inputs, need: Need::from(Resources::default()) }
+            }
+            Fact::Ended { executor, task, ran_us } => {
+                self.finish(task);
+                end(executor, task, Ended::Finished, Some(ran_us.into()))
+            }
+            Fact::Returned { executor, task } => end(executor, task, Ended::Returned, None),
+            Fact::Refused { executor, task } => end(executor, task, Ended::Refused, None),
+            Fact::Stored { executor, object } => {
+                let size_bytes = self.object_bytes;
+                Event::Stored { executor: by(executor), object: id_of(object, Owner::All), size_bytes }
+            }
+            Fact::Evicted { executor, object } => {
+                Event::Evicted { executor: by(executor), object: id_of(object, Owner::All) }
+            }
+            Fact::Staging { executor, lent_milli, light_bytes } => {
+                Event::Staging { executor: by(executor), lent_milli: lent_milli.into(), light_bytes }
+            }
+        };
+        self.tell_scheduler(event);
+    }
+
+    fn tell_scheduler(&mut self, event: Event) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.scheduler.handle(event, &mut effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Assign { executor, task, hints, .. } => {
+                    self.decides_until = self.decides_until.max(self.now) + self.cluster.decision_ns;
+                    self.tasks[task.index].hints = hints;
+                    self.send(Happening::Given { executor: executor.0, task: task.index });
+                }
+                Effect::Recall { executor, task } => {
+                    self.send(Happening::Recalled { executor: executor.0, task: task.index });
+                }
+                Effect::Unplaceable { task } => {
+                    self.outcome.unplaceable += 1;
+                    self.tasks.remove(task.index);
+                }
+                Effect::Cancel { .. }
+                | Effect::Hold { .. }
+                | Effect::Release { .. }
+                | Effect::Verify { .. }
+                | Effect::Lost { .. } => unreachable!("no task is cancelled, and no object kept"),
+            }
+        }
+        self.effects = effects;
+    }
+
+    /// Sends an executor what the dispatcher has decided.
+    fn send(&mut self, message: Happening) {
+        let at = self.decides_until.max(self.now) + self.cluster.message_ns;
+        self.clock.plan(at, message);
+    }
+
+    /// The dispatcher knows that a task has computed.
+    fn finish(&mut self, task: u32) {
+        let arrived = self.tasks[task].arrived;
+        self.outcome.done += 1;
+        self.outcome.responded_ns += u128::from(self.now - arrived);
+        self.outcome.course.note_done();
+        self.ended_at = self.now;
+        self.tasks.remove(task);
+    }
+
+    /// A task's inputs under the names that they have for `owner`, in the order of those.
+    fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
+        let inputs = self.tasks[task].inputs.iter();
+        let mut inputs: Box<[_]> = inputs.map(|object| (id_of(*object, owner), self.object_bytes)).collect();
+        inputs.sort_unstable();
+        inputs
+    }
+}
+
+/// What the end of a flow tells.
+enum Tag {
+    Fetch(u32),
+    Read(u32),
+}
+
+impl Tag {
+    fn of(tag: u32) -> Self {
+        if tag & 1 == 0 { Tag::Fetch(tag >> 1) } else { Tag::Read(tag >> 1) }
+    }
+
+    fn number(&self) -> u32 {
+        match self {
+            Tag::Fetch(fetch) => fetch << 1,
+            Tag::Read(task) => task << 1 | 1,
+        }
+    }
+}
+
+fn id_of_task(index: u32) -> TaskId {
+    TaskId { job: JOB, index }
+}
+
+#[cfg(test)]
+mod tests;

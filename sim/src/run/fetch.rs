@@ -1,0 +1,216 @@
+//! Fetches: from whom, and how the bytes flow.
+//!
+//! Sources are tried as `transfer` does: those that were hinted at, the one that by its load will be done first first,
+//! then persistent storage. Who is still receiving the object passes it on; who is going to receive it is waited for.
+
+use std::collections::BTreeMap;
+
+use eyas_node::{Event, Origin};
+use eyas_types::ObjectId;
+use smallvec::SmallVec;
+
+use super::executor::Replica;
+use super::{Fact, Happening, Holder, Run, Tag, object_of};
+use crate::clock::{MICROSECOND, Ns, SECOND};
+use crate::flows::{FlowId, LinkId};
+
+/// How long an object that is expected at a peer is waited for there.
+const EXPECTED_PATIENCE: Ns = 2 * SECOND;
+
+pub(super) struct Fetch {
+    by: u32,
+    id: ObjectId,
+    object: u32,
+    began: Ns,
+    /// To be tried, the last first.
+    sources: SmallVec<[Source; 5]>,
+    /// Who is asked.
+    from: Source,
+    /// Which asking it is, of all.
+    asked: u32,
+    flow: Option<FlowId>,
+    /// Fetches that are relayed from this one as soon as its bytes flow.
+    waiting: Vec<u32>,
+}
+
+/// Where an object may come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Peer { executor: u32, is_relay: bool },
+    Storage,
+}
+
+#[derive(Default)]
+pub(super) struct Fetches {
+    fetches: Vec<Option<Fetch>>,
+    free: Vec<u32>,
+    asked: u32,
+    /// Fetches that wait for an object to be on its way to a peer.
+    expecting: BTreeMap<(u32, u32), Vec<u32>>,
+}
+
+impl Fetches {
+    fn add(&mut self, fetch: Fetch) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.fetches.push(None);
+            self.fetches.len() as u32 - 1
+        });
+        self.fetches[number as usize] = Some(fetch);
+        number
+    }
+
+    fn remove(&mut self, number: u32) -> Fetch {
+        self.free.push(number);
+        self.fetches[number as usize].take().expect("the fetch has not ended")
+    }
+
+    fn get(&self, number: u32) -> &Fetch {
+        self.fetches[number as usize].as_ref().expect("the fetch has not ended")
+    }
+
+    fn get_mut(&mut self, number: u32) -> &mut Fetch {
+        self.fetches[number as usize].as_mut().expect("the fetch has not ended")
+    }
+
+    /// Whether the bytes of `below` would come to it through itself.
+    fn is_above(&self, below: u32, executors: &[super::Executor], from: u32) -> bool {
+        let mut at = from;
+        loop {
+            if at == below {
+                return true;
+            }
+            let fetch = self.get(at);
+            let Source::Peer { executor, .. } = fetch.from else { return false };
+            let Some(Replica::Partial(above)) = executors[executor as usize].replicas.get(&fetch.object) else {
+                return false;
+            };
+            at = *above;
+        }
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn fetch(&mut self, by: u32, id: ObjectId, task: u32) {
+        let object = object_of(id);
+        let mut sources = SmallVec::new();
+        sources.push(Source::Storage);
+        if self.caches {
+            let task = &self.tasks[task];
+            let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
+            let hint = task.hints.iter().find(|hint| usize::from(hint.input) == place);
+            let mut holders: SmallVec<[Holder; 4]> = hint.map_or(SmallVec::new(), |hint| (*hint.holders).into());
+            holders.sort_by_key(|holder| self.magnitude(holder.others));
+            sources.extend(holders.into_iter().rev().map(|Holder { executor, is_relay, .. }| {
+                let executor = executor.0;
+                Source::Peer { executor, is_relay }
+            }));
+        }
+        let (began, from, flow, waiting) = (self.now, Source::Storage, None, Vec::new());
+        let fetch = self.fetches.add(Fetch { by, id, object, began, sources, from, asked: 0, flow, waiting });
+        if self.caches {
+            self.executors[by as usize].replicas.insert(object, Replica::Partial(fetch));
+            for expecting in self.fetches.expecting.remove(&(by, object)).unwrap_or_default() {
+                self.asked(expecting);
+            }
+        }
+        self.ask_next(fetch);
+    }
+
+    /// How long a transfer would take, as a power of two: less does not tell sources apart.
+    fn magnitude(&self, others: u32) -> Option<u32> {
+        let bytes = self.object_bytes as f64;
+        let ns = bytes * f64::from(1 + others) / self.cluster.card_bytes_per_s * 1e9;
+        ((ns as Ns + self.cluster.peer_latency_ns) / MICROSECOND).checked_ilog2()
+    }
+
+    fn ask_next(&mut self, number: u32) {
+        self.fetches.asked = self.fetches.asked.wrapping_add(1);
+        let asked = self.fetches.asked;
+        let fetch = self.fetches.get_mut(number);
+        fetch.from = fetch.sources.pop().expect("persistent storage is the last, and has everything");
+        fetch.asked = asked;
+        let latency = match fetch.from {
+            Source::Peer { .. } => self.cluster.peer_latency_ns,
+            Source::Storage => self.cluster.storage.latency_ns,
+        };
+        self.clock.plan(self.now + latency, Happening::Asked { fetch: number });
+    }
+
+    /// The source answers: its bytes flow, or it has none.
+    pub(super) fn asked(&mut self, number: u32) {
+        let Fetch { by, object, from, asked, .. } = *self.fetches.get(number);
+        let to = &self.executors[by as usize].links;
+        let shared = [self.bisection, Some(to.card_in), to.disk_write].into_iter().flatten();
+        let mut way: SmallVec<[LinkId; 6]> = shared.collect();
+        let Source::Peer { executor, is_relay } = from else {
+            way.extend([Some(self.storage), to.client].into_iter().flatten());
+            return self.flow(number, &way, None);
+        };
+        let giver = &self.executors[executor as usize];
+        way.push(giver.links.card_out);
+        match giver.replicas.get(&object).copied() {
+            Some(Replica::Whole) => {
+                way.extend(giver.links.disk_read);
+                self.flow(number, &way, None);
+            }
+            Some(Replica::Partial(above)) if !self.fetches.is_above(number, &self.executors, above) => {
+                let above = self.fetches.get_mut(above);
+                match above.flow {
+                    Some(flow) => self.flow(number, &way, Some(flow)),
+                    None => above.waiting.push(number),
+                }
+            }
+            None if is_relay => {
+                self.fetches.expecting.entry((executor, object)).or_default().push(number);
+                self.clock.plan(self.now + EXPECTED_PATIENCE, Happening::Despaired { fetch: number, asked });
+            }
+            _ => self.ask_next(number),
+        }
+    }
+
+    fn flow(&mut self, number: u32, way: &[LinkId], above: Option<FlowId>) {
+        let bytes = self.object_bytes as f64;
+        let flow = self.flows.start(self.now, bytes, way, above, Tag::Fetch(number).number());
+        let fetch = self.fetches.get_mut(number);
+        fetch.flow = Some(flow);
+        for waiting in std::mem::take(&mut fetch.waiting) {
+            self.asked(waiting);
+        }
+    }
+
+    /// The object has not come to the source that was to get it.
+    pub(super) fn despaired(&mut self, number: u32, asked: u32) {
+        let Some(fetch) = &self.fetches.fetches[number as usize] else { return };
+        let Source::Peer { executor, .. } = fetch.from else { return };
+        let expecting = self.fetches.expecting.get_mut(&(executor, fetch.object));
+        // Else it is another fetch by now, or somebody else is asked, or its bytes flow.
+        if let Some(expecting) = expecting
+            && fetch.asked == asked
+            && expecting.contains(&number)
+        {
+            expecting.retain(|other| *other != number);
+            self.ask_next(number);
+        }
+    }
+
+    pub(super) fn fetched(&mut self, number: u32) {
+        let Fetch { by, id, object, began, from, .. } = self.fetches.remove(number);
+        let bytes = self.object_bytes;
+        let from = match from {
+            Source::Peer { .. } => {
+                self.outcome.peer_bytes += bytes;
+                Origin::Peer
+            }
+            Source::Storage => {
+                self.outcome.storage_bytes += bytes;
+                Origin::Persistent
+            }
+        };
+        if self.caches {
+            self.executors[by as usize].replicas.insert(object, Replica::Whole);
+            self.say(Fact::Stored { executor: by, object });
+        }
+        let took_us = (self.now - began) / MICROSECOND;
+        self.tell_node(by, Event::Fetched { object: id, from, took_us });
+    }
+}

@@ -1,0 +1,33 @@
+//! Names of objects.
+
+use eyas_types::ObjectId;
+
+use crate::random::Random;
+
+/// Who shares an object's replicas.
+#[derive(Clone, Copy)]
+pub(super) enum Owner {
+    /// Everybody.
+    All,
+    /// One task, under first-available: not even the tasks of one node share them.
+    Task(u32),
+}
+
+/// The name of an object. Stores take some of its bytes for a hash.
+pub(super) fn id_of(object: u32, owner: Owner) -> ObjectId {
+    let owner = match owner {
+        Owner::All => u32::MAX,
+        Owner::Task(task) => task,
+    };
+    let both = u64::from(owner) << 32 | u64::from(object);
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&Random::new(both).throw().to_le_bytes());
+    id[8..].copy_from_slice(&both.to_le_bytes());
+    ObjectId(id)
+}
+
+/// The object of that name.
+pub(super) fn object_of(id: ObjectId) -> u32 {
+    let [.., a, b, c, d, _, _, _, _] = id.0;
+    u32::from_le_bytes([a, b, c, d])
+}
