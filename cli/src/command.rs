@@ -13,6 +13,8 @@ use eyas_client::types::{EvictionPolicy, JobId, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
 
+use crate::model::ModelArgs;
+
 /// Runs very many short tasks over very much shared data, and brings work and data together.
 #[derive(Parser)]
 #[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
@@ -86,6 +88,8 @@ pub(crate) enum Command {
     Start(Box<StartCommand>),
     /// Stop the cluster
     Stop,
+    /// Say how long a workload would take on a cluster, by the papers' abstract model
+    Model(Box<ModelArgs>),
     /// Print a completion script for a shell
     Completion {
         /// Which shell

@@ -9,6 +9,7 @@
 mod ask;
 mod command;
 mod local;
+mod model;
 mod report;
 mod run;
 mod show;
@@ -61,6 +62,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Top(args) => top::top(args, &reach).await,
         Command::Start(which) => start::start(*which, &reach).await,
         Command::Stop => ask::stop(&reach).await,
+        Command::Model(args) => model::model(&args, &reach),
         Command::Completion { shell } => {
             command::print_completion(shell)?;
             Ok(ExitCode::SUCCESS)

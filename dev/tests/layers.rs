@@ -49,6 +49,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-cli", "eyas-executor", "starts one"),
     ("eyas-cli", "eyas-sched", "its Config, which the dispatcher takes"),
     ("eyas-cli", "eyas-node", "its Limits, which the executor takes"),
+    ("eyas-cli", "eyas-sim", "its model, which `eyas model` prints"),
     ("eyas-cli", "eyas-store", "its Emulation, which the executor takes, and URLs of paths"),
 ];
 

@@ -168,6 +168,9 @@ pub enum ModelError {
     /// A share is not one.
     #[error("the share of {0} is {1}: give a number from 0 to 1")]
     NotAShare(&'static str, f64),
+    /// Neither computing nor reading nor deciding takes any time.
+    #[error("nothing takes any time: let tasks compute, or objects have a size")]
+    NoTime,
     /// No node can run any task.
     #[error("a task's inputs have {0} bytes, a store only {1}: give it at least as many, or nothing is stored")]
     TooSmall(u64, u64),
@@ -203,6 +206,9 @@ pub fn predict(cluster: &Cluster, demand: &Demand) -> Result<Prediction, ModelEr
     ];
     let busiest = limits.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
     let (limit, busy_s) = busiest.expect("there are limits");
+    if busy_s == 0.0 {
+        return Err(ModelError::NoTime);
+    }
     // What a task takes when all are in each other's way, so that equations 9 and 10 hold for whatever is the busiest.
     let crowded_s = busy_s * processors / tasks;
     let arriving_s = demand.arriving_per_s.map_or(0.0, |per_s| tasks / per_s);
@@ -380,6 +386,8 @@ mod tests {
         assert_eq!(predict(&cluster, &demand), Err(ModelError::TooSmall(10_000_000, 5_000_000)));
         assert!(predict(&cluster, &Demand { misses: Some(1.0), ..demand }).is_ok(), "nothing is stored");
         assert_eq!(predict(&cluster, &Demand { tasks: 0, ..demand }), Err(ModelError::None("tasks")));
+        let nothing = Demand { compute_s: 0.0, object_bytes: 0, ..demand };
+        assert_eq!(predict(&Cluster { decision_ns: 0, ..cluster.clone() }, &nothing), Err(ModelError::NoTime));
         assert_eq!(predict(&Cluster { nodes: 0, ..cluster.clone() }, &demand), Err(ModelError::None("nodes")));
         assert_eq!(
             predict(&cluster, &Demand { peer_hits: 2.0, ..demand }),
