@@ -88,6 +88,9 @@ pub(crate) enum Command {
     Start(Box<StartCommand>),
     /// Stop the cluster
     Stop,
+    /// Simulate a cluster: the same decisions on modelled nodes, disks and networks
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// Say how long a workload would take on a cluster, by the papers' abstract model
     Model(Box<ModelArgs>),
     /// Print a completion script for a shell
@@ -103,6 +106,16 @@ pub(crate) enum Command {
     },
     #[command(hide = true)]
     Guard { marker: String, sandboxes: PathBuf },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SimCommand {
+    /// Repeat the experiments of the data diffusion paper, and print what came of them beside what the paper says
+    Paper {
+        /// Only the experiment of that name (again for more)
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+    },
 }
 
 #[derive(Args)]

@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod flows;
 pub mod model;
 pub mod outcome;
+pub mod paper;
 pub mod random;
 mod run;
 pub mod workload;

@@ -1,0 +1,115 @@
+//! The experiments of the data diffusion paper, and what came of them there (section 5, figures 16 to 40, table 2).
+
+use eyas_types::PlacementPolicy;
+
+use crate::cluster::{Cluster, Policies};
+use crate::outcome::Outcome;
+use crate::workload::{AllPairs, MonotonicallyIncreasing, Order, SineWave, Workload};
+
+/// Which tasks read which objects does not matter; those of this seed.
+const SEED: u64 = 1;
+
+/// One of the paper's experiments.
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Where it is in the paper.
+    pub place: &'static str,
+    /// What it ran on.
+    pub cluster: Cluster,
+    /// What it ran.
+    pub workload: Box<dyn Workload + Sync>,
+    /// Its placement policy.
+    pub placement: PlacementPolicy,
+    /// What was measured.
+    pub measured: Measured,
+}
+
+/// What the paper says of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measured {
+    /// Seconds from the first arrival to the last end.
+    Makespan(f64),
+    /// The part of that which it would take if all data were local.
+    Efficiency(f64),
+}
+
+impl Experiment {
+    /// All of them, in the paper's order.
+    pub fn all() -> Vec<Experiment> {
+        use PlacementPolicy::{
+            FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch, MaxComputeUtil as Mcu,
+        };
+        let mi = |name, place, cache_bytes, placement, makespan_s| Experiment {
+            name,
+            place,
+            cluster: Cluster::teragrid_64(cache_bytes),
+            workload: Box::new(MonotonicallyIncreasing::paper(SEED)),
+            placement,
+            measured: Measured::Makespan(makespan_s),
+        };
+        let sw = |name, place, placement, makespan_s| Experiment {
+            name,
+            place,
+            cluster: Cluster::teragrid_100(50_000_000_000),
+            workload: Box::new(SineWave::paper(SEED)),
+            placement,
+            measured: Measured::Makespan(makespan_s),
+        };
+        let ap = |name, place, cluster, workload, placement, efficiency| Experiment {
+            name,
+            place,
+            cluster,
+            workload: Box::new(workload),
+            placement,
+            measured: Measured::Efficiency(efficiency),
+        };
+        let small = |compute_us| AllPairs { compute_us, ..AllPairs::cluster(Order::Rows) };
+        let large = || AllPairs::supercomputer(Order::Rows);
+        let teragrid = || Cluster::teragrid_100(50_000_000_000);
+        vec![
+            mi("mi-fa", "figure 17", 1_000_000_000, Fa, 5011.0),
+            mi("mi-gcc-1gb", "figure 18", 1_000_000_000, Gcc, 3762.0),
+            mi("mi-gcc-1.5gb", "figure 19", 1_500_000_000, Gcc, 1596.0),
+            mi("mi-gcc-2gb", "figure 20", 2_000_000_000, Gcc, 1436.0),
+            mi("mi-gcc-4gb", "figure 21", 4_000_000_000, Gcc, 1427.0),
+            mi("mi-mch-4gb", "figure 22", 4_000_000_000, Mch, 2888.0),
+            mi("mi-mcu-4gb", "figure 23", 4_000_000_000, Mcu, 2037.0),
+            sw("sw-fa", "figure 30", Fa, 20_491.0),
+            sw("sw-gcc", "figure 31", Gcc, 6505.0),
+            ap("ap-500-fa", "section 5.3", teragrid(), small(1_000_000), Fa, 0.26),
+            ap("ap-500-1s", "figure 36", teragrid(), small(1_000_000), Gcc, 0.80),
+            ap("ap-500-0.1s", "figure 37", teragrid(), small(100_000), Gcc, 0.75),
+            ap("ap-blue-gene-p", "figure 38", Cluster::blue_gene_p(), large(), Gcc, 0.86),
+            ap("ap-sicortex", "figure 39", Cluster::sicortex(), large(), Gcc, 0.27),
+        ]
+    }
+
+    /// The same with the paper's policies.
+    pub fn with_the_papers_policies(&self) -> Outcome {
+        crate::run(&self.cluster, &Policies::of_the_paper(self.placement), &*self.workload, SEED)
+    }
+
+    /// The same with what eyas does beside, and that placement.
+    pub fn with_ours(&self, placement: PlacementPolicy) -> Outcome {
+        crate::run(&self.cluster, &Policies::of_eyas(placement), &*self.workload, SEED)
+    }
+
+    /// What was measured in the paper, of an outcome.
+    pub fn measure(&self, outcome: &Outcome) -> f64 {
+        match self.measured {
+            Measured::Makespan(_) => outcome.makespan_s(),
+            Measured::Efficiency(_) => self.all_local_s() / outcome.makespan_s(),
+        }
+    }
+
+    /// How long all tasks take if they read nothing but the local disk, which they have for themselves.
+    fn all_local_s(&self) -> f64 {
+        let read_bytes_per_s = self.cluster.disk.map_or(self.cluster.memory_bytes_per_s, |disk| disk.read_bytes_per_s);
+        let object_bytes = self.workload.object_bytes();
+        let task_s = |task: crate::arrival::Arrival| {
+            task.compute_us as f64 * 1e-6 + (task.inputs.len() as u64 * object_bytes) as f64 / read_bytes_per_s
+        };
+        self.workload.arrivals().map(task_s).sum::<f64>() / self.cluster.processors() as f64
+    }
+}
