@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(predict(&cluster, &demand), Err(ModelError::TooSmall(10_000_000, 5_000_000)));
         assert!(predict(&cluster, &Demand { misses: Some(1.0), ..demand }).is_ok(), "nothing is stored");
         assert_eq!(predict(&cluster, &Demand { tasks: 0, ..demand }), Err(ModelError::None("tasks")));
-        let nothing = Demand { compute_s: 0.0, object_bytes: 0, ..demand };
+        let nothing = Demand { compute_s: 0.0, object_bytes: 0, misses: Some(0.0), ..demand };
         assert_eq!(predict(&Cluster { decision_ns: 0, ..cluster.clone() }, &nothing), Err(ModelError::NoTime));
         assert_eq!(predict(&Cluster { nodes: 0, ..cluster.clone() }, &demand), Err(ModelError::None("nodes")));
         assert_eq!(
