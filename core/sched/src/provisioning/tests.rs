@@ -186,6 +186,33 @@ fn what_is_unneeded_is_withdrawn_and_consolidated() {
 }
 
 #[test]
+fn only_what_was_never_needed_is_given_up() {
+    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+    run.waiting(5);
+    (0..5).for_each(|n| {
+        run.joined(n, 0);
+        run.tell(Event::NodeBusy { node: node(n) });
+    });
+    run.waiting(1);
+    run.pass(20);
+    run.waiting(3);
+    run.waiting(1);
+    let (fourth, third) = (Effect::Drain { node: node(4) }, Effect::Drain { node: node(3) });
+    assert_eq!(run.pass(31), [(30, fourth), (30, third)], "three were needed for a moment");
+    let (second, first) = (Effect::Drain { node: node(2) }, Effect::Drain { node: node(1) });
+    assert_eq!(run.pass(100), [(60, second), (60, first)]);
+}
+
+#[test]
+#[should_panic = "was not told to leave"]
+fn a_node_that_stays_is_not_given_back() {
+    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+    run.waiting(1);
+    run.joined(0, 0);
+    run.tell(Event::NodeEmptied { node: node(0) });
+}
+
+#[test]
 fn failed_requests_back_off() {
     let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
     run.waiting(2);
