@@ -227,7 +227,65 @@ impl TwoMark {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    impl TwoMark {
+        fn validate(&self) {
+            for (number, store) in self.stores.iter().enumerate() {
+                assert!(store.len() <= self.slots && store.marked.is_disjoint(&store.unmarked));
+                let here: BTreeSet<_> = store.marked.union(&store.unmarked).copied().collect();
+                assert!(store.globally_unmarked.is_subset(&here));
+                assert!(here.iter().all(|object| self.places.get(object) == Some(&number)));
+                assert_eq!(self.with_room.contains(&number), store.len() < self.slots);
+                assert_eq!(self.with_unmarked.contains(&number), !store.globally_unmarked.is_empty());
+            }
+            assert_eq!(self.places.len(), self.stores.iter().map(Store::len).sum::<usize>());
+        }
+    }
+
+    /// Does what a move says; what it moves must be there, and have room.
+    fn apply(places: &mut BTreeMap<ObjectId, usize>, move_: Move, slots: usize) {
+        let mut put = |object, from: Option<usize>, to: Option<usize>| {
+            assert_eq!(places.remove(&object), from, "{move_:?}");
+            to.map(|to| places.insert(object, to));
+        };
+        match move_ {
+            Move::Load { object, store } => put(object, None, Some(store)),
+            Move::Transfer { object, from, to } => put(object, Some(from), Some(to)),
+            Move::Evict { object, store } => put(object, Some(store), None),
+            Move::Exchange { places: [(one, here), (other, there)] } => {
+                put(one, Some(here), Some(there));
+                put(other, Some(there), Some(here));
+            }
+        }
+        let fullest = places.values().map(|store| places.values().filter(|other| *other == store).count()).max();
+        assert!(fullest <= Some(slots), "{move_:?} has no room");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn moves_can_be_made_and_lead_to_what_is_said(
+            stores in 1_usize..4,
+            slots in 1_usize..4,
+            requests in prop::collection::vec((0_u8..12, 0_usize..4), 1..200),
+        ) {
+            let mut group = TwoMark::new(stores, slots);
+            let mut places = BTreeMap::new();
+            for (object, store) in requests {
+                let (object, store) = (ObjectId([object; 16]), store % stores);
+                let mut moves = Vec::new();
+                group.request(object, store, &mut moves);
+                moves.into_iter().for_each(|move_| apply(&mut places, move_, slots));
+                group.validate();
+                assert_eq!(&places, &group.places);
+                assert!(group.objects(store).contains(&(object, true, true)), "what was asked for is there, and marked");
+            }
+        }
+    }
 
     #[test]
     fn two_objects_of_one_store_share_the_group() {

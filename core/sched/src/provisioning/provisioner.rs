@@ -83,6 +83,8 @@ pub struct Provisioner {
     /// Nothing is asked for before this.
     not_before_us: u64,
     surplus: Option<Surplus>,
+    /// When something may be due.
+    next_us: Option<u64>,
 }
 
 impl Provisioner {
@@ -106,6 +108,7 @@ impl Provisioner {
             failures: 0,
             not_before_us: 0,
             surplus: None,
+            next_us: None,
         }
     }
 
@@ -114,6 +117,8 @@ impl Provisioner {
     /// # Panics
     /// If the event contradicts earlier ones (a node that joins twice, or that nobody knows).
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
+        // Nodes begin and end tasks all the time; nothing is due because of that, only later.
+        let mut is_due = !matches!(event, Event::NodeBusy { .. } | Event::NodeIdle { .. });
         match event {
             Event::Work(work) => {
                 self.rate.count(now_us, work.arrived, self.config.target_us);
@@ -121,7 +126,11 @@ impl Provisioner {
             }
             Event::NodeJoined { node, request } => self.joined(now_us, node, request),
             Event::NodeBusy { node } => self.node(node).idle_since_us = None,
-            Event::NodeIdle { node } => self.node(node).idle_since_us = Some(now_us),
+            Event::NodeIdle { node } => {
+                self.node(node).idle_since_us = Some(now_us);
+                let over_us = now_us + self.config.idle_us;
+                self.next_us = Some(self.next_us.map_or(over_us, |next_us| next_us.min(over_us)));
+            }
             Event::NodeEmptied { node } => {
                 let state = &mut self.node(node).state;
                 assert_eq!(*state, State::Draining, "{node} was not told to leave");
@@ -132,14 +141,22 @@ impl Provisioner {
             Event::RequestFailed { request } => self.failed(now_us, request),
             Event::TimePassed => {}
         }
-        self.end_walltimes(now_us, effects);
-        self.release_idle(now_us, effects);
-        self.give_up_surplus(now_us, effects);
-        self.ask(now_us, effects);
+        is_due |= self.next_us.is_some_and(|next_us| next_us <= now_us);
+        if is_due {
+            self.end_walltimes(now_us, effects);
+            self.release_idle(now_us, effects);
+            self.give_up_surplus(now_us, effects);
+            self.ask(now_us, effects);
+            self.next_us = self.next_due();
+        }
     }
 
-    /// When [`Event::TimePassed`] is due, if nothing else happens before.
+    /// When [`Event::TimePassed`] is to be told, if nothing else happens before.
     pub fn next_timeout(&self) -> Option<u64> {
+        self.next_us
+    }
+
+    fn next_due(&self) -> Option<u64> {
         let ours = || self.nodes.values().filter(|node| node.may_leave());
         let walltime = ours().map(|node| self.leaves_at_us(node)).min();
         let is_crowded = self.staying() > self.wanted();
