@@ -4,7 +4,7 @@ use eyas_types::PlacementPolicy;
 
 use super::*;
 use crate::cluster::Storage;
-use crate::workload::{AllPairs, MonotonicallyIncreasing, Order, Zipf};
+use crate::workload::{AllPairs, Order, Zipf};
 
 /// Few nodes, and nothing takes time but bytes and computing.
 fn plain(nodes: u32, cpus: u32) -> Cluster {

@@ -38,6 +38,17 @@ fn one_reads_persistent_storage_and_a_chain_comes_about() {
 }
 
 #[test]
+fn without_relays_all_read_persistent_storage_until_one_has_the_object() {
+    let config = Config { policy: PlacementPolicy::MaxComputeUtil, relays: false, ..Config::default() };
+    let mut scheduler = Scheduler::new(config);
+    assert!(at_once(&mut scheduler, 4).iter().all(Vec::is_empty));
+    scheduler.store(2, 1);
+    scheduler.join(5, 1);
+    let (_, told) = sources(&scheduler.submit(9, &[1]));
+    assert_eq!(told, [Holder { is_relay: false, ..relay(2) }]);
+}
+
+#[test]
 fn whole_replicas_that_give_to_nobody_come_first() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     at_once(&mut scheduler, 2);
