@@ -106,7 +106,7 @@ pub enum Event {
         /// Which.
         node: ExecutorId,
     },
-    /// A node that was to leave can: it has no task, and what is needed of its replicas is elsewhere as well.
+    /// A node that was to leave can, as [`Scheduler::is_emptied`](crate::Scheduler::is_emptied) says.
     NodeEmptied {
         /// Which.
         node: ExecutorId,

@@ -4,10 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
-use eyas_types::{ExecutorId, ProvisioningPolicy};
+use eyas_types::{ExecutorId, ObjectId, ProvisioningPolicy, Resources};
 use proptest::prelude::*;
 
 use super::*;
+use crate::Scheduler;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -201,6 +202,34 @@ fn only_what_was_never_needed_is_given_up() {
     assert_eq!(run.pass(31), [(30, fourth), (30, third)], "three were needed for a moment");
     let (second, first) = (Effect::Drain { node: node(2) }, Effect::Drain { node: node(1) });
     assert_eq!(run.pass(100), [(60, second), (60, first)]);
+}
+
+#[test]
+fn what_only_an_idle_node_has_is_elsewhere_before_it_is_given_back() {
+    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    let mut scheduler = Scheduler::new(crate::Config::default());
+    let tell = |scheduler: &mut Scheduler, event| scheduler.handle(event, &mut Vec::new());
+    let join = |executor| {
+        let capacity = Resources { cpus_milli: 1_000, ..Resources::default() };
+        crate::Event::ExecutorJoined { executor, capacity, profile: Box::default(), held: Box::default() }
+    };
+    run.waiting(1);
+    run.joined(0, 0);
+    tell(&mut scheduler, join(node(0)));
+    let object = ObjectId([7; 16]);
+    let stored = |executor| crate::Event::Stored { executor, object, size_bytes: 10 };
+    tell(&mut scheduler, stored(node(0)));
+    tell(&mut scheduler, crate::Event::Keep { object, replicas: 1, by: Some(node(0)) });
+    run.waiting(0);
+    assert_eq!(run.pass(60), [(30, Effect::Drain { node: node(0) })]);
+    tell(&mut scheduler, crate::Event::ExecutorDraining { executor: node(0) });
+    tell(&mut scheduler, crate::Event::Evacuate);
+    assert!(!scheduler.is_emptied(node(0)), "nobody else is there to have it");
+    tell(&mut scheduler, join(node(1)));
+    assert!(!scheduler.is_emptied(node(0)), "it is on its way");
+    tell(&mut scheduler, stored(node(1)));
+    assert!(scheduler.is_emptied(node(0)));
+    assert_eq!(run.tell(Event::NodeEmptied { node: node(0) }), [Effect::Release { node: node(0) }]);
 }
 
 #[test]
