@@ -12,7 +12,8 @@
 //! no mark. And a change of level within a tolerance is not told: capacities hold, and rates are fair, up to that.
 //!
 //! A flow may be *relayed*: its source is still receiving the same bytes in the flow above. It is no faster than that
-//! one, and ends a piece later at the earliest.
+//! one, and ends a piece later at the earliest. While nothing else bounds it, it lacks as much more than the flow above as
+//! it did before, so that nobody need count its bytes either.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -79,15 +80,21 @@ struct Flow {
     below: Vec<FlowId>,
     /// As its links were told.
     rate: f64,
-    /// The link that times it, one of its own or of a flow above.
-    timer: Option<LinkId>,
-    /// Where it ends, on the timer's count; what it lacks, if it has no timer.
-    mark: f64,
-    /// Names its last entry in `marks`.
+    timer: Timer,
+    /// Names its last entry in `marks`; 0 if that does not count any more.
     marked: u64,
-    /// It has all but the last piece, and waits for the flow above to end.
-    waits: bool,
     tag: u32,
+}
+
+/// What bounds a flow, and so tells what it lacks.
+#[derive(Clone, Copy)]
+enum Timer {
+    /// That is not known yet; it lacks so much.
+    Unknown { lacks: f64 },
+    /// A link, whose count reaches the mark when the flow ends.
+    Link { link: LinkId, mark: f64 },
+    /// The flow above, than which it lacks so much more.
+    Above { more: f64 },
 }
 
 /// See the [module's](self) documentation.
@@ -164,8 +171,8 @@ impl Flows {
         if let Some(above) = above {
             self.flow_mut(above).below.push(flow);
         }
-        let (below, rate) = (Vec::new(), f64::NAN);
-        let begun = Flow { way, above, below, rate, timer: None, mark: bytes, marked: 0, waits: false, tag };
+        let (below, rate, timer) = (Vec::new(), f64::NAN, Timer::Unknown { lacks: bytes });
+        let begun = Flow { way, above, below, rate, timer, marked: 0, tag };
         self.flows[flow.0 as usize] = Some(begun);
         self.to_refresh.push(flow);
         flow
@@ -182,8 +189,17 @@ impl Flows {
 
     /// Bytes that a flow lacks now.
     pub fn lacks(&self, flow: FlowId) -> f64 {
-        let Flow { timer, mark, .. } = self.flow(flow);
-        timer.map_or(*mark, |timer| (mark - self.served(timer)).max(0.0))
+        let (mut flow, mut sum) = (self.flow(flow), 0.0);
+        loop {
+            match (flow.timer, flow.above) {
+                (Timer::Unknown { lacks }, _) => return sum + lacks,
+                (Timer::Link { link, mark }, _) => return sum + (mark - self.served(link)).max(0.0),
+                (Timer::Above { more }, above) => {
+                    sum += more;
+                    flow = self.flow(above.expect("it is bound by the flow above"));
+                }
+            }
+        }
     }
 
     /// Flows that are relayed from this one.
@@ -215,14 +231,14 @@ impl Flows {
             self.note_moved(link);
             let served = self.served(link) + SLACK_BYTES;
             while let Some((_, flow)) = self.first_mark(link).filter(|(mark, _)| *mark <= served) {
-                if self.flow(flow).above.is_some() {
-                    self.set_timer(flow, None);
-                    let waiting = self.flow_mut(flow);
-                    (waiting.mark, waiting.waits) = (PIECE_BYTES, true);
+                if let Some(above) = self.flow(flow).above {
+                    // It was faster by what was not told.
+                    self.set_timer(flow, Some(link), self.lacks(above) + PIECE_BYTES);
                 } else {
-                    let gone = self.remove(flow);
-                    ended.push(gone.tag);
-                    gone.below.into_iter().for_each(|below| self.lose_above(below));
+                    for below in std::mem::take(&mut self.flow_mut(flow).below) {
+                        self.lose_above(below);
+                    }
+                    ended.push(self.remove(flow).tag);
                 }
             }
         }
@@ -252,8 +268,14 @@ impl Flows {
 
     /// A flow's bytes a second.
     pub fn bytes_per_s(&self, flow: FlowId) -> f64 {
-        let timer = self.flow(flow).timer;
-        timer.map_or(0.0, |timer| self.links[timer.0 as usize].level * 1e9)
+        let mut flow = self.flow(flow);
+        loop {
+            match (flow.timer, flow.above) {
+                (Timer::Unknown { .. }, _) => return 0.0,
+                (Timer::Link { link, .. }, _) => return self.links[link.0 as usize].level * 1e9,
+                (Timer::Above { .. }, above) => flow = self.flow(above.expect("it is bound by the flow above")),
+            }
+        }
     }
 
     // ---- levels
@@ -285,31 +307,35 @@ impl Flows {
     fn refresh(&mut self, id: FlowId) {
         // It may have ended since.
         let Some(flow) = &self.flows[id.0 as usize] else { return };
-        let above = flow.above.map(|above| self.flow(above));
-        // The last of these is that it is no faster than the flow above.
+        // The two least of its bounds, the last of which is that it is no faster than the flow above.
+        let above = flow.above.map(|above| (self.flow(above).rate, None));
         let bounds = flow.way.iter().map(|(link, _)| (self.links[link.0 as usize].told, Some(*link)));
-        let bounds = bounds.chain(above.map(|above| (above.rate, above.timer)));
-        let (mut least, mut next, mut at, mut timer) = (f64::INFINITY, f64::INFINITY, usize::MAX, None);
-        for (place, (rate, bound_timer)) in bounds.enumerate() {
+        let (mut least, mut next, mut bound) = (f64::INFINITY, f64::INFINITY, None);
+        for (rate, by) in bounds.chain(above) {
             if rate < least {
-                (next, least, at, timer) = (least, rate, place, bound_timer);
+                (next, least, bound) = (least, rate, by);
             } else if rate < next {
                 next = rate;
             }
         }
-        let way = flow.way.clone();
-        for (place, (link, crossing)) in way.into_iter().enumerate() {
-            self.tell(link, crossing as usize, if place == at { next } else { least });
+        let is_above = flow.above.is_some() && bound.is_none() && least.is_finite();
+        let has_changed = flow.rate != least;
+        let is_timed_so = match flow.timer {
+            Timer::Unknown { .. } => bound.is_none() && !is_above,
+            Timer::Link { link, .. } => bound == Some(link),
+            Timer::Above { .. } => is_above,
+        };
+        for place in 0..flow.way.len() {
+            let (link, crossing) = self.flow(id).way[place];
+            self.tell(link, crossing as usize, if bound == Some(link) { next } else { least });
         }
-        let flow = self.flow_mut(id);
-        let has_changed = flow.rate != least || flow.timer != timer;
+        if !is_timed_so {
+            self.set_timer(id, bound, self.lacks(id));
+        }
+        let flow = self.flows[id.0 as usize].as_mut().expect("looked at above");
         flow.rate = least;
-        if flow.timer != timer && !flow.waits {
-            self.set_timer(id, timer);
-        }
         if has_changed {
-            let below = self.flow(id).below.iter().copied();
-            self.to_refresh.extend(below.collect::<SmallVec<[_; 4]>>());
+            self.to_refresh.extend(&flow.below);
         }
     }
 
@@ -344,7 +370,7 @@ impl Flows {
     // ---- ends
 
     fn remove(&mut self, id: FlowId) -> Flow {
-        self.set_timer(id, None);
+        self.leave_timer(id);
         let gone = self.flows[id.0 as usize].take().expect("only flows that are there end");
         for (link, place) in &gone.way {
             let crossings = &mut self.links[link.0 as usize];
@@ -363,45 +389,57 @@ impl Flows {
         gone
     }
 
-    /// The flow above has ended: all that is relayed is there.
+    /// The flow above ends: all that is relayed is there.
     fn lose_above(&mut self, id: FlowId) {
         let lacks = self.lacks(id).max(PIECE_BYTES);
-        self.set_timer(id, None);
-        let flow = self.flow_mut(id);
-        (flow.above, flow.mark, flow.waits) = (None, lacks, false);
+        self.flow_mut(id).above = None;
+        self.leave_timer(id);
+        self.flow_mut(id).timer = Timer::Unknown { lacks };
         self.to_refresh.push(id);
     }
 
-    /// Has another link time the flow, or none.
-    fn set_timer(&mut self, id: FlowId, timer: Option<LinkId>) {
-        let lacks = self.lacks(id);
-        let old = self.flow(id).timer;
-        if let Some(old) = old {
-            self.links[old.0 as usize].timed -= 1;
-            self.note_moved(old);
+    /// Has a link time a flow that lacks so much, or the flow above.
+    fn set_timer(&mut self, id: FlowId, by: Option<LinkId>, lacks: f64) {
+        self.leave_timer(id);
+        let timer = match (by, self.flow(id).above) {
+            (Some(link), _) => Timer::Link { link, mark: lacks + self.served(link) },
+            (None, Some(above)) => Timer::Above { more: lacks - self.lacks(above) },
+            (None, None) => Timer::Unknown { lacks },
+        };
+        self.flow_mut(id).timer = timer;
+        if let Timer::Link { link, mark } = timer {
+            self.mark(link, id, mark);
         }
-        let mark = timer.map_or(lacks, |timer| lacks + self.served(timer));
+    }
+
+    /// Marks on a link's count where a flow ends.
+    fn mark(&mut self, id: LinkId, flow: FlowId, mark: f64) {
         self.marked += 1;
-        let marked = self.marked;
-        let flow = self.flow_mut(id);
-        (flow.timer, flow.mark, flow.marked) = (timer, mark, marked);
-        if let Some(timer) = timer {
-            self.note_moved(timer);
-            let link = &mut self.links[timer.0 as usize];
-            link.marks.push(Reverse((mark.to_bits(), id, marked)));
-            link.timed += 1;
-            if link.marks.len() > 2 * link.timed + STALE_MARKS {
-                let mut marks = std::mem::take(&mut link.marks);
-                marks.retain(|Reverse((_, flow, marked))| self.is_marked(timer, *flow, *marked));
-                self.links[timer.0 as usize].marks = marks;
-            }
+        self.flow_mut(flow).marked = self.marked;
+        self.note_moved(id);
+        let link = &mut self.links[id.0 as usize];
+        link.marks.push(Reverse((mark.to_bits(), flow, self.marked)));
+        link.timed += 1;
+        if link.marks.len() > 2 * link.timed + STALE_MARKS {
+            let mut marks = std::mem::take(&mut link.marks);
+            marks.retain(|Reverse((_, flow, marked))| self.is_marked(*flow, *marked));
+            self.links[id.0 as usize].marks = marks;
+        }
+    }
+
+    /// Nobody times the flow any more.
+    fn leave_timer(&mut self, id: FlowId) {
+        if let Timer::Link { link, .. } = self.flow(id).timer {
+            self.flow_mut(id).marked = 0;
+            self.links[link.0 as usize].timed -= 1;
+            self.note_moved(link);
         }
     }
 
     /// The first mark on a link's count, and the flow that ends there.
     fn first_mark(&mut self, link: LinkId) -> Option<(f64, FlowId)> {
         while let Some(Reverse((mark, flow, marked))) = self.links[link.0 as usize].marks.peek().copied() {
-            if self.is_marked(link, flow, marked) {
+            if self.is_marked(flow, marked) {
                 return Some((f64::from_bits(mark), flow));
             }
             self.links[link.0 as usize].marks.pop();
@@ -409,9 +447,9 @@ impl Flows {
         None
     }
 
-    fn is_marked(&self, link: LinkId, flow: FlowId, marked: u64) -> bool {
-        let flow = self.flows[flow.0 as usize].as_ref();
-        flow.is_some_and(|flow| flow.timer == Some(link) && flow.marked == marked)
+    /// Whether a mark is the last that was made for a flow.
+    fn is_marked(&self, flow: FlowId, marked: u64) -> bool {
+        self.flows[flow.0 as usize].as_ref().is_some_and(|flow| flow.marked == marked)
     }
 
     fn note_moved(&mut self, id: LinkId) {
