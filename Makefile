@@ -50,6 +50,7 @@ unit: need
 bench-tiny: need
 	$(CARGO) test --locked --workspace --bench caching -- --tiny
 	$(CARGO) test --locked --workspace --bench decisions -- --tiny
+	$(CARGO) test --locked --workspace --bench model -- --tiny
 	$(CARGO) test --locked --workspace --bench loopback
 
 need:

@@ -120,7 +120,7 @@ pub enum Limit {
     PersistentStorage,
     /// What nodes can receive.
     NetworkCards,
-    /// What nodes can read from their stores.
+    /// What nodes can read from their stores, or write into them.
     Stores,
     /// The dispatcher's decisions.
     Dispatcher,
@@ -190,7 +190,8 @@ pub fn predict(cluster: &Cluster, demand: &Demand) -> Result<Prediction, ModelEr
     let task_s = demand.compute_s + accesses_s;
     // While others compute in its place, a task has a processor only to read what has come, and to compute.
     let fetching_s = inputs * (costs.peer_s * ratios.peer + costs.storage_s * ratios.storage);
-    let holding_s = if demand.overlap { demand.compute_s + inputs * costs.local_s } else { task_s };
+    let reading_s = inputs * (costs.local_s * ratios.local + memory_s(cluster, demand) * (1.0 - ratios.local));
+    let holding_s = if demand.overlap { demand.compute_s + reading_s } else { task_s };
     let one_processor_s = tasks * if demand.overlap { holding_s.max(fetching_s) } else { task_s };
 
     let bytes = tasks * inputs * demand.object_bytes as f64;
@@ -202,6 +203,7 @@ pub fn predict(cluster: &Cluster, demand: &Demand) -> Result<Prediction, ModelEr
         (Limit::PersistentStorage, storage_bytes / cluster.storage.bytes_per_s),
         (Limit::NetworkCards, received_bytes / (nodes * cluster.card_bytes_per_s)),
         (Limit::Stores, read_bytes / (nodes * read_bytes_per_s(cluster))),
+        (Limit::Stores, received_bytes / (nodes * write_bytes_per_s(cluster))),
         (Limit::Dispatcher, tasks * cluster.decision_ns as f64 / 1e9),
     ];
     let busiest = limits.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
@@ -266,18 +268,31 @@ fn ratios(cluster: &Cluster, demand: &Demand) -> (bool, Ratios) {
     (without_room == 0.0, Ratios { local: 1.0 - storage - peer, peer, storage })
 }
 
-/// What each access costs while nobody else is in the way. Computing is for one access: a task's, divided by its inputs.
+/// What each access costs while nobody else is in the way: what comes is written into the store, and read from memory.
+/// Computing is for one access: a task's, divided by its inputs.
 fn costs(cluster: &Cluster, demand: &Demand) -> Costs {
     let bytes = demand.object_bytes as f64;
     let storage = &cluster.storage;
+    let to_node_per_s = cluster.card_bytes_per_s.min(write_bytes_per_s(cluster));
     let client_bytes_per_s = storage.client_bytes_per_s.unwrap_or(f64::INFINITY);
-    let from_storage_per_s = storage.bytes_per_s.min(client_bytes_per_s).min(cluster.card_bytes_per_s);
+    let from_storage_per_s = storage.bytes_per_s.min(client_bytes_per_s).min(to_node_per_s);
+    let memory_s = memory_s(cluster, demand);
     Costs {
         local_s: bytes / read_bytes_per_s(cluster),
-        peer_s: cluster.peer_latency_ns as f64 / 1e9 + bytes / cluster.card_bytes_per_s,
-        storage_s: storage.latency_ns as f64 / 1e9 + bytes / from_storage_per_s,
+        peer_s: cluster.peer_latency_ns as f64 / 1e9 + bytes / to_node_per_s + memory_s,
+        storage_s: storage.latency_ns as f64 / 1e9 + bytes / from_storage_per_s + memory_s,
         compute_s: demand.compute_s / f64::from(demand.inputs),
     }
+}
+
+/// How long a task reads an object that has just come, which is still in memory.
+fn memory_s(cluster: &Cluster, demand: &Demand) -> f64 {
+    demand.object_bytes as f64 / cluster.memory_bytes_per_s
+}
+
+/// What a node writes into its store in a second.
+fn write_bytes_per_s(cluster: &Cluster) -> f64 {
+    cluster.disk.map_or(cluster.memory_bytes_per_s, |disk| disk.write_bytes_per_s)
 }
 
 /// What a node reads from its store in a second.
@@ -370,6 +385,8 @@ mod tests {
         let slow = Cluster { decision_ns: 10_000_000, ..cluster.clone() };
         assert_eq!(of(&slow, demand).time_s, 10_000.0);
         let moving = Demand { peer_hits: 1.0, overlap: true, ..demand };
+        assert_eq!(of(&cluster, moving).limit, Limit::Stores, "what comes is written");
+        let cluster = Cluster { card_bytes_per_s: 50e6, ..cluster };
         assert_eq!(of(&cluster, moving).limit, Limit::NetworkCards);
         let computing = Demand { compute_s: 0.2, ..moving };
         assert!(of(&cluster, computing).time_s < of(&cluster, Demand { overlap: false, ..computing }).time_s);
