@@ -48,7 +48,9 @@ unit: need
 
 # Small enough for every day, so that benchmarks do not rot.
 bench-tiny: need
+	$(CARGO) test --locked --workspace --bench caching -- --tiny
 	$(CARGO) test --locked --workspace --bench decisions -- --tiny
+	$(CARGO) test --locked --workspace --bench model -- --tiny
 	$(CARGO) test --locked --workspace --bench loopback
 
 need:

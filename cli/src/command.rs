@@ -13,7 +13,7 @@ use eyas_client::types::{Distribution, EvictionPolicy, JobId, PlacementPolicy, T
 use eyas_client::{Cluster, ClusterError, check_array};
 use eyas_store::Emulation;
 
-use crate::{get::PlaceArgs, push::PushArgs, sim::SimCommand};
+use crate::{get::PlaceArgs, model::ModelArgs, push::PushArgs, sim::SimCommand};
 
 /// Runs very many short tasks over very much shared data, and brings work and data together.
 #[derive(Parser)]
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     /// Simulate a cluster: the same decisions on modelled nodes, disks and networks
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Say how long a workload would take on a cluster, by the papers' abstract model
+    Model(Box<ModelArgs>),
     /// Print a completion script for a shell
     Completion {
         /// Which shell

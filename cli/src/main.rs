@@ -10,6 +10,7 @@ mod ask;
 mod command;
 mod get;
 mod local;
+mod model;
 mod push;
 mod report;
 mod run;
@@ -66,6 +67,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Start(which) => start::start(*which, &reach).await,
         Command::Sim(which) => sim::sim(which),
         Command::Stop => ask::stop(&reach).await,
+        Command::Model(args) => model::model(&args, &reach),
         Command::Completion { shell } => {
             command::print_completion(shell)?;
             Ok(ExitCode::SUCCESS)

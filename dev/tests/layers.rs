@@ -48,7 +48,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-cli", "eyas-client", "submits, watches and asks"),
     ("eyas-cli", "eyas-dispatcher", "starts one"),
     ("eyas-cli", "eyas-executor", "starts one"),
-    ("eyas-cli", "eyas-sim", "runs it, and prints what came of it"),
+    ("eyas-cli", "eyas-sim", "runs it, asks its model, and prints what came of it"),
     ("eyas-cli", "eyas-sched", "its Config, which the dispatcher takes"),
     ("eyas-cli", "eyas-node", "its Limits, which the executor takes"),
     ("eyas-cli", "eyas-store", "its Emulation, which the executor takes, and URLs of paths"),

@@ -8,9 +8,11 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod caching;
 pub mod clock;
 pub mod cluster;
 pub mod flows;
+pub mod model;
 pub mod outcome;
 pub mod paper;
 pub mod random;

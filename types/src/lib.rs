@@ -23,7 +23,7 @@ pub use id::{ExecutorId, JobId, ObjectId, TaskId};
 pub use load::Load;
 pub use object::{ObjectSpec, Version};
 pub use outcome::{Outcome, Reads, Status};
-pub use policy::{Distribution, EvictionPolicy, PlacementPolicy};
+pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 pub use resource::Resources;
 pub use task::{Input, InputFrom, OutputSpec, Program, TaskItem, TaskTemplate, Value, WorkingFolder};
 pub use template::{Piece, Template};

@@ -84,3 +84,19 @@ policy_names! {
         SpanningTree = "spanning-tree",
     }
 }
+
+policy_names! {
+    /// How nodes are asked of a batch system (data-diffusion §2.1).
+    ProvisioningPolicy, "provisioning" {
+        /// A request for each node.
+        OneAtATime = "one-at-a-time",
+        /// Requests for one node, two, three and so on.
+        Additive = "additive",
+        /// Requests for one node, two, four and so on.
+        Exponential = "exponential",
+        /// One request for all.
+        AllAtOnce = "all-at-once",
+        /// As many as have what waits done in a target time, by one request.
+        Demand = "demand",
+    }
+}

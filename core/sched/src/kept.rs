@@ -37,6 +37,12 @@ impl Scheduler {
         self.kept.values().filter(|keeping| keeping.last == Some(executor) && keeping.is_moving()).count()
     }
 
+    /// Whether an executor that is leaving can go without anything being lost: it has no task, and others have what is kept
+    /// of what it has.
+    pub fn is_emptied(&self, executor: ExecutorId) -> bool {
+        self.tasks_of(executor).is_empty() && self.kept.values().all(|keeping| keeping.last != Some(executor))
+    }
+
     /// Whether an executor was told to fetch it from one that is leaving.
     pub fn is_moving(&self, object: ObjectId) -> bool {
         self.kept.get(&object).is_some_and(Keeping::is_moving)

@@ -28,6 +28,7 @@ mod kept;
 mod lines;
 mod matchmaking;
 pub mod placement;
+pub mod provisioning;
 mod push;
 mod queue;
 mod rates;
@@ -39,6 +40,7 @@ mod search;
 mod tests;
 mod to_search;
 mod tree;
+pub mod two_mark;
 
 pub use catalog::ObjectKey;
 pub use estimate::Estimate;

@@ -1,0 +1,11 @@
+//! Exponential: requests for one node, two, four …
+
+use super::Provisioning;
+
+pub(super) struct Exponential;
+
+impl Provisioning for Exponential {
+    fn request(&self, earlier: u32) -> u32 {
+        1_u32.checked_shl(earlier).unwrap_or(u32::MAX)
+    }
+}

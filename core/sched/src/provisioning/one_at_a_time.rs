@@ -1,0 +1,11 @@
+//! One-at-a-time: each node by a request of its own, which is granted as soon as one node is free.
+
+use super::Provisioning;
+
+pub(super) struct OneAtATime;
+
+impl Provisioning for OneAtATime {
+    fn request(&self, _: u32) -> u32 {
+        1
+    }
+}

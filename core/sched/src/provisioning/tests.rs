@@ -1,0 +1,452 @@
+//! Provisioners against a made-up batch system: histories told in full, and random ones that are checked after each step.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use eyas_types::{ExecutorId, ObjectId, ProvisioningPolicy, Resources};
+use proptest::prelude::*;
+
+use super::*;
+use crate::Scheduler;
+
+const SECOND_US: u64 = 1_000_000;
+
+fn config(policy: ProvisioningPolicy) -> Config {
+    Config { policy, max_nodes: 20, ..Config::default() }
+}
+
+fn node(n: u32) -> ExecutorId {
+    ExecutorId(n)
+}
+
+/// A provisioner and its clock.
+struct Run {
+    provisioner: Provisioner,
+    now_us: u64,
+}
+
+impl Run {
+    fn new(config: Config) -> Self {
+        Run { provisioner: Provisioner::new(config), now_us: 0 }
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.provisioner.handle(self.now_us, event, &mut effects);
+        let next = self.provisioner.next_timeout();
+        assert!(next.is_none_or(|at_us| at_us > self.now_us), "{event:?}: {next:?} is not after {}", self.now_us);
+        effects
+    }
+
+    fn waiting(&mut self, waiting: u64) -> Vec<Effect> {
+        self.tell(Event::Work(Work { waiting, ..Work::default() }))
+    }
+
+    fn joined(&mut self, n: u32, request: u64) -> Vec<Effect> {
+        self.tell(Event::NodeJoined { node: node(n), request: Some(RequestId(request)) })
+    }
+
+    /// What is done until nothing is due before that second, each with the second in which it is.
+    fn pass(&mut self, until_s: u64) -> Vec<(u64, Effect)> {
+        let mut done = Vec::new();
+        while let Some(at_us) = self.provisioner.next_timeout().filter(|at_us| *at_us <= until_s * SECOND_US) {
+            self.now_us = at_us;
+            done.extend(self.tell(Event::TimePassed).into_iter().map(|effect| (at_us / SECOND_US, effect)));
+        }
+        self.now_us = until_s * SECOND_US;
+        done
+    }
+}
+
+/// Nodes of each request.
+fn asked(effects: &[Effect]) -> Vec<u32> {
+    let nodes = |effect: &Effect| match effect {
+        Effect::Request { nodes, .. } => Some(*nodes),
+        _ => None,
+    };
+    effects.iter().filter_map(nodes).collect()
+}
+
+#[test]
+fn each_policy_asks_in_its_own_way() {
+    let cases = [
+        (ProvisioningPolicy::OneAtATime, vec![1; 12]),
+        (ProvisioningPolicy::Additive, vec![1, 2, 3, 4, 2]),
+        (ProvisioningPolicy::Exponential, vec![1, 2, 4, 5]),
+        (ProvisioningPolicy::AllAtOnce, vec![12]),
+        (ProvisioningPolicy::Demand, vec![12]),
+    ];
+    for (policy, expected) in cases {
+        let mut run = Run::new(Config { slots: 2, ..config(policy) });
+        assert_eq!(asked(&run.waiting(23)), expected, "{policy}");
+        assert_eq!(run.waiting(23), [], "{policy}: they are on their way");
+        assert_eq!(asked(&run.waiting(1_000)).iter().sum::<u32>(), 8, "{policy}: no more than 20 in all");
+    }
+}
+
+#[test]
+fn growing_requests_go_on_growing_until_there_is_enough() {
+    let mut run = Run::new(config(ProvisioningPolicy::Exponential));
+    assert_eq!(asked(&run.waiting(3)), [1, 2]);
+    assert_eq!(asked(&run.waiting(7)), [4]);
+    run.joined(0, 0);
+    [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (6, 2)]
+        .into_iter()
+        .for_each(|(n, request)| assert_eq!(run.joined(n, request), []));
+    assert_eq!(asked(&run.waiting(10)), [1, 2], "the next time it begins anew");
+}
+
+#[test]
+fn only_so_many_requests_wait() {
+    let mut run = Run::new(Config { max_nodes: 100, ..config(ProvisioningPolicy::OneAtATime) });
+    assert_eq!(asked(&run.waiting(100)).len(), MAX_REQUESTS);
+    assert_eq!(asked(&run.joined(0, 0)), [1], "one was granted");
+}
+
+#[test]
+fn demand_counts_what_comes_what_waits_and_what_both_take() {
+    let policy = of(ProvisioningPolicy::Demand, 60 * SECOND_US);
+    let wanted = |waiting, task_ms: u64, transfer_ms: u64, per_s: f64| {
+        let work = Work { waiting, task_us: task_ms * 1_000, transfer_us: transfer_ms * 1_000, ..Work::default() };
+        policy.wanted(&work, per_s / SECOND_US as f64, 2)
+    };
+    // 100 a second that take a slot for 10 ms, of two: half a node. Their transfers take 80 ms of its link: eight.
+    assert_eq!(wanted(0, 10, 0, 100.0), 1);
+    assert_eq!(wanted(0, 10, 80, 100.0), 8);
+    // 6,000 that wait for a minute are 100 a second more.
+    assert_eq!(wanted(6_000, 10, 80, 100.0), 16);
+    // Nobody has more slots than tasks.
+    assert_eq!(wanted(10, 3_600_000, 0, 0.0), 5);
+    // Nothing was measured yet.
+    assert_eq!(wanted(10, 0, 0, 0.0), 5);
+    assert_eq!(wanted(0, 10, 80, 0.0), 0);
+}
+
+#[test]
+fn arrivals_are_smoothed() {
+    let mut run = Run::new(Config { slots: 1, ..config(ProvisioningPolicy::Demand) });
+    let work = |arrived| Event::Work(Work { arrived, task_us: SECOND_US, ..Work::default() });
+    for second in 0..600 {
+        run.now_us = second * SECOND_US;
+        run.tell(work(second * 5));
+    }
+    assert_eq!(run.provisioner.wanted(), 5, "five a second, of a second each");
+    for second in 600..660 {
+        run.now_us = second * SECOND_US;
+        run.tell(work(3_000));
+    }
+    assert_eq!(run.provisioner.wanted(), 2, "none for a minute");
+}
+
+#[test]
+fn idle_nodes_leave_when_they_are_not_wanted() {
+    let mut run = Run::new(Config { min_nodes: 1, ..config(ProvisioningPolicy::AllAtOnce) });
+    assert_eq!(asked(&run.waiting(3)), [3]);
+    (0..3).for_each(|n| assert_eq!(run.joined(n, 0), []));
+    (0..3).for_each(|n| assert_eq!(run.tell(Event::NodeBusy { node: node(n) }), []));
+    for (second, n) in [(5, 1), (10, 0), (11, 2)] {
+        assert_eq!(run.pass(second), []);
+        run.tell(Event::NodeIdle { node: node(n) });
+    }
+    assert_eq!(run.pass(34), [], "there is work for all three");
+    assert_eq!(run.waiting(1), []);
+    assert_eq!(run.pass(100), [(35, Effect::Drain { node: node(1) }), (40, Effect::Drain { node: node(0) })]);
+    // Not before what they hold is elsewhere.
+    assert_eq!(run.tell(Event::NodeEmptied { node: node(0) }), [Effect::Release { node: node(0) }]);
+    assert_eq!(run.waiting(0), [], "the least is one");
+    assert_eq!(run.provisioner.staying(), 1);
+}
+
+#[test]
+fn what_is_unneeded_is_withdrawn_and_consolidated() {
+    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+    let work = |waiting, running| Event::Work(Work { waiting, running, ..Work::default() });
+    assert_eq!(asked(&run.tell(work(4, 0))), [4]);
+    (0..4).for_each(|n| {
+        run.now_us = u64::from(n) * SECOND_US;
+        run.joined(n, 0);
+        run.tell(Event::NodeBusy { node: node(n) });
+    });
+    assert_eq!(asked(&run.tell(work(3, 4))), [3]);
+    run.pass(10);
+    // A moment of need within the time starts it again.
+    run.tell(work(0, 2));
+    run.pass(20);
+    run.tell(work(3, 4));
+    run.tell(work(0, 2));
+    let expected = [
+        (50, Effect::Withdraw { request: RequestId(1) }),
+        (50, Effect::Drain { node: node(3) }),
+        (50, Effect::Drain { node: node(2) }),
+    ];
+    assert_eq!(run.pass(100), expected);
+    // Granted all the same: it is ours, and leaves when it has been idle.
+    run.joined(9, 1);
+    assert_eq!(run.pass(200), [(130, Effect::Drain { node: node(9) })]);
+}
+
+#[test]
+fn only_what_was_never_needed_is_given_up() {
+    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+    run.waiting(5);
+    (0..5).for_each(|n| {
+        run.joined(n, 0);
+        run.tell(Event::NodeBusy { node: node(n) });
+    });
+    run.waiting(1);
+    run.pass(20);
+    run.waiting(3);
+    run.waiting(1);
+    let (fourth, third) = (Effect::Drain { node: node(4) }, Effect::Drain { node: node(3) });
+    assert_eq!(run.pass(31), [(30, fourth), (30, third)], "three were needed for a moment");
+    let (second, first) = (Effect::Drain { node: node(2) }, Effect::Drain { node: node(1) });
+    assert_eq!(run.pass(100), [(60, second), (60, first)]);
+}
+
+#[test]
+fn what_only_an_idle_node_has_is_elsewhere_before_it_is_given_back() {
+    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    let mut scheduler = Scheduler::new(crate::Config::default());
+    let tell = |scheduler: &mut Scheduler, event| scheduler.handle(event, &mut Vec::new());
+    let join = |executor| {
+        let capacity = Resources { cpus_milli: 1_000, ..Resources::default() };
+        crate::Event::ExecutorJoined { executor, capacity, profile: Box::default(), held: Box::default() }
+    };
+    run.waiting(1);
+    run.joined(0, 0);
+    tell(&mut scheduler, join(node(0)));
+    let object = ObjectId([7; 16]);
+    let stored = |executor| crate::Event::Stored { executor, object, size_bytes: 10 };
+    tell(&mut scheduler, stored(node(0)));
+    tell(&mut scheduler, crate::Event::Keep { object, replicas: 1, by: Some(node(0)) });
+    run.waiting(0);
+    assert_eq!(run.pass(60), [(30, Effect::Drain { node: node(0) })]);
+    tell(&mut scheduler, crate::Event::ExecutorDraining { executor: node(0) });
+    tell(&mut scheduler, crate::Event::Evacuate);
+    assert!(!scheduler.is_emptied(node(0)), "nobody else is there to have it");
+    tell(&mut scheduler, join(node(1)));
+    assert!(!scheduler.is_emptied(node(0)), "it is on its way");
+    tell(&mut scheduler, stored(node(1)));
+    assert!(scheduler.is_emptied(node(0)));
+    assert_eq!(run.tell(Event::NodeEmptied { node: node(0) }), [Effect::Release { node: node(0) }]);
+}
+
+#[test]
+#[should_panic = "was not told to leave"]
+fn a_node_that_stays_is_not_given_back() {
+    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+    run.waiting(1);
+    run.joined(0, 0);
+    run.tell(Event::NodeEmptied { node: node(0) });
+}
+
+#[test]
+fn failed_requests_back_off() {
+    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    run.waiting(2);
+    let mut waits = Vec::new();
+    for request in 0..10 {
+        let failed_us = run.now_us;
+        assert_eq!(run.tell(Event::RequestFailed { request: RequestId(request) }), []);
+        let done = run.pass(run.now_us / SECOND_US + 600);
+        assert_eq!(asked(&done.iter().map(|(_, effect)| *effect).collect::<Vec<_>>()), [2]);
+        waits.push(done[0].0 - failed_us / SECOND_US);
+    }
+    assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]);
+    run.joined(0, 10);
+    run.tell(Event::RequestFailed { request: RequestId(10) });
+    assert_eq!(
+        run.pass(run.now_us / SECOND_US + 5).len(),
+        1,
+        "a node that came ended it; of this one, the other did not"
+    );
+}
+
+#[test]
+fn nodes_leave_before_their_time_is_over_and_are_replaced() {
+    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    run.waiting(1);
+    run.joined(0, 0);
+    run.tell(Event::NodeBusy { node: node(0) });
+    let request = Effect::Request { request: RequestId(1), nodes: 1, walltime_us: 3_600 * SECOND_US };
+    assert_eq!(run.pass(3_600), [(3_480, Effect::Drain { node: node(0) }), (3_480, request)]);
+}
+
+#[test]
+fn what_others_started_counts_and_is_left_alone() {
+    let mut run = Run::new(config(ProvisioningPolicy::Demand));
+    assert_eq!(run.tell(Event::NodeJoined { node: node(7), request: None }), []);
+    assert_eq!(asked(&run.waiting(3)), [2]);
+    run.waiting(0);
+    assert_eq!(run.pass(10_000), [(30, Effect::Withdraw { request: RequestId(0) })]);
+}
+
+/// A batch system that does what it likes, and a cluster.
+struct World {
+    run: Run,
+    config: Config,
+    /// Nodes still to be granted of each request, withdrawn ones too.
+    requests: BTreeMap<RequestId, u32>,
+    withdrawn: Vec<RequestId>,
+    /// Since when each that was not told to leave is idle.
+    idle_since_us: BTreeMap<ExecutorId, Option<u64>>,
+    draining: Vec<ExecutorId>,
+    released: Vec<ExecutorId>,
+    joined: u32,
+    silent_until_us: u64,
+    failures: u32,
+}
+
+impl World {
+    fn tell(&mut self, event: Event) {
+        let effects = self.run.tell(event);
+        for effect in effects {
+            self.apply(effect);
+        }
+        let staying = self.idle_since_us.len() as u32;
+        assert_eq!(self.run.provisioner.staying(), staying);
+        let open = self.requests.iter().filter(|(request, _)| !self.withdrawn.contains(request));
+        assert_eq!(self.run.provisioner.requested(), open.map(|(_, nodes)| nodes).sum());
+    }
+
+    fn apply(&mut self, effect: Effect) {
+        match effect {
+            Effect::Request { request, nodes, walltime_us } => {
+                assert!(nodes > 0 && walltime_us == self.config.walltime_us);
+                assert!(self.run.now_us >= self.silent_until_us, "it asks although the last request has just failed");
+                assert!(self.requests.insert(request, nodes).is_none(), "an id is used twice");
+                let open = self.requests.keys().filter(|request| !self.withdrawn.contains(request)).count();
+                assert!(open <= MAX_REQUESTS);
+                let all = self.idle_since_us.len() + self.draining.len() + self.released.len();
+                let asked: u32 =
+                    self.requests.iter().filter(|(id, _)| !self.withdrawn.contains(id)).map(|(_, n)| n).sum();
+                assert!(all as u32 + asked <= self.config.max_nodes.max(all as u32), "more than may be");
+            }
+            Effect::Withdraw { request } => {
+                assert!(self.requests.contains_key(&request), "it is not there to be withdrawn");
+                self.withdrawn.push(request);
+            }
+            Effect::Drain { node } => {
+                self.idle_since_us.remove(&node).expect("it was staying");
+                self.draining.push(node);
+            }
+            Effect::Release { node } => {
+                assert!(!self.draining.contains(&node), "it still holds what is needed");
+                self.released.push(node);
+            }
+        }
+    }
+
+    fn grant(&mut self, request: RequestId) {
+        let nodes = self.requests.get_mut(&request).expect("one of them");
+        *nodes -= 1;
+        if *nodes == 0 {
+            self.requests.remove(&request);
+        }
+        self.joined += 1;
+        let id = node(self.joined);
+        self.idle_since_us.insert(id, Some(self.run.now_us));
+        (self.failures, self.silent_until_us) = (0, 0);
+        self.tell(Event::NodeJoined { node: id, request: Some(request) });
+    }
+
+    fn step(&mut self, kind: u8, which: usize, amount: u64) {
+        let nodes: Vec<_> = self.idle_since_us.keys().copied().collect();
+        let requests: Vec<_> = self.requests.keys().copied().collect();
+        match kind {
+            0 | 1 => {
+                let work =
+                    Work { waiting: amount % 60, running: amount / 7 % 30, task_us: amount * 1_000, ..Work::default() };
+                self.tell(Event::Work(work));
+            }
+            2 | 3 if !requests.is_empty() => self.grant(requests[which % requests.len()]),
+            4 if !requests.is_empty() => {
+                let request = requests[which % requests.len()];
+                self.requests.remove(&request);
+                if !self.withdrawn.contains(&request) {
+                    let backoff_us = (self.config.backoff_us << self.failures.min(20)).min(self.config.max_backoff_us);
+                    self.silent_until_us = self.run.now_us + backoff_us;
+                    self.failures += 1;
+                }
+                self.tell(Event::RequestFailed { request });
+            }
+            5 if !nodes.is_empty() => {
+                let node = nodes[which % nodes.len()];
+                let is_idle = which.is_multiple_of(3);
+                self.idle_since_us.insert(node, is_idle.then_some(self.run.now_us));
+                self.tell(if is_idle { Event::NodeIdle { node } } else { Event::NodeBusy { node } });
+            }
+            6 if !self.draining.is_empty() => {
+                let node = self.draining.swap_remove(which % self.draining.len());
+                self.tell(Event::NodeEmptied { node });
+            }
+            7 if !self.released.is_empty() => {
+                let node = self.released.swap_remove(which % self.released.len());
+                self.tell(Event::NodeLeft { node });
+            }
+            8 if !nodes.is_empty() && which.is_multiple_of(8) => {
+                let node = nodes[which % nodes.len()];
+                self.idle_since_us.remove(&node);
+                self.tell(Event::NodeLeft { node });
+            }
+            _ => self.pass(amount * SECOND_US / 10),
+        }
+    }
+
+    fn pass(&mut self, time_us: u64) {
+        let until_us = self.run.now_us + time_us;
+        while let Some(at_us) = self.run.provisioner.next_timeout().filter(|at_us| *at_us <= until_us) {
+            self.run.now_us = at_us;
+            self.tell(Event::TimePassed);
+        }
+        self.run.now_us = until_us;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_runs_keep_to_the_rules(
+        policy in 0..ProvisioningPolicy::ALL.len(),
+        min_nodes in 0_u32..4,
+        slots in 1_u32..4,
+        steps in prop::collection::vec((0_u8..10, 0_usize..1_000, 0_u64..400), 1..200),
+    ) {
+        let config = Config { min_nodes, slots, ..config(ProvisioningPolicy::ALL[policy]) };
+        let mut world = World {
+            run: Run::new(config.clone()),
+            config,
+            requests: BTreeMap::new(),
+            withdrawn: Vec::new(),
+            idle_since_us: BTreeMap::new(),
+            draining: Vec::new(),
+            released: Vec::new(),
+            joined: 0,
+            silent_until_us: 0,
+            failures: 0,
+        };
+        steps.into_iter().for_each(|(kind, which, amount)| world.step(kind, which, amount));
+        // When there is nothing to do and everybody does as told, the least nodes are left, and nothing is asked for.
+        world.tell(Event::Work(Work::default()));
+        for node in world.idle_since_us.keys().copied().collect::<Vec<_>>() {
+            world.idle_since_us.insert(node, Some(world.run.now_us));
+            world.tell(Event::NodeIdle { node });
+        }
+        for _ in 0..100 {
+            world.pass(40 * SECOND_US);
+            while !world.draining.is_empty() {
+                world.step(6, 0, 0);
+            }
+            while !world.released.is_empty() {
+                world.step(7, 0, 0);
+            }
+            while let Some(request) = world.requests.keys().next().copied() {
+                world.grant(request);
+            }
+        }
+        let left = world.idle_since_us.len() as u32;
+        prop_assert_eq!((left, world.run.provisioner.requested()), (min_nodes, 0), "{}", format!("{policy}"));
+    }
+}

@@ -1,0 +1,322 @@
+//! 2Mark: which object leaves a group of stores, for whoever decides for all of them (data-diffusion §3.2, figure 6).
+//!
+//! Stores have slots of one size, and an object is in one of them at a time. Loading an object from persistent storage
+//! is dear, moving or exchanging within the group is cheap. The marking algorithm of paging is used at two levels: an
+//! object is marked *locally* when it is asked for at its store, and *globally* when it is asked for anywhere. What leaves
+//! a store has no local mark, what leaves the group has no global one. When all are marked, a new phase begins.
+//!
+//! Where the paper says "arbitrary", the lowest id is taken. Its line 20 is repaired: a new global phase begins when all
+//! objects are marked *and all stores are full*; as printed, two stores of one slot would push an object out again and
+//! again while the other is empty. With persistent storage `s` times as dear as a move, the proof then gives that 2Mark
+//! costs at most `NM (1 + 2/s)` times what is possible with foresight ([`TwoMark::bound`]), up to a constant.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use eyas_types::ObjectId;
+
+/// What is done to answer a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// The object comes from persistent storage.
+    Load {
+        /// Which.
+        object: ObjectId,
+        /// Into which store.
+        store: usize,
+    },
+    /// The object goes from one store to another.
+    Transfer {
+        /// Which.
+        object: ObjectId,
+        /// From which store.
+        from: usize,
+        /// Into which.
+        to: usize,
+    },
+    /// Two objects change places.
+    Exchange {
+        /// They are in these stores before.
+        places: [(ObjectId, usize); 2],
+    },
+    /// The object leaves the group.
+    Evict {
+        /// Which.
+        object: ObjectId,
+        /// From which store.
+        store: usize,
+    },
+}
+
+#[derive(Clone, Copy)]
+struct Marks {
+    local: bool,
+    global: bool,
+}
+
+/// One store's objects, each by its local mark; and again those that have no global one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Store {
+    marked: BTreeSet<ObjectId>,
+    unmarked: BTreeSet<ObjectId>,
+    globally_unmarked: BTreeSet<ObjectId>,
+}
+
+impl Store {
+    fn len(&self) -> usize {
+        self.marked.len() + self.unmarked.len()
+    }
+
+    /// Begins a local phase.
+    fn unmark(&mut self) {
+        self.unmarked.append(&mut self.marked);
+    }
+}
+
+/// A group of stores under 2Mark.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TwoMark {
+    slots: usize,
+    stores: Vec<Store>,
+    places: BTreeMap<ObjectId, usize>,
+    /// Stores that are not full.
+    with_room: BTreeSet<usize>,
+    /// Stores with an object that has no global mark.
+    with_unmarked: BTreeSet<usize>,
+}
+
+impl TwoMark {
+    /// So many empty stores of so many slots.
+    ///
+    /// # Panics
+    /// If there are none of either.
+    pub fn new(stores: usize, slots: usize) -> Self {
+        assert!(stores > 0 && slots > 0, "a group has stores, and stores have slots");
+        TwoMark {
+            slots,
+            stores: vec![Store::default(); stores],
+            places: BTreeMap::new(),
+            with_room: (0..stores).collect(),
+            with_unmarked: BTreeSet::new(),
+        }
+    }
+
+    /// The most that 2Mark can cost, as a multiple of what is possible with foresight, where loading an object costs
+    /// `storage_cost` times as much as moving it: per global phase `sNM + 2vM + NM` and one more for each load that has an
+    /// object moved out of its way, against `s + v` (data-diffusion §3.2, equation 11 after its proof).
+    pub fn bound(stores: usize, slots: usize, storage_cost: f64) -> f64 {
+        (stores * slots) as f64 * (1.0 + 2.0 / storage_cost)
+    }
+
+    /// Has `object` in `store`, where it is asked for, and adds to `moves` what that takes.
+    ///
+    /// # Panics
+    /// If there is no such store.
+    pub fn request(&mut self, object: ObjectId, store: usize, moves: &mut Vec<Move>) {
+        let place = self.places.get(&object).copied();
+        if place == Some(store) {
+            self.take(object, store);
+        } else if self.stores[store].len() < self.slots {
+            match place {
+                Some(from) => {
+                    self.take(object, from);
+                    moves.push(Move::Transfer { object, from, to: store });
+                }
+                None => moves.push(Move::Load { object, store }),
+            }
+        } else {
+            if self.stores[store].unmarked.is_empty() {
+                self.stores[store].unmark();
+            }
+            match place {
+                Some(from) => self.exchange(object, from, store, moves),
+                None => {
+                    self.make_room(store, moves);
+                    moves.push(Move::Load { object, store });
+                }
+            }
+        }
+        self.put(object, store, Marks { local: true, global: true });
+    }
+
+    /// Takes `object` out of another store, which gets one of this store's that has no local mark.
+    fn exchange(&mut self, object: ObjectId, from: usize, store: usize, moves: &mut Vec<Move>) {
+        let other = self.locally_unmarked(store);
+        let Marks { local, .. } = self.take(object, from);
+        let Marks { global, .. } = self.take(other, store);
+        self.put(other, from, Marks { local, global });
+        moves.push(Move::Exchange { places: [(object, from), (other, store)] });
+    }
+
+    /// Takes an object out of a full store: out of the group if it has one without a global mark, else into another store,
+    /// where it may push one out.
+    fn make_room(&mut self, store: usize, moves: &mut Vec<Move>) {
+        if self.with_room.is_empty() && self.with_unmarked.is_empty() {
+            self.begin_global_phase();
+        }
+        if self.evict(store, moves).is_some() {
+            return;
+        }
+        let object = self.locally_unmarked(store);
+        let (to, local) = match self.with_room.first() {
+            Some(to) => (*to, false),
+            None => {
+                let to = *self.with_unmarked.first().expect("else a phase has begun, and this store has one");
+                (to, self.evict(to, moves).expect("it is said to have one").local)
+            }
+        };
+        self.take(object, store);
+        self.put(object, to, Marks { local, global: true });
+        moves.push(Move::Transfer { object, from: store, to });
+    }
+
+    /// Takes an object without a global mark out of the group, if the store has one. Returns what marks it had.
+    fn evict(&mut self, store: usize, moves: &mut Vec<Move>) -> Option<Marks> {
+        let object = *self.stores[store].globally_unmarked.first()?;
+        moves.push(Move::Evict { object, store });
+        Some(self.take(object, store))
+    }
+
+    fn locally_unmarked(&self, store: usize) -> ObjectId {
+        *self.stores[store].unmarked.first().expect("when all are marked a local phase begins")
+    }
+
+    fn begin_global_phase(&mut self) {
+        for store in &mut self.stores {
+            store.unmark();
+            store.globally_unmarked.clone_from(&store.unmarked);
+        }
+        self.with_unmarked.extend(0..self.stores.len());
+    }
+
+    fn put(&mut self, object: ObjectId, place: usize, marks: Marks) {
+        let store = &mut self.stores[place];
+        if marks.local { &mut store.marked } else { &mut store.unmarked }.insert(object);
+        if !marks.global {
+            store.globally_unmarked.insert(object);
+            self.with_unmarked.insert(place);
+        }
+        if store.len() == self.slots {
+            self.with_room.remove(&place);
+        }
+        self.places.insert(object, place);
+    }
+
+    fn take(&mut self, object: ObjectId, place: usize) -> Marks {
+        let store = &mut self.stores[place];
+        let marks = Marks { local: store.marked.remove(&object), global: !store.globally_unmarked.remove(&object) };
+        store.unmarked.remove(&object);
+        if store.globally_unmarked.is_empty() {
+            self.with_unmarked.remove(&place);
+        }
+        self.with_room.insert(place);
+        self.places.remove(&object);
+        marks
+    }
+
+    /// Objects of a store, and whether each is marked locally, and globally; in the order of their ids.
+    pub fn objects(&self, store: usize) -> Vec<(ObjectId, bool, bool)> {
+        let store = &self.stores[store];
+        let objects: BTreeSet<_> = store.marked.union(&store.unmarked).collect();
+        let with_marks =
+            |object: &ObjectId| (*object, store.marked.contains(object), !store.globally_unmarked.contains(object));
+        objects.into_iter().map(with_marks).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl TwoMark {
+        fn validate(&self) {
+            for (number, store) in self.stores.iter().enumerate() {
+                assert!(store.len() <= self.slots && store.marked.is_disjoint(&store.unmarked));
+                let here: BTreeSet<_> = store.marked.union(&store.unmarked).copied().collect();
+                assert!(store.globally_unmarked.is_subset(&here));
+                assert!(here.iter().all(|object| self.places.get(object) == Some(&number)));
+                assert_eq!(self.with_room.contains(&number), store.len() < self.slots);
+                assert_eq!(self.with_unmarked.contains(&number), !store.globally_unmarked.is_empty());
+            }
+            assert_eq!(self.places.len(), self.stores.iter().map(Store::len).sum::<usize>());
+        }
+    }
+
+    /// Does what a move says; what it moves must be there, and have room.
+    fn apply(places: &mut BTreeMap<ObjectId, usize>, move_: Move, slots: usize) {
+        let mut put = |object, from: Option<usize>, to: Option<usize>| {
+            assert_eq!(places.remove(&object), from, "{move_:?}");
+            to.map(|to| places.insert(object, to));
+        };
+        match move_ {
+            Move::Load { object, store } => put(object, None, Some(store)),
+            Move::Transfer { object, from, to } => put(object, Some(from), Some(to)),
+            Move::Evict { object, store } => put(object, Some(store), None),
+            Move::Exchange { places: [(one, here), (other, there)] } => {
+                put(one, Some(here), Some(there));
+                put(other, Some(there), Some(here));
+            }
+        }
+        let fullest = places.values().map(|store| places.values().filter(|other| *other == store).count()).max();
+        assert!(fullest <= Some(slots), "{move_:?} has no room");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn moves_can_be_made_and_lead_to_what_is_said(
+            stores in 1_usize..4,
+            slots in 1_usize..4,
+            requests in prop::collection::vec((0_u8..12, 0_usize..4), 1..200),
+        ) {
+            let mut group = TwoMark::new(stores, slots);
+            let mut places = BTreeMap::new();
+            for (object, store) in requests {
+                let (object, store) = (ObjectId([object; 16]), store % stores);
+                let mut moves = Vec::new();
+                group.request(object, store, &mut moves);
+                moves.into_iter().for_each(|move_| apply(&mut places, move_, slots));
+                group.validate();
+                assert_eq!(&places, &group.places);
+                assert!(group.objects(store).contains(&(object, true, true)), "what was asked for is there, and marked");
+            }
+        }
+    }
+
+    #[test]
+    fn two_objects_of_one_store_share_the_group() {
+        // Asked for in turns at the first of two stores of one slot: as printed, line 20 would load each of them every time.
+        let mut group = TwoMark::new(2, 1);
+        let [one, other] = [1, 2].map(|n| ObjectId([n; 16]));
+        let mut request = |object| {
+            let mut moves = Vec::new();
+            group.request(object, 0, &mut moves);
+            moves
+        };
+        assert_eq!(request(one), [Move::Load { object: one, store: 0 }]);
+        let made_room = Move::Transfer { object: one, from: 0, to: 1 };
+        assert_eq!(request(other), [made_room, Move::Load { object: other, store: 0 }]);
+        for (wanted, here) in [(one, other), (other, one), (one, other)] {
+            assert_eq!(request(wanted), [Move::Exchange { places: [(wanted, 1), (here, 0)] }]);
+            assert_eq!(request(wanted), [], "it is there now");
+        }
+    }
+
+    #[test]
+    fn a_new_phase_begins_when_all_is_full_and_marked() {
+        let mut group = TwoMark::new(2, 1);
+        let [first, second, third] = [1, 2, 3].map(|n| ObjectId([n; 16]));
+        let mut moves = Vec::new();
+        group.request(first, 0, &mut moves);
+        group.request(second, 1, &mut moves);
+        moves.clear();
+        group.request(third, 1, &mut moves);
+        assert_eq!(moves, [Move::Evict { object: second, store: 1 }, Move::Load { object: third, store: 1 }]);
+        assert_eq!(group.objects(0), [(first, false, false)]);
+        assert_eq!(group.objects(1), [(third, true, true)]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Policies that answer requests: 2Mark for the group, and those that decide for each store alone.
+
+use std::collections::BTreeMap;
+
+use eyas_node::eviction::{self, Eviction};
+use eyas_sched::two_mark::{Move, TwoMark};
+use eyas_types::{EvictionPolicy, ObjectId};
+
+use super::{Problem, Request};
+
+/// Stores under some policy.
+pub trait Group {
+    /// Answers a request, and returns what that costs.
+    fn request(&mut self, request: Request) -> u64;
+}
+
+/// What all requests cost together.
+pub fn cost(group: &mut dyn Group, requests: impl IntoIterator<Item = Request>) -> u64 {
+    requests.into_iter().map(|request| group.request(request)).sum()
+}
+
+/// Ids in the order of the numbers.
+pub(super) fn id(object: u32) -> ObjectId {
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&object.to_be_bytes());
+    ObjectId(id)
+}
+
+/// 2Mark, which decides for the whole group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TwoMarked {
+    policy: TwoMark,
+    storage_cost: u64,
+}
+
+impl TwoMarked {
+    /// Empty stores.
+    pub fn new(problem: Problem) -> Self {
+        TwoMarked { policy: TwoMark::new(problem.stores, problem.slots), storage_cost: problem.storage_cost }
+    }
+
+    #[cfg(test)]
+    pub(super) fn policy(&self) -> &TwoMark {
+        &self.policy
+    }
+}
+
+impl Group for TwoMarked {
+    fn request(&mut self, request: Request) -> u64 {
+        let mut moves = Vec::new();
+        self.policy.request(id(request.object), request.store, &mut moves);
+        let cost = |move_| match move_ {
+            Move::Load { .. } => self.storage_cost,
+            Move::Transfer { .. } | Move::Exchange { .. } => 1,
+            Move::Evict { .. } => 0,
+        };
+        moves.into_iter().map(cost).sum()
+    }
+}
+
+/// Each store evicts as executors do, by a policy that knows of that store only. What another store has is moved here.
+pub struct Alone {
+    problem: Problem,
+    stores: Vec<Box<dyn Eviction>>,
+    counts: Vec<usize>,
+    places: BTreeMap<u32, usize>,
+}
+
+impl Alone {
+    /// Empty stores.
+    pub fn new(problem: Problem, policy: EvictionPolicy) -> Self {
+        Alone {
+            problem,
+            stores: (0..problem.stores).map(|store| eviction::of(policy, store as u64)).collect(),
+            counts: vec![0; problem.stores],
+            places: BTreeMap::new(),
+        }
+    }
+
+    fn remove(&mut self, object: ObjectId, store: usize) {
+        self.stores[store].removed(object);
+        self.counts[store] -= 1;
+    }
+}
+
+impl Group for Alone {
+    fn request(&mut self, Request { object, store }: Request) -> u64 {
+        let place = self.places.insert(object, store);
+        let cost = match place {
+            Some(place) if place == store => 0,
+            Some(place) => {
+                self.remove(id(object), place);
+                1
+            }
+            None => self.problem.storage_cost,
+        };
+        if place != Some(store) {
+            if self.counts[store] == self.problem.slots {
+                let victim = self.stores[store].victim(&|_| true).expect("the store is full");
+                self.remove(victim, store);
+                let bytes = victim.0[..4].try_into().expect("four bytes");
+                self.places.remove(&u32::from_be_bytes(bytes));
+            }
+            self.stores[store].stored(id(object));
+            self.counts[store] += 1;
+        }
+        self.stores[store].used(id(object));
+        cost
+    }
+}
