@@ -14,6 +14,7 @@ use crate::event::Need;
 use crate::explain::ExecutorView;
 use crate::hash::Map;
 use crate::matchmaking::{ClassSet, Profile};
+use crate::partial::PartialHits;
 use crate::placement::Utilisation;
 use crate::queue::{ClassNeed, TaskKey};
 use crate::rates::Rates;
@@ -40,8 +41,6 @@ const LOOKAHEAD_US: u64 = 20_000;
 const MAX_LOOKAHEAD: u64 = 1024;
 /// Priorities of which it may have no task and that are remembered all the same.
 const MAX_IDLE_PRIORITIES: usize = 8;
-/// Tasks partly local to an executor that are remembered; those with the smallest share are forgotten first.
-const MAX_PARTIAL: usize = if cfg!(test) { 4 } else { 256 };
 
 /// Whether an executor can start a task at once, or only line it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,10 +75,7 @@ pub(crate) struct Executor {
     pub held: Map<ObjectKey, Held>,
     /// Held objects that tasks wait for and that were not searched to the end.
     pub to_search: ToSearch,
-    /// Waiting tasks of which it holds a part, the best first. Sorted rather than a tree, at both ends of which an
-    /// entry is cheap: most of what is met is the newest that waits, and has its place last or, when it is full, none.
-    partial: VecDeque<Partial>,
-    pub partial_forgotten: bool,
+    pub partial: PartialHits,
     /// None before a task has run on any.
     mean_run_us: Option<u64>,
     /// How many times as long tasks run here as others of their jobs.
@@ -95,13 +91,6 @@ pub(crate) struct InFlight {
     pub task: TaskKey,
     /// What was estimated when it was assigned, if that decided it.
     pub estimate: Option<Estimate>,
-}
-
-/// A waiting task of which an executor holds a part.
-struct Partial {
-    share: u16,
-    turn: u32,
-    task: TaskKey,
 }
 
 /// One replica, as the executor's side of the catalog knows it.
@@ -179,8 +168,7 @@ impl Executors {
             is_draining: false,
             held: Map::default(),
             to_search: ToSearch::default(),
-            partial: VecDeque::new(),
-            partial_forgotten: false,
+            partial: PartialHits::default(),
             mean_run_us: self.mean_run_us,
             slowness: 1.0,
             line: Line::None,
@@ -561,49 +549,6 @@ impl Executor {
 
     pub fn coming_back_milli(&self) -> u64 {
         self.recalled_milli.min(self.over_milli())
-    }
-
-    /// Whether it remembers so many tasks of which it holds more that it would forget this one at once.
-    pub fn is_outdone(&self, share: u16, turn: u32) -> bool {
-        self.partial.len() == MAX_PARTIAL && self.is_worse_than_all(share, turn)
-    }
-
-    fn is_worse_than_all(&self, share: u16, turn: u32) -> bool {
-        self.partial.back().is_none_or(|worst| Partial::rank_of(share, turn) > worst.rank())
-    }
-
-    /// Remembers a waiting task of which it holds `share` (of 65,535).
-    pub fn remember_partial(&mut self, share: u16, turn: u32, task: TaskKey) {
-        let is_full = self.partial.len() == MAX_PARTIAL;
-        if self.is_worse_than_all(share, turn) {
-            if is_full {
-                self.partial_forgotten = true;
-            } else {
-                self.partial.push_back(Partial { share, turn, task });
-            }
-        } else if let Err(place) = self.partial.binary_search_by_key(&Partial::rank_of(share, turn), Partial::rank) {
-            if is_full {
-                self.partial.pop_back();
-                self.partial_forgotten = true;
-            }
-            self.partial.insert(place, Partial { share, turn, task });
-        }
-    }
-
-    /// The waiting task of which it was last seen to hold the largest share; of equals, the oldest.
-    pub fn pop_partial(&mut self) -> Option<(u16, u32, TaskKey)> {
-        self.partial.pop_front().map(|Partial { share, turn, task }| (share, turn, task))
-    }
-}
-
-impl Partial {
-    /// The larger the share, and the older, the better, that is the smaller.
-    fn rank_of(share: u16, turn: u32) -> u64 {
-        u64::from(!share) << 32 | u64::from(turn)
-    }
-
-    fn rank(&self) -> u64 {
-        Partial::rank_of(self.share, self.turn)
     }
 }
 

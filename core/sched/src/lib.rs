@@ -27,6 +27,7 @@ mod hash;
 mod kept;
 mod lines;
 mod matchmaking;
+mod partial;
 pub mod placement;
 pub mod provisioning;
 mod push;

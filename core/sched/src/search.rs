@@ -144,7 +144,7 @@ pub(crate) fn next_full_hit(
                     return Some(ticket.task);
                 }
                 if share > 0 && may_ever_take(queue, executors, by, ticket.task) {
-                    executors[by].remember_partial(share, ticket.turn, ticket.task);
+                    executors[by].partial.remember(share, ticket.turn, ticket.task);
                 }
             }
             at_once = LOOKS_AT_ONCE;
@@ -191,12 +191,12 @@ fn settle_half_held(
     }
     let local = catalog.weight(object);
     let share = part(local, local + catalog.weight(other));
-    if executor.is_outdone(share, ticket.turn) {
-        executor.partial_forgotten = executor.partial_forgotten || queue.is_waiting(ticket);
+    if executor.partial.is_outdone(share, ticket.turn) {
+        executor.partial.has_forgotten = executor.partial.has_forgotten || queue.is_waiting(ticket);
         return true;
     }
     if takes_any {
-        executor.remember_partial(share, ticket.turn, ticket.task);
+        executor.partial.remember(share, ticket.turn, ticket.task);
     }
     takes_any
 }
@@ -239,14 +239,14 @@ pub(crate) fn best_partial_hit(
 ) -> Option<TaskKey> {
     let mut put_back = Vec::new();
     let mut found = None;
-    while let Some((share, turn, task)) = executors[by].pop_partial() {
+    while let Some((share, turn, task)) = executors[by].partial.pop() {
         if !queue.is_waiting(Ticket { task, turn }) {
             continue;
         }
         let now = share_held(queue, catalog, executors, task, by);
         if now < share {
             if now > 0 {
-                executors[by].remember_partial(now, turn, task);
+                executors[by].partial.remember(now, turn, task);
             }
             continue;
         }
@@ -257,11 +257,11 @@ pub(crate) fn best_partial_hit(
         }
         put_back.push((now, turn, task));
     }
-    if found.is_none() && put_back.is_empty() && executors[by].partial_forgotten {
+    if found.is_none() && put_back.is_empty() && executors[by].partial.has_forgotten {
         search_again(catalog, executors, by);
     }
     for (share, turn, task) in put_back.into_iter().rev() {
-        executors[by].remember_partial(share, turn, task);
+        executors[by].partial.remember(share, turn, task);
     }
     found
 }
@@ -270,7 +270,7 @@ pub(crate) fn best_partial_hit(
 /// tasks that it may take now.
 pub(crate) fn search_again(catalog: &mut Catalog, executors: &mut Executors, by: ExecutorKey) {
     let executor = &mut executors[by];
-    executor.partial_forgotten = false;
+    executor.partial.has_forgotten = false;
     let mut again = Vec::new();
     for (object, held) in executor.held.iter_mut().filter(|(object, _)| catalog[**object].wanted > 0) {
         held.list = 0;

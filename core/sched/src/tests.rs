@@ -258,7 +258,7 @@ impl World {
                 assert!(!takes_any, "{} idles beside {} and may take any", executor.id, task.id);
                 let is_best = self.scheduler.otherwise() == Otherwise::OnlyBestHolder
                     && share > 0
-                    && !executor.partial_forgotten
+                    && !executor.partial.has_forgotten
                     && !search::someone_holds_more(queue, catalog, executors, key, by);
                 assert!(!is_best, "{} idles beside {}, of which nobody holds more", executor.id, task.id);
                 assert!(!self.scheduler.is_cold(key), "{} idles beside {}, which is cold", executor.id, task.id);
