@@ -155,7 +155,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     pub disk: Option<u64>,
     /// Another resource that a task takes, such as gpu=1 (again for more)
-    #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
+    #[arg(long, value_name = "NAME=N", value_parser = node::parse_amount)]
     pub resource: Vec<(String, u64)>,
     /// Tasks of higher priority go first, and may suspend running ones of lower [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
@@ -465,32 +465,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Eyas::command().debug_assert();
-    }
-
-    #[test]
-    fn labels_are_read_as_written() {
-        let labels = |words: &[&str]| {
-            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_label(word)).collect();
-            labels(&parsed?).map_err(|e| e.to_string())
-        };
-        let expected = [("gpu-kind", "a=100"), ("site", "")].map(|(name, value)| (name.into(), value.into())).into();
-        assert_eq!(labels(&["site=", "gpu-kind=a=100"]), Ok(expected));
-        for wrong in [&["site"][..], &["=a"], &["a=1", "a=2"], &[&format!("a={}", "x".repeat(300))]] {
-            assert!(labels(wrong).is_err(), "{wrong:?}");
-        }
-        let many: Vec<_> = (0..=MAX_LABELS).map(|number| format!("l{number}=x")).collect();
-        assert!(labels(&many.iter().map(String::as_str).collect::<Vec<_>>()).unwrap_err().contains("at most 64"));
-    }
-
-    #[test]
-    fn resources_are_read_as_written() {
-        let amounts = |words: &[&str]| {
-            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_amount(word)).collect();
-            named_amounts(&parsed?).map_err(|e| e.to_string())
-        };
-        assert_eq!(amounts(&["tape=2", "gpu=1"]), Ok(vec![("gpu".into(), 1), ("tape".into(), 2)]));
-        for wrong in [&["gpu"][..], &["=1"], &["gpu=x"], &["gpu=1", "gpu=2"]] {
-            assert!(amounts(wrong).is_err(), "{wrong:?}");
-        }
     }
 }

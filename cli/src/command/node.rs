@@ -91,7 +91,7 @@ fn parse_accept(text: &str) -> Result<String, String> {
 }
 
 /// `NAME=N` as a counted resource.
-fn parse_amount(text: &str) -> Result<(String, u64), String> {
+pub(crate) fn parse_amount(text: &str) -> Result<(String, u64), String> {
     let parsed = text.split_once('=').and_then(|(name, n)| Some((name, n.parse::<u64>().ok()?)));
     match parsed {
         Some((name, amount)) if !name.is_empty() => Ok((name.to_owned(), amount)),
@@ -112,5 +112,37 @@ pub(crate) fn named_amounts(given: &[(String, u64)]) -> Result<Vec<(String, u64)
             Err(clap::Error::raw(ErrorKind::ArgumentConflict, twice))
         }
         None => Ok(amounts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_as_written() {
+        let labels = |words: &[&str]| {
+            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_label(word)).collect();
+            labels(&parsed?).map_err(|e| e.to_string())
+        };
+        let expected = [("gpu-kind", "a=100"), ("site", "")].map(|(name, value)| (name.into(), value.into())).into();
+        assert_eq!(labels(&["site=", "gpu-kind=a=100"]), Ok(expected));
+        for wrong in [&["site"][..], &["=a"], &["a=1", "a=2"], &[&format!("a={}", "x".repeat(300))]] {
+            assert!(labels(wrong).is_err(), "{wrong:?}");
+        }
+        let many: Vec<_> = (0..=MAX_LABELS).map(|number| format!("l{number}=x")).collect();
+        assert!(labels(&many.iter().map(String::as_str).collect::<Vec<_>>()).unwrap_err().contains("at most 64"));
+    }
+
+    #[test]
+    fn resources_are_read_as_written() {
+        let amounts = |words: &[&str]| {
+            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_amount(word)).collect();
+            named_amounts(&parsed?).map_err(|e| e.to_string())
+        };
+        assert_eq!(amounts(&["tape=2", "gpu=1"]), Ok(vec![("gpu".into(), 1), ("tape".into(), 2)]));
+        for wrong in [&["gpu"][..], &["=1"], &["gpu=x"], &["gpu=1", "gpu=2"]] {
+            assert!(amounts(wrong).is_err(), "{wrong:?}");
+        }
     }
 }
