@@ -1,10 +1,12 @@
 //! `file` URLs: a file system that every node mounts. Plain system calls, because versions need nanoseconds and modes.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 
 use eyas_types::{ObjectSpec, Version};
 
@@ -12,6 +14,12 @@ use super::CHUNK_BYTES;
 use super::sink::Sink;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
+
+/// Read at a time. A relay can pass it on when all of it is there.
+const RANGE_BYTES: usize = 256 << 10;
+
+/// Ranges of one file that are read at once, or wait to be written: with [`RANGE_BYTES`], a bound on memory.
+const CONCURRENT_RANGES: usize = 4;
 
 /// The object at `path`.
 pub(super) fn stat(path: &Path, url: &str, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
@@ -27,28 +35,67 @@ pub(super) fn read(path: &Path, spec: &ObjectSpec, into: &mut impl Sink, limits:
     let failed = |error: io::Error| StorageError::file("read", url, &error);
     // Not blocking: a pipe put in the file's place must not hold the thread.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let mut file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
     check(&file, spec)?;
-    file.seek(SeekFrom::Start(into.written_bytes())).map_err(failed)?;
-    let mut buffer = vec![0; CHUNK_BYTES.min(spec.size_bytes() as usize)];
-    while into.written_bytes() < spec.size_bytes() {
-        let wanted = buffer.len().min((spec.size_bytes() - into.written_bytes()) as usize);
-        let count = match file.read(&mut buffer[..wanted]) {
-            // Cut off while we read; the check below says so.
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(failed(error)),
-        };
-        limits.read_blocking(count as u64);
-        into.write(&buffer[..count])?;
-    }
+    read_in_order(&file, into.written_bytes()..spec.size_bytes(), |bytes| {
+        let bytes = bytes.map_err(failed)?;
+        limits.read_blocking(bytes.len() as u64);
+        into.write(&bytes)
+    })?;
     check(&file, spec)?;
     if into.written_bytes() < spec.size_bytes() {
         let message = format!("`{url}` ended after {} of its {} bytes", into.written_bytes(), spec.size_bytes());
         return Err(StorageError::new(StorageErrorKind::Unreachable, message));
     }
     Ok(())
+}
+
+/// Reads what is missing of a file, several ranges at once, and passes them on in their order; the last is short if the
+/// file ends before. With one read after the other, nothing would come between an answer and the next request, and the
+/// requests of a node that relays what it reads stand in line behind what it sends.
+fn read_in_order(
+    file: &File,
+    missing: Range<u64>,
+    mut take: impl FnMut(io::Result<Vec<u8>>) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    let ranges = || missing.clone().step_by(RANGE_BYTES).map(|at| at..missing.end.min(at + RANGE_BYTES as u64));
+    if ranges().nth(1).is_none() {
+        return ranges().try_for_each(|range| take(read_range(file, &range)));
+    }
+    std::thread::scope(|scope| {
+        let readers = (0..CONCURRENT_RANGES).map(|first| {
+            let (give, given) = sync_channel(0);
+            let mut own = ranges().skip(first).step_by(CONCURRENT_RANGES);
+            // Ends early if nobody takes any more.
+            scope.spawn(move || own.try_for_each(|range| give.send(read_range(file, &range))));
+            given
+        });
+        for (given, range) in readers.collect::<Vec<_>>().iter().cycle().zip(ranges()) {
+            let bytes = given.recv().expect("a reader gives each of its ranges");
+            let is_short = bytes.as_ref().is_ok_and(|bytes| (bytes.len() as u64) < range.end - range.start);
+            take(bytes)?;
+            if is_short {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What the file has of a range.
+fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    let mut count = 0;
+    while count < bytes.len() {
+        match file.read_at(&mut bytes[count..], range.start + count as u64) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(count);
+    Ok(bytes)
 }
 
 /// A file beside the place where it is to appear.
@@ -198,6 +245,25 @@ mod tests {
         fn finish(self) -> Result<Checksum, StorageError> {
             unreachable!("only read into")
         }
+    }
+
+    #[test]
+    fn what_is_read_at_once_comes_in_its_order() {
+        let mut file = tempfile::tempfile().unwrap();
+        let content: Vec<u8> = (0..7 * RANGE_BYTES + 1000).map(|at| (at / 1000) as u8).collect();
+        file.write_all(&content).unwrap();
+        let all = content.len();
+        for (start, end) in [(0, 0), (0, 10), (0, all), (1234, all), (all - 10, all), (0, all + 3 * RANGE_BYTES)] {
+            let mut taken = Vec::new();
+            let take = |bytes: io::Result<Vec<u8>>| {
+                taken.extend(bytes.unwrap());
+                Ok(())
+            };
+            read_in_order(&file, start as u64..end as u64, take).unwrap();
+            assert!(taken == content[start..end.min(all)], "{start}..{end}");
+        }
+        let full = || StorageError::new(StorageErrorKind::Full, "no room");
+        assert_eq!(read_in_order(&file, 0..all as u64, |_| Err(full())).unwrap_err().kind, StorageErrorKind::Full);
     }
 
     #[test]
