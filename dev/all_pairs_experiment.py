@@ -24,7 +24,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from cluster import PROJECT, Cluster, conduct, eyas
+from cluster import PROJECT, Cluster, eyas
+from experiment import command_line, conduct
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
@@ -97,19 +98,14 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: 2 nodes, 4 files, once")
+    parser = command_line(__doc__, tiny="2 nodes, 4 files", runs=3)
     parser.add_argument("--nodes", type=int, default=8, help="how many")
     parser.add_argument("--files", type=int, default=24, help="rows and columns of the matrix")
     parser.add_argument("--kilobytes", type=float, default=200, help="size of each file")
     parser.add_argument("--block", type=int, default=4, help="rows and columns of a task")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
     parser.add_argument("--link", default="50mbit", help="each node's link")
     parser.add_argument("--store-link", default="50mbit", help="the store's link")
-    asked = parser.parse_args()
-    if asked.tiny:
-        asked.nodes, asked.files, asked.block, asked.runs = 2, 4, 2, 1
-    return conduct("all_pairs_experiment", lambda bed: experiment(asked, bed) or asked.tiny)
+    return conduct(parser, {"nodes": 2, "files": 4, "block": 2}, experiment)
 
 
 if __name__ == "__main__":

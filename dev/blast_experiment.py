@@ -32,7 +32,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from cluster import PROJECT, Cluster, Job, conduct, eyas
+from cluster import PROJECT, Cluster, Job, eyas
+from experiment import ascending, command_line, conduct
 from links import bits_per_s
 from table import conclude, show
 from testbed import Testbed, TestbedError
@@ -93,7 +94,7 @@ def course(job: Job, nodes: int, length_s: float) -> str:
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     """All of it; whether the goals hold."""
-    numbers = sorted(int(number) for number in asked.nodes.split(","))
+    numbers = asked.nodes
     data = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
     subprocess.run([sys.executable, APP / "fetch.py", data], check=True)
     shown = min(numbers, key=lambda number: abs(number - 16))
@@ -133,17 +134,12 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: 2 nodes, once")
-    parser.add_argument("--nodes", default="4,8,16,32", help="numbers of nodes")
-    parser.add_argument("--runs", type=int, default=1, help="runs of each, of which the median counts")
+    parser = command_line(__doc__, tiny="2 nodes", runs=1)
+    parser.add_argument("--nodes", type=ascending, default="4,8,16,32", help="numbers of nodes")
     parser.add_argument("--pause", type=float, default=5, help="seconds that each task waits after its search")
     parser.add_argument("--link", default="100mbit", help="each node's link")
     parser.add_argument("--store-link", default="400mbit", help="the store's link")
-    asked = parser.parse_args()
-    if asked.tiny:
-        asked.nodes, asked.runs, asked.pause = "2", 1, 0.5
-    return conduct("blast_experiment", lambda bed: experiment(asked, bed) or asked.tiny)
+    return conduct(parser, {"nodes": [2], "pause": 0.5}, experiment)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from cluster import Cluster, Job, conduct, eyas
+from cluster import Cluster, Job, eyas
+from experiment import ascending, command_line, conduct
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
@@ -93,7 +94,7 @@ def killed(bed: Testbed, nodes: list[str], usual_s: float, hold_s: float) -> tup
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     """All of it; whether the goals hold."""
-    numbers = sorted(int(number) for number in asked.nodes.split(","))
+    numbers = asked.nodes
     bed.up(numbers[-1], asked.link, asked.link)
     (bed.shared / "file").write_bytes(os.urandom(int(asked.megabytes * 1e6)))
     nodes = bed.nodes()[2:]
@@ -139,16 +140,11 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: 4 nodes, 4 MB, once")
-    parser.add_argument("--nodes", default="1,2,4,8,16,32", help="numbers of nodes")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
+    parser = command_line(__doc__, tiny="4 nodes, 4 MB", runs=3)
+    parser.add_argument("--nodes", type=ascending, default="1,2,4,8,16,32", help="numbers of nodes")
     parser.add_argument("--megabytes", type=float, default=64, help="size of the file")
     parser.add_argument("--link", default="64mbit", help="each link, the store's too")
-    asked = parser.parse_args()
-    if asked.tiny:
-        asked.nodes, asked.runs, asked.megabytes = "1,4", 1, 4
-    return conduct("distribute", lambda bed: experiment(asked, bed) or asked.tiny)
+    return conduct(parser, {"nodes": [1, 4], "megabytes": 4}, experiment)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from links import LinkError
 from testbed import Testbed, TestbedError
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -33,19 +30,6 @@ def eyas() -> str:
     if not path.exists():
         raise TestbedError(f"there is no {path}: cargo build --release -p eyas-cli, or say in EYAS_BIN where it is")
     return str(path)
-
-
-def conduct(name: str, experiment: Callable[[Testbed], bool]) -> int:
-    """Runs an experiment and removes its testbed, however it ends; the exit code: 0 if all of its goals hold."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    bed = Testbed()
-    try:
-        return 0 if experiment(bed) else 1
-    except (TestbedError, LinkError, subprocess.CalledProcessError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return 1
-    finally:
-        bed.down()
 
 
 @dataclass
