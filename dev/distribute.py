@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Experiment: one file to n nodes over shaped links, by simultaneous demand, with a star over HTTP beside it.
 
-    dev/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 64] [--link 64mbit]
+    dev/distribute.py [--tiny] [--nodes 1,2,4,8,16,32] [--runs 3] [--megabytes 96] [--link 48mbit] [--alone]
 
 A job of n tasks that read one file of the shared storage, one task a node; the time is from the job's start until the
 last task has its input. A chain of relays takes 1 + (n-1) c/S times as long as one node alone (S bytes, pieces of c);
 a star, in which the source sends to each node, n times. Then once more at half of the largest n, with the node that
 has sent most killed when half of the time is over. For the least and the largest n there is `eyas push` beside it, in a
-chain and along a spanning tree, which takes 1 + ceil(log2 n) times as long as one node alone. Prints medians, what the source has sent in file sizes (headers
-included), and which goals hold; ends with 1 if one does not.
+chain and along a spanning tree, which takes 1 + ceil(log2 n) times as long as one node alone. Prints medians, what the
+source has sent in file sizes (headers included), and which goals hold; ends with 1 if one does not.
+
+The defaults are for a machine of two cores. It can pass on what 32 links of 48 Mbit/s carry with half of its time; and
+31 hops, of a piece each, should take a small part of what the file takes.
 
 It needs what `dev/testbed/testbed.py check` asks for, and eyas: a release build, or EYAS_BIN.
 """
@@ -104,12 +107,12 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
         runs = [demand(bed, nodes[:number], hold_s) for _ in range(asked.runs)]
         times[number] = statistics.median(done.staged_s for done, _ in runs)
         uploads[number] = statistics.median(sent for _, sent in runs)
-        # Tasks must not end before others have their input, or one node would take two.
-        hold_s = max(hold_s, 2 * times[number])
+        # No task may end before all have their input, or one node would take two.
+        hold_s = max(hold_s, times[number] / 2)
         spread = min(done.executors for done, _ in runs)
         row = [number, times[number], times[number] / times[numbers[0]], uploads[number], spread]
         others: list[float | str] = ["-", "-", "-"]
-        if number in (numbers[0], numbers[-1]):
+        if number in (numbers[0], numbers[-1]) and not asked.alone:
             others = [pushed(bed, nodes[:number], how) for how in ("chain", "spanning-tree")]
             others.append(star(bed, nodes[:number]))
         rows.append([*row, *others])
@@ -142,8 +145,9 @@ def main() -> int:
     """The command line."""
     parser = command_line(__doc__, tiny="4 nodes, 4 MB", runs=3)
     parser.add_argument("--nodes", type=ascending, default="1,2,4,8,16,32", help="numbers of nodes")
-    parser.add_argument("--megabytes", type=float, default=64, help="size of the file")
-    parser.add_argument("--link", default="64mbit", help="each link, the store's too")
+    parser.add_argument("--megabytes", type=float, default=96, help="size of the file")
+    parser.add_argument("--link", default="48mbit", help="each link, the store's too")
+    parser.add_argument("--alone", action="store_true", help="without pushes and star, which takes very long")
     return conduct(parser, {"nodes": [1, 4], "megabytes": 4}, experiment)
 
 
