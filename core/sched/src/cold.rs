@@ -92,8 +92,7 @@ impl Scheduler {
             self.cold.lists[class.0 as usize].remove(place);
             if waits {
                 self.queue[ticket.task].listed_cold = false;
-                if self.policy.lines_up() && self.lines.home(ticket.task).is_none() {
-                    self.line_up(ticket);
+                if self.policy.lines_up() && self.lines.home(ticket.task).is_none() && self.line_up(ticket) {
                     let home = self.lines.home(ticket.task);
                     if home.is_some_and(|home| self.executors.is_parked(home, Level::Ahead)) {
                         self.newcomers.push(ticket);

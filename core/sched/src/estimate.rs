@@ -120,7 +120,7 @@ pub(crate) fn transfer_seconds(
     let (mut seconds, mut from_storage) = (0.0, 0);
     for object in objects.iter().filter(|object| !executor.held.contains_key(*object)) {
         let bytes = catalog.size_bytes(*object);
-        let near_enough = |giver: &ExecutorKey| executors[*giver].profile.site() == executor.profile.site();
+        let near_enough = |giver: &ExecutorKey| executors.way(*giver).site == executors.way(by).site;
         let holders = catalog[*object].holders.iter().copied().take(GIVER_LOOKS);
         let whole = holders.map(|giver| (giver, 0.0));
         let givers = whole.chain(coming(*object)).filter(|(giver, _)| near_enough(giver));
@@ -142,10 +142,9 @@ pub(crate) fn transfer_seconds(
 
 /// Seconds that it takes to bring so many bytes from one executor to another.
 pub(crate) fn peer_seconds(executors: &Executors, giver: ExecutorKey, by: ExecutorKey, bytes: u64) -> f64 {
-    executors.rates.peer_seconds(distance(executors, giver, by), bytes, executors[giver].gives)
+    executors.rates.peer_seconds(distance(executors, giver, by), bytes, executors.way(giver).gives)
 }
 
 pub(crate) fn distance(executors: &Executors, giver: ExecutorKey, by: ExecutorKey) -> Distance {
-    let rack = |of: ExecutorKey| executors[of].profile.rack();
-    if rack(giver) == rack(by) { Distance::Near } else { Distance::Far }
+    if executors.way(giver).rack == executors.way(by).rack { Distance::Near } else { Distance::Far }
 }

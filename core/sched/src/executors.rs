@@ -19,6 +19,7 @@ use crate::placement::Utilisation;
 use crate::queue::{ClassNeed, TaskKey};
 use crate::rates::Rates;
 use crate::to_search::ToSearch;
+use crate::ways::{Way, Ways};
 
 /// An executor's place in the table; reused when it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,8 +67,6 @@ pub(crate) struct Executor {
     lent_milli: u64,
     /// Tasks that it was given and has not ended, the newest last.
     pub in_flight: VecDeque<InFlight>,
-    /// To how many others it is to give an object at the moment.
-    pub gives: u32,
     /// Processors of those of them that were asked back, in thousandths.
     pub recalled_milli: u64,
     /// It is about to leave, and takes no more.
@@ -130,6 +129,7 @@ pub(crate) struct Executors {
     parkings: u64,
     /// Where each is parked, if it is; apart from the table, because a newcomer asks it of many.
     parked_at: Vec<Option<Level>>,
+    ways: Ways,
     busy_milli: u64,
     total_milli: u64,
     coming_back_milli: u64,
@@ -153,6 +153,8 @@ impl Executors {
     pub fn join(&mut self, id: ExecutorId, capacity: Resources, profile: Box<Profile>) -> ExecutorKey {
         self.total_milli += u64::from(capacity.cpus_milli);
         self.choosy += u32::from(profile.is_choosy());
+        let place = self.free.last().map_or(self.table.len(), |key| key.place());
+        self.ways.join(place, &profile);
         let executor = Executor {
             id,
             capacity,
@@ -163,7 +165,6 @@ impl Executors {
             of_priority: Vec::new(),
             lent_milli: 0,
             in_flight: VecDeque::new(),
-            gives: 0,
             recalled_milli: 0,
             is_draining: false,
             held: Map::default(),
@@ -198,6 +199,7 @@ impl Executors {
         );
         self.total_milli -= executor.total_milli();
         self.choosy -= u32::from(executor.profile.is_choosy());
+        self.ways.leave(&executor.profile);
         let id = executor.id;
         self.lending.remove(&key);
         self.set_line(key, Line::Gone);
@@ -210,9 +212,14 @@ impl Executors {
     /// How many objects an executor is to give; without one, how many are to come from persistent storage.
     pub fn giving(&mut self, from: Option<ExecutorKey>) -> &mut u32 {
         match from {
-            Some(from) => &mut self[from].gives,
+            Some(from) => self.ways.gives_mut(from.place()),
             None => &mut self.from_storage,
         }
+    }
+
+    /// Where an executor is, and to how many it is to give.
+    pub fn way(&self, key: ExecutorKey) -> Way {
+        *self.ways.of(key.place())
     }
 
     /// Whether somebody accepts by what is of one task or of the moment.

@@ -42,6 +42,7 @@ mod tests;
 mod to_search;
 mod tree;
 pub mod two_mark;
+mod ways;
 
 pub use catalog::ObjectKey;
 pub use estimate::Estimate;

@@ -76,7 +76,12 @@ impl Lines {
         }
         assert_eq!(self.home(ticket.task), None, "a task stands in one line");
         self.homes[ticket.task.place()] = home;
-        self.tickets[home.place()].push_back(ticket);
+        let tickets = &mut self.tickets[home.place()];
+        if tickets.len() == tickets.capacity() {
+            // Not to double, as there is an entry for each task that waits.
+            tickets.reserve_exact(tickets.len() / 4 + 4);
+        }
+        tickets.push_back(ticket);
         let line = &mut self.lengths[home.place()];
         line.tasks += 1;
         line.entries += 1;
@@ -99,7 +104,8 @@ impl Lines {
             self.lined.remove(&home);
         } else if line.entries > 2 * line.tasks + STALE_ENTRIES {
             let (homes, tickets) = (&self.homes, &mut self.tickets[home.place()]);
-            tickets.retain(|ticket| queue.is_waiting(*ticket) && homes[ticket.task.place()] == home);
+            // Most of those that have left show by their homes, without a look at the task.
+            tickets.retain(|ticket| homes[ticket.task.place()] == home && queue.is_waiting(*ticket));
             line.entries = line.tasks;
         }
     }
@@ -130,7 +136,7 @@ impl Lines {
     /// Some tasks of a line, from its end or from its beginning on.
     fn some(&self, queue: &Queue, home: ExecutorKey, is_from_end: bool) -> Vec<TaskKey> {
         let Some(tickets) = self.tickets.get(home.place()) else { return Vec::new() };
-        let stands = |ticket: &&Ticket| queue.is_waiting(**ticket) && self.home(ticket.task) == Some(home);
+        let stands = |ticket: &&Ticket| self.home(ticket.task) == Some(home) && queue.is_waiting(**ticket);
         let some: Vec<_> = match is_from_end {
             true => tickets.iter().rev().filter(stands).take(LINE_LOOKS).collect(),
             false => tickets.iter().filter(stands).take(LINE_LOOKS).collect(),
@@ -190,9 +196,12 @@ impl Scheduler {
     }
 
     /// Lines a waiting task up where it would be done the soonest, if anybody holds or is receiving one of its inputs who
-    /// can ever take it.
-    pub(crate) fn line_up(&mut self, ticket: Ticket) {
+    /// can ever take it. Whether it stands in a line; if not, it is cold.
+    pub(crate) fn line_up(&mut self, ticket: Ticket) -> bool {
         let task = ticket.task;
+        if self.queue[task].was_refused {
+            return false;
+        }
         let Scheduler { queue, catalog, executors, relays, .. } = &*self;
         let can_take = |by: &ExecutorKey| search::may_ever_take(queue, executors, *by, task);
         let mut candidates = Vec::new();
@@ -207,9 +216,11 @@ impl Scheduler {
         let estimator = self.estimator();
         let ahead_milli = |by: ExecutorKey| executors[by].assigned_milli() + self.lines.cpus_milli(by);
         let finish_us = |by: &ExecutorKey| estimator.estimate(task, *by, ahead_milli(*by)).finish_us();
-        if let Some(home) = candidates.into_iter().min_by_key(finish_us) {
+        let home = candidates.into_iter().min_by_key(finish_us);
+        if let Some(home) = home {
             self.lines.join(&self.queue, ticket, home);
         }
+        home.is_some()
     }
 
     /// A task of the executor's own line, an old one; or one from the end of another's that is too long.

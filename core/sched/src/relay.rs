@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use crate::catalog::{Catalog, ObjectKey};
 use crate::estimate::{distance, peer_seconds};
 use crate::event::{Holder, MAX_HINTS, Source};
-use crate::executors::{Executor, ExecutorKey, Executors};
+use crate::executors::{ExecutorKey, Executors};
 use crate::hash::Map;
 use crate::queue::TaskKey;
 
@@ -71,8 +71,8 @@ impl Relays {
         let receipts = self.receipts.entry(object).or_default();
         let planned = receipts.iter().find(|receipt| receipt.by == by).map(|receipt| receipt.from);
         let holders = &catalog[object].holders;
-        let site = executors[by].profile.site();
-        let may_give = |giver: &ExecutorKey| *giver != by && (crosses || executors[*giver].profile.site() == site);
+        let site = executors.way(by).site;
+        let may_give = |giver: &ExecutorKey| *giver != by && (crosses || executors.way(*giver).site == site);
         let looked_at = (0..holders.len().min(SITE_LOOKS)).map(|place| holders[(turn + place) % holders.len()]);
         let mut whole: Vec<_> = looked_at.filter(may_give).take(GIVER_LOOKS).collect();
         let latest = receipts.iter().rev().filter(|_| from_relays).map(|receipt| receipt.by);
@@ -83,7 +83,7 @@ impl Relays {
         // negative, so their bits are in their order.
         let order = |giver: &ExecutorKey| {
             let seconds = peer_seconds(executors, *giver, by, bytes);
-            (seconds.to_bits(), distance(executors, *giver, by), executors[*giver].gives)
+            (seconds.to_bits(), distance(executors, *giver, by), executors.way(*giver).gives)
         };
         whole.sort_by_cached_key(order);
         let from = match planned {
@@ -109,14 +109,14 @@ impl Relays {
             hints.push(Holder {
                 executor: executors[giver].id,
                 is_relay: receipt.is_some(),
-                others: executors[giver].gives - u32::from(from == Some(giver)),
+                others: executors.way(giver).gives - u32::from(from == Some(giver)),
             });
             above = receipt.and_then(|receipt| receipt.from);
         }
         for holder in whole {
-            let Executor { id, gives, .. } = executors[holder];
+            let id = executors[holder].id;
             if hints.len() < MAX_HINTS && !hints.iter().any(|hint| hint.executor == id) {
-                hints.push(Holder { executor: id, is_relay: false, others: gives });
+                hints.push(Holder { executor: id, is_relay: false, others: executors.way(holder).gives });
             }
         }
         hints.into()
@@ -181,7 +181,7 @@ impl Relays {
     pub fn executor_left(&mut self, executors: &mut Executors, gone: ExecutorKey) {
         for receipt in self.receipts.values_mut().flatten().filter(|receipt| receipt.from == Some(gone)) {
             receipt.from = None;
-            executors[gone].gives -= 1;
+            *executors.giving(Some(gone)) -= 1;
             executors.from_storage += 1;
         }
     }
@@ -227,8 +227,8 @@ impl Relays {
     #[cfg(test)]
     pub fn validate(&self, executors: &Executors) {
         let all = || self.receipts.values().flatten();
-        for (by, executor) in executors.all() {
-            assert_eq!(all().filter(|receipt| receipt.from == Some(by)).count(), executor.gives as usize);
+        for (by, _) in executors.all() {
+            assert_eq!(all().filter(|receipt| receipt.from == Some(by)).count(), executors.way(by).gives as usize);
         }
         assert_eq!(all().filter(|receipt| receipt.from.is_none()).count(), executors.from_storage as usize);
         for receipts in self.receipts.values() {

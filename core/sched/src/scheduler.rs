@@ -394,10 +394,12 @@ impl Scheduler {
             // Empty, with its memory: holders come back with each search.
             self.catalog[key].to_tell = to_tell;
         }
-        if self.policy.may_hold_back() && self.is_cold(task) {
+        let is_cold = match self.policy.lines_up() {
+            true => !self.line_up(ticket),
+            false => self.policy.may_hold_back() && self.is_cold(task),
+        };
+        if is_cold {
             self.list_cold(ticket, front);
-        } else if self.policy.lines_up() {
-            self.line_up(ticket);
         }
     }
 
