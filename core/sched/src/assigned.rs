@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 use eyas_types::Resources;
 
+use crate::executors::part;
+
 /// What assigned tasks hold; more than the capacity where tasks are lined up.
 #[derive(Default)]
 pub(crate) struct Assigned {
@@ -50,6 +52,17 @@ impl Assigned {
                 *sum -= amount;
             }
         }
+    }
+
+    /// What part of the capacity that is, millionths: of whatever it is the largest part of.
+    pub fn share_of(&self, capacity: &Resources) -> u64 {
+        let named = self.named.iter().map(|(name, sum)| part(*sum, capacity.amount_of(name)));
+        let parts = [
+            part(self.cpus_milli, capacity.cpus_milli.into()),
+            part(self.memory_bytes, capacity.memory_bytes),
+            part(self.disk_bytes, capacity.disk_bytes),
+        ];
+        parts.into_iter().chain(named).max().unwrap_or(0)
     }
 
     /// Whether so much more is within `stretch` times what there is. What is not asked for does not matter.

@@ -60,6 +60,11 @@ impl RunTimes {
         }
     }
 
+    /// Whether a task of the job has ended.
+    pub fn is_known(&self, job: JobId) -> bool {
+        self.of_job.contains_key(&job)
+    }
+
     pub fn forget(&mut self, job: JobId) {
         self.of_job.remove(&job);
     }
@@ -87,17 +92,18 @@ pub(crate) struct Estimator<'a> {
 }
 
 impl Estimator<'_> {
-    /// Of the task on the executor, when tasks of `ahead_milli` processors, thousandths, go before it there.
-    pub fn estimate(&self, task: TaskKey, by: ExecutorKey, ahead_milli: u64) -> Estimate {
+    /// Of the task on the executor, when tasks that have `ahead` of it together, millionths, go before it there.
+    pub fn estimate(&self, task: TaskKey, by: ExecutorKey, ahead: u64) -> Estimate {
         let task = &self.queue[task];
         let executor = &self.executors[by];
-        let need_milli = u64::from(self.queue.resources(task.class).cpus_milli);
+        let need = executor.share_of(self.queue.resources(task.class));
+        let run_seconds = self.run_times.of(task.id.job, executor.slowness);
         let coming = |object| self.relays.coming(object, by);
         let transfer = transfer_seconds(self.catalog, self.executors, task.inputs.as_slice(), by, coming);
         Estimate {
-            wait_us: microseconds(executor.wait_seconds(ahead_milli, need_milli)),
+            wait_us: microseconds(executor.wait_seconds(ahead, need, run_seconds)),
             transfer_us: microseconds(transfer),
-            compute_us: microseconds(self.run_times.of(task.id.job, executor.slowness)),
+            compute_us: microseconds(run_seconds),
         }
     }
 }

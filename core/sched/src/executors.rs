@@ -504,19 +504,31 @@ impl Executor {
         &self.in_flight[place.expect("what is assigned is in flight")]
     }
 
-    /// Seconds until a task of `need_milli` has a slot when such of `ahead_milli` go before it, its own among them. Those
-    /// that run are half done.
-    pub fn wait_seconds(&self, ahead_milli: u64, need_milli: u64) -> f64 {
-        let capacity_milli = u64::from(self.capacity.cpus_milli).max(1);
-        let over_milli = (ahead_milli + need_milli).saturating_sub(capacity_milli);
-        let half_done_milli = (need_milli / 2).min(over_milli);
-        (over_milli - half_done_milli) as f64 / capacity_milli as f64 * self.mean_run_us.unwrap_or(LOOKAHEAD_US) as f64
-            / 1e6
+    /// What part of it a task of such needs has, millionths: of whatever it has the largest part of.
+    pub fn share_of(&self, need: &Resources) -> u64 {
+        let Resources { cpus_milli, memory_bytes, disk_bytes, .. } = self.capacity;
+        let named = need.named.iter().map(|(name, amount)| part(*amount, self.capacity.amount_of(name)));
+        let parts = [
+            part(need.cpus_milli.into(), cpus_milli.into()),
+            part(need.memory_bytes, memory_bytes),
+            part(need.disk_bytes, disk_bytes),
+        ];
+        parts.into_iter().chain(named).max().unwrap_or(0)
     }
 
-    /// Processors that its tasks ask for, in thousandths.
-    pub fn assigned_milli(&self) -> u64 {
-        self.assigned.cpus_milli
+    /// What part of it its tasks have together, millionths; more than all where tasks are lined up.
+    pub fn assigned_share(&self) -> u64 {
+        self.assigned.share_of(&self.capacity)
+    }
+
+    /// Seconds until a task that has `need` of it has a slot when such go before it that have `ahead` together, its own
+    /// among them (millionths). Those that run are half done. Tasks run as long as its last did, or as `run_seconds` if
+    /// that is longer.
+    pub fn wait_seconds(&self, ahead: u64, need: u64, run_seconds: f64) -> f64 {
+        let over = (ahead + need).saturating_sub(WHOLE);
+        let half_done = (need / 2).min(over);
+        let run_seconds = run_seconds.max(self.mean_run_us.unwrap_or(LOOKAHEAD_US) as f64 / 1e6);
+        (over - half_done) as f64 / WHOLE as f64 * run_seconds
     }
 
     pub fn view(&self) -> ExecutorView {
@@ -557,6 +569,14 @@ impl Executor {
     pub fn coming_back_milli(&self) -> u64 {
         self.recalled_milli.min(self.over_milli())
     }
+}
+
+/// All of an executor.
+const WHOLE: u64 = 1_000_000;
+
+/// What part of the capacity so much is, millionths.
+pub(crate) fn part(amount: u64, capacity: u64) -> u64 {
+    if amount == 0 { 0 } else { amount.saturating_mul(WHOLE) / capacity.max(1) }
 }
 
 impl core::ops::Index<ExecutorKey> for Executors {

@@ -176,7 +176,7 @@ impl Scheduler {
         let idle = executors.all().filter(|(by, _)| free(*by));
         let estimator = self.estimator();
         let estimates =
-            idle.map(|(by, executor)| (executor.id, estimator.estimate(task, by, executor.assigned_milli())));
+            idle.map(|(by, executor)| (executor.id, estimator.estimate(task, by, executor.assigned_share())));
         estimates.min_by_key(|(_, estimate)| estimate.finish_us())
     }
 

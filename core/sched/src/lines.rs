@@ -51,8 +51,10 @@ struct Length {
     tasks: u32,
     /// Of tasks that stand there, and of such that have left.
     entries: u32,
-    /// Processors that the tasks ask for, thousandths.
-    cpus_milli: u64,
+    /// What part of the executor the tasks ask for together, millionths; see [`Executor::share_of`].
+    ///
+    /// [`Executor::share_of`]: crate::executors::Executor::share_of
+    share: u64,
 }
 
 impl Lines {
@@ -61,12 +63,12 @@ impl Lines {
         self.homes.get(task.place()).copied().filter(|home| *home != ExecutorKey::NONE)
     }
 
-    /// Processors, in thousandths, that the tasks lined up at an executor ask for.
-    pub fn cpus_milli(&self, home: ExecutorKey) -> u64 {
-        self.lengths.get(home.place()).map_or(0, |line| line.cpus_milli)
+    /// What part of an executor the tasks lined up there ask for, in millionths.
+    pub fn share(&self, home: ExecutorKey) -> u64 {
+        self.lengths.get(home.place()).map_or(0, |line| line.share)
     }
 
-    fn join(&mut self, queue: &Queue, ticket: Ticket, home: ExecutorKey) {
+    fn join(&mut self, ticket: Ticket, home: ExecutorKey, share: u64) {
         if self.homes.len() <= ticket.task.place() {
             self.homes.resize(ticket.task.place() + 1, ExecutorKey::NONE);
         }
@@ -85,7 +87,7 @@ impl Lines {
         let line = &mut self.lengths[home.place()];
         line.tasks += 1;
         line.entries += 1;
-        line.cpus_milli += u64::from(queue.resources(queue[ticket.task].class).cpus_milli);
+        line.share += share;
         if line.tasks == 1 {
             self.lined.insert(home);
         }
@@ -96,8 +98,9 @@ impl Lines {
         let Some(home) = self.home(task) else { return };
         self.homes[task.place()] = ExecutorKey::NONE;
         let line = &mut self.lengths[home.place()];
+        // The mean of those that stand there, so that no look at the executor is needed.
+        line.share -= line.share / u64::from(line.tasks);
         line.tasks -= 1;
-        line.cpus_milli -= u64::from(queue.resources(queue[task].class).cpus_milli);
         if line.tasks == 0 {
             line.entries = 0;
             self.tickets[home.place()] = VecDeque::new();
@@ -122,26 +125,34 @@ impl Lines {
     }
 
     /// Of some lines, another few each time, the one that takes longest. Not that of `but`. `seconds` is told whose it is,
-    /// and what processors it asks for.
+    /// and what part of that it asks for.
     fn longest(&mut self, but: ExecutorKey, seconds: impl Fn(ExecutorKey, u64) -> f64) -> Option<ExecutorKey> {
         let after = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
         let rest = self.lined.range((after, Bound::Unbounded)).chain(self.lined.iter());
         let some: Vec<_> = rest.copied().take(LONGEST_LOOKS.min(self.lined.len())).collect();
         self.looked_at = some.last().copied();
         let others = some.into_iter().filter(|home| *home != but);
-        let others = others.map(|home| (home, seconds(home, self.cpus_milli(home))));
+        let others = others.map(|home| (home, seconds(home, self.share(home))));
         others.max_by(|one, other| one.1.total_cmp(&other.1)).map(|(home, _)| home)
     }
 
-    /// Some tasks of a line, from its end or from its beginning on.
-    fn some(&self, queue: &Queue, home: ExecutorKey, is_from_end: bool) -> Vec<TaskKey> {
-        let Some(tickets) = self.tickets.get(home.place()) else { return Vec::new() };
-        let stands = |ticket: &&Ticket| self.home(ticket.task) == Some(home) && queue.is_waiting(**ticket);
+    /// Some tasks of a line, from its end or from its beginning on, which is rid of those that have left.
+    fn some(&mut self, queue: &Queue, home: ExecutorKey, is_from_end: bool) -> Vec<TaskKey> {
+        let Some(mut tickets) = self.tickets.get_mut(home.place()).map(core::mem::take) else { return Vec::new() };
+        let stands = |ticket: &Ticket| self.home(ticket.task) == Some(home) && queue.is_waiting(*ticket);
+        while let Some(_left) = match is_from_end {
+            true => tickets.pop_back_if(|ticket| !stands(ticket)),
+            false => tickets.pop_front_if(|ticket| !stands(ticket)),
+        } {}
+        let standing = tickets.iter().filter(|ticket| stands(ticket));
         let some: Vec<_> = match is_from_end {
-            true => tickets.iter().rev().filter(stands).take(LINE_LOOKS).collect(),
-            false => tickets.iter().filter(stands).take(LINE_LOOKS).collect(),
+            true => standing.rev().take(LINE_LOOKS).collect(),
+            false => standing.take(LINE_LOOKS).collect(),
         };
-        some.into_iter().map(|ticket| ticket.task).collect()
+        let some = some.into_iter().map(|ticket| ticket.task).collect();
+        self.lengths[home.place()].entries = tickets.len() as u32;
+        self.tickets[home.place()] = tickets;
+        some
     }
 
     #[cfg(test)]
@@ -149,8 +160,7 @@ impl Lines {
         for (place, (line, tickets)) in self.lengths.iter().zip(&self.tickets).enumerate() {
             let mut stand: Vec<_> = tickets.iter().filter(|ticket| queue.is_waiting(**ticket)).collect();
             stand.retain(|ticket| self.home(ticket.task).is_some_and(|home| home.place() == place));
-            let milli = stand.iter().map(|ticket| queue.resources(queue[ticket.task].class).cpus_milli);
-            assert_eq!(milli.map(u64::from).sum::<u64>(), line.cpus_milli);
+            assert!(line.tasks > 0 || line.share == 0, "nobody stands there and asks for something");
             assert_eq!((stand.len(), tickets.len()), (line.tasks as usize, line.entries as usize));
         }
         assert_eq!(self.lined.len(), self.lengths.iter().filter(|line| line.tasks > 0).count());
@@ -163,22 +173,24 @@ impl Lines {
 impl Estimator<'_> {
     /// Where a task is lined up or assigned, and how soon it would be done there if all others there went before it.
     pub fn at_home(&self, lines: &Lines, task: TaskKey) -> Option<(ExecutorKey, Estimate)> {
-        let (home, ahead_milli) = match self.queue[task].state {
-            State::Assigned { executor, .. } => (executor, self.executors[executor].assigned_milli()),
+        let (home, ahead) = match self.queue[task].state {
+            State::Assigned { executor, .. } => (executor, self.executors[executor].assigned_share()),
             _ => {
                 let home = lines.home(task)?;
-                (home, self.executors[home].assigned_milli() + lines.cpus_milli(home))
+                (home, self.executors[home].assigned_share() + lines.share(home))
             }
         };
-        let own_milli = u64::from(self.queue.resources(self.queue[task].class).cpus_milli);
-        Some((home, self.estimate(task, home, ahead_milli.saturating_sub(own_milli))))
+        let own = self.executors[home].share_of(self.queue.resources(self.queue[task].class));
+        Some((home, self.estimate(task, home, ahead.saturating_sub(own))))
     }
 
-    /// Whether the task would be done no later on the executor than where it is lined up or assigned.
+    /// Whether the task would be done no later on the executor than where it is lined up or assigned. Of how long a slot
+    /// takes to become free nothing is known before a task of the job has ended; until then none is waited for.
     pub fn is_soonest(&self, lines: &Lines, task: TaskKey, by: ExecutorKey) -> bool {
         self.at_home(lines, task).is_none_or(|(home, there)| {
-            let here = || self.estimate(task, by, self.executors[by].assigned_milli());
+            let here = || self.estimate(task, by, self.executors[by].assigned_share());
             home == by
+                || (there.wait_us > 0 && !self.run_times.is_known(self.queue[task].id.job))
                 || here().finish_us() <= there.finish_us()
                 || !search::may_ever_take(self.queue, self.executors, home, task)
         })
@@ -214,11 +226,12 @@ impl Scheduler {
             candidates.extend(relays.receivers(*input).filter(can_take).take(HOME_LOOKS));
         }
         let estimator = self.estimator();
-        let ahead_milli = |by: ExecutorKey| executors[by].assigned_milli() + self.lines.cpus_milli(by);
-        let finish_us = |by: &ExecutorKey| estimator.estimate(task, *by, ahead_milli(*by)).finish_us();
+        let ahead = |by: ExecutorKey| executors[by].assigned_share() + self.lines.share(by);
+        let finish_us = |by: &ExecutorKey| estimator.estimate(task, *by, ahead(*by)).finish_us();
         let home = candidates.into_iter().min_by_key(finish_us);
         if let Some(home) = home {
-            self.lines.join(&self.queue, ticket, home);
+            let share = executors[home].share_of(queue.resources(queue[task].class));
+            self.lines.join(ticket, home, share);
         }
         home.is_some()
     }
@@ -234,8 +247,9 @@ impl Scheduler {
             return own;
         }
         let Scheduler { lines, executors, .. } = self;
-        let home = lines.longest(by, |home, line_milli| {
-            executors[home].wait_seconds(executors[home].assigned_milli() + line_milli, 0)
+        let home = lines.longest(by, |home, share| {
+            let executor = &executors[home];
+            executor.wait_seconds(executor.assigned_share() + share, 0, 0.0)
         })?;
         let last = self.lines.some(&self.queue, home, true);
         last.into_iter().find(|task| may_have(self, *task) && self.is_soonest(*task, by))

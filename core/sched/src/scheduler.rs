@@ -424,8 +424,8 @@ impl Scheduler {
         }
         let number = self.decisions;
         let estimate = self.policy.lines_up().then(|| {
-            let ahead_milli = self.executors[by].assigned_milli();
-            self.estimator().estimate(task, by, ahead_milli)
+            let ahead = self.executors[by].assigned_share();
+            self.estimator().estimate(task, by, ahead)
         });
         let given = InFlight { number, task, estimate };
         self.executors.assign(by, given, &self.queue.need(self.queue[task].class).need);
@@ -446,6 +446,13 @@ impl Scheduler {
         self.executors.unassign(by, number, recalled, &self.queue.need(self.queue[task].class).need);
         self.relays.done_with(&mut self.executors, Some(task), by, self.queue[task].inputs.as_slice());
         self.queue[task].state = State::Held;
+        for place in 0..self.queue[task].inputs.as_slice().len() {
+            let input = self.queue[task].inputs.as_slice()[place];
+            // Others may be lined up for what does not come now.
+            if self.policy.lines_up() && self.catalog[input].holders.is_empty() {
+                self.look_after_waiting(input);
+            }
+        }
     }
 
     fn forget(&mut self, task: TaskKey) {

@@ -137,8 +137,9 @@ fn a_slow_executor_is_waited_for_less() {
     };
     // Tasks run ten times as long on executor 1.
     for index in 0..40 {
-        let (by, _) = cluster.submit(index, 1)[0];
-        end(&mut cluster, by, index, if by == 1 { 10_000_000 } else { 1_000_000 });
+        let both = [cluster.submit(2 * index, 1), cluster.submit(2 * index + 1, 1)].concat();
+        both.iter()
+            .for_each(|(by, index)| end(&mut cluster, *by, *index, if *by == 1 { 10_000_000 } else { 1_000_000 }));
     }
     let on_fast =
         (100..108).map(|index| cluster.submit(index, 1)).filter(|given| given.first().is_some_and(|g| g.0 == 2));
@@ -150,4 +151,51 @@ fn a_slow_executor_is_waited_for_less() {
         })
         .collect();
     assert_eq!(homes, [2; 4]);
+}
+
+#[test]
+fn nobody_waits_for_tasks_of_which_nothing_is_known() {
+    let mut cluster = Cluster::new(1);
+    cluster.store(1, 1);
+    (2..=8).for_each(|id| drop(cluster.0.join(id, 1)));
+    (0..39).for_each(|index| drop(cluster.submit(index, 1)));
+    assert!((1..=8).all(|id| !cluster.0.on(id).is_empty()), "they may run for hours");
+}
+
+#[test]
+fn who_waits_for_memory_waits() {
+    let mut cluster = Cluster::new(0);
+    for id in 1..=2 {
+        let capacity = Resources { cpus_milli: 8000, memory_bytes: 64 << 30, ..Default::default() };
+        let executor = ExecutorId(id);
+        cluster.0.run(Event::ExecutorJoined { executor, capacity, profile: Default::default(), held: [].into() });
+    }
+    cluster.store(1, 1);
+    for index in 0..4 {
+        let resources = Resources { cpus_milli: 1000, memory_bytes: 60 << 30, ..Default::default() };
+        let need = Need { resources, ..Default::default() };
+        cluster.0.run(Event::TaskReady { task: task(index), inputs: [(object(1), 100 * MB)].into(), need });
+    }
+    // After tasks of ten seconds; a peer takes 0.8 s.
+    let (executor, ended) = (ExecutorId(1), Ended::Finished);
+    cluster.0.run(Event::TaskEnded { executor, task: task(0), ended, ran_us: Some(10_000_000) });
+    assert!(!cluster.0.on(2).is_empty(), "its memory is free");
+}
+
+#[test]
+fn what_does_not_come_is_waited_for_no_more() {
+    let mut cluster = Cluster::new(1);
+    cluster.learn(30);
+    cluster.evict(1, 9);
+    for index in 0..20 {
+        cluster.submit(index, 1);
+    }
+    cluster.0.join(2, 1);
+    // Executor 1 cannot have object 1, by which the others had been lined up there.
+    cluster.0.end(1, 0, Ended::Refused);
+    cluster.0.end(1, 1, Ended::Refused);
+    let lined_up = (2..20).filter(|index| {
+        cluster.0.explain_task(task(*index)).is_some_and(|task| matches!(task.waits, Some(WaitReason::Soonest { .. })))
+    });
+    assert!(lined_up.count() < 18, "they are cold");
 }
