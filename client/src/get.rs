@@ -169,7 +169,7 @@ impl Client {
         see: &mut impl FnMut(Brought<'_>),
     ) -> Result<(), GetError> {
         let job = getting.wish.job;
-        let (from, to) = getting.wish.task.map_or((0, u32::MAX), |task| (task, task + 1));
+        let (from, to) = getting.wish.task.map_or((0, u32::MAX), |task| (task, task.saturating_add(1)));
         // Who is said to have it reads all of it: once is enough.
         let tried_once = getting.tries.iter().filter(|(_, tries)| **tries == 1);
         let mut doubted = tried_once.map(|(object, _)| *object).collect();

@@ -9,7 +9,7 @@
 //! Along a [spanning tree](crate::tree) executors are told in rounds instead.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use eyas_types::{Distribution, ExecutorId, ObjectId};
@@ -45,7 +45,7 @@ struct Recipient {
     stored: u32,
     stored_bytes: u64,
     /// Those that it could not have.
-    missed: Vec<ObjectKey>,
+    missed: BTreeSet<ObjectKey>,
     has_left: bool,
 }
 
@@ -227,7 +227,7 @@ impl Scheduler {
                 recipient.stored += 1;
                 recipient.stored_bytes += self.catalog.size_bytes(key);
             } else {
-                recipient.missed.push(key);
+                recipient.missed.insert(key);
             }
         }
         if !ids.is_empty() {

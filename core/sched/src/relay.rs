@@ -2,10 +2,10 @@
 //! negotiator and Dolly+).
 //!
 //! Of executors that want an object at about the same time, the first fetches it from persistent storage; each further
-//! one gets it from whoever would give it the soonest, which is one in its rack that gives objects to the fewest others, whole replicas before those that are still being
-//! received, and of these the last that joined. So simultaneous demand grows a chain, in which each node sends what it
-//! receives once; more givers than takers make a star of single transfers. There is no other kind of broadcast, but for
-//! [spanning trees](crate::tree) to compare with.
+//! one gets it from whoever would give it the soonest, which is one in its rack that gives objects to the fewest others,
+//! whole replicas before those that are still being received, and of these the last that joined. So simultaneous demand
+//! grows a chain, in which each node sends what it receives once; more givers than takers make a star of single transfers.
+//! There is no other kind of broadcast, but for [spanning trees](crate::tree) to compare with.
 //!
 //! Executors with different `site` labels do not give to each other, as the way between sites may be longer than that to
 //! persistent storage: one at each site fetches from there. What is in executors' stores alone crosses sites.

@@ -40,6 +40,7 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     for (words, says) in [
         (&["job", "get", "7"][..], "no job 7"),
         (&["task", "get", "1.9"], "no task 1.9"),
+        (&["task", "get", "1.4294967295"], "keeps nothing in the cluster for its user"),
         (&["task", "get", "1.2", "--to", "x"], "keeps nothing in the cluster for its user"),
         (&["task", "get", "1.0", "--to", "x", "c"], "keeps no file `c`"),
     ] {

@@ -4,7 +4,7 @@
 //! A push is not written to the journal. A client's ends with its connection, and what has arrived by then stays; a job's
 //! begins anew when the job does.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use eyas_sched::{Event, PushId, Recipients};
 use eyas_types::task::MAX_PUSHED;
@@ -95,7 +95,7 @@ impl Brain {
         if of_clients.count() >= MAX_PUSHES {
             return Err(format!("{MAX_PUSHES} pushes are under way: wait until one of them is over"));
         }
-        let kept = kept.iter().map(|source| self.kept_source(source)).collect::<Result<Vec<_>, _>>()?;
+        let kept = self.kept_of(&kept)?;
         let (order, specs) = each_once(objects.into_iter().chain(kept));
         if order.is_empty() || order.len() > MAX_PUSHED {
             return Err(format!("a push has at least one object and at most {MAX_PUSHED}, this has {}", order.len()));
@@ -124,11 +124,18 @@ impl Brain {
         Ok(view)
     }
 
-    /// The object that is kept in the cluster under that name.
-    fn kept_source(&self, source: &str) -> Result<ObjectSpec, String> {
-        let mut kept = self.kept_objects().filter(|(_, spec)| spec.source == source);
-        let held = kept.find(|(object, _)| self.scheduler.is_held(*object));
-        held.map(|(_, spec)| spec.clone()).ok_or_else(|| format!("no executor keeps an object `{source}`"))
+    /// The objects that are kept in the cluster under these names. All are looked for at once: there may be very many.
+    fn kept_of(&self, sources: &[String]) -> Result<Vec<ObjectSpec>, String> {
+        if sources.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wanted: HashSet<_> = sources.iter().map(String::as_str).collect();
+        let kept = self.kept_objects().filter(|(_, spec)| wanted.contains(spec.source.as_str()));
+        let held = kept.filter(|(object, _)| self.scheduler.is_held(*object));
+        let held: HashMap<_, _> = held.map(|(_, spec)| (spec.source.as_str(), spec)).collect();
+        let find = |source: &String| held.get(source.as_str()).map(|spec| (*spec).clone());
+        let found = |source| find(source).ok_or_else(|| format!("no executor keeps an object `{source}`"));
+        sources.iter().map(found).collect()
     }
 
     /// Executors by what a person calls them, and their names.

@@ -1,6 +1,7 @@
-//! Whether two tasks of a job would write the same file, of which the one that ends last would win.
+//! Whether two tasks of a job would write the same file, of which the one that ends last would win; or one task would
+//! keep two in the cluster by the same name, of which its user would get one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,9 @@ impl JobSpec {
         // Places themselves would take more memory than the job.
         let mut claimed: HashMap<u64, u32> = HashMap::new();
         for task in 0..self.items.len() as u32 {
+            if let Some(name) = self.kept_twice(task) {
+                return Err(SpecError::KeptTwice { name, task });
+            }
             for place in self.places_of(task) {
                 let Some(other) = claimed.insert(hasher.hash_one(&place), task) else { continue };
                 if other == task || self.places_of(other).contains(&place) {
@@ -35,23 +39,50 @@ impl JobSpec {
         let template = &self.templates[usize::from(item.template)];
         template.outputs.iter().filter_map(|output| place(template, &item, output, task)).collect()
     }
+
+    /// The name that two of a task's outputs would have in the cluster, where single files go by theirs alone.
+    fn kept_twice(&self, task: u32) -> Option<String> {
+        let item = self.items.get(task);
+        let kept = || {
+            let outputs = &self.templates[usize::from(item.template)].outputs;
+            outputs.iter().filter(|output| output.replicas > 0 && output.destination.is_none())
+        };
+        if kept().count() < 2 {
+            return None;
+        }
+        let mut names = HashSet::new();
+        kept().filter_map(|output| file_name(&item, output, task)).find(|name| !names.insert(name.clone()))
+    }
 }
 
 fn place(template: &TaskTemplate, item: &TaskItem, output: &OutputSpec, task: u32) -> Option<String> {
-    let is_known = |word: &Template| !word.0.iter().any(|piece| matches!(piece, Piece::Slot | Piece::Input(_)));
     let destination = output.destination.as_ref().filter(|destination| is_known(destination))?;
-    if output.pattern.is_glob() || !is_known(&output.pattern) {
-        return None;
-    }
-    let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
-    let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: task + 1, slot: 0 };
-    let mut place = destination.expand(&with);
+    let name = file_name(item, output, task)?;
+    let mut place = expand(destination, item, task);
     if place.ends_with('/') {
-        place += Path::new(&output.pattern.expand(&with)).file_name()?.to_str()?;
+        place += &name;
     }
     if place.contains("://") {
         return Some(place);
     }
     let place: PathBuf = Path::new(&template.base).join(place).components().collect();
     Some(place.to_string_lossy().into_owned())
+}
+
+/// The name of an output that is a single file, without its folders.
+fn file_name(item: &TaskItem, output: &OutputSpec, task: u32) -> Option<String> {
+    if output.pattern.is_glob() || !is_known(&output.pattern) {
+        return None;
+    }
+    Some(Path::new(&expand(&output.pattern, item, task)).file_name()?.to_str()?.to_owned())
+}
+
+/// Whether it is told before the task runs what it is.
+fn is_known(word: &Template) -> bool {
+    !word.0.iter().any(|piece| matches!(piece, Piece::Slot | Piece::Input(_)))
+}
+
+fn expand(word: &Template, item: &TaskItem, task: u32) -> String {
+    let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
+    word.expand(&Expansion { values: &values, staged: &[], template_inputs: 0, number: task + 1, slot: 0 })
 }

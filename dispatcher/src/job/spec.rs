@@ -59,6 +59,10 @@ pub(crate) enum SpecError {
     Replicas(String),
     #[error("tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name", tasks[0], tasks[1])]
     Claimed { place: String, tasks: [u32; 2] },
+    #[error(
+        "task {task} would keep two files `{name}` in the cluster, which go by that name without their folders: call one differently"
+    )]
+    KeptTwice { name: String, task: u32 },
     #[error("the job has more than {MAX_TERMS} different requirements and ranks: submit it in parts")]
     TooManyTerms,
     #[error("the job has executors fetch more than {MAX_PUSHED} objects ahead of its tasks: broadcast fewer")]
@@ -295,6 +299,31 @@ mod tests {
         for destination in ["{/}", "x-{#}", "{}/", "slot-{%}"] {
             assert_eq!(with(destination, &["a/1", "a/2"]), Ok(()));
         }
+    }
+
+    #[test]
+    fn what_a_task_keeps_has_names_of_its_own() {
+        let with = |outputs: &[(&str, Option<&str>)]| {
+            let mut template = TaskTemplate::new(Program::Noop);
+            for (pattern, destination) in outputs {
+                let (pattern, destination) = (Template::parse(pattern), destination.map(Template::parse));
+                template.outputs.push(OutputSpec {
+                    pattern,
+                    destination,
+                    replicas: 1,
+                    until_read: false,
+                    optional: false,
+                });
+            }
+            let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
+            spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }]).unwrap();
+            spec.validate()
+        };
+        let twice = SpecError::KeptTwice { name: "out".into(), task: 0 };
+        assert_eq!(with(&[("a/out", None), ("b/out", None)]), Err(twice));
+        assert_eq!(with(&[("a/out", None), ("b/out-{#}", None)]), Ok(()));
+        assert_eq!(with(&[("a/out", None), ("b/out", Some("/there/"))]), Ok(()), "that goes by its place");
+        assert_eq!(with(&[("*/out", None), ("a/out", None)]), Ok(()), "what a pattern finds goes by its folders, too");
     }
 
     #[test]
