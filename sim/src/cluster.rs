@@ -11,7 +11,8 @@
 //! | store on | disk | disk | memory | memory | the last two have no disks in their nodes |
 //! | disk, reading | 148 MB/s | 148 MB/s | | | figure 11: 76 Gb/s for 64 nodes |
 //! | disk, writing | 73 MB/s | 73 MB/s | | | figure 11: 25 Gb/s, read and written, for 64 nodes |
-//! | memory | 2.1 GB/s | 2.1 GB/s | 13.6 GB/s | 8.5 GB/s | PC2100; the makers' data sheets |
+//! | memory | 2.1 GB/s | 2.1 GB/s | 125 MB/s | 125 MB/s | PC2100; §5.3: all that is read locally is 187 and 268 Gb/s |
+//! | page cache | 3 GB | 3 GB | | | table 1: 4 GB of memory, a quarter of it for system, executor, tasks |
 //! | decision | 0.76 ms | 0.76 ms | 0.76 ms | 0.76 ms | figure 15: 1,322 a second, the slowest policy |
 //! | a message's way | 2 ms | 2 ms | 2 ms | 2 ms | §5 |
 //! | request to persistent storage | 1 ms | 1 ms | 1 ms | 1 ms | §5: less than 1 ms |
@@ -44,6 +45,8 @@ pub struct Cluster {
     pub disk: Option<Disk>,
     /// Bytes a second at which a task reads what is in memory.
     pub memory_bytes_per_s: f64,
+    /// Bytes of memory beside a disk, in which a node has what it read or received last.
+    pub page_cache_bytes: u64,
     /// What a switch between all nodes and persistent storage carries; if nothing is said, all that the cards can.
     pub bisection_bytes_per_s: Option<f64>,
     /// Where objects come from.
@@ -135,6 +138,7 @@ impl Cluster {
             card_bytes_per_s: gbit(1.0),
             disk: Some(Disk { read_bytes_per_s: 148e6, write_bytes_per_s: 73e6 }),
             memory_bytes_per_s: 2.1e9,
+            page_cache_bytes: 3_000_000_000,
             bisection_bytes_per_s: None,
             storage: Storage { bytes_per_s: gbit(4.4), client_bytes_per_s: None, latency_ns: 1000 * MICROSECOND },
             decision_ns: 756 * MICROSECOND,
@@ -155,14 +159,14 @@ impl Cluster {
     pub fn blue_gene_p() -> Self {
         let teragrid = Cluster::teragrid_64(2_000_000_000);
         let storage = Storage { bytes_per_s: gbit(64.0), ..teragrid.storage };
-        Cluster { nodes: 1024, cpus: 4, disk: None, memory_bytes_per_s: 13.6e9, storage, ..teragrid }
+        Cluster { nodes: 1024, cpus: 4, disk: None, memory_bytes_per_s: gbit(1.0), storage, ..teragrid }
     }
 
     /// The emulated SiCortex SC5832 of section 5.3.
     pub fn sicortex() -> Self {
         let teragrid = Cluster::teragrid_64(3_600_000_000);
         let storage = Storage { bytes_per_s: gbit(4.0), ..teragrid.storage };
-        Cluster { nodes: 972, cpus: 6, disk: None, memory_bytes_per_s: 8.5e9, storage, ..teragrid }
+        Cluster { nodes: 972, cpus: 6, disk: None, memory_bytes_per_s: gbit(1.0), storage, ..teragrid }
     }
 
     /// Processors of all nodes.

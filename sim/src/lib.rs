@@ -19,4 +19,4 @@ pub mod random;
 mod run;
 pub mod workload;
 
-pub use run::run;
+pub use run::{all_local_s, run};

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 
 use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler, Source};
-use eyas_types::{ExecutorId, JobId, Resources, TaskId};
+use eyas_types::{ExecutorId, JobId, PlacementPolicy, Resources, TaskId};
 
 use crate::arrival::Arrival;
-use crate::clock::{Clock, MICROSECOND, Ns};
+use crate::clock::{Clock, MICROSECOND, Ns, seconds};
 use crate::cluster::{Cluster, Policies};
 use crate::flows::{Flows, LinkId, TOLERANCE};
 use crate::outcome::Outcome;
@@ -24,6 +24,7 @@ use crate::workload::Workload;
 mod executor;
 mod fetch;
 mod object;
+mod page_cache;
 mod task;
 
 /// The only job.
@@ -73,9 +74,22 @@ pub fn run(cluster: &Cluster, policies: &Policies, workload: &dyn Workload, seed
     run.outcome
 }
 
+/// How long a workload takes, seconds, with "all data accesses occurring to local disk" (data-diffusion §5.3): every node
+/// has all objects from the beginning, none of them in memory if it has a disk, and the dispatcher takes no time.
+pub fn all_local_s(cluster: &Cluster, workload: &dyn Workload) -> f64 {
+    let cluster = Cluster { decision_ns: 0, message_ns: 0, page_cache_bytes: 0, ..cluster.clone() };
+    let mut run = Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), workload, 0);
+    run.is_warm = true;
+    run.begin();
+    while run.step() {}
+    seconds(run.ended_at)
+}
+
 struct Run<'a> {
     cluster: &'a Cluster,
     caches: bool,
+    /// Every node has all objects from the beginning.
+    is_warm: bool,
     now: Ns,
     clock: Clock<Happening>,
     flows: Flows,
@@ -106,11 +120,14 @@ impl<'a> Run<'a> {
         let storage = flows.link(cluster.storage.bytes_per_s);
         let bisection = cluster.bisection_bytes_per_s.map(|rate| flows.link(rate));
         let executors = 0..cluster.nodes;
-        let executors = executors.map(|place| Executor::new(cluster, policies, &mut flows, seed ^ u64::from(place)));
+        let executors = executors.map(|place| {
+            Executor::new(cluster, policies, &mut flows, workload.object_bytes(), seed ^ u64::from(place))
+        });
         let executors = executors.collect();
         Run {
             cluster,
             caches: policies.caches(),
+            is_warm: false,
             now: 0,
             clock: Clock::new(),
             flows,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use eyas_node::{Effect, Event, Limits, Node, Overlap};
 use eyas_types::{Load, Reads, Resources, TaskId};
 
+use super::page_cache::PageCache;
 use super::{Fact, Happening, Owner, Run, Tag, id_of_task, object_of};
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
@@ -15,6 +16,8 @@ pub(super) struct Executor {
     pub links: Links,
     /// What others can get here.
     pub replicas: BTreeMap<u32, Replica>,
+    /// Of its store on disk.
+    pub pages: PageCache,
     /// What the dispatcher was told of the load.
     told: Load,
 }
@@ -36,7 +39,7 @@ pub(super) enum Replica {
 }
 
 impl Executor {
-    pub fn new(cluster: &Cluster, policies: &Policies, flows: &mut Flows, seed: u64) -> Self {
+    pub fn new(cluster: &Cluster, policies: &Policies, flows: &mut Flows, object_bytes: u64, seed: u64) -> Self {
         let links = Links {
             card_in: flows.link(cluster.card_bytes_per_s),
             card_out: flows.link(cluster.card_bytes_per_s),
@@ -48,7 +51,8 @@ impl Executor {
         let overlap = Overlap { is_on: policies.overlap, ..Overlap::default() };
         let (capacity, max_fetches) = (Executor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);
-        Executor { node, links, replicas: BTreeMap::new(), told: Load::default() }
+        let pages = PageCache::new((cluster.page_cache_bytes / object_bytes.max(1)) as usize);
+        Executor { node, links, replicas: BTreeMap::new(), pages, told: Load::default() }
     }
 
     pub fn capacity(cluster: &Cluster) -> Resources {
@@ -101,18 +105,23 @@ impl Run<'_> {
 
     fn evict(&mut self, by: u32, object: u32) {
         if self.caches {
-            self.executors[by as usize].replicas.remove(&object);
+            let executor = &mut self.executors[by as usize];
+            executor.replicas.remove(&object);
+            executor.pages.forget(object);
             self.say(Fact::Evicted { executor: by, object });
         }
     }
 
     // ---- tasks
 
-    /// A task reads what was on this node's disk from there, what has just come from memory, and computes.
+    /// A task reads what is in the page cache from there, all else from disk, and computes.
     fn start(&mut self, id: TaskId, reads: Reads) {
         let number = id.index;
-        let disk = self.executors[self.tasks[number].executor as usize].links.disk_read;
-        let from_disk = if disk.is_some() { reads.local.bytes } else { 0 };
+        let task = &self.tasks[number];
+        let executor = &mut self.executors[task.executor as usize];
+        let disk = executor.links.disk_read.filter(|_| self.caches || self.is_warm);
+        let is_on_disk = |object: &&u32| disk.is_some() && !executor.pages.touch(**object);
+        let from_disk = task.inputs.iter().filter(is_on_disk).count() as u64 * self.object_bytes;
         let from_memory_s = (reads.bytes() - from_disk) as f64 / self.cluster.memory_bytes_per_s;
         let task = &mut self.tasks[number];
         task.started = self.now;

@@ -36,8 +36,13 @@ pub(super) struct Fetch {
 /// Where an object may come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    Peer { executor: u32, is_relay: bool },
+    Peer {
+        executor: u32,
+        is_relay: bool,
+    },
     Storage,
+    /// It is here already.
+    Here,
 }
 
 #[derive(Default)]
@@ -93,7 +98,7 @@ impl Run<'_> {
     pub(super) fn fetch(&mut self, by: u32, id: ObjectId, task: u32) {
         let object = object_of(id);
         let mut sources = SmallVec::new();
-        sources.push(Source::Storage);
+        sources.push(if self.is_warm { Source::Here } else { Source::Storage });
         if self.caches {
             let task = &self.tasks[task];
             let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
@@ -132,6 +137,7 @@ impl Run<'_> {
         let latency = match fetch.from {
             Source::Peer { .. } => self.cluster.peer_latency_ns,
             Source::Storage => self.cluster.storage.latency_ns,
+            Source::Here => 0,
         };
         self.clock.plan(self.now + latency, Happening::Asked { fetch: number });
     }
@@ -140,17 +146,23 @@ impl Run<'_> {
     pub(super) fn asked(&mut self, number: u32) {
         let Fetch { by, object, from, asked, .. } = *self.fetches.get(number);
         let to = &self.executors[by as usize].links;
-        let shared = [self.bisection, Some(to.card_in), to.disk_write].into_iter().flatten();
+        // Under first-available tasks read where objects are, and nothing is written.
+        let disk_write = to.disk_write.filter(|_| self.caches);
+        let shared = [self.bisection, Some(to.card_in), disk_write].into_iter().flatten();
         let mut way: SmallVec<[LinkId; 6]> = shared.collect();
-        let Source::Peer { executor, is_relay } = from else {
-            way.extend([Some(self.storage), to.client].into_iter().flatten());
-            return self.flow(number, &way, None);
+        let (executor, is_relay) = match from {
+            Source::Peer { executor, is_relay } => (executor, is_relay),
+            Source::Storage => {
+                way.extend([Some(self.storage), to.client].into_iter().flatten());
+                return self.flow(number, &way, None);
+            }
+            Source::Here => return self.fetched(number),
         };
-        let giver = &self.executors[executor as usize];
+        let giver = &mut self.executors[executor as usize];
         way.push(giver.links.card_out);
         match giver.replicas.get(&object).copied() {
             Some(Replica::Whole) => {
-                way.extend(giver.links.disk_read);
+                way.extend(giver.links.disk_read.filter(|_| !giver.pages.touch(object)));
                 self.flow(number, &way, None);
             }
             Some(Replica::Partial(above)) if !self.fetches.is_above(number, &self.executors, above) => {
@@ -206,9 +218,12 @@ impl Run<'_> {
                 self.outcome.storage_bytes += bytes;
                 (Origin::Persistent, eyas_sched::Source::Persistent)
             }
+            Source::Here => (Origin::Local, eyas_sched::Source::Persistent),
         };
         if self.caches {
-            self.executors[by as usize].replicas.insert(object, Replica::Whole);
+            let executor = &mut self.executors[by as usize];
+            executor.replicas.insert(object, Replica::Whole);
+            executor.pages.touch(object);
             self.say(Fact::Fetched { executor: by, object, source, took_us: took_us.try_into().unwrap_or(u32::MAX) });
             self.say(Fact::Stored { executor: by, object });
         }

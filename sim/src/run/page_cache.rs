@@ -1,0 +1,56 @@
+//! A node's page cache: the objects that it read or received last, as far as its memory goes. What is in there is read
+//! at the memory's rate, by tasks and for peers; what is not, from disk.
+
+use std::collections::BTreeMap;
+
+/// Objects in memory.
+pub(super) struct PageCache {
+    /// How many objects there is memory for.
+    room: usize,
+    uses: u64,
+    used: BTreeMap<u32, u64>,
+    oldest: BTreeMap<u64, u32>,
+}
+
+impl PageCache {
+    /// There is memory for that many objects, and none is there.
+    pub fn new(room: usize) -> Self {
+        PageCache { room, uses: 0, used: BTreeMap::new(), oldest: BTreeMap::new() }
+    }
+
+    /// An object is read or received, and is in memory from now on. Whether it was before.
+    pub fn touch(&mut self, object: u32) -> bool {
+        self.uses += 1;
+        let before = self.used.insert(object, self.uses);
+        before.map(|before| self.oldest.remove(&before));
+        self.oldest.insert(self.uses, object);
+        if self.used.len() > self.room
+            && let Some((_, oldest)) = self.oldest.pop_first()
+        {
+            self.used.remove(&oldest);
+        }
+        before.is_some()
+    }
+
+    /// The object is on this node no more.
+    pub fn forget(&mut self, object: u32) {
+        let used = self.used.remove(&object);
+        used.map(|used| self.oldest.remove(&used));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_longest_ago_leaves_first() {
+        let mut pages = PageCache::new(2);
+        assert_eq!([1, 2, 1, 3].map(|object| pages.touch(object)), [false, false, true, false]);
+        assert_eq!([1, 2].map(|object| pages.touch(object)), [true, false], "3 had pushed 2 out");
+        pages.forget(1);
+        assert_eq!([2, 1, 3].map(|object| pages.touch(object)), [true, false, false]);
+        let mut none = PageCache::new(0);
+        assert_eq!([1, 1].map(|object| none.touch(object)), [false, false]);
+    }
+}
