@@ -17,6 +17,8 @@ pub mod outcome;
 pub mod paper;
 pub mod random;
 mod run;
+pub mod scenario;
+pub mod trace;
 pub mod workload;
 
-pub use run::run;
+pub use run::{MAX_TASKS, run, run_watched};

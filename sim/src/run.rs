@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
+use std::ops::ControlFlow;
 
 use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler, Source};
 use eyas_types::{ExecutorId, JobId, Resources, TaskId};
@@ -63,12 +64,37 @@ enum Fact {
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
 }
 
+/// Tasks of one run at most: their numbers are told by flows, beside a bit.
+pub const MAX_TASKS: u32 = u32::MAX >> 1;
+/// Steps between two looks at how a run is getting on.
+const STEPS_UNSEEN: u32 = 1_024;
+
 /// Runs a workload to its end.
 pub fn run(cluster: &Cluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> Outcome {
+    run_watched(cluster, policies, workload, seed, &mut |_, _| ControlFlow::Continue(()))
+}
+
+/// Runs a workload to its end, or until `watch` breaks it off, which is told again and again what time it is in the run and
+/// what has come of it so far.
+pub fn run_watched(
+    cluster: &Cluster,
+    policies: &Policies,
+    workload: &dyn Workload,
+    seed: u64,
+    watch: &mut dyn FnMut(Ns, &Outcome) -> ControlFlow<()>,
+) -> Outcome {
     let mut run = Run::new(cluster, policies, workload, seed);
     run.begin();
-    while run.step() {}
+    let mut steps = 0_u32;
+    while run.step() {
+        steps = steps.wrapping_add(1);
+        if steps % STEPS_UNSEEN == 0 && watch(run.now, &run.outcome).is_break() {
+            run.ended_at = run.now;
+            break;
+        }
+    }
     run.outcome.makespan_ns = run.ended_at;
+    run.outcome.course.close(run.ended_at, run.scheduler.waiting(), run.running);
     run.outcome.held_cpu_ns = u128::from(run.ended_at) * u128::from(cluster.processors());
     run.outcome
 }
@@ -91,7 +117,7 @@ struct Run<'a> {
     executors: Vec<Executor>,
     fetches: Fetches,
     tasks: Tasks,
-    object_bytes: u64,
+    workload: &'a dyn Workload,
     arrivals: Peekable<Box<dyn Iterator<Item = Arrival> + 'a>>,
     /// Tags of flows that have ended.
     ended: Vec<u32>,
@@ -124,7 +150,7 @@ impl<'a> Run<'a> {
             executors,
             fetches: Fetches::default(),
             tasks: Tasks::default(),
-            object_bytes: workload.object_bytes(),
+            workload,
             arrivals: workload.arrivals().peekable(),
             ended: Vec::new(),
             running: 0,
@@ -246,7 +272,7 @@ impl<'a> Run<'a> {
                 Event::Fetched { executor, object, source, took_us: took_us.into() }
             }
             Fact::Stored { executor, object } => {
-                let size_bytes = self.object_bytes;
+                let size_bytes = self.workload.size_bytes(object);
                 Event::Stored { executor: by(executor), object: id_of(object, Owner::All), size_bytes }
             }
             Fact::Evicted { executor, object } => {
@@ -266,7 +292,8 @@ impl<'a> Run<'a> {
             match effect {
                 Effect::Assign { executor, task, hints, .. } => {
                     self.decides_until = self.decides_until.max(self.now) + self.cluster.decision_ns;
-                    self.tasks[task.index].hints = hints;
+                    let task_assigned = &mut self.tasks[task.index];
+                    (task_assigned.hints, task_assigned.assigned) = (hints, self.now);
                     self.send(Happening::Given { executor: executor.0, task: task.index });
                 }
                 Effect::Recall { executor, task } => {
@@ -295,8 +322,9 @@ impl<'a> Run<'a> {
 
     /// The dispatcher knows that a task has computed.
     fn finish(&mut self, task: u32) {
-        let arrived = self.tasks[task].arrived;
+        let Task { arrived, assigned, .. } = self.tasks[task];
         self.outcome.done += 1;
+        self.outcome.queued_ns += u128::from(assigned - arrived);
         self.outcome.responded_ns += u128::from(self.now - arrived);
         self.outcome.course.note_done();
         self.ended_at = self.now;
@@ -306,7 +334,7 @@ impl<'a> Run<'a> {
     /// A task's inputs under the names that they have for `owner`, in the order of those.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
         let inputs = self.tasks[task].inputs.iter();
-        let mut inputs: Box<[_]> = inputs.map(|object| (id_of(*object, owner), self.object_bytes)).collect();
+        let mut inputs: Box<[_]> = inputs.map(|object| (id_of(*object, owner), self.workload.size_bytes(*object))).collect();
         inputs.sort_unstable();
         inputs
     }

@@ -136,7 +136,10 @@ impl Run<'_> {
 
     pub(super) fn computed(&mut self, number: u32) {
         let task = &self.tasks[number];
-        let (executor, ran_us) = (task.executor, (self.now - task.started) / MICROSECOND);
+        let (executor, ran_ns) = (task.executor, self.now - task.started);
+        let ran_us = ran_ns / MICROSECOND;
+        self.outcome.ran_ns += u128::from(ran_ns);
+        self.outcome.ideal_ns = self.outcome.ideal_ns.max(task.arrived + ran_ns);
         self.outcome.computed_ns += u128::from(task.compute_us * MICROSECOND);
         self.running -= 1;
         self.tell_node(executor, Event::Ended { task: id_of_task(number) });
