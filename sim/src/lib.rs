@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod bound;
 pub mod caching;
 pub mod clock;
 pub mod cluster;

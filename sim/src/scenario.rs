@@ -30,7 +30,8 @@ use eyas_types::units::{format_bytes, format_duration_us};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::clock::{MAX_TIME_US, MICROSECOND, Ns};
+use crate::bound::Needs;
+use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
 use crate::outcome::Outcome;
 
@@ -57,7 +58,9 @@ pub struct Scenario {
     pub workload: SharedWorkload,
     /// How it is decided.
     pub policies: Policies,
-    /// Of what is thrown dice for.
+    /// What the workload needs.
+    pub needs: Needs,
+    /// Of all dice.
     pub seed: u64,
     /// A run that has not ended by then is broken off, microseconds of its own time.
     pub limit_us: u64,
@@ -87,7 +90,7 @@ pub enum Hopeless {
         inputs_bytes: u64,
     },
     /// It takes longer than it may.
-    #[error("{what} takes at least {}, the run ends after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
+    #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
     TooLong {
         /// What takes so long.
         what: &'static str,
@@ -147,6 +150,7 @@ impl Scenario {
         let scenario = Scenario {
             name: own_name.unwrap_or_else(|| name.to_owned()),
             cluster: cluster.cluster(),
+            needs: Needs::of(&*workload),
             workload,
             policies: policies.policies(),
             seed,
@@ -164,26 +168,15 @@ impl Scenario {
     /// # Errors
     /// Why it cannot.
     pub fn check(&self, cluster: &Cluster) -> Result<(), Hopeless> {
-        let (mut inputs_bytes, mut computing_us, mut last_us) = (0, 0_u128, 0);
-        for task in self.workload.arrivals() {
-            let bytes = task.inputs.iter().map(|object| self.workload.size_bytes(*object)).sum();
-            inputs_bytes = u64::max(inputs_bytes, bytes);
-            computing_us += u128::from(task.compute_us);
-            last_us = task.at_us;
-        }
-        let cache_bytes = cluster.cache_bytes;
+        let (cache_bytes, inputs_bytes) = (cluster.cache_bytes, self.needs.inputs_bytes);
         if inputs_bytes > cache_bytes {
             return Err(Hopeless::CacheTooSmall { cache_bytes, inputs_bytes });
         }
         let limit_us = self.limit_us;
-        let computing_us = computing_us / u128::from(cluster.processors());
-        let computing_us = computing_us.try_into().unwrap_or(MAX_TIME_US);
-        for (what, least_us) in [("computing alone", computing_us), ("the arrival of all tasks", last_us)] {
-            if least_us > limit_us {
-                return Err(Hopeless::TooLong { what, least_us, limit_us });
-            }
-        }
-        Ok(())
+        let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());
+        too_long.map_or(Ok(()), |(what, least_ns)| {
+            Err(Hopeless::TooLong { what, least_us: least_ns / MICROSECOND, limit_us })
+        })
     }
 
     /// Runs its workload on a cluster, to its end or to the limit; `watch` is told what has come of it so far, and may break

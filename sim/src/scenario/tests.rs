@@ -85,7 +85,8 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("", "[policies]\nutilisation = 90\n"), 7, "from 0 to 1"),
         (&zipf("", "exponent = -1\n"), 1, "exponent"),
         (&zipf("limit = \"60 s\"\n", "interval = \"1 s\""), 2, "arrival of all tasks takes at least"),
-        (&zipf("limit = \"10 ms\"\n[cluster]\nnodes = 1\n", ""), 4, "computing alone takes at least"),
+        (&zipf("limit = \"10 ms\"\n[cluster]\nnodes = 1\n", ""), 4, "computing takes at least"),
+        (&zipf("limit = \"1 s\"\n[cluster]\nstorage = \"1 MB/s\"\n", ""), 4, "reading each object once takes at least"),
         (&zipf("", "interval = \"50 d\"\ncompute = \"1 s\""), 7, "duplicate key"),
         (&zipf("", "interval = \"36000 d\"\n"), 1, "hundred years"),
         ("[workload.stacking]\nlocality = 7", 2, "only of 1, 1.38"),
@@ -113,8 +114,8 @@ fn a_cache_for_one_task_is_enough_and_less_is_not() {
 
 #[test]
 fn a_run_ends_at_its_limit() {
-    // 5 GB at 1 MB/s.
-    let slow = "limit = \"60 s\"\n[cluster]\nstorage = \"1 MB/s\"\n";
+    // 5 GB at 50 MB/s, where reading each object once would take 20 s.
+    let slow = "limit = \"60 s\"\n[cluster]\nstorage = \"50 MB/s\"\n";
     let scenario = parse(&zipf(slow, "[policies]\nplacement = \"fa\"\n")).unwrap();
     let outcome = run(&scenario);
     assert!(!outcome.is_complete() && outcome.done < outcome.tasks);

@@ -12,8 +12,11 @@ use crate::workload::{
     AllPairs, LOCALITIES, Locality, MonotonicallyIncreasing, Order, Scan, SineWave, Stacking, Workload, Zipf,
 };
 
+/// Objects at most: each has some bytes of memory.
+const MAX_OBJECTS: u32 = 100_000_000;
+
 /// How many objects there are.
-type Objects = Count<{ u32::MAX }>;
+type Objects = Count<MAX_OBJECTS>;
 /// How many tasks.
 type Tasks = Count<MAX_TASKS>;
 
