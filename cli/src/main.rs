@@ -18,6 +18,7 @@ mod show;
 mod sim;
 mod start;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
