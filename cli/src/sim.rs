@@ -9,10 +9,10 @@ use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
+use crate::Failure;
 use crate::command::Reach;
 use crate::run::INTERRUPTED;
 use crate::start::interrupted;
-use crate::Failure;
 
 mod paper;
 mod plots;

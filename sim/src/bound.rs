@@ -69,7 +69,8 @@ mod tests {
         let cluster = Cluster { nodes: 10, ..Cluster::teragrid_64(1_000_000_000) };
         let pairs = AllPairs { side: 100, object_bytes: 5_500_000, compute_us: 1_000_000, order: Order::Rows };
         let needs = Needs::of(&pairs);
-        let expected = Needs { inputs_bytes: 11_000_000, computing_us: 10_000_000_000, last_us: 0, read_bytes: 1_100_000_000 };
+        let expected =
+            Needs { inputs_bytes: 11_000_000, computing_us: 10_000_000_000, last_us: 0, read_bytes: 1_100_000_000 };
         assert_eq!(needs, expected);
         assert_eq!(needs.least(&cluster).map(|(_, ns)| ns / SECOND), [500, 0, 2]);
         assert_eq!(needs.bound_ns(&cluster), 500 * SECOND);

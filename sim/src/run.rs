@@ -71,24 +71,26 @@ const STEPS_UNSEEN: u32 = 1_024;
 
 /// Runs a workload to its end.
 pub fn run(cluster: &Cluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> Outcome {
-    run_watched(cluster, policies, workload, seed, &mut |_, _| ControlFlow::Continue(()))
+    run_watched(cluster, policies, workload, seed, Ns::MAX, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Runs a workload to its end, or until `watch` breaks it off, which is told again and again what time it is in the run and
-/// what has come of it so far.
+/// Runs a workload to its end, or to its `limit_ns`, or until `watch` breaks it off, which is told again and again what has
+/// come of it so far.
 pub fn run_watched(
     cluster: &Cluster,
     policies: &Policies,
     workload: &dyn Workload,
     seed: u64,
-    watch: &mut dyn FnMut(Ns, &Outcome) -> ControlFlow<()>,
+    limit_ns: Ns,
+    watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>,
 ) -> Outcome {
     let mut run = Run::new(cluster, policies, workload, seed);
     run.begin();
     let mut steps = 0_u32;
     while run.step() {
         steps = steps.wrapping_add(1);
-        if steps % STEPS_UNSEEN == 0 && watch(run.now, &run.outcome).is_break() {
+        let is_broken_off = steps.is_multiple_of(STEPS_UNSEEN) && watch(&run.outcome).is_break();
+        if is_broken_off || run.now > limit_ns {
             run.ended_at = run.now;
             break;
         }
@@ -334,7 +336,8 @@ impl<'a> Run<'a> {
     /// A task's inputs under the names that they have for `owner`, in the order of those.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
         let inputs = self.tasks[task].inputs.iter();
-        let mut inputs: Box<[_]> = inputs.map(|object| (id_of(*object, owner), self.workload.size_bytes(*object))).collect();
+        let mut inputs: Box<[_]> =
+            inputs.map(|object| (id_of(*object, owner), self.workload.size_bytes(*object))).collect();
         inputs.sort_unstable();
         inputs
     }

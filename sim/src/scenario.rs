@@ -132,7 +132,12 @@ impl Scenario {
         Scenario::parse(&text, &stem, folder).map_err(|(line, why)| wrong(line, why))
     }
 
-    fn parse(text: &str, name: &str, folder: &Path) -> Result<Scenario, (usize, String)> {
+    /// Reads the text of a scenario, which has that `name` if it does not say another. Files that it names are looked for in
+    /// `folder`.
+    ///
+    /// # Errors
+    /// In which line what is wrong.
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Scenario, (usize, String)> {
         let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
         let fields: ScenarioFields = toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| line_of(span.start));
@@ -187,10 +192,7 @@ impl Scenario {
         policies: &Policies,
         watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>,
     ) -> Outcome {
-        let limit_ns = self.limit_ns();
-        crate::run_watched(cluster, policies, &*self.workload, self.seed, &mut |now, outcome| {
-            if now > limit_ns { ControlFlow::Break(()) } else { watch(outcome) }
-        })
+        crate::run_watched(cluster, policies, &*self.workload, self.seed, self.limit_ns(), watch)
     }
 
     /// Where a run is broken off.

@@ -112,12 +112,7 @@ impl Trace {
         Ok(trace)
     }
 
-    fn add(
-        &mut self,
-        task: TracedTask,
-        compute: Compute,
-        numbers: &mut HashMap<ObjectId, u32>,
-    ) -> Result<(), String> {
+    fn add(&mut self, task: TracedTask, compute: Compute, numbers: &mut HashMap<ObjectId, u32>) -> Result<(), String> {
         let mut inputs = Inputs::new();
         for (id, size_bytes) in task.inputs {
             let next = self.sizes.len() as u32;
@@ -234,6 +229,8 @@ mod tests {
             assert_eq!(error.0, number, "{error:?}");
             assert!(error.1.contains(why), "{error:?}");
         }
-        assert!(Trace::read(Path::new("/nowhere/job.jsonl"), Compute::Ran).unwrap_err().to_string().contains("/nowhere"));
+        assert!(
+            Trace::read(Path::new("/nowhere/job.jsonl"), Compute::Ran).unwrap_err().to_string().contains("/nowhere")
+        );
     }
 }

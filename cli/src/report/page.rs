@@ -4,10 +4,10 @@
 //! Everything that is read without a chart is written here, so that the page says all of it without a script too. What
 //! others wrote (names, failures, warnings) goes through [`Text`] and nowhere else; the script gets numbers only.
 
-use super::is_simulated;
 use super::amount::{bits_per_second, count, counted, duration, moment, number, share, times};
 use super::course::{Columns, condense, per_second};
 use super::figure::{Figure, Split, comparisons, figures, splits};
+use super::is_simulated;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState, Sample};
 use serde::Serialize;

@@ -1,9 +1,9 @@
 //! The metrics as text for a terminal. What others wrote is shown without its control characters: a job's name must not
 //! move a cursor or colour a screen.
 
-use super::is_simulated;
 use super::amount::{count, duration, moment, share};
 use super::figure::{figures, splits};
+use super::is_simulated;
 use eyas_wire::view::{JobReport, JobState};
 
 /// The table. See [`super::table`].

@@ -11,8 +11,8 @@ use eyas_sim::paper::{Experiment, Measured};
 use serde_json::json;
 
 use super::{Columns, Stop, csv, object, progress, write};
-use crate::show::{self, Table};
 use crate::Failure;
+use crate::show::{self, Table};
 
 #[derive(Args)]
 pub(crate) struct PaperArgs {
@@ -112,8 +112,19 @@ impl Repeated<'_> {
 
 fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
     let mut table = Table::new(&[
-        "EXPERIMENT", "IN", "POLICY", "PAPER", "AS THERE", "DIFFERENCE", "EYAS", "BOUND", "LOCAL", "PEER", "STORAGE",
-        "STORAGE GB", "EYAS GB",
+        "EXPERIMENT",
+        "IN",
+        "POLICY",
+        "PAPER",
+        "AS THERE",
+        "DIFFERENCE",
+        "EYAS",
+        "BOUND",
+        "LOCAL",
+        "PEER",
+        "STORAGE",
+        "STORAGE GB",
+        "EYAS GB",
     ]);
     for of in repeated {
         let Repeated { experiment, there, eyas } = of;
@@ -139,7 +150,9 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
         ]);
     }
     table.print()?;
-    println!("AS THERE: the paper's policies on its cluster; so are LOCAL to STORAGE GB. DIFFERENCE: of it from the paper.");
+    println!(
+        "AS THERE: the paper's policies on its cluster; so are LOCAL to STORAGE GB. DIFFERENCE: of it from the paper."
+    );
     println!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.");
     Ok(())
 }

@@ -66,8 +66,21 @@ impl<'a> Row<'a> {
 /// Rows for people.
 pub(super) fn table(rows: &[Row<'_>]) -> Table {
     let mut table = Table::new(&[
-        "POLICY", "EVICTION", "NODES", "CACHE", "ENDED", "TIME", "BOUND", "EFFICIENCY", "RESPONSE", "LOCAL", "PEER",
-        "STORAGE", "PEER MOVED", "STORAGE READ", "CPU HOURS",
+        "POLICY",
+        "EVICTION",
+        "NODES",
+        "CACHE",
+        "ENDED",
+        "TIME",
+        "BOUND",
+        "EFFICIENCY",
+        "RESPONSE",
+        "LOCAL",
+        "PEER",
+        "STORAGE",
+        "PEER MOVED",
+        "STORAGE READ",
+        "CPU HOURS",
     ]);
     for row in rows {
         let Row { cluster, policies, outcome, tasks, bound_ns } = *row;

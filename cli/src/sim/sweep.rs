@@ -50,10 +50,13 @@ pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCod
     let scenario = Scenario::read(&args.file)?;
     let combinations = combinations(args, &scenario)?;
     let outcomes = simulate(&scenario, &combinations, stop);
-    let done: Vec<_> = combinations.iter().zip(&outcomes).filter_map(|(of, outcome)| Some((of, outcome.as_ref()?))).collect();
-    let rows: Vec<_> = done.iter().map(|((cluster, policies), outcome)| Row::of(&scenario, cluster, policies, outcome)).collect();
+    let done: Vec<_> =
+        combinations.iter().zip(&outcomes).filter_map(|(of, outcome)| Some((of, outcome.as_ref()?))).collect();
+    let rows: Vec<_> =
+        done.iter().map(|((cluster, policies), outcome)| Row::of(&scenario, cluster, policies, outcome)).collect();
     for row in rows.iter().filter(|row| !row.is_complete()) {
-        let (placement, nodes, cache) = (row.policies.placement, row.cluster.nodes, units::format_bytes(row.cluster.cache_bytes));
+        let (placement, nodes, cache) =
+            (row.policies.placement, row.cluster.nodes, units::format_bytes(row.cluster.cache_bytes));
         let why = why_incomplete(&scenario, row.outcome, stop);
         eprintln!("eyas: {placement} on {nodes} nodes with {cache}: {why}");
     }

@@ -110,3 +110,39 @@ pub(super) fn metrics(outcome: &Outcome) -> Metrics {
         persistent_share: share(persistent.bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::path::Path;
+
+    use super::*;
+    use crate::report::{csv, html};
+
+    #[test]
+    fn a_run_is_a_report_without_gaps() {
+        let text = "[cluster]\nnodes = 2\n[workload.uniform]\nobjects = 20\nsize = \"5 MB\"\ntasks = 300\n\
+            interval = \"10 ms\"\ncompute = \"20 ms\"\n";
+        let scenario = Scenario::parse(text, "name", Path::new("")).unwrap();
+        let Scenario { cluster, policies, .. } = &scenario;
+        let outcome = scenario.run(cluster, policies, &mut |_| ControlFlow::Continue(()));
+        let report = report(&scenario, cluster, policies, &outcome, None);
+        let JobReport { job, samples, metrics, .. } = &report;
+        assert_eq!((job.state, job.tasks.succeeded, job.tasks.total()), (JobState::Succeeded, 300, 300));
+        let mut began_us = 0;
+        for sample in samples {
+            assert_eq!(sample.at_us - sample.interval_us, began_us);
+            assert!(sample.busy_milli <= sample.capacity_milli && sample.capacity_milli == 4000);
+            began_us = sample.at_us;
+        }
+        assert_eq!(began_us, outcome.makespan_ns.div_ceil(1000));
+        let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>();
+        assert_eq!((sum(|s| s.arrived), sum(|s| s.ended)), (300, 300));
+        assert_eq!((sum(|s| s.arrived_bytes), sum(|s| s.reads.bytes())), (1_500_000_000, 1_500_000_000));
+        let parts_us = metrics.queue_us + metrics.execution_us + metrics.delivery_us;
+        assert!((parts_us / metrics.response_us - 1.0).abs() < 1e-9 && metrics.delivery_us > 0.0, "{metrics:?}");
+        assert!((0.3..=1.0).contains(&metrics.efficiency) && metrics.slowdown >= 1.0, "{metrics:?}");
+        assert_eq!(csv(&report).lines().count(), samples.len() + 1);
+        assert!(html(&report, None).contains("Simulated job"));
+    }
+}

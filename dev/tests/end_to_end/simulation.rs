@@ -25,7 +25,7 @@ fn the_example_of_the_page_runs() {
     home.write("survey.toml", example());
     let files = ["--report", "survey.html", "--report", "course.csv", "--csv", "figures.csv"];
     let ran = home.eyas(&[&["sim", "run", "survey.toml"], &files[..]].concat()).exits(0);
-    assert!(ran.stdout.contains("simulated job") && ran.stdout.contains("5000"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("simulated job") && ran.stdout.contains("5,000 succeeded"), "{}", ran.stdout);
     let page = home.read("survey.html");
     assert!(page.contains("<h1>survey</h1>") && page.contains("Simulated job") && !page.contains("1970"));
     let course = home.read("course.csv");
@@ -102,7 +102,8 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
     }
     home.eyas(&["sim", "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml, line 1: cannot be read"]);
     // What is read again and again from slow storage takes longer than reading all once.
-    let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"") + "[policies]\nplacement = \"fa\"\n";
+    let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"")
+        + "[policies]\nplacement = \"fa\"\n";
     home.write("slow.toml", slow);
     home.eyas(&["sim", "run", "slow.toml"]).exits(1).says(&["of 200 tasks have ended at its limit of 20.00 s"]);
 }
@@ -114,9 +115,24 @@ fn a_real_job_is_recorded_and_run_again() {
         cluster.write(&format!("in/{file}"), "x".repeat(1000 * (file + 1)));
     }
     cluster.write("common", "all read this");
-    let run = ["run", "--report", "none", "--each", "in/*", "--input", "common", "--", "sh", "-c", "cat {} > /dev/null; [ {/} != 3 ]"];
+    let run = [
+        "run",
+        "--report",
+        "none",
+        "--each",
+        "in/*",
+        "--input",
+        "common",
+        "--",
+        "sh",
+        "-c",
+        "cat {} > /dev/null; [ {/} != 3 ]",
+    ];
     cluster.run(&run).exits(1);
-    cluster.run(&["report", "1", "--trace", "job.jsonl"]).exits(0).says(&["the trace is in job.jsonl", "1 tasks are not in it"]);
+    cluster
+        .run(&["report", "1", "--trace", "job.jsonl"])
+        .exits(0)
+        .says(&["the trace is in job.jsonl", "1 tasks are not in it"]);
     let trace = cluster.read("job.jsonl");
     assert_eq!(trace.lines().count(), 1 + 4);
     for line in trace.lines().skip(1) {

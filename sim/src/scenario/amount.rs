@@ -115,7 +115,9 @@ impl<'de, const MOST: u32> Deserialize<'de> for Count<MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match i64::deserialize(deserializer)? {
             ..1 => Err(de::Error::custom("these are too few: give at least 1")),
-            count if count > MOST.into() => Err(de::Error::custom(format!("{count} are too many: {MOST} are the most"))),
+            count if count > MOST.into() => {
+                Err(de::Error::custom(format!("{count} are too many: {MOST} are the most")))
+            }
             count => Ok(Count(count as u32)),
         }
     }
