@@ -87,10 +87,14 @@ pub fn run_watched(
     let mut run = Run::new(cluster, policies, workload, seed);
     run.begin();
     let mut steps = 0_u32;
-    while run.step() {
+    while let Some(next) = run.next_at() {
+        if next > limit_ns && run.has_tasks() {
+            run.ended_at = limit_ns;
+            break;
+        }
+        run.step(next);
         steps = steps.wrapping_add(1);
-        let is_broken_off = steps.is_multiple_of(STEPS_UNSEEN) && watch(&run.outcome).is_break();
-        if is_broken_off || run.now > limit_ns {
+        if steps.is_multiple_of(STEPS_UNSEEN) && watch(&run.outcome).is_break() {
             run.ended_at = run.now;
             break;
         }
@@ -170,10 +174,19 @@ impl<'a> Run<'a> {
         self.await_arrival();
     }
 
-    /// Lets happen what happens at the next instant; false if nothing is left to happen.
-    fn step(&mut self) -> bool {
-        let next = [self.clock.next_at(), self.flows.next_end()].into_iter().flatten().min();
-        let Some(now) = next else { return false };
+    /// Whether tasks are still to come or to end.
+    fn has_tasks(&mut self) -> bool {
+        let Outcome { tasks, done, unplaceable, .. } = self.outcome;
+        done + unplaceable < tasks || self.arrivals.peek().is_some()
+    }
+
+    /// The next instant at which something happens.
+    fn next_at(&mut self) -> Option<Ns> {
+        [self.clock.next_at(), self.flows.next_end()].into_iter().flatten().min()
+    }
+
+    /// Lets happen what happens `now`, at the next instant.
+    fn step(&mut self, now: Ns) {
         self.outcome.course.advance(now, self.scheduler.waiting(), self.running);
         self.now = now;
         while let Some(what) = self.clock.pop_by(now) {
@@ -190,7 +203,6 @@ impl<'a> Run<'a> {
         self.ended = ended;
         self.read_inbox();
         self.flows.settle();
-        true
     }
 
     fn happen(&mut self, what: Happening) {

@@ -66,7 +66,7 @@ pub(super) fn why_incomplete(scenario: &Scenario, outcome: &Outcome, stop: &Stop
     let ended = format!("{} of {} tasks have ended", outcome.done, scenario.workload.tasks());
     match outcome {
         Outcome { unplaceable: 1.., .. } => format!("{ended}; no executor could take {}", outcome.unplaceable),
-        _ if outcome.makespan_ns > scenario.limit_ns() => {
+        _ if outcome.makespan_ns >= scenario.limit_ns() => {
             format!("{ended} at its limit of {}: make `limit` longer", format_duration_us(scenario.limit_us))
         }
         _ if stop.is_wished() => format!("{ended}: it was interrupted"),

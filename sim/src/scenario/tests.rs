@@ -123,7 +123,7 @@ fn a_run_ends_at_its_limit() {
     let scenario = parse(&zipf(slow, "[policies]\nplacement = \"fa\"\n")).unwrap();
     let outcome = run(&scenario);
     assert!(!outcome.is_complete() && outcome.done < outcome.tasks);
-    assert!((60.0..60.1).contains(&outcome.makespan_s()), "{}", outcome.makespan_s());
+    assert_eq!(outcome.makespan_ns, scenario.limit_ns());
     assert!(outcome.course.samples.iter().map(|sample| sample.done).sum::<u64>() == outcome.done);
     let mut looks = 0;
     let broken_off = scenario.run(&scenario.cluster, &scenario.policies, &mut |_| {
