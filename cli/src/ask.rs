@@ -14,7 +14,7 @@ use eyas_store::url_of;
 use crate::command::{
     CatalogCommand, ExecutorCommand, JobCommand, Reach, ReconnectArgs, ReportArgs, SubmitArgs, TaskCommand,
 };
-use crate::{Failure, get, report as pages, show};
+use crate::{Failure, get, report as pages, show, trace};
 
 /// A cluster that was told to stop is waited for so long.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
@@ -236,6 +236,9 @@ pub(crate) async fn report(args: ReportArgs, reach: &Reach) -> Result<ExitCode, 
         Some(job) => Some(fetch_report(&mut client, job).await?),
         None => None,
     };
+    if let Some(path) = &args.trace {
+        trace::write(&mut client, &report.job, path).await?;
+    }
     if reach.json {
         println!("{}", pages::json(&report));
         return Ok(ExitCode::SUCCESS);

@@ -352,6 +352,9 @@ pub(crate) struct ReportArgs {
     /// Compare with this job
     #[arg(long, value_name = "JOB")]
     pub baseline: Option<JobId>,
+    /// Write when its tasks came, how long they ran and what they read, which `eyas sim run` can run again
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -18,6 +18,7 @@ mod show;
 mod sim;
 mod start;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -65,7 +66,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Report(args) => ask::report(args, &reach).await,
         Command::Top(args) => top::top(args, &reach).await,
         Command::Start(which) => start::start(*which, &reach).await,
-        Command::Sim(which) => sim::sim(which),
+        Command::Sim(which) => sim::sim(which, &reach).await,
         Command::Stop => ask::stop(&reach).await,
         Command::Model(args) => model::model(&args, &reach),
         Command::Completion { shell } => {

@@ -1,11 +1,13 @@
 //! `eyas model`: how long a workload would take, by the abstract model alone. It asks no cluster.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use eyas_client::types::units::{self, format_bytes, format_duration_us};
 use eyas_sim::cluster::{Cluster, Disk, Storage};
 use eyas_sim::model::{Demand, Limit, Prediction, predict};
+use eyas_sim::scenario::Scenario;
 use serde_json::json;
 
 use crate::command::Reach;
@@ -13,48 +15,51 @@ use crate::{Failure, show};
 
 #[derive(Args)]
 pub(crate) struct ModelArgs {
+    /// A scenario, as `eyas sim run` reads it; what is given beside it goes before what it says
+    #[arg(value_name = "SCENARIO")]
+    file: Option<PathBuf>,
     /// Nodes
+    #[arg(long, value_name = "N", help_heading = "Cluster", required_unless_present = "file", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<u32>,
+    /// Processors of each node [default: 1]
     #[arg(long, value_name = "N", help_heading = "Cluster", value_parser = clap::value_parser!(u32).range(1..))]
-    nodes: u32,
-    /// Processors of each node
-    #[arg(long, value_name = "N", help_heading = "Cluster", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    slots: u32,
-    /// Size of each node's store
-    #[arg(long, value_name = "SIZE", help_heading = "Cluster", default_value = "10GB", value_parser = units::parse_bytes)]
-    cache: u64,
-    /// What each node reads from its store
-    #[arg(long, value_name = "RATE", help_heading = "Cluster", default_value = "1GB/s", value_parser = units::parse_rate)]
-    disk: u64,
-    /// What each node's network card receives
-    #[arg(long, value_name = "RATE", help_heading = "Cluster", default_value = "1Gbit/s", value_parser = units::parse_rate)]
-    link: u64,
-    /// What persistent storage gives to all nodes together
+    slots: Option<u32>,
+    /// Size of each node's store [default: 10GB]
+    #[arg(long, value_name = "SIZE", help_heading = "Cluster", value_parser = units::parse_bytes)]
+    cache: Option<u64>,
+    /// What each node reads from its store [default: 1GB/s]
     #[arg(long, value_name = "RATE", help_heading = "Cluster", value_parser = units::parse_rate)]
-    storage: u64,
+    disk: Option<u64>,
+    /// What each node's network card receives [default: 1Gbit/s]
+    #[arg(long, value_name = "RATE", help_heading = "Cluster", value_parser = units::parse_rate)]
+    link: Option<u64>,
+    /// What persistent storage gives to all nodes together
+    #[arg(long, value_name = "RATE", help_heading = "Cluster", required_unless_present = "file", value_parser = units::parse_rate)]
+    storage: Option<u64>,
     /// What it gives to one node at most [default: --link]
     #[arg(long, value_name = "RATE", help_heading = "Cluster", value_parser = units::parse_rate)]
     storage_client: Option<u64>,
-    /// How long it takes to begin to answer
-    #[arg(long, value_name = "DURATION", help_heading = "Cluster", default_value = "1ms", value_parser = units::parse_duration_us)]
-    storage_latency: u64,
-    /// How long the dispatcher takes to place a task
-    #[arg(long, value_name = "DURATION", help_heading = "Cluster", default_value = "10us", value_parser = units::parse_duration_us)]
-    decision: u64,
+    /// How long it takes to begin to answer [default: 1ms]
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster", value_parser = units::parse_duration_us)]
+    storage_latency: Option<u64>,
+    /// How long the dispatcher takes to place a task [default: 10us]
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster", value_parser = units::parse_duration_us)]
+    decision: Option<u64>,
     /// Tasks
-    #[arg(long, value_name = "N", help_heading = "Workload", value_parser = clap::value_parser!(u64).range(1..))]
-    tasks: u64,
+    #[arg(long, value_name = "N", help_heading = "Workload", required_unless_present = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    tasks: Option<u64>,
     /// How long each computes
-    #[arg(long, value_name = "DURATION", help_heading = "Workload", value_parser = units::parse_duration_us)]
-    compute: u64,
-    /// Objects that each reads
-    #[arg(long, value_name = "N", help_heading = "Workload", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    inputs: u32,
+    #[arg(long, value_name = "DURATION", help_heading = "Workload", required_unless_present = "file", value_parser = units::parse_duration_us)]
+    compute: Option<u64>,
+    /// Objects that each reads [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Workload", value_parser = clap::value_parser!(u32).range(1..))]
+    inputs: Option<u32>,
     /// Different objects
-    #[arg(long, value_name = "N", help_heading = "Workload", value_parser = clap::value_parser!(u64).range(1..))]
-    objects: u64,
+    #[arg(long, value_name = "N", help_heading = "Workload", required_unless_present = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    objects: Option<u64>,
     /// Size of each object
-    #[arg(long, value_name = "SIZE", help_heading = "Workload", value_parser = units::parse_bytes)]
-    object_size: u64,
+    #[arg(long, value_name = "SIZE", help_heading = "Workload", required_unless_present = "file", value_parser = units::parse_bytes)]
+    object_size: Option<u64>,
     /// Tasks that come in a second [default: all are there from the beginning]
     #[arg(long, value_name = "N", help_heading = "Workload", value_parser = parse_frequency)]
     arrivals: Option<f64>,
@@ -62,9 +67,9 @@ pub(crate) struct ModelArgs {
     /// no room for]
     #[arg(long, value_name = "SHARE", help_heading = "Workload", value_parser = parse_share)]
     misses: Option<f64>,
-    /// Share of the other reads that find it on another node
-    #[arg(long, value_name = "SHARE", help_heading = "Workload", default_value = "0", value_parser = parse_share)]
-    peer_hits: f64,
+    /// Share of the other reads that find it on another node [default: 0]
+    #[arg(long, value_name = "SHARE", help_heading = "Workload", value_parser = parse_share)]
+    peer_hits: Option<f64>,
     /// Let a task hold its slot while its inputs come, as in the paper
     #[arg(long, help_heading = "Workload")]
     no_overlap: bool,
@@ -81,40 +86,79 @@ fn parse_frequency(text: &str) -> Result<f64, String> {
 }
 
 impl ModelArgs {
-    fn cluster(&self) -> Cluster {
-        const NS_PER_US: u64 = 1_000;
-        let disk_bytes_per_s = self.disk as f64;
-        let storage = Storage {
-            bytes_per_s: self.storage as f64,
-            client_bytes_per_s: self.storage_client.map(|rate| rate as f64),
-            latency_ns: self.storage_latency * NS_PER_US,
+    /// Cluster and demand of the scenario, or what is usual, with what the command line says.
+    fn cluster_and_demand(&self) -> Result<(Cluster, Demand), Failure> {
+        let (cluster, demand) = match &self.file {
+            Some(file) => {
+                let Scenario { cluster, policies, workload, .. } = Scenario::read(file)?;
+                (cluster, Demand::of(&*workload, &policies))
+            }
+            None => usual(),
         };
+        Ok((self.cluster(cluster), self.demand(demand)))
+    }
+
+    fn cluster(&self, mut cluster: Cluster) -> Cluster {
+        const NS_PER_US: u64 = 1_000;
+        if let Some(rate) = self.disk {
+            let bytes_per_s = rate as f64;
+            cluster.disk = Some(Disk { read_bytes_per_s: bytes_per_s, write_bytes_per_s: bytes_per_s });
+        }
+        let Storage { bytes_per_s, client_bytes_per_s, latency_ns } = cluster.storage;
+        let rate = |given: Option<u64>, usual: f64| given.map_or(usual, |rate| rate as f64);
+        let time_ns = |given: Option<u64>, usual: u64| given.map_or(usual, |us| us * NS_PER_US);
         Cluster {
-            nodes: self.nodes,
-            cpus: self.slots,
-            cache_bytes: self.cache,
-            card_bytes_per_s: self.link as f64,
-            disk: Some(Disk { read_bytes_per_s: disk_bytes_per_s, write_bytes_per_s: disk_bytes_per_s }),
-            storage,
-            decision_ns: self.decision * NS_PER_US,
-            // Little of it matters here: messages and peers answer as on the papers' cluster.
-            ..Cluster::teragrid_64(self.cache)
+            nodes: self.nodes.unwrap_or(cluster.nodes),
+            cpus: self.slots.unwrap_or(cluster.cpus),
+            cache_bytes: self.cache.unwrap_or(cluster.cache_bytes),
+            card_bytes_per_s: rate(self.link, cluster.card_bytes_per_s),
+            storage: Storage {
+                bytes_per_s: rate(self.storage, bytes_per_s),
+                client_bytes_per_s: self.storage_client.map(|rate| rate as f64).or(client_bytes_per_s),
+                latency_ns: time_ns(self.storage_latency, latency_ns),
+            },
+            decision_ns: time_ns(self.decision, cluster.decision_ns),
+            ..cluster
         }
     }
 
-    fn demand(&self) -> Demand {
+    fn demand(&self, demand: Demand) -> Demand {
         Demand {
-            tasks: self.tasks,
-            inputs: self.inputs,
-            objects: self.objects,
-            object_bytes: self.object_size,
-            compute_s: self.compute as f64 / 1e6,
-            arriving_per_s: self.arrivals,
-            misses: self.misses,
-            peer_hits: self.peer_hits,
-            overlap: !self.no_overlap,
+            tasks: self.tasks.unwrap_or(demand.tasks),
+            inputs: self.inputs.unwrap_or(demand.inputs),
+            objects: self.objects.unwrap_or(demand.objects),
+            object_bytes: self.object_size.unwrap_or(demand.object_bytes),
+            compute_s: self.compute.map_or(demand.compute_s, |us| us as f64 / 1e6),
+            arriving_per_s: self.arrivals.or(demand.arriving_per_s),
+            misses: self.misses.or(demand.misses),
+            peer_hits: self.peer_hits.unwrap_or(demand.peer_hits),
+            overlap: demand.overlap && !self.no_overlap,
         }
     }
+}
+
+/// What holds of a cluster and a demand where nothing is said; what has no usual value must be said.
+fn usual() -> (Cluster, Demand) {
+    let cluster = Cluster {
+        cpus: 1,
+        card_bytes_per_s: 125e6,
+        disk: Some(Disk { read_bytes_per_s: 1e9, write_bytes_per_s: 1e9 }),
+        decision_ns: 10_000,
+        // Little else of it matters here: messages and peers answer as on the papers' cluster.
+        ..Cluster::teragrid_64(10_000_000_000)
+    };
+    let demand = Demand {
+        tasks: 0,
+        inputs: 1,
+        objects: 0,
+        object_bytes: 0,
+        compute_s: 0.0,
+        arriving_per_s: None,
+        misses: None,
+        peer_hits: 0.0,
+        overlap: true,
+    };
+    (cluster, demand)
 }
 
 /// What takes the longest: as a word of JSON, and for a person.
@@ -131,7 +175,8 @@ fn name(limit: Limit) -> (&'static str, &'static str) {
 
 /// `eyas model`
 pub(crate) fn model(args: &ModelArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let prediction = predict(&args.cluster(), &args.demand())?;
+    let (cluster, demand) = args.cluster_and_demand()?;
+    let prediction = predict(&cluster, &demand)?;
     if reach.json {
         print_json(&prediction)?
     } else {

@@ -1,86 +1,102 @@
-//! `eyas sim`: what a simulated cluster does, as a table.
+//! `eyas sim`: what a simulated cluster does, as tables, files and pages.
 
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Subcommand;
-use eyas_sim::outcome::Outcome;
-use eyas_sim::paper::{Experiment, Measured};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value;
 
 use crate::Failure;
-use crate::show::Table;
+use crate::command::Reach;
+use crate::run::INTERRUPTED;
+use crate::start::interrupted;
+
+mod paper;
+mod plots;
+mod row;
+mod run;
+mod sweep;
+mod view;
 
 #[derive(Subcommand)]
 pub(crate) enum SimCommand {
+    /// Simulate the cluster and the workload of a scenario file
+    Run(run::RunArgs),
+    /// Simulate a scenario with all combinations of policies, stores and nodes
+    Sweep(sweep::SweepArgs),
     /// Repeat the experiments of the data diffusion paper, and print what came of them beside what the paper says
-    Paper {
-        /// Only the experiment of that name (again for more)
-        #[arg(long, value_name = "NAME")]
-        only: Vec<String>,
-    },
+    Paper(paper::PaperArgs),
 }
 
-pub(crate) fn sim(command: SimCommand) -> Result<ExitCode, Failure> {
-    match command {
-        SimCommand::Paper { only } => paper(&only),
+/// Simulates off the runtime's threads, which hear meanwhile that it should stop.
+pub(crate) async fn sim(command: SimCommand, reach: &Reach) -> Result<ExitCode, Failure> {
+    let stop = Stop::listen();
+    let json = reach.json;
+    let simulating = tokio::task::spawn_blocking(move || match command {
+        SimCommand::Run(args) => run::run(&args, json, &stop),
+        SimCommand::Sweep(args) => sweep::sweep(&args, json, &stop),
+        SimCommand::Paper(args) => paper::paper(&args, json, &stop),
+    });
+    simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+}
+
+/// The user's wish to stop: the first time, what is done is printed; the second, nothing is.
+#[derive(Clone)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn listen() -> Self {
+        let stop = Stop(Arc::default());
+        let told = stop.clone();
+        tokio::spawn(async move {
+            interrupted(false).await;
+            told.0.store(true, Ordering::Relaxed);
+            interrupted(false).await;
+            std::process::exit(INTERRUPTED.into());
+        });
+        stop
+    }
+
+    fn is_wished(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// With which code the command ends.
+    fn code(&self, is_complete: bool) -> ExitCode {
+        match (self.is_wished(), is_complete) {
+            (true, _) => ExitCode::from(INTERRUPTED),
+            (false, true) => ExitCode::SUCCESS,
+            (false, false) => ExitCode::FAILURE,
+        }
     }
 }
 
-/// Runs the paper's experiments, with its policies and with ours.
-fn paper(only: &[String]) -> Result<ExitCode, Failure> {
-    let mut experiments = Experiment::all();
-    if let Some(unknown) = only.iter().find(|only| experiments.iter().all(|experiment| experiment.name != **only)) {
-        let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
-        return Err(format!("there is no experiment `{unknown}`; there are {}", names.join(", ")).into());
-    }
-    experiments.retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
-    let mut table = Table::new(&[
-        "EXPERIMENT",
-        "IN",
-        "POLICY",
-        "PAPER",
-        "AS THERE",
-        "EYAS",
-        "LOCAL",
-        "PEER",
-        "STORAGE",
-        "PEER GB",
-        "STORAGE GB",
-        "TOOK",
-    ]);
-    let mut is_complete = true;
-    for experiment in &experiments {
-        eprintln!("eyas: simulating {}", experiment.name);
-        let began = Instant::now();
-        let (there, eyas) = (experiment.with_the_papers_policies(), experiment.with_ours(experiment.placement));
-        is_complete &= there.is_complete() && eyas.is_complete();
-        let measure = |outcome: &Outcome| written(experiment.measured, experiment.measure(outcome));
-        let (Measured::Makespan(paper) | Measured::Efficiency(paper)) = experiment.measured;
-        let [local, peer, storage] = there.hit_rates().map(|rate| format!("{:.1}%", rate * 100.0));
-        table.row(vec![
-            experiment.name.into(),
-            experiment.place.into(),
-            experiment.placement.to_string(),
-            written(experiment.measured, paper),
-            measure(&there),
-            measure(&eyas),
-            local,
-            peer,
-            storage,
-            format!("{:.0}", there.peer_bytes as f64 / 1e9),
-            format!("{:.0}", there.storage_bytes as f64 / 1e9),
-            format!("{:.1} s", began.elapsed().as_secs_f64()),
-        ]);
-    }
-    table.print()?;
-    println!("AS THERE: the paper's policies on its cluster, of which are the columns to its right but one.");
-    println!("EYAS: the same placement with relays, and staging while others compute.");
-    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// How far it is, on standard error.
+fn progress(of: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}").expect("the template is valid"));
+    bar
 }
 
-fn written(measured: Measured, value: f64) -> String {
-    match measured {
-        Measured::Makespan(_) => format!("{value:.0} s"),
-        Measured::Efficiency(_) => format!("{:.1}%", value * 100.0),
-    }
+/// A row for programs: names of its columns, with their units, and values.
+type Columns = Vec<(&'static str, Value)>;
+
+/// Rows as CSV, with a heading. Values are numbers and words: nothing to put in quotes.
+fn csv(rows: &[Columns]) -> String {
+    let names = rows.first().into_iter().map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
+    let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let rows = rows.iter().map(|row| row.iter().map(|(_, value)| cell(value)).collect());
+    names.chain(rows).map(|cells: Vec<String>| cells.join(",") + "\n").collect()
+}
+
+/// A row as JSON.
+fn object(row: Columns) -> Value {
+    Value::Object(row.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
 }

@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 5;
 
 /// Whether the answer tells of jobs, so that it must still be true after a crash.
 pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
-    use FromClient::{Cancel, Explain, Jobs, Kept, Log, Release, Report, Retry, Tasks};
+    use FromClient::{Cancel, Explain, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
     matches!(
         request,
         Jobs { .. }
@@ -31,6 +31,7 @@ pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
             | Retry { .. }
             | Release { .. }
             | Kept { .. }
+            | Trace { .. }
     )
 }
 
@@ -59,6 +60,7 @@ impl Brain {
             FromClient::Executors => ToClient::Executors(self.executor_views()),
             FromClient::Catalog { object, source } => ToClient::Objects(self.objects(object, &source)),
             FromClient::Report { job } => ToClient::Report(Box::new(self.report(self.job(job)?))),
+            FromClient::Trace { job, from } => ToClient::Trace(self.trace(self.job(job)?, from)?),
             FromClient::Cancel { job, task } => {
                 let tasks = match task {
                     Some(index) => {

@@ -18,5 +18,6 @@ mod refusals;
 mod reuse;
 mod serve;
 mod told;
+mod trace;
 
 pub use serve::{Config, DispatcherError, Running, start};

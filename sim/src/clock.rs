@@ -12,6 +12,9 @@ pub const SECOND: Ns = 1_000_000_000;
 /// Nanoseconds of a microsecond.
 pub const MICROSECOND: Ns = 1_000;
 
+/// Times of workloads and limits are at most so long, microseconds: a hundred years, which nanoseconds can count.
+pub const MAX_TIME_US: u64 = 100 * 365 * 86_400 * 1_000_000;
+
 /// What is planned.
 pub struct Clock<T> {
     planned: BinaryHeap<Planned<T>>,

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod bound;
 pub mod caching;
 pub mod clock;
 pub mod cluster;
@@ -17,6 +18,8 @@ pub mod outcome;
 pub mod paper;
 pub mod random;
 mod run;
+pub mod scenario;
+pub mod trace;
 pub mod workload;
 
-pub use run::{all_local_s, run};
+pub use run::{MAX_TASKS, all_local_s, run, run_watched};

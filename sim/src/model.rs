@@ -15,7 +15,8 @@
 
 use thiserror::Error;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Policies};
+use crate::workload::Workload;
 
 /// What computing on one object takes, and having it; averages, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,6 +110,33 @@ pub struct Demand {
     pub peer_hits: f64,
     /// Whether others compute while a task's inputs come.
     pub overlap: bool,
+}
+
+impl Demand {
+    /// What a workload asks for under these policies: averages over its tasks. Of inputs, the whole number that is the
+    /// nearest, with objects as large as keeps the bytes that are read.
+    pub fn of(workload: &dyn Workload, policies: &Policies) -> Demand {
+        let (mut reads, mut read_bytes, mut compute_us, mut last_us) = (0_u64, 0_u128, 0_u128, 0);
+        for task in workload.arrivals() {
+            reads += task.inputs.len() as u64;
+            read_bytes += task.inputs.iter().map(|object| u128::from(workload.size_bytes(*object))).sum::<u128>();
+            compute_us += u128::from(task.compute_us);
+            last_us = task.at_us;
+        }
+        let tasks = workload.tasks();
+        let inputs = (reads as f64 / tasks.max(1) as f64).round().max(1.0);
+        Demand {
+            tasks,
+            inputs: inputs as u32,
+            objects: workload.objects().max(1).into(),
+            object_bytes: (read_bytes as f64 / (inputs * tasks.max(1) as f64)).round() as u64,
+            compute_s: compute_us as f64 / 1e6 / tasks.max(1) as f64,
+            arriving_per_s: (last_us > 0).then(|| tasks as f64 * 1e6 / last_us as f64),
+            misses: (!policies.caches()).then_some(1.0),
+            peer_hits: 0.0,
+            overlap: policies.overlap,
+        }
+    }
 }
 
 /// What takes the longest.
@@ -302,7 +330,10 @@ fn read_bytes_per_s(cluster: &Cluster) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::PlacementPolicy;
+
     use super::*;
+    use crate::workload::{AllPairs, MonotonicallyIncreasing, Order};
 
     const COSTS: Costs = Costs { local_s: 1.0, peer_s: 2.0, storage_s: 5.0, compute_s: 3.0 };
 
@@ -325,6 +356,18 @@ mod tests {
         assert!(is_near(per_s, 10.0 / 5.1));
         assert!(is_near(utilisation(per_s, task_s, 10.0, 1.0), 1.0));
         assert!(is_near(utilisation(1.0, task_s, 10.0, 1.0), 0.51));
+    }
+
+    #[test]
+    fn a_workload_asks_for_what_its_tasks_do() {
+        let pairs = AllPairs::cluster(Order::Rows);
+        let demand = Demand::of(&pairs, &Policies::of_the_paper(PlacementPolicy::FirstAvailable));
+        let expected = Demand { inputs: 2, object_bytes: 12_000_000, compute_s: 1.0, ..tasks(250_000, 1_000) };
+        assert_eq!(demand, Demand { misses: Some(1.0), ..expected });
+        let mi = MonotonicallyIncreasing::paper(1);
+        let demand = Demand::of(&mi, &Policies::of_eyas(PlacementPolicy::Cost));
+        assert!((demand.arriving_per_s.expect("they come") / (250_000.0 / 1_414.9) - 1.0).abs() < 1e-4);
+        assert!(demand.overlap && demand.misses.is_none());
     }
 
     /// Tasks of one input of 10 MB that compute for 10 ms.

@@ -7,6 +7,9 @@ use crate::clock::{Ns, SECOND, seconds};
 /// Samples that are kept; when there are more, two become one.
 pub const MAX_SAMPLES: usize = 2_048;
 
+/// Parts of a course are at least so long. Doubled again and again it is a second, as the paper samples.
+const SHORTEST: Ns = SECOND / 16;
+
 /// See the [module's](self) documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -28,6 +31,12 @@ pub struct Outcome {
     pub held_cpu_ns: u128,
     /// Processor time that tasks computed, without reading.
     pub computed_ns: u128,
+    /// From arrival until the dispatcher decided where they go, summed over tasks.
+    pub queued_ns: u128,
+    /// From the start to the end, reading included, summed over tasks.
+    pub ran_ns: u128,
+    /// When the last task would have ended if each had started when it came.
+    pub ideal_ns: Ns,
     /// From arrival to the start, summed over tasks.
     pub waited_ns: u128,
     /// From arrival until the dispatcher knew of the end, summed over tasks.
@@ -51,7 +60,7 @@ pub struct Sample {
     pub running: u64,
 }
 
-/// Samples of a run, each of a part of the same length.
+/// Samples of a run, each of a part of the same length; the last may be shorter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     /// The length of a part.
@@ -64,7 +73,7 @@ pub struct Course {
 
 impl Default for Course {
     fn default() -> Self {
-        Course { every_ns: SECOND, samples: Vec::new(), current: Sample::default(), ends_at: SECOND }
+        Course { every_ns: SHORTEST, samples: Vec::new(), current: Sample::default(), ends_at: SHORTEST }
     }
 }
 
@@ -81,6 +90,14 @@ impl Course {
                 self.every_ns *= 2;
                 self.ends_at = self.every_ns * (self.samples.len() as u64 + 1);
             }
+        }
+    }
+
+    /// The run ends at `now`, and with it the last part.
+    pub(crate) fn close(&mut self, now: Ns, waiting: u64, running: u64) {
+        self.advance(now, waiting, running);
+        if now + self.every_ns > self.ends_at {
+            self.samples.push(Sample { waiting, running, ..self.current });
         }
     }
 

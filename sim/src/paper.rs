@@ -96,9 +96,9 @@ impl Experiment {
         crate::run(&self.cluster, &Policies::of_the_paper(self.placement), &*self.workload, SEED)
     }
 
-    /// The same with what eyas does beside, and that placement.
+    /// The same with eyas's dispatcher, what it does beside, and that placement.
     pub fn with_ours(&self, placement: PlacementPolicy) -> Outcome {
-        crate::run(&self.cluster, &Policies::of_eyas(placement), &*self.workload, SEED)
+        crate::run(&self.cluster.under_eyas(), &Policies::of_eyas(placement), &*self.workload, SEED)
     }
 
     /// What was measured in the paper, of an outcome.

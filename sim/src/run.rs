@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
+use std::ops::ControlFlow;
 
 use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler, Source};
 use eyas_types::{ExecutorId, JobId, PlacementPolicy, Resources, TaskId};
@@ -64,12 +65,43 @@ enum Fact {
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
 }
 
+/// Tasks of one run at most: their numbers are told by flows, beside a bit.
+pub const MAX_TASKS: u32 = u32::MAX >> 1;
+/// Steps between two looks at how a run is getting on.
+const STEPS_UNSEEN: u32 = 1_024;
+
 /// Runs a workload to its end.
 pub fn run(cluster: &Cluster, policies: &Policies, workload: &dyn Workload, seed: u64) -> Outcome {
+    run_watched(cluster, policies, workload, seed, Ns::MAX, &mut |_| ControlFlow::Continue(()))
+}
+
+/// Runs a workload to its end, or to its `limit_ns`, or until `watch` breaks it off, which is told again and again what has
+/// come of it so far.
+pub fn run_watched(
+    cluster: &Cluster,
+    policies: &Policies,
+    workload: &dyn Workload,
+    seed: u64,
+    limit_ns: Ns,
+    watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>,
+) -> Outcome {
     let mut run = Run::new(cluster, policies, workload, seed);
     run.begin();
-    while run.step() {}
+    let mut steps = 0_u32;
+    while let Some(next) = run.next_at() {
+        if next > limit_ns && run.has_tasks() {
+            run.ended_at = limit_ns;
+            break;
+        }
+        run.step(next);
+        steps = steps.wrapping_add(1);
+        if steps.is_multiple_of(STEPS_UNSEEN) && watch(&run.outcome).is_break() {
+            run.ended_at = run.now;
+            break;
+        }
+    }
     run.outcome.makespan_ns = run.ended_at;
+    run.outcome.course.close(run.ended_at, run.scheduler.waiting(), run.running);
     run.outcome.held_cpu_ns = u128::from(run.ended_at) * u128::from(cluster.processors());
     run.outcome
 }
@@ -81,7 +113,9 @@ pub fn all_local_s(cluster: &Cluster, workload: &dyn Workload) -> f64 {
     let mut run = Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), workload, 0);
     run.is_warm = true;
     run.begin();
-    while run.step() {}
+    while let Some(next) = run.next_at() {
+        run.step(next);
+    }
     seconds(run.ended_at)
 }
 
@@ -105,7 +139,7 @@ struct Run<'a> {
     executors: Vec<Executor>,
     fetches: Fetches,
     tasks: Tasks,
-    object_bytes: u64,
+    workload: &'a dyn Workload,
     arrivals: Peekable<Box<dyn Iterator<Item = Arrival> + 'a>>,
     /// Tags of flows that have ended.
     ended: Vec<u32>,
@@ -141,7 +175,7 @@ impl<'a> Run<'a> {
             executors,
             fetches: Fetches::default(),
             tasks: Tasks::default(),
-            object_bytes: workload.object_bytes(),
+            workload,
             arrivals: workload.arrivals().peekable(),
             ended: Vec::new(),
             running: 0,
@@ -159,10 +193,19 @@ impl<'a> Run<'a> {
         self.await_arrival();
     }
 
-    /// Lets happen what happens at the next instant; false if nothing is left to happen.
-    fn step(&mut self) -> bool {
-        let next = [self.clock.next_at(), self.flows.next_end()].into_iter().flatten().min();
-        let Some(now) = next else { return false };
+    /// Whether tasks are still to come or to end.
+    fn has_tasks(&mut self) -> bool {
+        let Outcome { tasks, done, unplaceable, .. } = self.outcome;
+        done + unplaceable < tasks || self.arrivals.peek().is_some()
+    }
+
+    /// The next instant at which something happens.
+    fn next_at(&mut self) -> Option<Ns> {
+        [self.clock.next_at(), self.flows.next_end()].into_iter().flatten().min()
+    }
+
+    /// Lets happen what happens `now`, at the next instant.
+    fn step(&mut self, now: Ns) {
         self.outcome.course.advance(now, self.scheduler.waiting(), self.running);
         self.now = now;
         while let Some(what) = self.clock.pop_by(now) {
@@ -179,7 +222,6 @@ impl<'a> Run<'a> {
         self.ended = ended;
         self.read_inbox();
         self.flows.settle();
-        true
     }
 
     fn happen(&mut self, what: Happening) {
@@ -263,7 +305,7 @@ impl<'a> Run<'a> {
                 Event::Fetched { executor, object, source, took_us: took_us.into() }
             }
             Fact::Stored { executor, object } => {
-                let size_bytes = self.object_bytes;
+                let size_bytes = self.workload.size_bytes(object);
                 Event::Stored { executor: by(executor), object: id_of(object, Owner::All), size_bytes }
             }
             Fact::Evicted { executor, object } => {
@@ -283,7 +325,8 @@ impl<'a> Run<'a> {
             match effect {
                 Effect::Assign { executor, task, hints, .. } => {
                     self.decides_until = self.decides_until.max(self.now) + self.cluster.decision_ns;
-                    self.tasks[task.index].hints = hints;
+                    let task_assigned = &mut self.tasks[task.index];
+                    (task_assigned.hints, task_assigned.assigned) = (hints, self.now);
                     self.send(Happening::Given { executor: executor.0, task: task.index });
                 }
                 Effect::Recall { executor, task } => {
@@ -312,8 +355,9 @@ impl<'a> Run<'a> {
 
     /// The dispatcher knows that a task has computed.
     fn finish(&mut self, task: u32) {
-        let arrived = self.tasks[task].arrived;
+        let Task { arrived, assigned, .. } = self.tasks[task];
         self.outcome.done += 1;
+        self.outcome.queued_ns += u128::from(assigned - arrived);
         self.outcome.responded_ns += u128::from(self.now - arrived);
         self.outcome.course.note_done();
         self.ended_at = self.now;
@@ -323,7 +367,8 @@ impl<'a> Run<'a> {
     /// A task's inputs under the names that they have for `owner`, in the order of those.
     fn inputs_of(&self, task: u32, owner: Owner) -> Box<[(eyas_types::ObjectId, u64)]> {
         let inputs = self.tasks[task].inputs.iter();
-        let mut inputs: Box<[_]> = inputs.map(|object| (id_of(*object, owner), self.object_bytes)).collect();
+        let mut inputs: Box<[_]> =
+            inputs.map(|object| (id_of(*object, owner), self.workload.size_bytes(*object))).collect();
         inputs.sort_unstable();
         inputs
     }

@@ -114,6 +114,13 @@ pub enum FromClient {
         /// What could not be had: those who are said to have it look whether they do.
         doubted: Vec<ObjectId>,
     },
+    /// Answered by `Trace`: when tasks that succeeded came, started and ended, and what they read, a part at a time.
+    Trace {
+        /// Of which job.
+        job: JobId,
+        /// From this task on.
+        from: u32,
+    },
     /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
     Stop,
     /// Let one executor leave. Answered by `Done`.
@@ -161,6 +168,38 @@ pub enum ToClient {
     Report(Box<JobReport>),
     /// A part of what a job keeps in the cluster.
     Kept(KeptPart),
+    /// A part of a job's trace.
+    Trace(TracePart),
+}
+
+/// How some of a job's tasks went, of those that succeeded and ran themselves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TracePart {
+    /// In the order of the job.
+    pub tasks: Vec<RecordedTask>,
+    /// The next task to ask for, if there are more.
+    pub next: Option<u32>,
+}
+
+/// How a task went. Its times follow each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedTask {
+    /// Microseconds from the job's submission until it could run.
+    pub ready_us: u64,
+    /// In the queue.
+    pub queued_us: u64,
+    /// At the executor before it started.
+    pub waited_us: u64,
+    /// From its start to its end, less what it was suspended for.
+    pub ran_us: u64,
+    /// How long it was suspended.
+    pub suspended_us: u64,
+    /// What is neither queue nor executor.
+    pub delivery_us: u64,
+    /// Its processor time.
+    pub cpu_us: u64,
+    /// What it read, each object once, with sizes in bytes.
+    pub inputs: Vec<(ObjectId, u64)>,
 }
 
 /// What some of a job's tasks keep in the cluster for its user.

@@ -12,16 +12,24 @@ mod course;
 mod example;
 mod figure;
 mod page;
+mod plots;
 mod text;
 
-use eyas_wire::view::{JobReport, SCHEMA_VERSION, Sample};
+use eyas_wire::view::{JobReport, JobView, SCHEMA_VERSION, Sample};
 use serde::Serialize;
 use std::fmt::Write;
+
+pub use plots::{Axis, Line, Plot, plots};
 
 /// The report as one self-contained HTML page. With a `baseline`, the job is compared with it: speedup and performance
 /// index as the paper has them, and its throughput as a faint line.
 pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     page::html(report, baseline)
+}
+
+/// Whether a report is of a simulated job: nobody has submitted that.
+fn is_simulated(job: &JobView) -> bool {
+    job.submitted_unix_ms == 0
 }
 
 /// The course of the job, one row a sample, every column with its unit in its name.

@@ -7,16 +7,17 @@
 use super::amount::{bits_per_second, count, counted, duration, moment, number, share, times};
 use super::course::{Columns, condense, per_second};
 use super::figure::{Figure, Split, comparisons, figures, splits};
+use super::is_simulated;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState, Sample};
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write};
 
 const TEMPLATE: &str = include_str!("../../../web/report/report.html");
-const STYLE: &str = include_str!("../../../web/report/report.css");
+pub(super) const STYLE: &str = include_str!("../../../web/report/report.css");
 const SCRIPT: &str = include_str!("../../../web/report/report.js");
-const CHART_STYLE: &str = include_str!("../../../web/report/vendor/uplot-1.6.32/uPlot.min.css");
-const CHART_SCRIPT: &str = include_str!("../../../web/report/vendor/uplot-1.6.32/uPlot.iife.min.js");
+pub(super) const CHART_STYLE: &str = include_str!("../../../web/report/vendor/uplot-1.6.32/uPlot.min.css");
+pub(super) const CHART_SCRIPT: &str = include_str!("../../../web/report/vendor/uplot-1.6.32/uPlot.iife.min.js");
 
 /// Rows of the table that stands in for the charts; a longer course is condensed to these. The CSV has every sample.
 const TABLE_ROWS: usize = 60;
@@ -57,7 +58,7 @@ The table of the course below has the same numbers.</p></noscript>
 <div id="charts"></div>"#;
 
 /// Text that others wrote, made harmless in markup and in attributes in double quotes.
-struct Text<'a>(&'a str);
+pub(super) struct Text<'a>(pub &'a str);
 
 impl Display for Text<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -79,7 +80,7 @@ impl Display for Text<'_> {
 }
 
 /// Puts each value in its place, `{{name}}`, in one pass: what a value says is never taken for a place.
-fn fill(template: &str, values: &[(&str, String)]) -> String {
+pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut page = String::with_capacity(template.len() + values.iter().map(|(_, value)| value.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -126,13 +127,13 @@ fn header(report: &JobReport) -> String {
         JobState::Cancelled => ("Cancelled", "cancelled"),
     };
     let mut html = format!(
-        r#"<p class="kicker">Job {} <span class="state {class}">{state}</span></p><h1>{}</h1><dl class="facts">"#,
-        job.job,
+        r#"<p class="kicker">{} <span class="state {class}">{state}</span></p><h1>{}</h1><dl class="facts">"#,
+        if is_simulated(job) { "Simulated job".into() } else { format!("Job {}", job.job) },
         Text(&title(report))
     );
-    let submitted = moment(job.submitted_unix_ms);
     let elapsed_us = if job.state == JobState::Running { job.elapsed_us } else { report.metrics.elapsed_us };
-    for (name, value) in [
+    let submitted = moment(job.submitted_unix_ms);
+    let facts = [
         ("Policy", Text(&report.policy).to_string()),
         ("Tasks", tasks(report)),
         (if job.state == JobState::Running { "Running for" } else { "Elapsed" }, duration(elapsed_us as f64)),
@@ -145,7 +146,8 @@ fn header(report: &JobReport) -> String {
                 number(job.capacity_milli as f64 / 1e3)
             ),
         ),
-    ] {
+    ];
+    for (name, value) in facts.iter().filter(|(name, _)| *name != "Submitted" || !is_simulated(job)) {
         // Writing to a String cannot fail, here and below.
         let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");
     }

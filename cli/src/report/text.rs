@@ -3,6 +3,7 @@
 
 use super::amount::{count, duration, moment, share};
 use super::figure::{figures, splits};
+use super::is_simulated;
 use eyas_wire::view::{JobReport, JobState};
 
 /// The table. See [`super::table`].
@@ -17,7 +18,8 @@ pub fn table(report: &JobReport) -> String {
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut row = |name: &str, value: String, beside: String| rows.push([name.into(), value, beside]);
     let policy = format!("under {}", plain(&report.policy));
-    row(&format!("job {}", job.job), state.into(), format!("{}, {policy}", plain(&job.name)));
+    let which = if is_simulated(job) { "simulated job".into() } else { format!("job {}", job.job) };
+    row(&which, state.into(), format!("{}, {policy}", plain(&job.name)));
     let tasks = &job.tasks;
     let places = format!(
         "{} succeeded, {} failed, {} cancelled, {} tried again, {} recomputed, {} reused",
@@ -29,7 +31,10 @@ pub fn table(report: &JobReport) -> String {
         count(job.reused)
     );
     row("tasks", count(tasks.total()), places);
-    let submitted = format!("submitted {} UTC", moment(job.submitted_unix_ms));
+    let submitted = match is_simulated(job) {
+        true => String::new(),
+        false => format!("submitted {} UTC", moment(job.submitted_unix_ms)),
+    };
     row("elapsed", duration(report.metrics.elapsed_us as f64), submitted);
     for figure in figures(report) {
         row(&figure.name.to_lowercase(), figure.value, figure.beside);

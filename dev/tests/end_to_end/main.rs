@@ -25,5 +25,6 @@ mod push;
 mod restarts;
 mod results;
 mod reuse;
+mod simulation;
 mod support;
 mod testbed;

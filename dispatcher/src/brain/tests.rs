@@ -224,6 +224,26 @@ async fn what_was_said_to_be_cancelled_does_not_run_again() {
 }
 
 #[tokio::test]
+async fn a_trace_has_what_succeeded_also_after_a_restart() {
+    let mut dispatcher = Dispatcher::start().await;
+    let executor = dispatcher.join(4);
+    let job = dispatcher.submit(4);
+    let ran = |ran_us| Outcome { waited_us: 1, ran_us, cpu_us: 2, ..wrote(1) };
+    dispatcher.end(executor, task(job, 2), ran(30));
+    dispatcher.end(executor, task(job, 0), ran(10));
+    dispatcher.end(executor, task(job, 1), Outcome::of(Status::Exited(1)));
+    let mut trace = || {
+        let ToClient::Trace(part) = dispatcher.answer(FromClient::Trace { job, from: 0 }) else { panic!("no trace") };
+        assert_eq!(part.next, None);
+        let times = part.tasks.iter().map(|task| (task.waited_us, task.ran_us, task.cpu_us)).collect::<Vec<_>>();
+        dispatcher.restart();
+        times
+    };
+    assert_eq!(trace(), [(1, 10, 2), (1, 30, 2)]);
+    assert_eq!(trace(), [(1, 10, 2), (1, 30, 2)]);
+}
+
+#[tokio::test]
 async fn what_was_said_to_be_run_again_is_after_a_kill() {
     let mut dispatcher = Dispatcher::start().await;
     let executor = dispatcher.join(1);

@@ -297,6 +297,13 @@ impl Job {
     /// Books a result that came `at_us` after submission: live, or again when it is read from the journal.
     pub fn book(&mut self, result: &TaskResult, at_us: u64) -> Released {
         let index = result.index;
+        let state = &mut self.tasks[index as usize];
+        if state.ready_us == 0 {
+            // Read from the journal, it came as long before its end as all it did took.
+            let Outcome { waited_us, ran_us, suspended_us, .. } = result.outcome;
+            let took_us = result.queued_us + waited_us + ran_us + suspended_us + result.delivery_us;
+            state.ready_us = at_us.saturating_sub(took_us);
+        }
         let phase = match &result.outcome.status {
             Status::Succeeded => Phase::Succeeded,
             Status::Cancelled => Phase::Cancelled,

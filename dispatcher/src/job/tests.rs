@@ -5,6 +5,7 @@ use eyas_types::{
     ExecutorId, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskId, TaskItem,
     TaskTemplate, Template, Version,
 };
+use eyas_wire::client::TaskResult;
 use eyas_wire::view::JobState;
 
 use super::{Job, JobSpec, Phase, Released};
@@ -99,6 +100,15 @@ fn results_read_from_the_journal_give_the_same_job() {
     assert_eq!(phases(&again), phases(&live));
     assert_eq!((again.counts, again.failures.len()), (live.counts, live.failures.len()));
     assert_eq!(again.course.reads(), live.course.reads());
+}
+
+#[test]
+fn when_a_task_came_is_known_again_from_the_journal() {
+    let mut job = diamond();
+    let outcome = Outcome { waited_us: 10, ran_us: 40, suspended_us: 5, ..wrote(4) };
+    let result = TaskResult { index: 4, attempt: 0, executor: "n1".into(), queued_us: 30, delivery_us: 5, outcome };
+    job.book(&result, 100);
+    assert_eq!(job.tasks[4].ready_us, 10);
 }
 
 #[test]

@@ -121,7 +121,8 @@ impl Run<'_> {
         let executor = &mut self.executors[task.executor as usize];
         let disk = executor.links.disk_read.filter(|_| self.caches || self.is_warm);
         let is_on_disk = |object: &&u32| disk.is_some() && !executor.pages.touch(**object);
-        let from_disk = task.inputs.iter().filter(is_on_disk).count() as u64 * self.object_bytes;
+        let on_disk = task.inputs.iter().filter(is_on_disk);
+        let from_disk = on_disk.map(|object| self.workload.size_bytes(*object)).sum::<u64>();
         let from_memory_s = (reads.bytes() - from_disk) as f64 / self.cluster.memory_bytes_per_s;
         let task = &mut self.tasks[number];
         task.started = self.now;
@@ -145,7 +146,10 @@ impl Run<'_> {
 
     pub(super) fn computed(&mut self, number: u32) {
         let task = &self.tasks[number];
-        let (executor, ran_us) = (task.executor, (self.now - task.started) / MICROSECOND);
+        let (executor, ran_ns) = (task.executor, self.now - task.started);
+        let ran_us = ran_ns / MICROSECOND;
+        self.outcome.ran_ns += u128::from(ran_ns);
+        self.outcome.ideal_ns = self.outcome.ideal_ns.max(task.arrived + ran_ns);
         self.outcome.computed_ns += u128::from(task.compute_us * MICROSECOND);
         self.running -= 1;
         self.tell_node(executor, Event::Ended { task: id_of_task(number) });

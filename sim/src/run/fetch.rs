@@ -104,7 +104,7 @@ impl Run<'_> {
             let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
             let hint = task.hints.iter().find(|hint| usize::from(hint.input) == place);
             let mut holders: SmallVec<[Holder; 4]> = hint.map_or(SmallVec::new(), |hint| (*hint.holders).into());
-            holders.sort_by_key(|holder| self.magnitude(holder.others));
+            holders.sort_by_key(|holder| self.magnitude(object, holder.others));
             sources.extend(holders.into_iter().rev().map(|Holder { executor, is_relay, .. }| {
                 let executor = executor.0;
                 Source::Peer { executor, is_relay }
@@ -122,8 +122,8 @@ impl Run<'_> {
     }
 
     /// How long a transfer would take, as a power of two: less does not tell sources apart.
-    fn magnitude(&self, others: u32) -> Option<u32> {
-        let bytes = self.object_bytes as f64;
+    fn magnitude(&self, object: u32, others: u32) -> Option<u32> {
+        let bytes = self.workload.size_bytes(object) as f64;
         let ns = bytes * f64::from(1 + others) / self.cluster.card_bytes_per_s * 1e9;
         ((ns as Ns + self.cluster.peer_latency_ns) / MICROSECOND).checked_ilog2()
     }
@@ -181,7 +181,7 @@ impl Run<'_> {
     }
 
     fn flow(&mut self, number: u32, way: &[LinkId], above: Option<FlowId>) {
-        let bytes = self.object_bytes as f64;
+        let bytes = self.workload.size_bytes(self.fetches.get(number).object) as f64;
         let flow = self.flows.start(self.now, bytes, way, above, Tag::Fetch(number).number());
         let fetch = self.fetches.get_mut(number);
         fetch.flow = Some(flow);
@@ -207,7 +207,7 @@ impl Run<'_> {
 
     pub(super) fn fetched(&mut self, number: u32) {
         let Fetch { by, id, object, began, from, .. } = self.fetches.remove(number);
-        let bytes = self.object_bytes;
+        let bytes = self.workload.size_bytes(object);
         let took_us = (self.now - began) / MICROSECOND;
         let (from, source) = match from {
             Source::Peer { .. } => {

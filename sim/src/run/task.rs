@@ -15,6 +15,8 @@ pub(super) struct Task {
     pub arrived: Ns,
     /// Who may give its inputs, while it is assigned.
     pub hints: Box<[Hint]>,
+    /// When it was assigned.
+    pub assigned: Ns,
     /// Where it was assigned to.
     pub executor: u32,
     pub started: Ns,
@@ -27,7 +29,16 @@ impl Task {
         let Arrival { at_us, mut inputs, compute_us } = arrival;
         let arrived = at_us * MICROSECOND;
         inputs.sort_by_key(|object| super::id_of(*object, super::Owner::All));
-        Task { inputs, compute_us, arrived, hints: Box::default(), executor: 0, started: 0, computes_ns: 0 }
+        Task {
+            inputs,
+            compute_us,
+            arrived,
+            hints: Box::default(),
+            assigned: 0,
+            executor: 0,
+            started: 0,
+            computes_ns: 0,
+        }
     }
 }
 

@@ -19,13 +19,18 @@ pub use zipf::Zipf;
 
 use crate::arrival::Arrival;
 
-/// One workload. Its objects have the numbers `0 .. objects()` and are of one size.
+/// One workload. Its objects have the numbers `0 .. objects()`.
 pub trait Workload {
     /// How many objects there are.
     fn objects(&self) -> u32;
 
-    /// Bytes of each.
+    /// Bytes of each; on average, if they are not of one size.
     fn object_bytes(&self) -> u64;
+
+    /// Bytes of one of them.
+    fn size_bytes(&self, _object: u32) -> u64 {
+        self.object_bytes()
+    }
 
     /// How many tasks there are.
     fn tasks(&self) -> u64;

@@ -1,0 +1,158 @@
+//! `eyas sim paper`: the paper's experiments, beside what it says of them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use eyas_client::types::PlacementPolicy;
+use eyas_sim::bound::Needs;
+use eyas_sim::outcome::Outcome;
+use eyas_sim::paper::{Experiment, Measured};
+use serde_json::json;
+
+use super::{Columns, Stop, csv, object, progress, write};
+use crate::Failure;
+use crate::show::{self, Table};
+
+#[derive(Args)]
+pub(crate) struct PaperArgs {
+    /// Only the experiment of that name (again for more)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Write the table as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// What came of an experiment.
+struct Repeated<'a> {
+    experiment: &'a Experiment,
+    /// With the paper's policies.
+    there: Outcome,
+    /// With eyas's, and cost placement.
+    eyas: Outcome,
+}
+
+pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCode, Failure> {
+    let mut experiments = Experiment::all();
+    let only = &args.only;
+    if let Some(unknown) = only.iter().find(|only| experiments.iter().all(|experiment| experiment.name != **only)) {
+        let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
+        return Err(format!("there is no experiment `{unknown}`; there are {}", names.join(", ")).into());
+    }
+    experiments.retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
+    let bar = progress(2 * experiments.len() as u64);
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let mut repeated = Vec::new();
+    for experiment in experiments.iter().take_while(|_| !stop.is_wished()) {
+        bar.set_message(experiment.name);
+        let there = experiment.with_the_papers_policies();
+        bar.inc(1);
+        let eyas = experiment.with_ours(PlacementPolicy::Cost);
+        bar.inc(1);
+        repeated.push(Repeated { experiment, there, eyas });
+    }
+    bar.finish_and_clear();
+    let columns: Vec<_> = repeated.iter().map(Repeated::columns).collect();
+    if let Some(path) = &args.csv {
+        write(path, &csv(&columns))?;
+    }
+    match json {
+        true => show::json("paper", &columns.into_iter().map(object).collect::<Vec<_>>())?,
+        false => print_table(&repeated)?,
+    }
+    if repeated.len() < experiments.len() {
+        eprintln!("eyas: interrupted; these are {} of {} experiments", repeated.len(), experiments.len());
+    }
+    Ok(stop.code(repeated.iter().all(|of| of.there.is_complete() && of.eyas.is_complete())))
+}
+
+impl Repeated<'_> {
+    /// What the paper says.
+    fn paper(&self) -> f64 {
+        let (Measured::Makespan(paper) | Measured::Efficiency(paper)) = self.experiment.measured;
+        paper
+    }
+
+    /// What was measured, of an outcome.
+    fn measure(&self, outcome: &Outcome) -> f64 {
+        self.experiment.measure(outcome)
+    }
+
+    /// The best that any placement could do.
+    fn bound(&self) -> f64 {
+        let makespan_ns = Needs::of(&*self.experiment.workload).bound_ns(&self.experiment.cluster);
+        self.measure(&Outcome { makespan_ns, ..Outcome::default() })
+    }
+
+    fn columns(&self) -> Columns {
+        let Repeated { experiment, there, eyas } = self;
+        let (measured, unit) = match experiment.measured {
+            Measured::Makespan(_) => ("time", "s"),
+            Measured::Efficiency(_) => ("efficiency", "share"),
+        };
+        let [local, peer, storage] = there.hit_rates();
+        vec![
+            ("experiment", experiment.name.into()),
+            ("place", experiment.place.into()),
+            ("placement", experiment.placement.name().into()),
+            ("measured", measured.into()),
+            ("unit", unit.into()),
+            ("paper", json!(self.paper())),
+            ("as_there", json!(self.measure(there))),
+            ("eyas", json!(self.measure(eyas))),
+            ("bound", json!(self.bound())),
+            ("local_share", json!(local)),
+            ("peer_share", json!(peer)),
+            ("storage_share", json!(storage)),
+            ("eyas_storage_bytes", eyas.storage_bytes.into()),
+        ]
+    }
+}
+
+fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
+    let mut table = Table::new(&[
+        "EXPERIMENT",
+        "IN",
+        "POLICY",
+        "PAPER",
+        "AS THERE",
+        "DIFFERENCE",
+        "EYAS",
+        "BOUND",
+        "LOCAL",
+        "PEER",
+        "STORAGE",
+        "STORAGE GB",
+        "EYAS GB",
+    ]);
+    for of in repeated {
+        let Repeated { experiment, there, eyas } = of;
+        let written = |value: f64| match experiment.measured {
+            Measured::Makespan(_) => format!("{value:.0} s"),
+            Measured::Efficiency(_) => format!("{:.1}%", value * 100.0),
+        };
+        let [local, peer, storage] = there.hit_rates().map(|rate| format!("{:.1}%", rate * 100.0));
+        table.row(vec![
+            experiment.name.into(),
+            experiment.place.into(),
+            experiment.placement.to_string(),
+            written(of.paper()),
+            written(of.measure(there)),
+            format!("{:+.1}%", 100.0 * (of.measure(there) / of.paper() - 1.0)),
+            written(of.measure(eyas)),
+            written(of.bound()),
+            local,
+            peer,
+            storage,
+            format!("{:.0}", there.storage_bytes as f64 / 1e9),
+            format!("{:.0}", eyas.storage_bytes as f64 / 1e9),
+        ]);
+    }
+    table.print()?;
+    println!(
+        "AS THERE: the paper's policies on its cluster; so are LOCAL to STORAGE GB. DIFFERENCE: of it from the paper."
+    );
+    println!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.");
+    Ok(())
+}

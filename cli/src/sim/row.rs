@@ -1,0 +1,108 @@
+//! What came of one run, as a row of tables, CSV and JSON. It says nothing of how long simulating took: the same scenario
+//! has the same rows.
+
+use eyas_client::types::units::{format_bytes, format_duration_us};
+use eyas_sim::cluster::{Cluster, Policies};
+use eyas_sim::outcome::Outcome;
+use eyas_sim::scenario::Scenario;
+use serde_json::json;
+
+use super::{Columns, view};
+use crate::show::Table;
+
+/// One run.
+pub(super) struct Row<'a> {
+    pub cluster: &'a Cluster,
+    pub policies: &'a Policies,
+    pub outcome: &'a Outcome,
+    /// Tasks of the workload.
+    pub tasks: u64,
+    /// What it takes at least, nanoseconds.
+    pub bound_ns: u64,
+}
+
+impl<'a> Row<'a> {
+    pub fn of(scenario: &Scenario, cluster: &'a Cluster, policies: &'a Policies, outcome: &'a Outcome) -> Self {
+        let (tasks, bound_ns) = (scenario.workload.tasks(), scenario.needs.bound_ns(cluster));
+        Row { cluster, policies, outcome, tasks, bound_ns }
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.outcome.done == self.tasks
+    }
+
+    /// Its columns for programs, each with its unit in its name.
+    pub fn columns(&self) -> Columns {
+        let Row { cluster, policies, outcome, tasks, bound_ns } = *self;
+        let metrics = view::metrics(outcome);
+        let [local, peer, storage] = outcome.hit_rates();
+        vec![
+            ("placement", policies.placement.name().into()),
+            ("eviction", policies.eviction.name().into()),
+            ("nodes", cluster.nodes.into()),
+            ("slots", cluster.cpus.into()),
+            ("cache_bytes", cluster.cache_bytes.into()),
+            ("tasks", tasks.into()),
+            ("ended_tasks", outcome.done.into()),
+            ("unplaceable_tasks", outcome.unplaceable.into()),
+            ("time_s", json!(outcome.makespan_s())),
+            ("bound_s", json!(bound_ns as f64 / 1e9)),
+            ("speedup", json!(metrics.speedup)),
+            ("efficiency", json!(metrics.efficiency)),
+            ("held_cpu_hours", json!(outcome.cpu_hours())),
+            ("response_s", json!(outcome.mean_response_s())),
+            ("queue_s", json!(metrics.queue_us / 1e6)),
+            ("most_waiting_tasks", outcome.most_waiting.into()),
+            ("local_share", json!(local)),
+            ("peer_share", json!(peer)),
+            ("storage_share", json!(storage)),
+            ("peer_bytes", outcome.peer_bytes.into()),
+            ("storage_bytes", outcome.storage_bytes.into()),
+            ("peak_bytes_per_s", json!(outcome.course.peak_bytes_per_s())),
+        ]
+    }
+}
+
+/// Rows for people.
+pub(super) fn table(rows: &[Row<'_>]) -> Table {
+    let mut table = Table::new(&[
+        "POLICY",
+        "EVICTION",
+        "NODES",
+        "CACHE",
+        "ENDED",
+        "TIME",
+        "BOUND",
+        "EFFICIENCY",
+        "RESPONSE",
+        "LOCAL",
+        "PEER",
+        "STORAGE",
+        "PEER MOVED",
+        "STORAGE READ",
+        "CPU HOURS",
+    ]);
+    for row in rows {
+        let Row { cluster, policies, outcome, tasks, bound_ns } = *row;
+        let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+        let [local, peer, storage] = outcome.hit_rates().map(percent);
+        table.row(vec![
+            policies.placement.to_string(),
+            policies.eviction.to_string(),
+            cluster.nodes.to_string(),
+            format_bytes(cluster.cache_bytes),
+            if row.is_complete() { "all".into() } else { format!("{} of {tasks}", outcome.done) },
+            format_duration_us(outcome.makespan_ns / 1000),
+            format_duration_us(bound_ns / 1000),
+            percent(view::metrics(outcome).efficiency),
+            format_duration_us((outcome.mean_response_s() * 1e6) as u64),
+            local,
+            peer,
+            storage,
+            format_bytes(outcome.peer_bytes),
+            format_bytes(outcome.storage_bytes),
+            format!("{:.1}", outcome.cpu_hours()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,75 @@
+//! `eyas sim run`: one scenario.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use eyas_client::types::units::format_duration_us;
+use eyas_sim::outcome::Outcome;
+use eyas_sim::scenario::Scenario;
+
+use super::row::{Row, table};
+use super::{Stop, csv, object, progress, view, write};
+use crate::{Failure, ask, report as pages, show};
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// The scenario, in TOML
+    #[arg(value_name = "SCENARIO")]
+    file: PathBuf,
+    /// Where the report goes, as .html, .csv or .json (again for more)
+    #[arg(long, value_name = "FILE")]
+    report: Vec<PathBuf>,
+    /// Write the figures in a row of CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &RunArgs, json: bool, stop: &Stop) -> Result<ExitCode, Failure> {
+    let scenario = Scenario::read(&args.file)?;
+    let Scenario { cluster, policies, .. } = &scenario;
+    let bar = progress(scenario.workload.tasks());
+    let began = Instant::now();
+    let outcome = scenario.run(cluster, policies, &mut |outcome| {
+        bar.set_position(outcome.done);
+        if stop.is_wished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish_and_clear();
+    let row = Row::of(&scenario, cluster, policies, &outcome);
+    let warning = (!row.is_complete()).then(|| why_incomplete(&scenario, &outcome, stop));
+    if let Some(warning) = &warning {
+        eprintln!("eyas: {warning}");
+    }
+    let report = view::report(&scenario, cluster, policies, &outcome, warning);
+    if let Some(path) = &args.csv {
+        write(path, &csv(&[row.columns()]))?;
+    }
+    for path in &args.report {
+        ask::write_report(path, &report, None)?;
+        eprintln!("eyas: report: {}", path.display());
+    }
+    if json {
+        show::json("run", &object(row.columns()))?;
+    } else {
+        table(std::slice::from_ref(&row)).print()?;
+        println!();
+        print!("{}", pages::table(&report));
+        eprintln!("eyas: simulated in {}", format_duration_us(began.elapsed().as_micros() as u64));
+    }
+    Ok(stop.code(row.is_complete()))
+}
+
+/// Why not all tasks have ended.
+pub(super) fn why_incomplete(scenario: &Scenario, outcome: &Outcome, stop: &Stop) -> String {
+    let ended = format!("{} of {} tasks have ended", outcome.done, scenario.workload.tasks());
+    match outcome {
+        Outcome { unplaceable: 1.., .. } => format!("{ended}; no executor could take {}", outcome.unplaceable),
+        _ if outcome.makespan_ns >= scenario.limit_ns() => {
+            format!("{ended} at its limit of {}: make `limit` longer", format_duration_us(scenario.limit_us))
+        }
+        _ if stop.is_wished() => format!("{ended}: it was interrupted"),
+        _ => format!("{ended}, and nothing more would happen"),
+    }
+}

@@ -1,0 +1,139 @@
+//! `eyas sim sweep`: one scenario with all combinations of policies, stores and nodes, on all processors.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use clap::Args;
+use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
+use eyas_sim::cluster::{Cluster, Policies};
+use eyas_sim::outcome::Outcome;
+use eyas_sim::scenario::Scenario;
+
+use super::row::{Row, table};
+use super::run::why_incomplete;
+use super::{Stop, csv, object, plots, progress, write};
+use crate::{Failure, show};
+
+/// Combinations of one sweep at most: what came of each is kept until all are done.
+const MAX_COMBINATIONS: usize = 10_000;
+
+#[derive(Args)]
+pub(crate) struct SweepArgs {
+    /// The scenario, in TOML; it says all that is not swept
+    #[arg(value_name = "SCENARIO")]
+    file: PathBuf,
+    /// Placement policies, such as gcc,cost
+    #[arg(long, value_name = "POLICY,…", value_delimiter = ',')]
+    policy: Vec<PlacementPolicy>,
+    /// Eviction policies, such as lru,lfu
+    #[arg(long, value_name = "POLICY,…", value_delimiter = ',')]
+    eviction: Vec<EvictionPolicy>,
+    /// Numbers of nodes, such as 32,64
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    nodes: Vec<u32>,
+    /// Sizes of each node's store, such as 1GB,2GB
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = units::parse_bytes)]
+    cache: Vec<u64>,
+    /// Plot them on a web page
+    #[arg(long, value_name = "FILE.html")]
+    plots: Option<PathBuf>,
+    /// Write the table as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCode, Failure> {
+    let scenario = Scenario::read(&args.file)?;
+    let combinations = combinations(args, &scenario)?;
+    let outcomes = simulate(&scenario, &combinations, stop);
+    let done: Vec<_> =
+        combinations.iter().zip(&outcomes).filter_map(|(of, outcome)| Some((of, outcome.as_ref()?))).collect();
+    let rows: Vec<_> =
+        done.iter().map(|((cluster, policies), outcome)| Row::of(&scenario, cluster, policies, outcome)).collect();
+    for row in rows.iter().filter(|row| !row.is_complete()) {
+        let (placement, nodes, cache) =
+            (row.policies.placement, row.cluster.nodes, units::format_bytes(row.cluster.cache_bytes));
+        let why = why_incomplete(&scenario, row.outcome, stop);
+        eprintln!("eyas: {placement} on {nodes} nodes with {cache}: {why}");
+    }
+    let columns: Vec<_> = rows.iter().map(Row::columns).collect();
+    if let Some(path) = &args.csv {
+        write(path, &csv(&columns))?;
+    }
+    if let Some(path) = &args.plots {
+        write(path, &plots::html(&scenario.name, &rows))?;
+        eprintln!("eyas: plots: {}", path.display());
+    }
+    match json {
+        true => show::json("sweep", &columns.into_iter().map(object).collect::<Vec<_>>())?,
+        false => table(&rows).print()?,
+    }
+    if rows.len() < combinations.len() {
+        eprintln!("eyas: interrupted; these are {} of {} combinations", rows.len(), combinations.len());
+    }
+    Ok(stop.code(rows.iter().all(Row::is_complete)))
+}
+
+/// All combinations, in the order of the command line; none that could never end.
+fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<(Cluster, Policies)>, Failure> {
+    fn or<T: Copy>(given: &[T], own: T) -> Vec<T> {
+        if given.is_empty() { vec![own] } else { given.to_vec() }
+    }
+    let placements = or(&args.policy, scenario.policies.placement);
+    let evictions = or(&args.eviction, scenario.policies.eviction);
+    let nodes = or(&args.nodes, scenario.cluster.nodes);
+    let caches = or(&args.cache, scenario.cluster.cache_bytes);
+    let lengths = [placements.len(), evictions.len(), nodes.len(), caches.len()];
+    let count = lengths.into_iter().fold(1, usize::saturating_mul);
+    if count > MAX_COMBINATIONS {
+        return Err(format!("these are {count} combinations: {MAX_COMBINATIONS} are the most").into());
+    }
+    let mut combinations = Vec::with_capacity(count);
+    for &placement in &placements {
+        for &eviction in &evictions {
+            for &nodes in &nodes {
+                for &cache_bytes in &caches {
+                    let cluster = Cluster { nodes, cache_bytes, ..scenario.cluster.clone() };
+                    scenario.check(&cluster).map_err(|e| format!("with {nodes} nodes: {e}"))?;
+                    combinations.push((cluster, Policies { placement, eviction, ..scenario.policies }));
+                }
+            }
+        }
+    }
+    Ok(combinations)
+}
+
+/// What comes of each combination, at its place; nothing where it was interrupted.
+fn simulate(scenario: &Scenario, combinations: &[(Cluster, Policies)], stop: &Stop) -> Vec<Option<Outcome>> {
+    let bar = progress(combinations.len() as u64);
+    let outcomes: Vec<_> = combinations.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let simulate_next = || {
+        while !stop.is_wished() {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some((cluster, policies)) = combinations.get(place) else { return };
+            let mut is_whole = true;
+            let outcome = scenario.run(cluster, policies, &mut |_| {
+                is_whole = !stop.is_wished();
+                if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            if is_whole {
+                // Each place is of one thread.
+                let _ = outcomes[place].set(outcome);
+                bar.inc(1);
+            }
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..processors.min(combinations.len()) {
+            scope.spawn(simulate_next);
+        }
+    });
+    bar.finish_and_clear();
+    outcomes.into_iter().map(OnceLock::into_inner).collect()
+}

@@ -1,0 +1,45 @@
+//! `eyas report --trace`: a recorded job as a file that a simulated cluster can run again.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use eyas_client::messages::{FromClient, RecordedTask, ToClient};
+use eyas_client::view::JobView;
+use eyas_client::{Client, ClientError};
+use eyas_sim::trace::{Heading, TracedTask, VERSION};
+
+use crate::Failure;
+
+/// Writes the trace of a job, as far as its tasks have succeeded.
+pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Result<(), Failure> {
+    let wrong = |e: std::io::Error| format!("cannot write {}: {e}", path.display());
+    let mut out = BufWriter::new(File::create(path).map_err(wrong)?);
+    let heading = Heading { eyas_trace: VERSION, name: job.name.clone() };
+    writeln!(out, "{}", serde_json::to_string(&heading)?).map_err(wrong)?;
+    let (mut from, mut tasks) = (Some(0), 0);
+    while let Some(first) = from {
+        let ToClient::Trace(part) = client.ask(FromClient::Trace { job: job.job, from: first }).await? else {
+            return Err(ClientError::Unexpected.into());
+        };
+        tasks += part.tasks.len() as u64;
+        for task in part.tasks {
+            writeln!(out, "{}", serde_json::to_string(&traced(task))?).map_err(wrong)?;
+        }
+        from = part.next;
+    }
+    out.flush().map_err(wrong)?;
+    eprintln!("eyas: the trace is in {}", path.display());
+    let without = job.tasks.total() - tasks.min(job.tasks.total());
+    if without > 0 {
+        eprintln!("eyas: {without} tasks are not in it: they did not succeed, or have the results of others");
+    }
+    Ok(())
+}
+
+fn traced(task: RecordedTask) -> TracedTask {
+    let RecordedTask { ready_us, queued_us, waited_us, ran_us, suspended_us, delivery_us, cpu_us, inputs } = task;
+    let started_us = ready_us + queued_us + waited_us;
+    let ended_us = started_us + ran_us + suspended_us + delivery_us;
+    TracedTask { at_us: ready_us, started_us, ended_us, ran_us, cpu_us, inputs }
+}

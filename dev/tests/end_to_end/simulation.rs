@@ -1,0 +1,149 @@
+//! Simulated clusters, as users ask for them: `eyas sim`, `eyas model` of a scenario, and recorded jobs.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Cluster, Home, finish, signal, wait_until};
+
+/// The example of `docs/SIMULATION.md`.
+fn example() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/SIMULATION.md");
+    let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
+    let (_, rest) = page.split_once("```\n# survey.toml\n").expect("the page has an example");
+    rest.split_once("\n```").expect("it ends").0.to_owned()
+}
+
+const SMALL: &str = "[cluster]\nnodes = 4\ncache = \"100 MB\"\n[workload.uniform]\nobjects = 50\nsize = \"10 MB\"\n\
+    tasks = 200\ncompute = \"10 ms\"\n";
+
+#[test]
+fn the_example_of_the_page_runs() {
+    let home = Home::new();
+    home.write("survey.toml", example());
+    let files = ["--report", "survey.html", "--report", "course.csv", "--csv", "figures.csv"];
+    let ran = home.eyas(&[&["sim", "run", "survey.toml"], &files[..]].concat()).exits(0);
+    assert!(ran.stdout.contains("simulated job") && ran.stdout.contains("5,000 succeeded"), "{}", ran.stdout);
+    let page = home.read("survey.html");
+    assert!(page.contains("<h1>survey</h1>") && page.contains("Simulated job") && !page.contains("1970"));
+    let course = home.read("course.csv");
+    let ended: u64 = course.lines().skip(1).map(|row| row.split(',').nth(4).unwrap().parse::<u64>().unwrap()).sum();
+    assert_eq!(ended, 5_000, "the course has every task");
+    assert_eq!(home.read("figures.csv").lines().count(), 2);
+    let again = || home.eyas(&["--json", "sim", "run", "survey.toml"]).exits(0).json("run");
+    let run = again();
+    assert_eq!((&run["ended_tasks"], &run["nodes"]), (&5_000.into(), &16.into()));
+    assert!(run["time_s"].as_f64() >= run["bound_s"].as_f64(), "{run}");
+    assert_eq!(run, again(), "the same scenario gives the same figures");
+    let model = home.eyas(&["--json", "model", "survey.toml"]).exits(0).json("model");
+    assert!(model["time_s"].as_f64().unwrap() >= 20.0, "tasks come for 20 s: {model}");
+    let few = home.eyas(&["--json", "model", "survey.toml", "--nodes", "1"]).exits(0).json("model");
+    assert!(few["time_s"].as_f64() > model["time_s"].as_f64(), "{few}");
+}
+
+#[test]
+fn a_sweep_runs_all_combinations_in_order() {
+    let home = Home::new();
+    home.write("small.toml", SMALL);
+    let swept = ["sim", "sweep", "small.toml", "--policy", "gcc,cost", "--cache", "50MB,1GB", "--nodes", "2,4,8"];
+    let files = ["--csv", "sweep.csv", "--plots", "sweep.html"];
+    let rows = home.eyas(&[&["--json"], &swept[..], &files[..]].concat()).exits(0).json("sweep");
+    let of = |row: &Value| format!("{} {} {}", row["placement"].as_str().unwrap(), row["nodes"], row["cache_bytes"]);
+    let combinations: Vec<String> = rows.as_array().unwrap().iter().map(of).collect();
+    let mut expected = Vec::new();
+    for placement in ["gcc", "cost"] {
+        for nodes in [2, 4, 8] {
+            expected.extend([50_000_000, 1_000_000_000].map(|cache| format!("{placement} {nodes} {cache}")));
+        }
+    }
+    assert_eq!(combinations, expected);
+    assert_eq!(home.read("sweep.csv").lines().count(), 13);
+    let page = home.read("sweep.html");
+    assert!(page.contains("\"gcc, 2 nodes\"") && page.contains("Store of each node (GB)"));
+    home.eyas(&[&swept[..], &["--cache", "9MB"]].concat()).exits(1).says(&["no room for the inputs of a task"]);
+}
+
+#[test]
+fn an_interrupted_sweep_prints_what_is_done() {
+    let home = Home::new();
+    home.write("long.toml", SMALL.replace("tasks = 200", "tasks = 2_000_000"));
+    let sweep = home.spawn(&["sim", "sweep", "long.toml", "--policy", "cost,gcc,mcu", "--csv", "sweep.csv"]);
+    wait_until("it listens to interrupts", || catches_interrupts(sweep.id()));
+    signal(sweep.id(), Signal::INT);
+    finish(sweep).exits(130).says(&["interrupted; these are", "of 3 combinations"]);
+    assert!(home.read("sweep.csv").lines().count() <= 3);
+}
+
+fn catches_interrupts(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & 1 << (Signal::INT.as_raw() - 1) != 0)
+}
+
+#[test]
+fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
+    let home = Home::new();
+    for (from, to, says) in [
+        ("nodes = 4", "nodes = 0", "bad.toml, line 2: these are too few"),
+        ("\"100 MB\"", "100", "bad.toml, line 3: `100` has no unit"),
+        ("\"100 MB\"", "\"5 MB\"", "bad.toml, line 3: a store of 5.0 MB has no room"),
+        ("[workload.uniform]", "[workload.uniform", "bad.toml, line 4"),
+        ("tasks = 200", "tasks = 200\nlimit = \"1 s\"", "bad.toml, line 8: unknown field `limit`"),
+        ("[cluster]", "limit = \"1 ms\"\n[cluster]", "takes at least"),
+    ] {
+        assert!(SMALL.contains(from));
+        home.write("bad.toml", SMALL.replacen(from, to, 1));
+        for command in [&["sim", "run", "bad.toml"][..], &["sim", "sweep", "bad.toml"], &["model", "bad.toml"]] {
+            home.eyas(command).exits(1).says(&[says]);
+        }
+    }
+    home.eyas(&["sim", "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml, line 1: cannot be read"]);
+    // What is read again and again from slow storage takes longer than reading all once.
+    let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"")
+        + "[policies]\nplacement = \"fa\"\n";
+    home.write("slow.toml", slow);
+    home.eyas(&["sim", "run", "slow.toml"]).exits(1).says(&["of 200 tasks have ended at its limit of 20.00 s"]);
+}
+
+#[test]
+fn a_real_job_is_recorded_and_run_again() {
+    let cluster = Cluster::start(&[&["--slots", "2"]]);
+    for file in 0..5 {
+        cluster.write(&format!("in/{file}"), "x".repeat(1000 * (file + 1)));
+    }
+    cluster.write("common", "all read this");
+    let run = [
+        "run",
+        "--report",
+        "none",
+        "--each",
+        "in/*",
+        "--input",
+        "common",
+        "--",
+        "sh",
+        "-c",
+        "cat {} > /dev/null; [ {/} != 3 ]",
+    ];
+    cluster.run(&run).exits(1);
+    cluster
+        .run(&["report", "1", "--trace", "job.jsonl"])
+        .exits(0)
+        .says(&["the trace is in job.jsonl", "1 tasks are not in it"]);
+    let trace = cluster.read("job.jsonl");
+    assert_eq!(trace.lines().count(), 1 + 4);
+    for line in trace.lines().skip(1) {
+        let task: Value = serde_json::from_str(line).unwrap();
+        let at = |name: &str| task[name].as_u64().unwrap();
+        assert!(at("at_us") <= at("started_us") && at("started_us") + at("ran_us") <= at("ended_us"), "{line}");
+        assert_eq!(task["inputs"].as_array().unwrap().len(), 2, "{line}");
+    }
+    cluster.write("again.toml", "[cluster]\nnodes = 1\n[workload.trace]\nfile = \"job.jsonl\"\n");
+    let again = cluster.ask(&["sim", "run", "again.toml"], "run");
+    assert_eq!((&again["ended_tasks"], &again["storage_bytes"]), (&4.into(), &(1000 + 2000 + 3000 + 5000 + 13).into()));
+    cluster.write("job.jsonl", trace.replacen("\"eyas_trace\":1", "\"eyas_trace\":9", 1));
+    cluster.run(&["sim", "run", "again.toml"]).exits(1).says(&["again.toml, line 4", "a trace of version 9"]);
+}

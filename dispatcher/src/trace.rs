@@ -1,0 +1,46 @@
+//! How a job's tasks went, a part at a time: what a simulated cluster can run again.
+
+use eyas_wire::client::{RecordedTask, TracePart};
+
+use crate::answers::Results;
+use crate::brain::Brain;
+use crate::job::{Job, Phase};
+
+/// Tasks that are looked at for one part.
+const MAX_TRACED: u32 = 10_000;
+/// A part with so many inputs ends, so that its message is not too long.
+const MAX_TRACED_INPUTS: usize = 100_000;
+
+impl Brain {
+    /// Tasks from an index on that succeeded and ran themselves.
+    pub(crate) fn trace(&self, job: &Job, from: u32) -> Result<TracePart, String> {
+        let (mut results, mut inputs) = (Results::default(), 0);
+        let mut part = TracePart::default();
+        for index in from..job.tasks.len() as u32 {
+            if index - from >= MAX_TRACED || inputs >= MAX_TRACED_INPUTS {
+                part.next = Some(index);
+                break;
+            }
+            let state = &job.tasks[index as usize];
+            if state.phase != Phase::Succeeded {
+                continue;
+            }
+            let Some(result) = results.last(self, job, index)?.filter(|result| result.outcome.reused.is_none()) else {
+                continue;
+            };
+            let read = job.input_ids(&job.spec.items.get(index));
+            inputs += read.len();
+            part.tasks.push(RecordedTask {
+                ready_us: state.ready_us,
+                queued_us: result.queued_us,
+                waited_us: result.outcome.waited_us,
+                ran_us: result.outcome.ran_us,
+                suspended_us: result.outcome.suspended_us,
+                delivery_us: result.delivery_us,
+                cpu_us: result.outcome.cpu_us,
+                inputs: read,
+            });
+        }
+        Ok(part)
+    }
+}

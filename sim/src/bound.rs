@@ -1,0 +1,91 @@
+//! What a workload needs, whoever places its tasks, and how long it takes at least.
+
+use crate::clock::{MICROSECOND, Ns, SECOND};
+use crate::cluster::Cluster;
+use crate::workload::Workload;
+
+/// See the [module's](self) documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Bytes of the inputs of the task that reads the most.
+    pub inputs_bytes: u64,
+    /// What all tasks compute, microseconds.
+    pub computing_us: u128,
+    /// When the last task comes, microseconds.
+    pub last_us: u64,
+    /// Bytes of all objects that some task reads.
+    pub read_bytes: u64,
+}
+
+impl Needs {
+    /// Those of a workload, all of whose tasks are looked at.
+    pub fn of(workload: &dyn Workload) -> Needs {
+        let mut needs = Needs::default();
+        let mut is_read = vec![false; workload.objects() as usize];
+        for task in workload.arrivals() {
+            let mut inputs_bytes = 0;
+            for object in task.inputs {
+                let size_bytes = workload.size_bytes(object);
+                inputs_bytes += size_bytes;
+                if !std::mem::replace(&mut is_read[object as usize], true) {
+                    needs.read_bytes += size_bytes;
+                }
+            }
+            needs.inputs_bytes = needs.inputs_bytes.max(inputs_bytes);
+            needs.computing_us += u128::from(task.compute_us);
+            needs.last_us = needs.last_us.max(task.at_us);
+        }
+        needs
+    }
+
+    /// What no placement can do without, and how long it takes on the cluster at least: computing on all processors, the
+    /// arrival of the last task, and reading each object once from persistent storage.
+    pub fn least(&self, cluster: &Cluster) -> [(&'static str, Ns); 3] {
+        let computing_ns = self.computing_us * u128::from(MICROSECOND) / u128::from(cluster.processors());
+        let reading_ns = self.read_bytes as f64 / cluster.storage.bytes_per_s * SECOND as f64;
+        [
+            ("computing", computing_ns.try_into().unwrap_or(Ns::MAX)),
+            ("the arrival of all tasks", self.last_us * MICROSECOND),
+            ("reading each object once", reading_ns as Ns),
+        ]
+    }
+
+    /// How long a run takes at least.
+    pub fn bound_ns(&self, cluster: &Cluster) -> Ns {
+        self.least(cluster).map(|(_, ns)| ns).into_iter().max().expect("there are three")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_types::PlacementPolicy;
+
+    use super::*;
+    use crate::cluster::Policies;
+    use crate::workload::{AllPairs, Order, Scan};
+
+    #[test]
+    fn whatever_takes_longest_is_the_bound() {
+        let cluster = Cluster { nodes: 10, ..Cluster::teragrid_64(1_000_000_000) };
+        let pairs = AllPairs { side: 100, object_bytes: 5_500_000, compute_us: 1_000_000, order: Order::Rows };
+        let needs = Needs::of(&pairs);
+        let expected =
+            Needs { inputs_bytes: 11_000_000, computing_us: 10_000_000_000, last_us: 0, read_bytes: 1_100_000_000 };
+        assert_eq!(needs, expected);
+        assert_eq!(needs.least(&cluster).map(|(_, ns)| ns / SECOND), [500, 0, 2]);
+        assert_eq!(needs.bound_ns(&cluster), 500 * SECOND);
+        let scan = Needs::of(&Scan { objects: 10, rounds: 3, interval_us: 1_000_000, ..Scan::default() });
+        assert_eq!(scan.bound_ns(&cluster), 29 * SECOND);
+    }
+
+    #[test]
+    fn no_run_is_below_its_bound() {
+        let cluster = Cluster { nodes: 4, ..Cluster::teragrid_64(200_000_000) };
+        let pairs = AllPairs { side: 30, object_bytes: 5_000_000, compute_us: 10_000, order: Order::Rows };
+        let bound_ns = Needs::of(&pairs).bound_ns(&cluster);
+        for placement in PlacementPolicy::ALL {
+            let outcome = crate::run(&cluster, &Policies::of_eyas(*placement), &pairs, 1);
+            assert!(outcome.makespan_ns >= bound_ns, "{placement}");
+        }
+    }
+}

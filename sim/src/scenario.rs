@@ -1,0 +1,205 @@
+//! Scenarios: a user's own cluster, workload and policies, in a TOML file (`docs/SIMULATION.md`).
+//!
+//! ```toml
+//! name = "survey"
+//! seed = 1
+//!
+//! [cluster]
+//! like = "teragrid-64"
+//! nodes = 32
+//! cache = "2 GB"
+//!
+//! [workload.zipf]
+//! objects = 1_000
+//! size = "10 MB"
+//! tasks = 20_000
+//! interval = "2 ms"
+//! compute = "10 ms"
+//!
+//! [policies]
+//! placement = "cost"
+//! ```
+//!
+//! What is wrong in it is told with its line. What could never end is refused before it begins, as far as that is known
+//! then; every run ends at its scenario's `limit`.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use eyas_types::units::{format_bytes, format_duration_us};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::bound::Needs;
+use crate::clock::{MICROSECOND, Ns};
+use crate::cluster::{Cluster, Policies};
+use crate::outcome::Outcome;
+
+mod amount;
+mod cluster;
+mod workload;
+
+use amount::Time;
+use cluster::{ClusterFields, PolicyFields};
+use workload::WorkloadFields;
+
+pub use workload::SharedWorkload;
+
+/// Where a run ends if its scenario says nothing else: 30 days of its own time.
+const LIMIT_US: u64 = 30 * 86_400 * 1_000_000;
+
+/// What is simulated.
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it runs on.
+    pub cluster: Cluster,
+    /// What it runs.
+    pub workload: SharedWorkload,
+    /// How it is decided.
+    pub policies: Policies,
+    /// What the workload needs.
+    pub needs: Needs,
+    /// Of all dice.
+    pub seed: u64,
+    /// A run that has not ended by then is broken off, microseconds of its own time.
+    pub limit_us: u64,
+}
+
+/// What is wrong with a scenario file, and where.
+#[derive(Debug, Error)]
+#[error("{file}, line {line}: {why}")]
+pub struct ScenarioError {
+    /// Which file.
+    pub file: String,
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub why: String,
+}
+
+/// Why a workload cannot end on a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Hopeless {
+    /// No store has room for what a task reads.
+    #[error("a store of {} has no room for the inputs of a task, {}: make `cache` larger", format_bytes(*.cache_bytes), format_bytes(*.inputs_bytes))]
+    CacheTooSmall {
+        /// Bytes of each store.
+        cache_bytes: u64,
+        /// Bytes of the inputs of the task that reads the most.
+        inputs_bytes: u64,
+    },
+    /// It takes longer than it may.
+    #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
+    TooLong {
+        /// What takes so long.
+        what: &'static str,
+        /// How long, if nothing stands in its way.
+        least_us: u64,
+        /// How long it may take.
+        limit_us: u64,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScenarioFields {
+    name: Option<String>,
+    #[serde(default = "first")]
+    seed: u64,
+    limit: Option<Time>,
+    #[serde(default)]
+    cluster: Option<toml::Spanned<ClusterFields>>,
+    workload: toml::Spanned<WorkloadFields>,
+    #[serde(default)]
+    policies: PolicyFields,
+}
+
+fn first() -> u64 {
+    1
+}
+
+impl Scenario {
+    /// Reads a scenario file. Files that it names are looked for in its folder.
+    ///
+    /// # Errors
+    /// What is wrong and in which line.
+    pub fn read(path: &Path) -> Result<Scenario, ScenarioError> {
+        let wrong = |line, why| ScenarioError { file: path.display().to_string(), line, why };
+        let text = std::fs::read_to_string(path).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
+        let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy());
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Scenario::parse(&text, &stem, folder).map_err(|(line, why)| wrong(line, why))
+    }
+
+    /// Reads the text of a scenario, which has that `name` if it does not say another. Files that it names are looked for in
+    /// `folder`.
+    ///
+    /// # Errors
+    /// In which line what is wrong.
+    pub fn parse(text: &str, name: &str, folder: &Path) -> Result<Scenario, (usize, String)> {
+        let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let fields: ScenarioFields = toml::from_str(text).map_err(|e| {
+            let line = e.span().map_or(1, |span| line_of(span.start));
+            (line, e.message().to_owned())
+        })?;
+        let ScenarioFields { name: own_name, seed, limit, cluster, workload, policies } = fields;
+        let (cluster_at, cluster) = match cluster {
+            Some(cluster) => (cluster.span().start, cluster.into_inner()),
+            None => (0, ClusterFields::default()),
+        };
+        let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
+        let workload_at = workload.span().start;
+        let workload = workload.into_inner().workload(seed, folder);
+        let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
+        let scenario = Scenario {
+            name: own_name.unwrap_or_else(|| name.to_owned()),
+            cluster: cluster.cluster(),
+            needs: Needs::of(&*workload),
+            workload,
+            policies: policies.policies(),
+            seed,
+            limit_us: limit.map_or(LIMIT_US, |limit| limit.0),
+        };
+        scenario.check(&scenario.cluster).map_err(|hopeless| {
+            let at = if matches!(hopeless, Hopeless::CacheTooSmall { .. }) { cache_at } else { workload_at };
+            (line_of(at), hopeless.to_string())
+        })?;
+        Ok(scenario)
+    }
+
+    /// Whether its workload can end on that cluster, as far as that is known beforehand.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self, cluster: &Cluster) -> Result<(), Hopeless> {
+        let (cache_bytes, inputs_bytes) = (cluster.cache_bytes, self.needs.inputs_bytes);
+        if inputs_bytes > cache_bytes {
+            return Err(Hopeless::CacheTooSmall { cache_bytes, inputs_bytes });
+        }
+        let limit_us = self.limit_us;
+        let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());
+        too_long.map_or(Ok(()), |(what, least_ns)| {
+            Err(Hopeless::TooLong { what, least_us: least_ns / MICROSECOND, limit_us })
+        })
+    }
+
+    /// Runs its workload on a cluster, to its end or to the limit; `watch` is told what has come of it so far, and may break
+    /// it off.
+    pub fn run(
+        &self,
+        cluster: &Cluster,
+        policies: &Policies,
+        watch: &mut dyn FnMut(&Outcome) -> ControlFlow<()>,
+    ) -> Outcome {
+        crate::run_watched(cluster, policies, &*self.workload, self.seed, self.limit_ns(), watch)
+    }
+
+    /// Where a run is broken off.
+    pub fn limit_ns(&self) -> Ns {
+        self.limit_us * MICROSECOND
+    }
+}
+
+#[cfg(test)]
+mod tests;

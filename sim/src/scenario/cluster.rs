@@ -1,0 +1,155 @@
+//! `[cluster]` and `[policies]`.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use eyas_types::{EvictionPolicy, PlacementPolicy};
+use serde::Deserialize;
+use serde::de::{self, Deserializer};
+
+use super::amount::{Count, Rate, Share, Size, Time};
+use crate::clock::MICROSECOND;
+use crate::cluster::{Cluster, Disk, EYAS_DECISION_NS, Policies};
+
+/// The most nodes of a scenario.
+const MAX_NODES: u32 = 1_000_000;
+/// The most processors of each; executors have as many at most.
+const MAX_SLOTS: u32 = 65_536;
+
+/// A cluster, as far as it is another than the one it is like.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ClusterFields {
+    like: Machine,
+    nodes: Option<Count<MAX_NODES>>,
+    slots: Option<Count<MAX_SLOTS>>,
+    pub cache: Option<toml::Spanned<Size>>,
+    store: Option<Medium>,
+    disk_read: Option<Rate>,
+    disk_write: Option<Rate>,
+    memory: Option<Rate>,
+    link: Option<Rate>,
+    bisection: Option<Rate>,
+    storage: Option<Rate>,
+    storage_client: Option<Rate>,
+    storage_latency: Option<Time>,
+    peer_latency: Option<Time>,
+    message: Option<Time>,
+    decision: Option<Time>,
+    catalog_delay: Option<Time>,
+}
+
+/// A machine of the paper.
+#[derive(Clone, Copy, Default, Deserialize)]
+enum Machine {
+    #[default]
+    #[serde(rename = "teragrid-64")]
+    Teragrid64,
+    #[serde(rename = "teragrid-100")]
+    Teragrid100,
+    #[serde(rename = "blue-gene-p")]
+    BlueGeneP,
+    #[serde(rename = "sicortex")]
+    Sicortex,
+}
+
+/// What stores are on.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Medium {
+    Disk,
+    Memory,
+}
+
+/// The cluster of section 5.1 had stores of 1 GB to 4 GB: so many, where a scenario does not say.
+const TERAGRID_CACHE_BYTES: u64 = 4_000_000_000;
+
+impl ClusterFields {
+    pub fn cluster(&self) -> Cluster {
+        let mut cluster = match self.like {
+            Machine::Teragrid64 => Cluster::teragrid_64(TERAGRID_CACHE_BYTES),
+            Machine::Teragrid100 => Cluster::teragrid_100(TERAGRID_CACHE_BYTES),
+            Machine::BlueGeneP => Cluster::blue_gene_p(),
+            Machine::Sicortex => Cluster::sicortex(),
+        };
+        cluster.decision_ns = EYAS_DECISION_NS;
+        let set = |to: &mut f64, rate: Option<Rate>| *to = rate.map_or(*to, |rate| rate.0);
+        let set_ns = |to: &mut u64, time: Option<Time>| *to = time.map_or(*to, |time| time.0 * MICROSECOND);
+        cluster.nodes = self.nodes.map_or(cluster.nodes, |count| count.0);
+        cluster.cpus = self.slots.map_or(cluster.cpus, |count| count.0);
+        cluster.cache_bytes = self.cache.as_ref().map_or(cluster.cache_bytes, |size| size.get_ref().0);
+        set(&mut cluster.memory_bytes_per_s, self.memory);
+        set(&mut cluster.card_bytes_per_s, self.link);
+        cluster.bisection_bytes_per_s = self.bisection.map(|rate| rate.0);
+        set(&mut cluster.storage.bytes_per_s, self.storage);
+        cluster.storage.client_bytes_per_s = self.storage_client.map(|rate| rate.0);
+        set_ns(&mut cluster.storage.latency_ns, self.storage_latency);
+        set_ns(&mut cluster.peer_latency_ns, self.peer_latency);
+        set_ns(&mut cluster.message_ns, self.message);
+        set_ns(&mut cluster.decision_ns, self.decision);
+        set_ns(&mut cluster.catalog_delay_ns, self.catalog_delay);
+        self.set_disk(&mut cluster);
+        cluster
+    }
+
+    /// Who names a rate of a disk has one; the machines without are given that of those with.
+    fn set_disk(&self, cluster: &mut Cluster) {
+        let names_disk = self.disk_read.is_some() || self.disk_write.is_some();
+        match self.store {
+            Some(Medium::Memory) => cluster.disk = None,
+            None if cluster.disk.is_none() && !names_disk => {}
+            _ => {
+                let usual = Disk { read_bytes_per_s: 148e6, write_bytes_per_s: 73e6 };
+                let Disk { read_bytes_per_s, write_bytes_per_s } = cluster.disk.unwrap_or(usual);
+                cluster.disk = Some(Disk {
+                    read_bytes_per_s: self.disk_read.map_or(read_bytes_per_s, |rate| rate.0),
+                    write_bytes_per_s: self.disk_write.map_or(write_bytes_per_s, |rate| rate.0),
+                });
+            }
+        }
+    }
+}
+
+/// How the deciders decide, as far as it is otherwise than with those they are like.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct PolicyFields {
+    like: Like,
+    #[serde(deserialize_with = "named")]
+    placement: Option<PlacementPolicy>,
+    #[serde(deserialize_with = "named")]
+    eviction: Option<EvictionPolicy>,
+    utilisation: Option<Share>,
+    window: Option<Count<{ u32::MAX }>>,
+    relays: Option<bool>,
+    overlap: Option<bool>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Like {
+    #[default]
+    Eyas,
+    Paper,
+}
+
+impl PolicyFields {
+    pub fn policies(&self) -> Policies {
+        let placement = self.placement.unwrap_or(PlacementPolicy::Cost);
+        let mut policies = match self.like {
+            Like::Eyas => Policies::of_eyas(placement),
+            Like::Paper => Policies::of_the_paper(placement),
+        };
+        policies.eviction = self.eviction.unwrap_or(policies.eviction);
+        policies.utilisation_threshold = self.utilisation.map_or(policies.utilisation_threshold, |share| share.0);
+        policies.window = self.window.map(|count| count.0.into()).or(policies.window);
+        policies.relays = self.relays.unwrap_or(policies.relays);
+        policies.overlap = self.overlap.unwrap_or(policies.overlap);
+        policies
+    }
+}
+
+/// A policy by its name.
+fn named<'de, D: Deserializer<'de>, P: FromStr<Err: Display>>(deserializer: D) -> Result<Option<P>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
+}

@@ -1,0 +1,134 @@
+//! Scenarios that are right, and what is said of those that are not.
+
+use eyas_types::{EvictionPolicy, PlacementPolicy};
+
+use super::*;
+
+fn parse(text: &str) -> Result<Scenario, (usize, String)> {
+    Scenario::parse(text, "file", Path::new("/nowhere"))
+}
+
+/// Of a small zipf workload, with lines before and after it.
+fn zipf(before: &str, after: &str) -> String {
+    let workload = "[workload.zipf]\nobjects = 100\nsize = \"10 MB\"\ntasks = 500\ncompute = \"10 ms\"\n";
+    format!("{before}{workload}{after}")
+}
+
+fn run(scenario: &Scenario) -> Outcome {
+    scenario.run(&scenario.cluster, &scenario.policies, &mut |_| ControlFlow::Continue(()))
+}
+
+#[test]
+fn what_is_not_said_is_that_of_the_paper_and_of_eyas() {
+    let scenario = parse(&zipf("", "")).unwrap();
+    assert_eq!((scenario.name.as_str(), scenario.seed, scenario.limit_us), ("file", 1, LIMIT_US));
+    assert_eq!(scenario.cluster, Cluster::teragrid_64(4_000_000_000).under_eyas());
+    assert_eq!(scenario.policies, Policies::of_eyas(PlacementPolicy::Cost));
+    assert_eq!((scenario.workload.tasks(), scenario.workload.object_bytes()), (500, 10_000_000));
+    assert!(run(&scenario).is_complete());
+}
+
+#[test]
+fn what_is_said_is_heard() {
+    let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n[cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
+        cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\nstorage = \"2 Gbit/s\"\n\
+        storage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\ndecision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
+    let after =
+        "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n";
+    let Scenario { name, cluster, policies, seed, limit_us, .. } = parse(&zipf(before, after)).unwrap();
+    assert_eq!((name.as_str(), seed, limit_us), ("mine", 7, 7_200_000_000));
+    let disk = cluster.disk.expect("it was named");
+    assert_eq!((cluster.nodes, cluster.cpus, cluster.cache_bytes), (3, 5, 1 << 30));
+    assert_eq!((disk.read_bytes_per_s, disk.write_bytes_per_s, cluster.card_bytes_per_s), (500e6, 73e6, 1.25e9));
+    assert_eq!((cluster.bisection_bytes_per_s, cluster.storage.client_bytes_per_s), (Some(1e9), Some(50e6)));
+    assert_eq!((cluster.storage.bytes_per_s, cluster.storage.latency_ns), (250e6, 5_000_000));
+    assert_eq!((cluster.decision_ns, cluster.catalog_delay_ns), (10_000, 12_000_000_000));
+    let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
+    let eviction = EvictionPolicy::Lfu;
+    assert_eq!(policies, Policies { eviction, utilisation_threshold: 0.8, window: Some(9), ..paper });
+}
+
+#[test]
+fn every_workload_has_a_name() {
+    for (text, tasks, data_bytes) in [
+        ("[workload.monotonically_increasing]", 250_000, 100_000_000_000),
+        ("[workload.sine_wave]\ncompute = \"1 ms\"", 2_000_000, 1_000_000_000_000),
+        ("[workload.all_pairs]\nside = 20\nsize = \"1 MB\"\ncompute = \"1 s\"\norder = \"random\"", 400, 40_000_000),
+        ("[workload.stacking]\nlocality = 30", 23_695, 1_580_000_000),
+        ("[workload.uniform]\nobjects = 9\nsize = \"1 B\"\ntasks = 10\ncompute = \"1 s\"", 10, 9),
+        ("[workload.scan]\nobjects = 9\nsize = \"1 B\"\nrounds = 3\ncompute = \"1 s\"", 27, 9),
+    ] {
+        let scenario = parse(text).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
+        assert_eq!((scenario.workload.tasks(), scenario.workload.data_bytes()), (tasks, data_bytes), "{text}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_their_line() {
+    let all = "[workload.zipf]\nobjects = 0";
+    for (text, line, why) in [
+        ("", 1, "workload"),
+        ("[workload.zipf\n", 1, ""),
+        (all, 2, "at least 1"),
+        ("[workload.zip]\nobjects = 1", 1, "unknown variant `zip`"),
+        ("[workload.zipf]\nobjects = 1", 1, "missing field `size`"),
+        (&zipf("[cluster]\nnodes = 0\n", ""), 2, "at least 1"),
+        (&zipf("[cluster]\nnodes = 2000000\n", ""), 2, "1000000 are the most"),
+        (&zipf("[cluster]\n\nnods = 5\n", ""), 3, "unknown field `nods`"),
+        (&zipf("[cluster]\ncache = 10\n", ""), 2, "no unit"),
+        (&zipf("[cluster]\ncache = \"10\"\n", ""), 2, "no unit"),
+        (&zipf("[cluster]\nlink = 1.5\n", ""), 2, "a rate with its unit"),
+        (&zipf("[cluster]\nlink = \"1 GB\"\n", ""), 2, "is not a rate"),
+        (&zipf("limit = \"soon\"\n", ""), 1, "is not a duration"),
+        (&zipf("[cluster]\nnodes = 4\ncache = \"9 MB\"\n", ""), 3, "no room for the inputs of a task, 10.0 MB"),
+        (&zipf("[cluster]\nlike = \"cray\"\n", ""), 2, "cray"),
+        (&zipf("", "[policies]\nplacement = \"best\"\n"), 7, "there are fa, mch, mcu, gcc, cost"),
+        (&zipf("", "[policies]\nutilisation = 90\n"), 7, "from 0 to 1"),
+        (&zipf("", "exponent = -1\n"), 1, "exponent"),
+        (&zipf("limit = \"60 s\"\n", "interval = \"1 s\""), 2, "arrival of all tasks takes at least"),
+        (&zipf("limit = \"10 ms\"\n[cluster]\nnodes = 1\n", ""), 4, "computing takes at least"),
+        (&zipf("limit = \"1 s\"\n[cluster]\nstorage = \"1 MB/s\"\n", ""), 4, "reading each object once takes at least"),
+        (&zipf("", "interval = \"50 d\"\ncompute = \"1 s\""), 7, "duplicate key"),
+        (&zipf("", "interval = \"36000 d\"\n"), 1, "hundred years"),
+        ("[workload.stacking]\nlocality = 7", 2, "only of 1, 1.38"),
+        ("[workload.all_pairs]\nside = 60_000\nsize = \"1 B\"\ncompute = \"1 s\"", 1, "tasks are too many"),
+        ("[workload.trace]\nfile = \"job.jsonl\"", 2, "/nowhere/job.jsonl, line 1: cannot be read"),
+    ] {
+        let Err(error) = parse(text) else { panic!("this is no mistake:\n{text}") };
+        assert_eq!(error.0, line, "{error:?}\n{text}");
+        assert!(error.1.contains(why), "{error:?}\n{text}");
+    }
+    let error = Scenario::read(Path::new("/nowhere/it.toml")).err().expect("there is none").to_string();
+    assert!(error.starts_with("/nowhere/it.toml, line 1: cannot be read"), "{error}");
+}
+
+#[test]
+fn a_cache_for_one_task_is_enough_and_less_is_not() {
+    for (cache, is_enough) in [("9.9 MB", false), ("10 MB", true)] {
+        for placement in PlacementPolicy::ALL {
+            let text = zipf(
+                &format!("[cluster]\ncache = \"{cache}\"\n"),
+                &format!("[policies]\nplacement = \"{placement}\"\n"),
+            );
+            let ended = parse(&text).map(|scenario| run(&scenario).is_complete());
+            assert_eq!(ended.ok(), is_enough.then_some(true), "{cache} under {placement}");
+        }
+    }
+}
+
+#[test]
+fn a_run_ends_at_its_limit() {
+    // 5 GB at 50 MB/s, where reading each object once would take 20 s.
+    let slow = "limit = \"60 s\"\n[cluster]\nstorage = \"50 MB/s\"\n";
+    let scenario = parse(&zipf(slow, "[policies]\nplacement = \"fa\"\n")).unwrap();
+    let outcome = run(&scenario);
+    assert!(!outcome.is_complete() && outcome.done < outcome.tasks);
+    assert_eq!(outcome.makespan_ns, scenario.limit_ns());
+    assert!(outcome.course.samples.iter().map(|sample| sample.done).sum::<u64>() == outcome.done);
+    let mut looks = 0;
+    let broken_off = scenario.run(&scenario.cluster, &scenario.policies, &mut |_| {
+        looks += 1;
+        ControlFlow::Break(())
+    });
+    assert!(looks <= 1 && !broken_off.is_complete());
+}

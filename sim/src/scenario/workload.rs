@@ -1,0 +1,207 @@
+//! `[workload.KIND]`.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::amount::{Count, Size, Time};
+use crate::clock::MAX_TIME_US;
+use crate::run::MAX_TASKS;
+use crate::trace::{Compute, Trace};
+use crate::workload::{
+    AllPairs, LOCALITIES, Locality, MonotonicallyIncreasing, Order, Scan, SineWave, Stacking, Workload, Zipf,
+};
+
+/// Objects at most: each has some bytes of memory.
+const MAX_OBJECTS: u32 = 100_000_000;
+
+/// How many objects there are.
+type Objects = Count<MAX_OBJECTS>;
+/// How many tasks.
+type Tasks = Count<MAX_TASKS>;
+
+/// A workload that many runs may share.
+pub type SharedWorkload = Box<dyn Workload + Send + Sync>;
+
+/// A kind of workload, and what is said of it.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum WorkloadFields {
+    MonotonicallyIncreasing(Files),
+    SineWave(Files),
+    AllPairs(AllPairsFields),
+    Stacking(StackingFields),
+    Zipf(ZipfFields),
+    Uniform(UniformFields),
+    Scan(ScanFields),
+    Trace(TraceFields),
+}
+
+/// Of the paper's workloads whose arrivals an equation says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Files {
+    objects: Option<Objects>,
+    size: Option<Size>,
+    compute: Option<Time>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AllPairsFields {
+    side: Tasks,
+    size: Size,
+    compute: Time,
+    #[serde(default)]
+    order: OrderName,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OrderName {
+    #[default]
+    Rows,
+    Random,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StackingFields {
+    locality: toml::Spanned<f64>,
+    size: Option<Size>,
+    compute: Option<Time>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ZipfFields {
+    objects: Objects,
+    size: Size,
+    tasks: Tasks,
+    #[serde(default = "one")]
+    exponent: f64,
+    #[serde(default)]
+    interval: Time,
+    compute: Time,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UniformFields {
+    objects: Objects,
+    size: Size,
+    tasks: Tasks,
+    #[serde(default)]
+    interval: Time,
+    compute: Time,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ScanFields {
+    objects: Objects,
+    size: Size,
+    rounds: Tasks,
+    #[serde(default)]
+    interval: Time,
+    compute: Time,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TraceFields {
+    file: toml::Spanned<String>,
+    #[serde(default)]
+    compute: Compute,
+}
+
+/// What is wrong, and at which byte of the file; if nothing is said, somewhere in the workload.
+pub(super) type Wrong = (Option<usize>, String);
+
+impl WorkloadFields {
+    /// The workload. Files are named from `folder` on.
+    pub fn workload(self, seed: u64, folder: &Path) -> Result<SharedWorkload, Wrong> {
+        Ok(match self {
+            WorkloadFields::MonotonicallyIncreasing(fields) => {
+                let paper = MonotonicallyIncreasing::paper(seed);
+                let (files, file_bytes, compute_us) = fields.or(paper.files, paper.file_bytes, paper.compute_us);
+                Box::new(MonotonicallyIncreasing { files, file_bytes, compute_us, seed })
+            }
+            WorkloadFields::SineWave(fields) => {
+                let paper = SineWave::paper(seed);
+                let (files, file_bytes, compute_us) = fields.or(paper.files, paper.file_bytes, paper.compute_us);
+                Box::new(SineWave { files, file_bytes, compute_us, seed })
+            }
+            WorkloadFields::AllPairs(AllPairsFields { side: Count(side), size, compute, order }) => {
+                coming(u64::from(side).pow(2), Time::default())?;
+                let order = match order {
+                    OrderName::Rows => Order::Rows,
+                    OrderName::Random => Order::Random(seed),
+                };
+                Box::new(AllPairs { side, object_bytes: size.0, compute_us: compute.0, order })
+            }
+            WorkloadFields::Stacking(StackingFields { locality, size, compute }) => {
+                let paper = Stacking { locality: row_of(&locality)?, ..Stacking::paper(seed) };
+                let file_bytes = size.map_or(paper.file_bytes, |size| size.0);
+                let compute_us = compute.map_or(paper.compute_us, |compute| compute.0);
+                Box::new(Stacking { file_bytes, compute_us, ..paper })
+            }
+            WorkloadFields::Zipf(ZipfFields { objects, size, tasks, exponent, interval, compute }) => {
+                if !(0.0..=10.0).contains(&exponent) {
+                    return Err((None, format!("an exponent of {exponent} is none: give a number from 0 to 10")));
+                }
+                let of_objects = Zipf { objects: objects.0, object_bytes: size.0, exponent, ..Zipf::default() };
+                let (tasks, interval_us) = coming(tasks.0.into(), interval)?;
+                Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
+            }
+            WorkloadFields::Uniform(UniformFields { objects, size, tasks, interval, compute }) => {
+                let of_objects = Zipf { objects: objects.0, object_bytes: size.0, exponent: 0.0, ..Zipf::default() };
+                let (tasks, interval_us) = coming(tasks.0.into(), interval)?;
+                Box::new(Zipf { tasks, interval_us, compute_us: compute.0, seed, ..of_objects })
+            }
+            WorkloadFields::Scan(ScanFields { objects, size, rounds, interval, compute }) => {
+                let (_, interval_us) = coming(u64::from(objects.0) * u64::from(rounds.0), interval)?;
+                let (objects, rounds) = (objects.0, rounds.0);
+                Box::new(Scan { objects, object_bytes: size.0, rounds, interval_us, compute_us: compute.0 })
+            }
+            WorkloadFields::Trace(TraceFields { file, compute }) => {
+                let path = folder.join(file.get_ref());
+                let trace = Trace::read(&path, compute).map_err(|e| (Some(file.span().start), e.to_string()))?;
+                Box::new(trace)
+            }
+        })
+    }
+}
+
+impl Files {
+    fn or(self, files: u32, file_bytes: u64, compute_us: u64) -> (u32, u64, u64) {
+        let Files { objects, size, compute } = self;
+        let (objects, size) = (objects.map_or(files, |count| count.0), size.map_or(file_bytes, |size| size.0));
+        (objects, size, compute.map_or(compute_us, |time| time.0))
+    }
+}
+
+/// A row of table 3.
+fn row_of(locality: &toml::Spanned<f64>) -> Result<Locality, Wrong> {
+    let row = LOCALITIES.into_iter().find(|row| row.locality == *locality.get_ref());
+    row.ok_or_else(|| {
+        let rows: Vec<_> = LOCALITIES.iter().map(|row| row.locality.to_string()).collect();
+        let why = format!("there is no workload of locality {}, only of {}", locality.get_ref(), rows.join(", "));
+        (Some(locality.span().start), why)
+    })
+}
+
+/// So many tasks, one every interval.
+fn coming(tasks: u64, Time(interval_us): Time) -> Result<(u64, u64), Wrong> {
+    if tasks > MAX_TASKS.into() {
+        return Err((None, format!("{tasks} tasks are too many: {MAX_TASKS} are the most")));
+    }
+    if tasks.checked_mul(interval_us).is_none_or(|last_us| last_us > MAX_TIME_US) {
+        return Err((None, "the last task would come in more than a hundred years: make `interval` shorter".into()));
+    }
+    Ok((tasks, interval_us))
+}
