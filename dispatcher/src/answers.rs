@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use eyas_sched::{Estimate, Mismatch, ObjectView as ScheduledObject, WaitReason};
-use eyas_types::{InputFrom, JobId, Load, ObjectId, Resources, TaskId, TaskItem, units};
+use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
+use eyas_types::{Estimate, InputFrom, JobId, Load, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
 
@@ -217,6 +217,7 @@ impl Brain {
             suspended_us: outcome.map_or(0, |outcome| outcome.suspended_us),
             cpu_us: outcome.map_or(0, |outcome| outcome.cpu_us),
             reused: outcome.and_then(|outcome| outcome.reused),
+            estimate: outcome.and_then(|outcome| outcome.estimate),
             reads: outcome.map_or_else(Default::default, |outcome| outcome.reads),
         }
     }
@@ -409,6 +410,11 @@ impl Brain {
                 let reads = &view.reads;
                 let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
                 let mut because = vec![format!("It has ended{place}: {status}.")];
+                because.extend(view.estimate.map(|estimate| {
+                    let estimate = in_words(&estimate);
+                    let [waited, ran] = [view.waited_us, view.ran_us].map(units::format_duration_us);
+                    format!("It was estimated to be done there {estimate}; it waited {waited} there, and ran {ran}.")
+                }));
                 because.extend(view.reused.map(|task| format!("It did not run: this is the result of task {task}.")));
                 let times = job.tasks[task.index as usize].recomputed;
                 if times > 0 {

@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod estimate;
 pub mod id;
 pub mod load;
 pub mod matching;
@@ -19,6 +20,7 @@ pub mod task;
 pub mod template;
 pub mod units;
 
+pub use estimate::Estimate;
 pub use id::{ExecutorId, JobId, ObjectId, TaskId};
 pub use load::Load;
 pub use object::{ObjectSpec, Version};

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
+use crate::estimate::Estimate;
 use crate::id::TaskId;
 use crate::object::ObjectSpec;
 
@@ -175,6 +176,8 @@ pub struct Outcome {
     pub outputs: Vec<Delivered>,
     /// The task did not run: this is the result of another that did the same.
     pub reused: Option<TaskId>,
+    /// Where tasks go where they would be done the soonest: what was estimated when it was placed.
+    pub estimate: Option<Estimate>,
 }
 
 /// One file written to persistent storage, or kept in the cluster.
@@ -201,6 +204,7 @@ impl Outcome {
             cut_bytes: 0,
             outputs: Vec::new(),
             reused: None,
+            estimate: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! that changes its meaning needs a new [`SCHEMA_VERSION`].
 
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
+use eyas_types::{Estimate, ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON made from these types.
@@ -113,6 +113,8 @@ pub struct TaskView {
     pub cpu_us: u64,
     /// The task whose result this is, if it did not run itself.
     pub reused: Option<TaskId>,
+    /// Where tasks go where they would be done the soonest: what was estimated when it was placed.
+    pub estimate: Option<Estimate>,
     /// Where its inputs came from.
     pub reads: Reads,
 }

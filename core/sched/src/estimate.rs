@@ -4,7 +4,7 @@
 //! All of it is learned: what fetches take ([`Rates`](crate::rates::Rates)), how long the tasks of each job run, and how
 //! executors differ in that. The decider has no clock, so what runs is taken to be half done.
 
-use eyas_types::JobId;
+use eyas_types::{Estimate, JobId};
 
 use crate::catalog::{Catalog, ObjectKey};
 use crate::executors::{ExecutorKey, Executors};
@@ -19,24 +19,6 @@ const GIVER_LOOKS: usize = 4;
 const ALIKE: f64 = 1.25;
 /// What a run still counts when another has come.
 const REMEMBERED: f64 = 15.0 / 16.0;
-
-/// How soon a task would be done on an executor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Estimate {
-    /// Until a slot is free for it, microseconds.
-    pub wait_us: u64,
-    /// To bring the inputs that the executor lacks, microseconds.
-    pub transfer_us: u64,
-    /// To compute it, microseconds; 0 before a task of its job has ended.
-    pub compute_us: u64,
-}
-
-impl Estimate {
-    /// Until it is done, microseconds.
-    pub fn finish_us(&self) -> u64 {
-        self.wait_us.max(self.transfer_us).saturating_add(self.compute_us)
-    }
-}
 
 /// How long tasks run.
 #[derive(Default)]

@@ -5,11 +5,10 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use eyas_types::{ExecutorId, Resources};
+use eyas_types::{Estimate, ExecutorId, Resources};
 
 use crate::assigned::Assigned;
 use crate::catalog::ObjectKey;
-use crate::estimate::Estimate;
 use crate::event::Need;
 use crate::explain::ExecutorView;
 use crate::hash::Map;

@@ -3,9 +3,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, ObjectId, Resources, TaskId};
+use eyas_types::{Estimate, ExecutorId, ObjectId, Resources, TaskId};
 
-use crate::estimate::Estimate;
 use crate::event::Need;
 use crate::executors::{ExecutorKey, Level};
 use crate::matchmaking::{Meeting, Mismatch};
@@ -92,21 +91,26 @@ impl Scheduler {
     pub fn explain_task(&self, id: TaskId) -> Option<TaskView> {
         let key = self.queue.find(id)?;
         let task = &self.queue[key];
-        let (executor, estimate) = match task.state {
-            State::Assigned { executor, number, .. } => {
-                let executor = &self.executors[executor];
-                (Some(executor.id), executor.in_flight(number).estimate)
-            }
-            _ => (None, None),
+        let executor = match task.state {
+            State::Assigned { executor, .. } => Some(self.executors[executor].id),
+            _ => None,
         };
         Some(TaskView {
             executor,
-            estimate,
+            estimate: self.estimate_of(id),
             assigned: task.attempt,
             need: self.queue.need(task.class).need.clone(),
             inputs: task.inputs.as_slice().iter().map(|input| self.object_view(*input)).collect(),
             waits: executor.is_none().then(|| self.why_waiting(key)),
         })
+    }
+
+    /// What was estimated when the task was assigned, if it is and that decided it.
+    pub fn estimate_of(&self, id: TaskId) -> Option<Estimate> {
+        match self.queue[self.queue.find(id)?].state {
+            State::Assigned { executor, number, .. } => self.executors[executor].in_flight(number).estimate,
+            _ => None,
+        }
     }
 
     /// The object, if a task wants it or an executor holds it.

@@ -45,7 +45,6 @@ pub mod two_mark;
 mod ways;
 
 pub use catalog::ObjectKey;
-pub use estimate::Estimate;
 pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need, PushId, Recipients, Source};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
 pub use matchmaking::{Mismatch, Profile};

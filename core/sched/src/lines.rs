@@ -14,7 +14,9 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::ops::Bound;
 
-use crate::estimate::{Estimate, Estimator};
+use eyas_types::Estimate;
+
+use crate::estimate::Estimator;
 use crate::executors::{ExecutorKey, Level};
 use crate::hash::Fixed;
 use crate::queue::{Queue, State, TaskKey, Ticket};

@@ -423,7 +423,8 @@ impl Scheduler {
             self.dequeue(task);
         }
         let number = self.decisions;
-        let estimate = self.policy.lines_up().then(|| {
+        let reads = !self.queue[task].inputs.as_slice().is_empty();
+        let estimate = (self.policy.lines_up() && reads).then(|| {
             let ahead = self.executors[by].assigned_share();
             self.estimator().estimate(task, by, ahead)
         });

@@ -130,6 +130,20 @@ fn why_a_task_waits_is_explained() {
 }
 
 #[test]
+fn why_a_task_was_placed_is_explained_also_when_it_has_ended() {
+    let mut cluster = Cluster::start(&[&[]]);
+    cluster.write("input", vec![0; 1000]);
+    cluster.write("job.toml", "[[task]]\ncommand = [\"cat\", \"input\"]\ninputs = [\"input\"]\n");
+    let job = cluster.submit("job.toml");
+    cluster.run(&["job", "wait", &job]).exits(0);
+    let explain = |cluster: &Cluster| cluster.run(&["explain", &format!("{job}.0")]).exits(0).stdout;
+    let text = explain(&cluster);
+    assert!(text.contains("It was estimated to be done there in ") && text.contains("to fetch inputs"), "{text}");
+    cluster.restart_dispatcher();
+    assert_eq!(explain(&cluster), text, "it is in the journal");
+}
+
+#[test]
 fn every_answer_has_a_form_for_programs() {
     let cluster = Cluster::start(&[&[], &[]]);
     cluster.write("input", "data");

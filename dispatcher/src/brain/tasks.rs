@@ -127,10 +127,11 @@ impl Brain {
         }
     }
 
-    pub(super) fn task_ended(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, outcome: Outcome) {
+    pub(super) fn task_ended(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, mut outcome: Outcome) {
         if !self.has(executor, task) {
             return;
         }
+        outcome.estimate = self.scheduler.estimate_of(task);
         if let Some(entry) = self.executors.get_mut(executor) {
             entry.ended += 1;
             entry.suspended.remove(&task);
