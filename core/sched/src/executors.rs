@@ -37,6 +37,8 @@ impl ExecutorKey {
 pub(crate) const MAX_IN_FLIGHT: usize = 4096;
 /// An executor is given so much work beyond its slots that it need not wait for the network between tasks.
 const LOOKAHEAD_US: u64 = 20_000;
+/// Of these per slot, most for which the reason is that fetching takes longer than computing.
+const MAX_FETCH_LOOKAHEAD: u64 = 3;
 /// Most tasks beyond its slots, per slot.
 const MAX_LOOKAHEAD: u64 = 1024;
 /// Priorities of which it may have no task and that are remembered all the same.
@@ -76,6 +78,8 @@ pub(crate) struct Executor {
     pub partial: PartialHits,
     /// None before a task has run on any.
     mean_run_us: Option<u64>,
+    /// How long its fetches took lately; 0 before the first.
+    pub mean_fetch_us: u64,
     /// How many times as long tasks run here as others of their jobs.
     pub slowness: f64,
     line: Line,
@@ -170,6 +174,7 @@ impl Executors {
             to_search: ToSearch::default(),
             partial: PartialHits::default(),
             mean_run_us: self.mean_run_us,
+            mean_fetch_us: 0,
             slowness: 1.0,
             line: Line::None,
         };
@@ -490,11 +495,12 @@ impl Executor {
         self.in_flight.len() < MAX_IN_FLIGHT && self.assigned.cpus_milli < limit_milli
     }
 
-    /// How many tasks it is given beyond each slot: enough for [`LOOKAHEAD_US`] of work, and at least one, so that its
-    /// inputs are staged while others compute.
+    /// How many tasks it is given beyond each slot: enough for [`LOOKAHEAD_US`] of work, or for as long as a fetch takes,
+    /// and at least one, so that its inputs are staged while others compute.
     fn lookahead(&self) -> u64 {
         let mean_run_us = self.mean_run_us.unwrap_or(LOOKAHEAD_US);
-        (LOOKAHEAD_US / mean_run_us.max(1)).clamp(1, MAX_LOOKAHEAD)
+        let fetching = (self.mean_fetch_us / mean_run_us.max(1)).min(MAX_FETCH_LOOKAHEAD);
+        (LOOKAHEAD_US / mean_run_us.max(1)).max(fetching).clamp(1, MAX_LOOKAHEAD)
     }
 
     /// What it was given by that number.

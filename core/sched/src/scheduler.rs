@@ -115,6 +115,8 @@ impl Scheduler {
             }
             Event::Fetched { executor, object, source, took_us } => {
                 if let (Some(by), Some(key)) = (self.executors.find(executor), self.catalog.find(object)) {
+                    let mean_us = &mut self.executors[by].mean_fetch_us;
+                    *mean_us = (*mean_us * 7).saturating_add(took_us) / 8;
                     let seconds = took_us as f64 / 1e6;
                     self.relays.fetched(&self.catalog, &mut self.executors, key, by, (source, seconds));
                 }

@@ -199,3 +199,14 @@ fn what_does_not_come_is_waited_for_no_more() {
     });
     assert!(lined_up.count() < 18, "they are cold");
 }
+
+#[test]
+fn where_fetching_takes_longer_than_computing_more_is_staged_ahead() {
+    let ahead = |seconds| {
+        let mut cluster = Cluster::new(1);
+        cluster.learn(seconds);
+        (0..8).for_each(|index| drop(cluster.submit(index, 2)));
+        cluster.0.on(1).len() - 1
+    };
+    assert_eq!((ahead(1), ahead(16), ahead(1000)), (1, 2, 3));
+}
