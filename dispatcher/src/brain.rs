@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_sched::{Effect, Event, Profile, Scheduler, Source};
+use eyas_sched::{Effect, Event, Profile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::matching::Expression;
 use eyas_types::outcome::FailureKind;
@@ -273,9 +273,8 @@ impl Brain {
                 self.tell(Event::FreeDisk { executor, bytes: free_disk_bytes });
             }
             FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
-            FromExecutor::Fetched { object, from_peer, took_us } => {
-                let source = if from_peer { Source::Peer } else { Source::Persistent };
-                self.tell(Event::Fetched { executor, object, source, took_us });
+            FromExecutor::Fetched { object, from, took_us } => {
+                self.tell(Event::Fetched { executor, object, from, took_us });
             }
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);

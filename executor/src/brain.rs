@@ -9,10 +9,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
 use std::time::{Duration, Instant};
 
-use eyas_node::{Effect, Event, FetchFailure, Node, Origin};
+use eyas_node::{Effect, Event, FetchFailure, Node};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{JobId, Load, ObjectId, ObjectSpec, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
+use eyas_types::{JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
 use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
@@ -289,7 +289,7 @@ impl Brain {
                 let took_us = took.as_micros() as u64;
                 if self.caching {
                     if from != Origin::Local {
-                        self.tell(FromExecutor::Fetched { object, from_peer: from == Origin::Peer, took_us });
+                        self.tell(FromExecutor::Fetched { object, from, took_us });
                     }
                     self.tell(FromExecutor::Stored { object, size_bytes });
                 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
-use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler, Source};
-use eyas_types::{ExecutorId, JobId, PlacementPolicy, Resources, TaskId};
+use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler};
+use eyas_types::{ExecutorId, JobId, Origin, PlacementPolicy, Resources, TaskId};
 
 use crate::arrival::Arrival;
 use crate::clock::{Clock, MICROSECOND, Ns, seconds};
@@ -59,7 +59,7 @@ enum Fact {
     Ended { executor: u32, task: u32, ran_us: u32 },
     Returned { executor: u32, task: u32 },
     Refused { executor: u32, task: u32 },
-    Fetched { executor: u32, object: u32, source: Source, took_us: u32 },
+    Fetched { executor: u32, object: u32, from: Origin, took_us: u32 },
     Stored { executor: u32, object: u32 },
     Evicted { executor: u32, object: u32 },
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
@@ -300,9 +300,9 @@ impl<'a> Run<'a> {
             }
             Fact::Returned { executor, task } => end(executor, task, Ended::Returned, None),
             Fact::Refused { executor, task } => end(executor, task, Ended::Refused, None),
-            Fact::Fetched { executor, object, source, took_us } => {
+            Fact::Fetched { executor, object, from, took_us } => {
                 let (executor, object) = (by(executor), id_of(object, Owner::All));
-                Event::Fetched { executor, object, source, took_us: took_us.into() }
+                Event::Fetched { executor, object, from, took_us: took_us.into() }
             }
             Fact::Stored { executor, object } => {
                 let size_bytes = self.workload.size_bytes(object);

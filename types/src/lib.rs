@@ -24,7 +24,7 @@ pub use estimate::Estimate;
 pub use id::{ExecutorId, JobId, ObjectId, TaskId};
 pub use load::Load;
 pub use object::{ObjectSpec, Version};
-pub use outcome::{Outcome, Reads, Status};
+pub use outcome::{Origin, Outcome, Reads, Status};
 pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 pub use resource::Resources;
 pub use task::{Input, InputFrom, OutputSpec, Program, TaskItem, TaskTemplate, Value, WorkingFolder};

@@ -118,6 +118,17 @@ impl core::ops::AddAssign for Amount {
     }
 }
 
+/// Where an object came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// It was in the node's store already.
+    Local,
+    /// A peer's store.
+    Peer,
+    /// Persistent storage.
+    Persistent,
+}
+
 /// Where inputs came from: the paper's cache hit local, cache hit global, cache miss (data-diffusion §5.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, JobId, Load, ObjectId, ObjectSpec, Outcome, Resources, TaskId, TaskTemplate, Value};
+use eyas_types::{
+    ExecutorId, JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, Resources, TaskId, TaskTemplate, Value,
+};
 use serde::{Deserialize, Serialize};
 
 /// Facts from an executor, in the order in which they happened.
@@ -27,8 +29,8 @@ pub enum FromExecutor {
     Fetched {
         /// Which.
         object: ObjectId,
-        /// It came from a peer, not from persistent storage.
-        from_peer: bool,
+        /// From where.
+        from: Origin,
         /// How long that took, microseconds.
         took_us: u64,
     },

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 
-use eyas_types::{ObjectId, Reads, Resources, TaskId};
+use eyas_types::{ObjectId, Origin, Reads, Resources, TaskId};
 
 /// What has happened.
 #[derive(Clone, Debug)]
@@ -91,17 +91,6 @@ pub enum Event {
         /// Inodes.
         inodes: u64,
     },
-}
-
-/// Where an object came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// It was in the store already.
-    Local,
-    /// A peer's store.
-    Peer,
-    /// Persistent storage.
-    Persistent,
 }
 
 /// Why an object could not be fetched.

@@ -28,7 +28,7 @@ mod space;
 mod tests;
 mod turns;
 
-pub use event::{Effect, Event, FetchFailure, Origin};
+pub use event::{Effect, Event, FetchFailure};
 pub use node::Node;
 pub use overlap::Overlap;
 pub use space::Limits;

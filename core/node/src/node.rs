@@ -5,9 +5,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use eyas_types::{EvictionPolicy, Load, ObjectId, Reads, Resources, TaskId, units};
+use eyas_types::{EvictionPolicy, Load, ObjectId, Origin, Reads, Resources, TaskId, units};
 
-use crate::event::{Effect, Event, FetchFailure, Origin};
+use crate::event::{Effect, Event, FetchFailure};
 use crate::overlap::{self, Awaited, Overlap};
 use crate::slots::Slots;
 use crate::space::{Limits, Room, Space};

@@ -6,10 +6,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::{EvictionPolicy, JobId, ObjectId, Resources, TaskId};
+use eyas_types::{EvictionPolicy, JobId, ObjectId, Origin, Resources, TaskId};
 use proptest::prelude::*;
 
-use crate::{Effect, Event, FetchFailure, Limits, Node, Origin, Overlap};
+use crate::{Effect, Event, FetchFailure, Limits, Node, Overlap};
 
 mod turns;
 

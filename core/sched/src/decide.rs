@@ -11,6 +11,7 @@ use crate::catalog::Catalog;
 use crate::estimate::Estimator;
 use crate::event::Effect;
 use crate::executors::{ExecutorKey, Executors, Level};
+use crate::lines::Lines;
 use crate::placement::Otherwise;
 use crate::queue::{Class, Queue, TaskKey};
 use crate::scheduler::Scheduler;
@@ -147,14 +148,8 @@ impl Scheduler {
 
     /// Whether the task need not wait for another executor.
     pub(crate) fn policy_lets(&self, by: ExecutorKey, task: TaskKey, otherwise: Otherwise) -> bool {
-        let Scheduler { queue, catalog, executors, .. } = self;
-        match otherwise {
-            Otherwise::AnyTask => true,
-            Otherwise::OnlyBestHolder => {
-                self.is_cold(task) || !search::someone_holds_more(queue, catalog, executors, task, by)
-            }
-            Otherwise::Soonest => self.is_soonest(task, by),
-        }
+        (otherwise == Otherwise::OnlyBestHolder && self.is_cold(task))
+            || self.estimator().lets(&self.lines, otherwise, task, by)
     }
 
     /// What parked executors may take. Where nothing runs, waiting for a holder is waiting for nothing.
@@ -192,12 +187,8 @@ impl Scheduler {
             return Some(task);
         }
         let Scheduler { queue, catalog, executors, relays, run_times, lines, .. } = self;
-        let may_have = |queue: &Queue, catalog: &Catalog, executors: &Executors, task| match otherwise {
-            Otherwise::AnyTask => true,
-            Otherwise::OnlyBestHolder => !search::someone_holds_more(queue, catalog, executors, task, by),
-            Otherwise::Soonest => {
-                Estimator { queue, catalog, executors, relays, run_times }.is_soonest(lines, task, by)
-            }
+        let may_have = |queue: &Queue, catalog: &Catalog, executors: &Executors, task| {
+            Estimator { queue, catalog, executors, relays, run_times }.lets(lines, otherwise, task, by)
         };
         search::best_partial_hit(queue, catalog, executors, by, (level, floor), may_have)
             .or_else(|| self.without_hit(by, level, otherwise, floor))
@@ -314,5 +305,18 @@ impl Scheduler {
                 found.map_or(self.executors.next_parking(), |(parking, _)| parking);
         }
         found
+    }
+}
+
+impl Estimator<'_> {
+    /// Whether somebody who holds an input of the task, or none, need not leave it to another executor.
+    fn lets(&self, lines: &Lines, otherwise: Otherwise, task: TaskKey, by: ExecutorKey) -> bool {
+        match otherwise {
+            Otherwise::AnyTask => true,
+            Otherwise::OnlyBestHolder => {
+                !search::someone_holds_more(self.queue, self.catalog, self.executors, task, by)
+            }
+            Otherwise::Soonest => self.is_soonest(lines, task, by),
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::rates::Distance;
 use crate::relay::Relays;
 
 /// Of those who could give an object, so many are compared.
-const GIVER_LOOKS: usize = 4;
+const ESTIMATE_LOOKS: usize = 4;
 /// Executors whose tasks run at most so much longer or shorter than others' are alike: it is their tasks that differ.
 const ALIKE: f64 = 1.25;
 /// What a run still counts when another has come.
@@ -109,7 +109,7 @@ pub(crate) fn transfer_seconds(
     for object in objects.iter().filter(|object| !executor.held.contains_key(*object)) {
         let bytes = catalog.size_bytes(*object);
         let near_enough = |giver: &ExecutorKey| executors.way(*giver).site == executors.way(by).site;
-        let holders = catalog[*object].holders.iter().copied().take(GIVER_LOOKS);
+        let holders = catalog[*object].holders.iter().copied().take(ESTIMATE_LOOKS);
         let whole = holders.map(|giver| (giver, 0.0));
         let givers = whole.chain(coming(*object)).filter(|(giver, _)| near_enough(giver));
         let seconds_from = |(giver, until_there): (ExecutorKey, f64)| match giver == by {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use eyas_types::matching::Terms;
-use eyas_types::{Distribution, ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
+use eyas_types::{Distribution, ExecutorId, JobId, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
 
 use crate::matchmaking::Profile;
 
@@ -134,7 +134,7 @@ pub enum Event {
         /// Which object.
         object: ObjectId,
         /// From where.
-        source: Source,
+        from: Origin,
         /// How long it took, microseconds.
         took_us: u64,
     },
@@ -214,15 +214,6 @@ pub enum Recipients {
     /// Those that are large enough for one of these needs and match it by all that never changes; in a chain, those that
     /// join later, too.
     Takers(Box<[Need]>),
-}
-
-/// Where an executor got an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// From another executor.
-    Peer,
-    /// From persistent storage.
-    Persistent,
 }
 
 /// How an executor has done with a task.

@@ -78,8 +78,8 @@ pub(crate) struct Executor {
     pub partial: PartialHits,
     /// None before a task has run on any.
     mean_run_us: Option<u64>,
-    /// How long its fetches took lately; 0 before the first.
-    pub mean_fetch_us: u64,
+    /// How long its fetches took lately; the first few count little, as one slow one says nothing yet.
+    mean_fetch_us: u64,
     /// How many times as long tasks run here as others of their jobs.
     pub slowness: f64,
     line: Line,
@@ -341,12 +341,15 @@ impl Executors {
 
     /// Learns from a task that ran so long on an executor.
     pub fn learn_run_time(&mut self, key: ExecutorKey, ran_us: u64) {
-        // A moving average over about eight tasks, so that a change of job shows within a few.
-        let learn = |mean_us: &mut Option<u64>| {
-            *mean_us = Some(mean_us.map_or(ran_us, |mean_us| mean_us.saturating_mul(7).saturating_add(ran_us) / 8));
-        };
-        learn(&mut self.mean_run_us);
-        learn(&mut self[key].mean_run_us);
+        for mean_us in [&mut self.mean_run_us, &mut self.table[key.0 as usize].mean_run_us] {
+            *mean_us = Some(mean_us.map_or(ran_us, |mean_us| moved(mean_us, ran_us)));
+        }
+    }
+
+    /// Learns from a fetch that took an executor so long.
+    pub fn learn_fetch_time(&mut self, key: ExecutorKey, took_us: u64) {
+        let mean_us = &mut self[key].mean_fetch_us;
+        *mean_us = moved(*mean_us, took_us);
     }
 
     /// Changes an executor, and with it the sums over all.
@@ -574,6 +577,11 @@ impl Executor {
     pub fn coming_back_milli(&self) -> u64 {
         self.recalled_milli.min(self.over_milli())
     }
+}
+
+/// A moving average over about eight, so that a change of job shows within a few.
+fn moved(mean_us: u64, us: u64) -> u64 {
+    mean_us.saturating_mul(7).saturating_add(us) / 8
 }
 
 /// All of an executor.

@@ -45,7 +45,7 @@ pub mod two_mark;
 mod ways;
 
 pub use catalog::ObjectKey;
-pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need, PushId, Recipients, Source};
+pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need, PushId, Recipients};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
 pub use matchmaking::{Mismatch, Profile};
 pub use push::Received;

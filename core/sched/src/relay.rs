@@ -17,9 +17,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use eyas_types::Origin;
+
 use crate::catalog::{Catalog, ObjectKey};
 use crate::estimate::{distance, peer_seconds};
-use crate::event::{Holder, MAX_HINTS, Source};
+use crate::event::{Holder, MAX_HINTS};
 use crate::executors::{ExecutorKey, Executors};
 use crate::hash::Map;
 use crate::queue::TaskKey;
@@ -130,7 +132,7 @@ impl Relays {
         executors: &mut Executors,
         object: ObjectKey,
         by: ExecutorKey,
-        (source, seconds): (Source, f64),
+        (origin, seconds): (Origin, f64),
     ) {
         let receipts = self.receipts.get(&object).into_iter().flatten();
         let Some(receipt) = receipts.into_iter().find(|receipt| receipt.by == by) else { return };
@@ -138,12 +140,12 @@ impl Relays {
         // Others came and went meanwhile: as many as at the beginning and at the end, on average.
         let now = executors.giving(receipt.from).saturating_sub(1);
         let others = (receipt.others + now) / 2;
-        match (source, receipt.from) {
-            (Source::Peer, Some(from)) if !receipt.is_relayed => {
+        match (origin, receipt.from) {
+            (Origin::Peer, Some(from)) if !receipt.is_relayed => {
                 let distance = distance(executors, from, by);
                 executors.rates.peer_gave(distance, bytes, others, seconds);
             }
-            (Source::Persistent, None) => executors.rates.storage_gave(bytes, others, seconds),
+            (Origin::Persistent, None) => executors.rates.storage_gave(bytes, others, seconds),
             _ => {}
         }
     }

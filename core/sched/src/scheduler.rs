@@ -113,12 +113,11 @@ impl Scheduler {
                 self.evicted(executor, object);
                 self.note_gone(executor, object, effects);
             }
-            Event::Fetched { executor, object, source, took_us } => {
+            Event::Fetched { executor, object, from, took_us } => {
                 if let (Some(by), Some(key)) = (self.executors.find(executor), self.catalog.find(object)) {
-                    let mean_us = &mut self.executors[by].mean_fetch_us;
-                    *mean_us = (*mean_us * 7).saturating_add(took_us) / 8;
+                    self.executors.learn_fetch_time(by, took_us);
                     let seconds = took_us as f64 / 1e6;
-                    self.relays.fetched(&self.catalog, &mut self.executors, key, by, (source, seconds));
+                    self.relays.fetched(&self.catalog, &mut self.executors, key, by, (from, seconds));
                 }
             }
             Event::Keep { object, replicas, by } => self.keep(object, replicas, by, effects),

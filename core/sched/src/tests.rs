@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
 use proptest::prelude::*;
 
 use crate::executors::Level;

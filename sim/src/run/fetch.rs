@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use eyas_node::{Event, Origin};
-use eyas_types::ObjectId;
+use eyas_node::Event;
+use eyas_types::{ObjectId, Origin};
 use smallvec::SmallVec;
 
 use super::executor::Replica;
@@ -209,22 +209,22 @@ impl Run<'_> {
         let Fetch { by, id, object, began, from, .. } = self.fetches.remove(number);
         let bytes = self.workload.size_bytes(object);
         let took_us = (self.now - began) / MICROSECOND;
-        let (from, source) = match from {
+        let from = match from {
             Source::Peer { .. } => {
                 self.outcome.peer_bytes += bytes;
-                (Origin::Peer, eyas_sched::Source::Peer)
+                Origin::Peer
             }
             Source::Storage => {
                 self.outcome.storage_bytes += bytes;
-                (Origin::Persistent, eyas_sched::Source::Persistent)
+                Origin::Persistent
             }
-            Source::Here => (Origin::Local, eyas_sched::Source::Persistent),
+            Source::Here => Origin::Local,
         };
         if self.caches {
             let executor = &mut self.executors[by as usize];
             executor.replicas.insert(object, Replica::Whole);
             executor.pages.touch(object);
-            self.say(Fact::Fetched { executor: by, object, source, took_us: took_us.try_into().unwrap_or(u32::MAX) });
+            self.say(Fact::Fetched { executor: by, object, from, took_us: took_us.try_into().unwrap_or(u32::MAX) });
             self.say(Fact::Stored { executor: by, object });
         }
         self.tell_node(by, Event::Fetched { object: id, from, took_us });

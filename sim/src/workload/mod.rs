@@ -17,7 +17,10 @@ pub use sine_wave::SineWave;
 pub use stacking::{LOCALITIES, Locality, Stacking};
 pub use zipf::Zipf;
 
+use smallvec::smallvec;
+
 use crate::arrival::Arrival;
+use crate::random::Random;
 
 /// One workload. Its objects have the numbers `0 .. objects()`.
 pub trait Workload {
@@ -47,6 +50,17 @@ pub trait Workload {
 /// When each of `count` tasks comes that are spread evenly over the time from `from_us` on.
 fn spread(from_us: u64, duration_us: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |task| from_us + task * duration_us / count)
+}
+
+/// A task at each of the times, each of which reads one of the files, all equally likely.
+fn of_any_file(
+    times: impl Iterator<Item = u64>,
+    files: u32,
+    compute_us: u64,
+    seed: u64,
+) -> impl Iterator<Item = Arrival> {
+    let mut dice = Random::new(seed);
+    times.map(move |at_us| Arrival { at_us, inputs: smallvec![dice.below(files.into()) as u32], compute_us })
 }
 
 #[cfg(test)]

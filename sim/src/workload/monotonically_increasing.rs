@@ -3,11 +3,8 @@
 //! All 24 minutes would be 275,100 tasks. The paper's 250,000 tasks and 1,415 s come out when the last minute is cut at
 //! 34.9 s.
 
-use smallvec::smallvec;
-
-use super::{Workload, spread};
+use super::{Workload, of_any_file, spread};
 use crate::arrival::Arrival;
-use crate::random::Random;
 
 const INTERVALS: u32 = 24;
 const INTERVAL_US: u64 = 60_000_000;
@@ -55,16 +52,11 @@ impl Workload for MonotonicallyIncreasing {
     }
 
     fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
-        let mut dice = Random::new(self.seed);
         let seconds = INTERVAL_US / 1_000_000;
         let times = Self::rates()
             .zip(0..)
             .flat_map(move |(rate, interval)| spread(interval * INTERVAL_US, INTERVAL_US, rate * seconds));
-        let task = move |at_us| {
-            let file = dice.below(self.files.into()) as u32;
-            Arrival { at_us, inputs: smallvec![file], compute_us: self.compute_us }
-        };
-        Box::new(times.take(TASKS as usize).map(task))
+        Box::new(of_any_file(times.take(TASKS as usize), self.files, self.compute_us, self.seed))
     }
 }
 

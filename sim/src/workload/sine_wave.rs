@@ -3,11 +3,8 @@
 //! The equation gives tasks a second as a function of minutes. Read at each whole second and rounded down, it gives the
 //! paper's 2,000,000 tasks by 6,505 s exactly.
 
-use smallvec::smallvec;
-
-use super::{Workload, spread};
+use super::{Workload, of_any_file, spread};
 use crate::arrival::Arrival;
-use crate::random::Random;
 
 /// Seconds in which tasks come.
 const SECONDS: u64 = 6_505;
@@ -58,13 +55,9 @@ impl Workload for SineWave {
     }
 
     fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
-        let mut dice = Random::new(self.seed);
         let times =
             Self::rates().zip(0..).flat_map(|(rate, second): (u64, u64)| spread(second * 1_000_000, 1_000_000, rate));
-        Box::new(times.map(move |at_us| {
-            let file = dice.below(self.files.into()) as u32;
-            Arrival { at_us, inputs: smallvec![file], compute_us: self.compute_us }
-        }))
+        Box::new(of_any_file(times, self.files, self.compute_us, self.seed))
     }
 }
 

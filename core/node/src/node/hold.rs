@@ -4,10 +4,10 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use eyas_types::{ObjectId, TaskId, units};
+use eyas_types::{ObjectId, Origin, TaskId, units};
 
 use super::{Fetch, Node};
-use crate::event::{Effect, Origin};
+use crate::event::Effect;
 use crate::space::Room;
 
 impl Node {

@@ -1,7 +1,7 @@
 //! `cost` placement: told by what fetching and waiting take.
 
 use super::*;
-use crate::{Source, WaitReason};
+use crate::WaitReason;
 
 const MB: u64 = 1_000_000;
 
@@ -24,7 +24,7 @@ impl Cluster {
     fn learn(&mut self, seconds: u64) {
         let (by, _) = self.submit(1000, 9)[0];
         let (executor, object) = (ExecutorId(by), object(9));
-        self.0.run(Event::Fetched { executor, object, source: Source::Persistent, took_us: seconds * 1_000_000 });
+        self.0.run(Event::Fetched { executor, object, from: Origin::Persistent, took_us: seconds * 1_000_000 });
         self.store(by, 9);
         self.0.finish(by, 1000);
     }
@@ -79,7 +79,7 @@ fn where_fetching_takes_longer_more_wait() {
         // It is told to, because it is the third for executor 1.
         assert_eq!([cluster.submit(101, 1), cluster.submit(102, 1)].concat(), [(1, 101), (2, 102)]);
         let took_us = peer_seconds * 1_000_000;
-        cluster.0.run(Event::Fetched { executor, object, source: Source::Peer, took_us });
+        cluster.0.run(Event::Fetched { executor, object, from: Origin::Peer, took_us });
         cluster.0.finish(2, 102);
         // It has to be fetched again for each that executor 2 takes.
         (0..20)
