@@ -6,7 +6,7 @@ CARGO := cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test check fmt layers lint doc unit bench bench-tiny clean need
+.PHONY: help demo test soak check fmt layers lint doc unit bench bench-tiny clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ demo: need ## Stack a small sky survey under two policies, and compare them
 
 test: check unit bench-tiny ## Everything that CI does: check, all tests, benchmarks in miniature
 	@echo 'make test: all of it passed'
+
+soak: need ## Simulated faults, seed after seed: make soak MINUTES=60
+	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
 
 check: fmt layers lint doc ## Formatting, layers, lints, documentation
 

@@ -19,11 +19,14 @@
 //! | request to a peer | 0.2 ms | 0.2 ms | 0.2 ms | 0.2 ms | a round trip on a switch of 1 Gb/s |
 //! | what the catalog is told late | 0 | 0 | 0 | 0 | §2.1 says "periodic", not how often |
 //! | fetches at a time | 4 | 4 | 8 | 12 | as executors do: two a processor, at least 4 |
+//!
+//! What a batch system takes its time for, and what breaks how, is in [`nodes`](crate::nodes).
 
 use eyas_sched::placement;
 use eyas_types::{EvictionPolicy, PlacementPolicy};
 
 use crate::clock::{MICROSECOND, Ns};
+use crate::nodes::{Batch, Failures};
 
 /// Bytes a second of a link of so many Gbit/s.
 const fn gbit(gbit: f64) -> f64 {
@@ -59,6 +62,10 @@ pub struct Cluster {
     pub peer_latency_ns: Ns,
     /// How much later than a message the catalog is told what was stored and evicted.
     pub catalog_delay_ns: Ns,
+    /// Who gives nodes; if nobody, all are there from the beginning.
+    pub batch: Option<Batch>,
+    /// What breaks.
+    pub failures: Failures,
 }
 
 /// A node's disk.
@@ -154,6 +161,8 @@ impl Cluster {
             message_ns: 2000 * MICROSECOND,
             peer_latency_ns: 200 * MICROSECOND,
             catalog_delay_ns: 0,
+            batch: None,
+            failures: Failures::default(),
         }
     }
 

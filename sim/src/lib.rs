@@ -14,6 +14,7 @@ pub mod clock;
 pub mod cluster;
 pub mod flows;
 pub mod model;
+pub mod nodes;
 pub mod outcome;
 pub mod paper;
 pub mod random;

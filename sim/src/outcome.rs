@@ -21,6 +21,10 @@ pub struct Outcome {
     pub done: u64,
     /// Tasks that no executor could take.
     pub unplaceable: u64,
+    /// Nodes that were lost.
+    pub lost_nodes: u64,
+    /// Connections between executors and the dispatcher that broke.
+    pub broken_connections: u64,
     /// Where tasks' inputs came from.
     pub reads: Reads,
     /// Bytes that nodes got from each other.
@@ -33,11 +37,11 @@ pub struct Outcome {
     pub computed_ns: u128,
     /// From arrival until the dispatcher decided where they go, summed over tasks.
     pub queued_ns: u128,
-    /// From the start to the end, reading included, summed over tasks.
+    /// From the start to the end, reading included, summed over tasks; of one that ran again, the last time.
     pub ran_ns: u128,
     /// When the last task would have ended if each had started when it came.
     pub ideal_ns: Ns,
-    /// From arrival to the start, summed over tasks.
+    /// From arrival to the start, summed over tasks; of one that ran again, the last.
     pub waited_ns: u128,
     /// From arrival until the dispatcher knew of the end, summed over tasks.
     pub responded_ns: u128,
@@ -58,6 +62,16 @@ pub struct Sample {
     pub waiting: u64,
     /// Tasks that had a processor, at the end of the part.
     pub running: u64,
+    /// Nodes that were there, at the end of the part.
+    pub nodes: u64,
+}
+
+/// How things stand at one moment; see [`Sample`].
+#[derive(Clone, Copy)]
+pub(crate) struct Level {
+    pub waiting: u64,
+    pub running: u64,
+    pub nodes: u64,
 }
 
 /// Samples of a run, each of a part of the same length; the last may be shorter.
@@ -78,11 +92,11 @@ impl Default for Course {
 }
 
 impl Course {
-    /// Time goes on to `now`; until now so many waited and ran.
-    pub(crate) fn advance(&mut self, now: Ns, waiting: u64, running: u64) {
+    /// Time goes on to `now`; until now things stood so.
+    pub(crate) fn advance(&mut self, now: Ns, level: Level) {
         while now >= self.ends_at {
             let ended = std::mem::take(&mut self.current);
-            self.samples.push(Sample { waiting, running, ..ended });
+            self.samples.push(ended.at_end(level));
             self.ends_at += self.every_ns;
             if self.samples.len() == MAX_SAMPLES {
                 let pairs = self.samples.chunks_exact(2).map(|pair| pair[0].followed_by(pair[1]));
@@ -94,10 +108,10 @@ impl Course {
     }
 
     /// The run ends at `now`, and with it the last part.
-    pub(crate) fn close(&mut self, now: Ns, waiting: u64, running: u64) {
-        self.advance(now, waiting, running);
+    pub(crate) fn close(&mut self, now: Ns, level: Level) {
+        self.advance(now, level);
         if now + self.every_ns > self.ends_at {
-            self.samples.push(Sample { waiting, running, ..self.current });
+            self.samples.push(self.current.at_end(level));
         }
     }
 
@@ -119,6 +133,10 @@ impl Course {
 }
 
 impl Sample {
+    fn at_end(self, Level { waiting, running, nodes }: Level) -> Sample {
+        Sample { waiting, running, nodes, ..self }
+    }
+
     fn followed_by(self, next: Sample) -> Sample {
         let mut reads = self.reads;
         reads += next.reads;

@@ -8,22 +8,28 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
-use eyas_sched::{Effect, Ended, Event, Holder, Need, Profile, Scheduler};
+use eyas_sched::provisioning::RequestId;
+use eyas_sched::{Effect, Ended, Event, Holder, Need, Scheduler};
 use eyas_types::{ExecutorId, JobId, Origin, PlacementPolicy, Resources, TaskId};
 
 use crate::arrival::Arrival;
 use crate::clock::{Clock, MICROSECOND, Ns, seconds};
 use crate::cluster::{Cluster, Policies};
 use crate::flows::{Flows, LinkId, TOLERANCE};
-use crate::outcome::Outcome;
-use crate::run::executor::Executor;
+use crate::nodes::Failures;
+use crate::outcome::{Level, Outcome};
+use crate::run::batch::BatchSystem;
+use crate::run::executor::Executors;
 use crate::run::fetch::Fetches;
+use crate::run::membership::Membership;
 use crate::run::object::{Owner, id_of, object_of};
 use crate::run::task::{Task, Tasks};
 use crate::workload::Workload;
 
+mod batch;
 mod executor;
 mod fetch;
+mod membership;
 mod object;
 mod page_cache;
 mod task;
@@ -45,11 +51,27 @@ enum Happening {
     /// An executor is asked to give a task back.
     Recalled { executor: u32, task: u32 },
     /// A source hears that it is asked for an object.
-    Asked { fetch: u32 },
+    Asked { fetch: u32, asked: u32 },
     /// A source that was to get an object soon has not.
     Despaired { fetch: u32, asked: u32 },
     /// A task has its inputs in memory, and has computed.
-    Computed { task: u32 },
+    Computed { executor: u32, task: u32 },
+    /// The provisioner is told how much there is to do.
+    Surveyed,
+    /// Something is due for the provisioner.
+    Due,
+    /// The batch system gives the nodes of a request, or says that it cannot.
+    Granted { request: RequestId },
+    /// The batch system takes a node back, the time of which is over.
+    Expired { machine: u32, holding: u32 },
+    /// A node is lost, with all that it has.
+    Lost { executor: u32 },
+    /// A machine that was lost is back.
+    Back { machine: u32 },
+    /// An executor's connection to the dispatcher breaks.
+    Disconnected { executor: u32 },
+    /// An executor joins again.
+    Rejoins { machine: u32 },
 }
 
 /// What the dispatcher is told.
@@ -63,6 +85,24 @@ enum Fact {
     Stored { executor: u32, object: u32 },
     Evicted { executor: u32, object: u32 },
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
+    Gone { executor: u32 },
+}
+
+impl Fact {
+    /// Which executor it is of.
+    fn executor(self) -> Option<u32> {
+        match self {
+            Fact::Ready { .. } => None,
+            Fact::Ended { executor, .. }
+            | Fact::Returned { executor, .. }
+            | Fact::Refused { executor, .. }
+            | Fact::Fetched { executor, .. }
+            | Fact::Stored { executor, .. }
+            | Fact::Evicted { executor, .. }
+            | Fact::Staging { executor, .. }
+            | Fact::Gone { executor } => Some(executor),
+        }
+    }
 }
 
 /// Tasks of one run at most: their numbers are told by flows, beside a bit.
@@ -88,8 +128,10 @@ pub fn run_watched(
     let mut run = Run::new(cluster, policies, workload, seed);
     run.begin();
     let mut steps = 0_u32;
-    while let Some(next) = run.next_at() {
-        if next > limit_ns && run.has_tasks() {
+    while run.has_tasks()
+        && let Some(next) = run.next_at()
+    {
+        if next > limit_ns {
             run.ended_at = limit_ns;
             break;
         }
@@ -101,15 +143,16 @@ pub fn run_watched(
         }
     }
     run.outcome.makespan_ns = run.ended_at;
-    run.outcome.course.close(run.ended_at, run.scheduler.waiting(), run.running);
-    run.outcome.held_cpu_ns = u128::from(run.ended_at) * u128::from(cluster.processors());
+    run.outcome.course.close(run.ended_at, run.level());
+    run.outcome.held_cpu_ns = run.membership.held_ns(run.ended_at) * u128::from(cluster.cpus);
     run.outcome
 }
 
 /// How long a workload takes, seconds, with "all data accesses occurring to local disk" (data-diffusion §5.3): every node
 /// has all objects from the beginning, none of them in memory if it has a disk, and the dispatcher takes no time.
 pub fn all_local_s(cluster: &Cluster, workload: &dyn Workload) -> f64 {
-    let cluster = Cluster { decision_ns: 0, message_ns: 0, page_cache_bytes: 0, ..cluster.clone() };
+    let (batch, failures) = (None, Failures::default());
+    let cluster = Cluster { decision_ns: 0, message_ns: 0, page_cache_bytes: 0, batch, failures, ..cluster.clone() };
     let mut run = Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), workload, 0);
     run.is_warm = true;
     run.begin();
@@ -136,7 +179,11 @@ struct Run<'a> {
     decides_until: Ns,
     effects: Vec<Effect>,
     node_effects: Vec<eyas_node::Effect>,
-    executors: Vec<Executor>,
+    executors: Executors,
+    membership: Membership,
+    batch: Option<BatchSystem>,
+    policies: Policies,
+    seed: u64,
     fetches: Fetches,
     tasks: Tasks,
     workload: &'a dyn Workload,
@@ -153,11 +200,7 @@ impl<'a> Run<'a> {
         let mut flows = Flows::new(TOLERANCE);
         let storage = flows.link(cluster.storage.bytes_per_s);
         let bisection = cluster.bisection_bytes_per_s.map(|rate| flows.link(rate));
-        let executors = 0..cluster.nodes;
-        let executors = executors.map(|place| {
-            Executor::new(cluster, policies, &mut flows, workload.object_bytes(), seed ^ u64::from(place))
-        });
-        let executors = executors.collect();
+        let membership = Membership::new(cluster, &mut flows, seed);
         Run {
             cluster,
             caches: policies.caches(),
@@ -172,7 +215,11 @@ impl<'a> Run<'a> {
             decides_until: 0,
             effects: Vec::new(),
             node_effects: Vec::new(),
-            executors,
+            executors: Executors::default(),
+            membership,
+            batch: cluster.batch.as_ref().map(|batch| BatchSystem::new(batch, cluster, seed)),
+            policies: *policies,
+            seed,
             fetches: Fetches::default(),
             tasks: Tasks::default(),
             workload,
@@ -185,10 +232,9 @@ impl<'a> Run<'a> {
     }
 
     fn begin(&mut self) {
-        for executor in 0..self.cluster.nodes {
-            let capacity = Executor::capacity(self.cluster);
-            let (profile, held) = (Box::<Profile>::default(), Box::default());
-            self.tell_scheduler(Event::ExecutorJoined { executor: ExecutorId(executor), capacity, profile, held });
+        match self.batch {
+            Some(_) => self.survey(),
+            None => (0..self.cluster.nodes).for_each(|_| self.start_node(None)),
         }
         self.await_arrival();
     }
@@ -206,7 +252,7 @@ impl<'a> Run<'a> {
 
     /// Lets happen what happens `now`, at the next instant.
     fn step(&mut self, now: Ns) {
-        self.outcome.course.advance(now, self.scheduler.waiting(), self.running);
+        self.outcome.course.advance(now, self.level());
         self.now = now;
         while let Some(what) = self.clock.pop_by(now) {
             self.happen(what);
@@ -221,7 +267,13 @@ impl<'a> Run<'a> {
         }
         self.ended = ended;
         self.read_inbox();
+        self.tell_changes();
         self.flows.settle();
+    }
+
+    /// How things stand.
+    fn level(&self) -> Level {
+        Level { waiting: self.scheduler.waiting(), running: self.running, nodes: self.membership.nodes() }
     }
 
     fn happen(&mut self, what: Happening) {
@@ -229,13 +281,27 @@ impl<'a> Run<'a> {
             Happening::Arrives => self.arrive(),
             Happening::Told(fact) => self.inbox.push_back(fact),
             Happening::Decided => {}
+            Happening::Given { executor, .. }
+            | Happening::Recalled { executor, .. }
+            | Happening::Computed { executor, .. }
+            | Happening::Lost { executor }
+            | Happening::Disconnected { executor }
+                if !self.executors.has(executor) => {}
             Happening::Given { executor, task } => self.given(executor, task),
             Happening::Recalled { executor, task } => {
                 self.tell_node(executor, eyas_node::Event::Recalled { task: id_of_task(task) });
             }
-            Happening::Asked { fetch } => self.asked(fetch),
+            Happening::Asked { fetch, asked } => self.answer(fetch, asked),
             Happening::Despaired { fetch, asked } => self.despaired(fetch, asked),
-            Happening::Computed { task } => self.computed(task),
+            Happening::Computed { executor, task } => self.computed(executor, task),
+            Happening::Surveyed => self.survey(),
+            Happening::Due => self.is_due(),
+            Happening::Granted { request } => self.granted(request),
+            Happening::Expired { machine, holding } => self.expired(machine, holding),
+            Happening::Lost { executor } => self.lost(executor),
+            Happening::Back { machine } => self.back(machine),
+            Happening::Disconnected { executor } => self.disconnected(executor),
+            Happening::Rejoins { machine } => self.rejoins(machine),
         }
     }
 
@@ -284,6 +350,9 @@ impl<'a> Run<'a> {
     }
 
     fn read(&mut self, fact: Fact) {
+        if fact.executor().is_some_and(|executor| !self.membership.is_known(executor)) {
+            return;
+        }
         let by = ExecutorId;
         let end = |executor, task, ended, ran_us| {
             let (executor, task) = (by(executor), id_of_task(task));
@@ -295,12 +364,20 @@ impl<'a> Run<'a> {
                 Event::TaskReady { task: id_of_task(task), inputs, need: Need::from(Resources::default()) }
             }
             Fact::Ended { executor, task, ran_us } => {
+                self.note_ended(executor, Some(ran_us));
                 self.finish(task);
                 end(executor, task, Ended::Finished, Some(ran_us.into()))
             }
-            Fact::Returned { executor, task } => end(executor, task, Ended::Returned, None),
-            Fact::Refused { executor, task } => end(executor, task, Ended::Refused, None),
+            Fact::Returned { executor, task } => {
+                self.note_ended(executor, None);
+                end(executor, task, Ended::Returned, None)
+            }
+            Fact::Refused { executor, task } => {
+                self.note_ended(executor, None);
+                end(executor, task, Ended::Refused, None)
+            }
             Fact::Fetched { executor, object, from, took_us } => {
+                self.note_fetched(self.workload.size_bytes(object));
                 let (executor, object) = (by(executor), id_of(object, Owner::All));
                 Event::Fetched { executor, object, from, took_us: took_us.into() }
             }
@@ -314,6 +391,7 @@ impl<'a> Run<'a> {
             Fact::Staging { executor, lent_milli, light_bytes } => {
                 Event::Staging { executor: by(executor), lent_milli: lent_milli.into(), light_bytes }
             }
+            Fact::Gone { executor } => return self.forget(executor),
         };
         self.tell_scheduler(event);
     }
@@ -327,6 +405,7 @@ impl<'a> Run<'a> {
                     self.decides_until = self.decides_until.max(self.now) + self.cluster.decision_ns;
                     let task_assigned = &mut self.tasks[task.index];
                     (task_assigned.hints, task_assigned.assigned) = (hints, self.now);
+                    self.note_assigned(executor.0);
                     self.send(Happening::Given { executor: executor.0, task: task.index });
                 }
                 Effect::Recall { executor, task } => {
@@ -355,9 +434,12 @@ impl<'a> Run<'a> {
 
     /// The dispatcher knows that a task has computed.
     fn finish(&mut self, task: u32) {
-        let Task { arrived, assigned, .. } = self.tasks[task];
+        let Task { arrived, assigned, started, ran_ns, .. } = self.tasks[task];
         self.outcome.done += 1;
         self.outcome.queued_ns += u128::from(assigned - arrived);
+        self.outcome.waited_ns += u128::from(started - arrived);
+        self.outcome.ran_ns += u128::from(ran_ns);
+        self.outcome.ideal_ns = self.outcome.ideal_ns.max(arrived + ran_ns);
         self.outcome.responded_ns += u128::from(self.now - arrived);
         self.outcome.course.note_done();
         self.ended_at = self.now;

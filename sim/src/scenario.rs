@@ -37,10 +37,12 @@ use crate::outcome::Outcome;
 
 mod amount;
 mod cluster;
+mod nodes;
 mod workload;
 
 use amount::Time;
 use cluster::{ClusterFields, PolicyFields};
+use nodes::{FailureFields, ProvisioningFields};
 use workload::WorkloadFields;
 
 pub use workload::SharedWorkload;
@@ -113,6 +115,8 @@ struct ScenarioFields {
     workload: toml::Spanned<WorkloadFields>,
     #[serde(default)]
     policies: PolicyFields,
+    provisioning: Option<toml::Spanned<ProvisioningFields>>,
+    failures: Option<toml::Spanned<FailureFields>>,
 }
 
 fn first() -> u64 {
@@ -143,18 +147,28 @@ impl Scenario {
             let line = e.span().map_or(1, |span| line_of(span.start));
             (line, e.message().to_owned())
         })?;
-        let ScenarioFields { name: own_name, seed, limit, cluster, workload, policies } = fields;
+        let ScenarioFields { name: own_name, seed, limit, cluster, workload, policies, provisioning, failures } =
+            fields;
         let (cluster_at, cluster) = match cluster {
             Some(cluster) => (cluster.span().start, cluster.into_inner()),
             None => (0, ClusterFields::default()),
         };
         let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
+        let mut cluster = cluster.cluster();
+        if let Some(fields) = provisioning {
+            let batch = fields.get_ref().batch(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
+            cluster.batch = Some(batch);
+        }
+        if let Some(fields) = failures {
+            cluster.failures =
+                fields.get_ref().failures(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
+        }
         let workload_at = workload.span().start;
         let workload = workload.into_inner().workload(seed, folder);
         let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
         let scenario = Scenario {
             name: own_name.unwrap_or_else(|| name.to_owned()),
-            cluster: cluster.cluster(),
+            cluster,
             needs: Needs::of(&*workload),
             workload,
             policies: policies.policies(),

@@ -72,8 +72,8 @@ fn samples(scenario: &Scenario, cluster: &Cluster, outcome: &Outcome) -> Vec<Sam
             reads: part.reads,
             waiting: part.waiting,
             assigned: there.saturating_sub(part.waiting),
-            executors: cluster.nodes.into(),
-            capacity_milli: cluster.processors() * 1000,
+            executors: part.nodes,
+            capacity_milli: part.nodes * u64::from(cluster.cpus) * 1000,
             busy_milli: part.running * 1000,
         });
     }

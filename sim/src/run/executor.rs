@@ -1,6 +1,7 @@
 //! An executor: the decider of its node, and what that wants done.
 
 use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
 
 use eyas_node::{Effect, Event, Limits, Node, Overlap};
 use eyas_types::{Load, Reads, Resources, TaskId};
@@ -20,9 +21,14 @@ pub(super) struct Executor {
     pub pages: PageCache,
     /// What the dispatcher was told of the load.
     told: Load,
+    /// Tasks in its slots.
+    running: u32,
+    /// Bytes of what is in its store, or comes.
+    stored_bytes: u64,
 }
 
 /// What bytes pass at a node.
+#[derive(Clone, Copy)]
 pub(super) struct Links {
     pub card_in: LinkId,
     pub card_out: LinkId,
@@ -38,21 +44,79 @@ pub(super) enum Replica {
     Partial(u32),
 }
 
-impl Executor {
-    pub fn new(cluster: &Cluster, policies: &Policies, flows: &mut Flows, object_bytes: u64, seed: u64) -> Self {
-        let links = Links {
+/// Those that are there, by their numbers, which count up.
+#[derive(Default)]
+pub(super) struct Executors(Vec<Option<Box<Executor>>>);
+
+impl Executors {
+    /// Its number.
+    pub fn add(&mut self, executor: Executor) -> u32 {
+        self.0.push(Some(Box::new(executor)));
+        self.0.len() as u32 - 1
+    }
+
+    /// The number of the next.
+    pub fn next(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    pub fn remove(&mut self, executor: u32) -> Executor {
+        *self.0[executor as usize].take().expect("the executor is there")
+    }
+
+    pub fn has(&self, executor: u32) -> bool {
+        self.get(executor).is_some()
+    }
+
+    pub fn get(&self, executor: u32) -> Option<&Executor> {
+        self.0[executor as usize].as_deref()
+    }
+
+    pub fn get_mut(&mut self, executor: u32) -> Option<&mut Executor> {
+        self.0[executor as usize].as_deref_mut()
+    }
+}
+
+impl Index<usize> for Executors {
+    type Output = Executor;
+
+    fn index(&self, executor: usize) -> &Executor {
+        self.get(executor as u32).expect("the executor is there")
+    }
+}
+
+impl IndexMut<usize> for Executors {
+    fn index_mut(&mut self, executor: usize) -> &mut Executor {
+        self.get_mut(executor as u32).expect("the executor is there")
+    }
+}
+
+impl Links {
+    /// Those of a machine, the disk of which takes `slowness` times as long as it should.
+    pub fn new(cluster: &Cluster, flows: &mut Flows, slowness: f64) -> Self {
+        Links {
             card_in: flows.link(cluster.card_bytes_per_s),
             card_out: flows.link(cluster.card_bytes_per_s),
             client: cluster.storage.client_bytes_per_s.map(|rate| flows.link(rate)),
-            disk_read: cluster.disk.map(|disk| flows.link(disk.read_bytes_per_s)),
-            disk_write: cluster.disk.map(|disk| flows.link(disk.write_bytes_per_s)),
-        };
+            disk_read: cluster.disk.map(|disk| flows.link(disk.read_bytes_per_s / slowness)),
+            disk_write: cluster.disk.map(|disk| flows.link(disk.write_bytes_per_s / slowness)),
+        }
+    }
+}
+
+impl Executor {
+    pub fn new(cluster: &Cluster, policies: &Policies, links: Links, pages: PageCache, seed: u64) -> Self {
         let limits = Limits { bytes: cluster.cache_bytes, inodes: u64::MAX, floor_bytes: 0, floor_inodes: 0 };
         let overlap = Overlap { is_on: policies.overlap, ..Overlap::default() };
         let (capacity, max_fetches) = (Executor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);
-        let pages = PageCache::new((cluster.page_cache_bytes / object_bytes.max(1)) as usize);
-        Executor { node, links, replicas: BTreeMap::new(), pages, told: Load::default() }
+        Executor { node, links, replicas: BTreeMap::new(), pages, told: Load::default(), running: 0, stored_bytes: 0 }
+    }
+
+    /// It has an object, or is about to.
+    pub fn store(&mut self, cluster: &Cluster, size_bytes: u64) {
+        self.stored_bytes += size_bytes;
+        assert!(self.stored_bytes <= cluster.cache_bytes, "a store has {} bytes", self.stored_bytes);
     }
 
     pub fn capacity(cluster: &Cluster) -> Resources {
@@ -87,6 +151,8 @@ impl Run<'_> {
             match effect {
                 Effect::Fetch { object, task } => {
                     let task = task.expect("nothing is fetched but for a task").index;
+                    let size_bytes = self.workload.size_bytes(object_of(object));
+                    self.executors[by as usize].store(self.cluster, size_bytes);
                     self.fetch(by, object, task);
                 }
                 Effect::Evict { object } => self.evict(by, object_of(object)),
@@ -104,8 +170,9 @@ impl Run<'_> {
     }
 
     fn evict(&mut self, by: u32, object: u32) {
+        let executor = &mut self.executors[by as usize];
+        executor.stored_bytes -= self.workload.size_bytes(object);
         if self.caches {
-            let executor = &mut self.executors[by as usize];
             executor.replicas.remove(&object);
             executor.pages.forget(object);
             self.say(Fact::Evicted { executor: by, object });
@@ -119,40 +186,51 @@ impl Run<'_> {
         let number = id.index;
         let task = &self.tasks[number];
         let executor = &mut self.executors[task.executor as usize];
+        executor.running += 1;
+        assert!(executor.running <= self.cluster.cpus, "{} tasks are in its slots", executor.running);
         let disk = executor.links.disk_read.filter(|_| self.caches || self.is_warm);
         let is_on_disk = |object: &&u32| disk.is_some() && !executor.pages.touch(**object);
         let on_disk = task.inputs.iter().filter(is_on_disk);
         let from_disk = on_disk.map(|object| self.workload.size_bytes(*object)).sum::<u64>();
         let from_memory_s = (reads.bytes() - from_disk) as f64 / self.cluster.memory_bytes_per_s;
         let task = &mut self.tasks[number];
-        task.started = self.now;
+        (task.started, task.is_running) = (self.now, true);
         task.computes_ns = task.compute_us * MICROSECOND + (from_memory_s * 1e9) as Ns;
-        self.outcome.waited_ns += u128::from(self.now - task.arrived);
         self.outcome.reads += reads;
         self.outcome.course.note_reads(reads);
         self.running += 1;
         match disk {
             Some(disk) if from_disk > 0 => {
-                self.flows.start(self.now, from_disk as f64, &[disk], None, Tag::Read(number).number());
+                let tag = Tag::Read(number).number();
+                task.reading = Some(self.flows.start(self.now, from_disk as f64, &[disk], None, tag));
             }
             _ => self.has_read(number),
         }
     }
 
-    pub(super) fn has_read(&mut self, task: u32) {
-        let at = self.now + self.tasks[task].computes_ns;
-        self.clock.plan(at, Happening::Computed { task });
+    pub(super) fn has_read(&mut self, number: u32) {
+        let task = &mut self.tasks[number];
+        task.reading = None;
+        self.clock.plan(self.now + task.computes_ns, Happening::Computed { executor: task.executor, task: number });
     }
 
-    pub(super) fn computed(&mut self, number: u32) {
-        let task = &self.tasks[number];
-        let (executor, ran_ns) = (task.executor, self.now - task.started);
-        let ran_us = ran_ns / MICROSECOND;
-        self.outcome.ran_ns += u128::from(ran_ns);
-        self.outcome.ideal_ns = self.outcome.ideal_ns.max(task.arrived + ran_ns);
+    pub(super) fn computed(&mut self, executor: u32, number: u32) {
+        let task = &mut self.tasks[number];
+        (task.ran_ns, task.is_running) = (self.now - task.started, false);
+        let ran_us = task.ran_ns / MICROSECOND;
         self.outcome.computed_ns += u128::from(task.compute_us * MICROSECOND);
         self.running -= 1;
+        self.executors[executor as usize].running -= 1;
         self.tell_node(executor, Event::Ended { task: id_of_task(number) });
         self.say(Fact::Ended { executor, task: number, ran_us: ran_us.min(u32::MAX.into()) as u32 });
+    }
+
+    /// A task is no longer on its executor, which is gone.
+    pub(super) fn break_off(&mut self, number: u32) {
+        let task = &mut self.tasks[number];
+        self.running -= u64::from(std::mem::take(&mut task.is_running));
+        if let Some(flow) = task.reading.take() {
+            self.flows.stop(self.now, flow);
+        }
     }
 }

@@ -3,13 +3,13 @@
 //! Sources are tried as `transfer` does: those that were hinted at, the one that by its load will be done first first,
 //! then persistent storage. Who is still receiving the object passes it on; who is going to receive it is waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_node::Event;
 use eyas_types::{ObjectId, Origin};
 use smallvec::SmallVec;
 
-use super::executor::Replica;
+use super::executor::{Executors, Replica};
 use super::{Fact, Happening, Holder, Run, Tag, object_of};
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::flows::{FlowId, LinkId};
@@ -29,6 +29,8 @@ pub(super) struct Fetch {
     /// Which asking it is, of all.
     asked: u32,
     flow: Option<FlowId>,
+    /// Bytes that have not come, while none flow.
+    lacks: f64,
     /// Fetches that are relayed from this one as soon as its bytes flow.
     waiting: Vec<u32>,
 }
@@ -78,7 +80,7 @@ impl Fetches {
     }
 
     /// Whether the bytes of `below`, which do not flow yet, would come to it through itself.
-    fn is_above(&self, below: u32, executors: &[super::Executor], from: u32) -> bool {
+    fn is_above(&self, below: u32, executors: &Executors, from: u32) -> bool {
         let mut at = from;
         loop {
             if at == below {
@@ -90,7 +92,8 @@ impl Fetches {
                 return false;
             }
             let Source::Peer { executor, .. } = fetch.from else { return false };
-            let Some(Replica::Partial(above)) = executors[executor as usize].replicas.get(&fetch.object) else {
+            let giver = executors.get(executor);
+            let Some(Replica::Partial(above)) = giver.and_then(|giver| giver.replicas.get(&fetch.object)) else {
                 return false;
             };
             at = *above;
@@ -115,7 +118,8 @@ impl Run<'_> {
             }));
         }
         let (began, from, flow, waiting) = (self.now, Source::Storage, None, Vec::new());
-        let fetch = self.fetches.add(Fetch { by, id, object, began, sources, from, asked: 0, flow, waiting });
+        let lacks = self.workload.size_bytes(object) as f64;
+        let fetch = self.fetches.add(Fetch { by, id, object, began, sources, from, asked: 0, flow, lacks, waiting });
         if self.caches {
             self.executors[by as usize].replicas.insert(object, Replica::Partial(fetch));
             for expecting in self.fetches.expecting.remove(&(by, object)).unwrap_or_default() {
@@ -143,11 +147,18 @@ impl Run<'_> {
             Source::Storage => self.cluster.storage.latency_ns,
             Source::Here => 0,
         };
-        self.clock.plan(self.now + latency, Happening::Asked { fetch: number });
+        self.clock.plan(self.now + latency, Happening::Asked { fetch: number, asked });
+    }
+
+    /// The source answers who asked then, if that still waits for it.
+    pub(super) fn answer(&mut self, number: u32, asked: u32) {
+        if self.fetches.fetches[number as usize].as_ref().is_some_and(|fetch| fetch.asked == asked) {
+            self.asked(number);
+        }
     }
 
     /// The source answers: its bytes flow, or it has none.
-    pub(super) fn asked(&mut self, number: u32) {
+    fn asked(&mut self, number: u32) {
         let Fetch { by, object, from, asked, .. } = *self.fetches.get(number);
         let to = &self.executors[by as usize].links;
         // Under first-available tasks read where objects are, and nothing is written.
@@ -162,7 +173,7 @@ impl Run<'_> {
             }
             Source::Here => return self.fetched(number),
         };
-        let giver = &mut self.executors[executor as usize];
+        let Some(giver) = self.executors.get_mut(executor) else { return self.ask_next(number) };
         way.push(giver.links.card_out);
         match giver.replicas.get(&object).copied() {
             Some(Replica::Whole) => {
@@ -185,13 +196,52 @@ impl Run<'_> {
     }
 
     fn flow(&mut self, number: u32, way: &[LinkId], above: Option<FlowId>) {
-        let bytes = self.workload.size_bytes(self.fetches.get(number).object) as f64;
-        let flow = self.flows.start(self.now, bytes, way, above, Tag::Fetch(number).number());
+        let lacks = self.fetches.get(number).lacks;
+        let flow = self.flows.start(self.now, lacks, way, above, Tag::Fetch(number).number());
         let fetch = self.fetches.get_mut(number);
         fetch.flow = Some(flow);
         for waiting in std::mem::take(&mut fetch.waiting) {
             self.asked(waiting);
         }
+    }
+
+    /// An executor is gone, and with it what it was fetching; if its node is gone too, it `serves` nobody any more. Who had
+    /// bytes from there gets the others elsewhere.
+    pub(super) fn end_fetches_of(&mut self, gone: u32, serves: bool) {
+        let is_cut = |from| !serves && matches!(from, Source::Peer { executor, .. } if executor == gone);
+        let (mut ended, mut halted, mut orphans) = (BTreeSet::new(), Vec::new(), Vec::new());
+        for number in 0..self.fetches.fetches.len() as u32 {
+            let Some(fetch) = &mut self.fetches.fetches[number as usize] else { continue };
+            if fetch.by == gone {
+                ended.insert(number);
+                orphans.append(&mut fetch.waiting);
+            }
+            if fetch.by == gone || is_cut(fetch.from) {
+                self.halt(number, &mut halted);
+            }
+        }
+        if ended.is_empty() && halted.is_empty() {
+            return;
+        }
+        self.fetches.expecting.values_mut().for_each(|expecting| expecting.retain(|other| !ended.contains(other)));
+        for fetch in self.fetches.fetches.iter_mut().flatten() {
+            fetch.waiting.retain(|other| !ended.contains(other));
+        }
+        ended.iter().for_each(|number| _ = self.fetches.remove(*number));
+        halted.extend(orphans);
+        halted.into_iter().filter(|number| !ended.contains(number)).for_each(|number| self.asked(number));
+    }
+
+    /// The bytes of a fetch, and of those that it is passed on to, flow no more.
+    fn halt(&mut self, number: u32, halted: &mut Vec<u32>) {
+        let Some(flow) = self.fetches.get_mut(number).flow.take() else { return };
+        for below in self.flows.below(flow).to_vec() {
+            if let Tag::Fetch(below) = Tag::of(self.flows.tag(below)) {
+                self.halt(below, halted);
+            }
+        }
+        self.fetches.get_mut(number).lacks = self.flows.stop(self.now, flow);
+        halted.push(number);
     }
 
     /// The object has not come to the source that was to get it.

@@ -7,6 +7,7 @@ use eyas_sched::Hint;
 
 use crate::arrival::{Arrival, Inputs};
 use crate::clock::{MICROSECOND, Ns};
+use crate::flows::FlowId;
 
 pub(super) struct Task {
     /// The objects it reads, in the order of their names.
@@ -20,8 +21,14 @@ pub(super) struct Task {
     /// Where it was assigned to.
     pub executor: u32,
     pub started: Ns,
+    /// Whether it has started there, and not ended.
+    pub is_running: bool,
+    /// What it reads from disk.
+    pub reading: Option<FlowId>,
     /// How long it computes, reading what is in memory included.
     pub computes_ns: Ns,
+    /// How long it ran.
+    pub ran_ns: Ns,
 }
 
 impl Task {
@@ -37,7 +44,10 @@ impl Task {
             assigned: 0,
             executor: 0,
             started: 0,
+            is_running: false,
+            reading: None,
             computes_ns: 0,
+            ran_ns: 0,
         }
     }
 }

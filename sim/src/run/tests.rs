@@ -6,6 +6,8 @@ use super::*;
 use crate::cluster::Storage;
 use crate::workload::{AllPairs, Order, Zipf};
 
+mod membership;
+
 /// Few nodes, and nothing takes time but bytes and computing.
 fn plain(nodes: u32, cpus: u32) -> Cluster {
     let paper = Cluster::teragrid_64(1_000_000_000);

@@ -12,7 +12,7 @@ use crate::clock::MICROSECOND;
 use crate::cluster::{Cluster, Disk, EYAS_DECISION_NS, Policies};
 
 /// The most nodes of a scenario.
-const MAX_NODES: u32 = 1_000_000;
+pub(super) const MAX_NODES: u32 = 1_000_000;
 /// The most processors of each; executors have as many at most.
 const MAX_SLOTS: u32 = 65_536;
 
@@ -150,6 +150,8 @@ impl PolicyFields {
 }
 
 /// A policy by its name.
-fn named<'de, D: Deserializer<'de>, P: FromStr<Err: Display>>(deserializer: D) -> Result<Option<P>, D::Error> {
+pub(super) fn named<'de, D: Deserializer<'de>, P: FromStr<Err: Display>>(
+    deserializer: D,
+) -> Result<Option<P>, D::Error> {
     String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
 }

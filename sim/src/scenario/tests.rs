@@ -1,8 +1,10 @@
 //! Scenarios that are right, and what is said of those that are not.
 
-use eyas_types::{EvictionPolicy, PlacementPolicy};
+use eyas_types::{EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 
 use super::*;
+use crate::clock::SECOND;
+use crate::nodes::{Batch, Failures};
 
 fn parse(text: &str) -> Result<Scenario, (usize, String)> {
     Scenario::parse(text, "file", Path::new("/nowhere"))
@@ -33,8 +35,10 @@ fn what_is_said_is_heard() {
     let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n[cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
         cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\nstorage = \"2 Gbit/s\"\n\
         storage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\ndecision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
-    let after =
-        "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n";
+    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n\
+        [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\nidle = \"1 min\"\nwalltime = \"1 h\"\n\
+        target = \"30 s\"\n[failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
+        disconnected_after = \"1 h\"\nslow_disks = 0.25\nfailed_requests = 0.5\n";
     let Scenario { name, cluster, policies, seed, limit_us, .. } = parse(&zipf(before, after)).unwrap();
     assert_eq!((name.as_str(), seed, limit_us), ("mine", 7, 7_200_000_000));
     let disk = cluster.disk.expect("it was named");
@@ -43,6 +47,23 @@ fn what_is_said_is_heard() {
     assert_eq!((cluster.bisection_bytes_per_s, cluster.storage.client_bytes_per_s), (Some(1e9), Some(50e6)));
     assert_eq!((cluster.storage.bytes_per_s, cluster.storage.latency_ns), (250e6, 5_000_000));
     assert_eq!((cluster.decision_ns, cluster.catalog_delay_ns), (10_000, 12_000_000_000));
+    let batch = Batch {
+        policy: ProvisioningPolicy::Additive,
+        min_nodes: 2,
+        grants_after_ns: (5 * SECOND, 60 * SECOND),
+        idle_ns: 60 * SECOND,
+        walltime_ns: 3600 * SECOND,
+        target_ns: 30 * SECOND,
+    };
+    assert_eq!(cluster.batch, Some(batch));
+    let failures = Failures {
+        lost_after_ns: Some(36_000 * SECOND),
+        back_after_ns: Some(300 * SECOND),
+        disconnected_after_ns: Some(3600 * SECOND),
+        slow_disks: 0.25,
+        failed_requests: 0.5,
+    };
+    assert_eq!(cluster.failures, failures);
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
     let eviction = EvictionPolicy::Lfu;
     assert_eq!(policies, Policies { eviction, utilisation_threshold: 0.8, window: Some(9), ..paper });
@@ -82,6 +103,18 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("limit = \"soon\"\n", ""), 1, "is not a duration"),
         (&zipf("[cluster]\nnodes = 4\ncache = \"9 MB\"\n", ""), 3, "no room for the inputs of a task, 10.0 MB"),
         (&zipf("[cluster]\nlike = \"cray\"\n", ""), 2, "cray"),
+        (&zipf("[cluster]\nnodes = 4\n", "[provisioning]\nmin_nodes = 5\n"), 8, "`min_nodes` is 5, the cluster has 4"),
+        (&zipf("", "[provisioning]\npolicy = \"greedy\"\n"), 7, "there are one-at-a-time, additive,"),
+        (&zipf("", "[provisioning]\nidle = 30\n"), 7, "no unit"),
+        (&zipf("", "[provisioning]\nidle = \"0 s\"\n"), 6, "longer than nothing"),
+        (&zipf("", "[provisioning]\ngrant_least = \"61 s\"\n"), 6, "longer than `grant_most`"),
+        (&zipf("", "[provisioning]\nwalltime = \"2 min\"\n"), 6, "`walltime` is too short"),
+        (&zipf("", "[failures]\nnode_lost_after = \"0 s\"\n"), 6, "longer than nothing"),
+        (&zipf("", "[failures]\nnode_back_after = \"1 s\"\n"), 6, "give `node_lost_after`, too"),
+        (&zipf("", "[failures]\nslow_disks = 1.5\n"), 7, "from 0 to 1"),
+        (&zipf("[cluster]\nstore = \"memory\"\n", "[failures]\nslow_disks = 0.5\n"), 8, "are in memory"),
+        (&zipf("", "[failures]\nfailed_requests = 0.5\n"), 6, "nobody asks for nodes"),
+        (&zipf("", "[provisioning]\n[failures]\nfailed_requests = 1\n"), 7, "never a node"),
         (&zipf("", "[policies]\nplacement = \"best\"\n"), 7, "there are fa, mch, mcu, gcc, cost"),
         (&zipf("", "[policies]\nutilisation = 90\n"), 7, "from 0 to 1"),
         (&zipf("", "exponent = -1\n"), 1, "exponent"),

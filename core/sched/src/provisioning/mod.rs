@@ -10,6 +10,7 @@ mod additive;
 mod all_at_once;
 mod demand;
 mod exponential;
+mod measured;
 mod one_at_a_time;
 mod provisioner;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use alloc::boxed::Box;
 
 use eyas_types::{ExecutorId, ProvisioningPolicy};
 
+pub use measured::Measured;
 pub use provisioner::{MAX_REQUESTS, Provisioner};
 
 /// How a provisioner decides.

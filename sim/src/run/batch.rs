@@ -1,0 +1,204 @@
+//! The batch system, and the provisioner that asks it for nodes: the shell of that decider of `core/sched`.
+
+use std::collections::BTreeMap;
+
+use eyas_sched::Event as SchedEvent;
+use eyas_sched::provisioning::{Effect, Event, Measured, Provisioner, RequestId, Work};
+use eyas_types::ExecutorId;
+
+use super::{Happening, Run};
+use crate::clock::{MICROSECOND, Ns, SECOND};
+use crate::cluster::Cluster;
+use crate::nodes::Batch;
+use crate::random::Random;
+
+/// How often the provisioner is told how much there is to do.
+const SURVEY_EVERY: Ns = SECOND;
+
+pub(super) struct BatchSystem {
+    provisioner: Provisioner,
+    effects: Vec<Effect>,
+    /// Nodes that have not come of each request, in order.
+    requests: BTreeMap<RequestId, Request>,
+    dice: Random,
+    /// When the provisioner is told that time has passed.
+    due: Ns,
+    nodes: BTreeMap<u32, Node>,
+    /// Executors that were given tasks or have ended some, or are to leave.
+    changed: Vec<u32>,
+    measured: Measured,
+}
+
+struct Request {
+    nodes: u32,
+    is_granted: bool,
+}
+
+/// What the provisioner was told of a node.
+struct Node {
+    /// Tasks that it was given and has not told the end of.
+    tasks: u32,
+    is_busy: bool,
+    is_draining: bool,
+}
+
+impl BatchSystem {
+    pub fn new(batch: &Batch, cluster: &Cluster, seed: u64) -> Self {
+        BatchSystem {
+            provisioner: Provisioner::new(batch.config(cluster)),
+            effects: Vec::new(),
+            requests: BTreeMap::new(),
+            dice: Random::new(!seed),
+            due: Ns::MAX,
+            nodes: BTreeMap::new(),
+            changed: Vec::new(),
+            measured: Measured::default(),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Tells the provisioner how much there is to do.
+    pub(super) fn survey(&mut self) {
+        let Some(batch) = &mut self.batch else { return };
+        let work = Work {
+            waiting: self.scheduler.waiting(),
+            running: self.scheduler.utilisation().busy_milli / 1000,
+            arrived: self.outcome.tasks,
+            task_us: batch.measured.task_us(),
+            transfer_us: (batch.measured.fetched_bytes() as f64 / self.cluster.card_bytes_per_s * 1e6) as u64,
+        };
+        batch.measured.look();
+        self.tell_provisioner(Event::Work(work));
+        self.clock.plan(self.now + SURVEY_EVERY, Happening::Surveyed);
+    }
+
+    pub(super) fn is_due(&mut self) {
+        if let Some(batch) = &mut self.batch {
+            batch.due = Ns::MAX;
+            self.tell_provisioner(Event::TimePassed);
+        }
+    }
+
+    pub(super) fn note_assigned(&mut self, executor: u32) {
+        if let Some(batch) = &mut self.batch {
+            batch.nodes.get_mut(&executor).expect("tasks are given to who is there").tasks += 1;
+            batch.changed.push(executor);
+        }
+    }
+
+    /// An executor is done with a task, which ran so long if it did.
+    pub(super) fn note_ended(&mut self, executor: u32, ran_us: Option<u32>) {
+        if let Some(batch) = &mut self.batch {
+            batch.nodes.get_mut(&executor).expect("tasks are ended by who is there").tasks -= 1;
+            batch.changed.push(executor);
+            ran_us.into_iter().for_each(|ran_us| batch.measured.ran(ran_us.into()));
+        }
+    }
+
+    pub(super) fn note_fetched(&mut self, bytes: u64) {
+        if let Some(batch) = &mut self.batch {
+            batch.measured.fetched(bytes);
+        }
+    }
+
+    /// Tells the provisioner who has tasks, who has none any more, and who can leave.
+    pub(super) fn tell_changes(&mut self) {
+        while let Some(batch) = &mut self.batch
+            && let Some(executor) = batch.changed.pop()
+        {
+            let Some(node) = batch.nodes.get_mut(&executor) else { continue };
+            let (id, is_busy, is_draining) = (ExecutorId(executor), node.tasks > 0, node.is_draining);
+            if std::mem::replace(&mut node.is_busy, is_busy) != is_busy {
+                self.tell_provisioner(if is_busy {
+                    Event::NodeBusy { node: id }
+                } else {
+                    Event::NodeIdle { node: id }
+                });
+            }
+            if is_draining && self.scheduler.is_emptied(id) {
+                self.tell_provisioner(Event::NodeEmptied { node: id });
+            }
+        }
+    }
+
+    pub(super) fn tell_provisioner(&mut self, event: Event) {
+        let Some(batch) = &mut self.batch else { return };
+        match event {
+            Event::NodeJoined { node, .. } => {
+                batch.nodes.insert(node.0, Node { tasks: 0, is_busy: false, is_draining: false });
+            }
+            Event::NodeLeft { node } => _ = batch.nodes.remove(&node.0),
+            _ => {}
+        }
+        let mut effects = std::mem::take(&mut batch.effects);
+        batch.provisioner.handle(self.now / MICROSECOND, event, &mut effects);
+        if let Some(due) = batch.provisioner.next_timeout().map(|us| us * MICROSECOND)
+            && due < batch.due
+        {
+            batch.due = due;
+            self.clock.plan(due, Happening::Due);
+        }
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Request { request, nodes, .. } => self.request(request, nodes),
+                Effect::Withdraw { request } => self.withdraw(request),
+                Effect::Drain { node } => self.drain(node.0),
+                Effect::Release { node } => self.give_back(node.0),
+            }
+        }
+        if let Some(batch) = &mut self.batch {
+            batch.effects = effects;
+        }
+    }
+
+    fn drain(&mut self, executor: u32) {
+        if let Some(batch) = &mut self.batch {
+            batch.nodes.get_mut(&executor).expect("who is to leave is there").is_draining = true;
+            batch.changed.push(executor);
+        }
+        self.tell_scheduler(SchedEvent::ExecutorDraining { executor: ExecutorId(executor) });
+    }
+
+    // ---- what the batch system does
+
+    fn request(&mut self, request: RequestId, nodes: u32) {
+        let Some((batch, asked)) = self.batch.as_mut().zip(self.cluster.batch.as_ref()) else { return };
+        let (least, most) = asked.grants_after_ns;
+        batch.requests.insert(request, Request { nodes, is_granted: false });
+        self.clock.plan(self.now + least + batch.dice.below(most - least + 1), Happening::Granted { request });
+    }
+
+    fn withdraw(&mut self, request: RequestId) {
+        if let Some(batch) = &mut self.batch {
+            batch.requests.remove(&request);
+        }
+    }
+
+    pub(super) fn granted(&mut self, request: RequestId) {
+        let Some(batch) = &mut self.batch else { return };
+        // Else it was withdrawn.
+        let Some(of) = batch.requests.get_mut(&request) else { return };
+        of.is_granted = true;
+        if batch.dice.share() < self.cluster.failures.failed_requests {
+            batch.requests.remove(&request);
+            self.tell_provisioner(Event::RequestFailed { request });
+        }
+        self.grant();
+    }
+
+    /// Starts nodes on free machines for what has been granted.
+    pub(super) fn grant(&mut self) {
+        while let Some(batch) = &mut self.batch
+            && self.membership.has_free()
+            && let Some((request, of)) = batch.requests.iter_mut().find(|(_, of)| of.is_granted)
+        {
+            let request = *request;
+            of.nodes -= 1;
+            if of.nodes == 0 {
+                batch.requests.remove(&request);
+            }
+            self.start_node(Some(request));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Nodes come and go: they start and join, are given back, are lost, lose the dispatcher and find it again.
+//!
+//! A *machine* is there all the time; a node is, while somebody holds its machine. An executor is one session of a node, and
+//! has a number of its own, as real ones have: one that joins again is another, with the same store.
+
+use std::collections::BTreeSet;
+
+use eyas_node::Event as NodeEvent;
+use eyas_sched::provisioning::{self, RequestId};
+use eyas_sched::{Event, Profile};
+use eyas_types::ExecutorId;
+
+use super::executor::{Executor, Links, Replica};
+use super::page_cache::PageCache;
+use super::{Fact, Happening, Owner, Run, id_of};
+use crate::clock::{Ns, from_seconds, seconds};
+use crate::cluster::Cluster;
+use crate::flows::Flows;
+use crate::nodes::{MISSED_AFTER_NS, REJOINS_AFTER_NS, SLOW_DISK};
+use crate::random::Random;
+
+pub(super) struct Membership {
+    machines: Vec<Machine>,
+    /// Machines that nobody holds.
+    free: BTreeSet<u32>,
+    /// What the dispatcher knows of each executor that ever was.
+    standings: Vec<Standing>,
+    dice: Random,
+    /// How many machines are held.
+    held: u64,
+    /// How long machines were held that no longer are.
+    held_ns: u128,
+}
+
+struct Machine {
+    links: Links,
+    /// Since when it is held.
+    since: Option<Ns>,
+    /// How often it was held.
+    holdings: u32,
+    /// The request that it was granted for.
+    request: Option<RequestId>,
+    /// Its last executor.
+    executor: u32,
+    /// What is in its store while it has no executor.
+    left: Option<Left>,
+}
+
+/// What an executor that has lost its dispatcher still has.
+struct Left {
+    objects: Vec<u32>,
+    pages: PageCache,
+}
+
+struct Standing {
+    machine: u32,
+    is_known: bool,
+}
+
+impl Membership {
+    pub fn new(cluster: &Cluster, flows: &mut Flows, seed: u64) -> Self {
+        let mut dice = Random::new(seed);
+        let machines = (0..cluster.nodes).map(|_| {
+            let is_slow = dice.share() < cluster.failures.slow_disks;
+            let links = Links::new(cluster, flows, if is_slow { SLOW_DISK } else { 1.0 });
+            Machine { links, since: None, holdings: 0, request: None, executor: 0, left: None }
+        });
+        let machines = machines.collect();
+        let free = (0..cluster.nodes).collect();
+        Membership { machines, free, standings: Vec::new(), dice, held: 0, held_ns: 0 }
+    }
+
+    /// Whether the dispatcher takes it to be there.
+    pub fn is_known(&self, executor: u32) -> bool {
+        self.standings[executor as usize].is_known
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> u64 {
+        self.held
+    }
+
+    /// How long nodes were there until `end`, all together.
+    pub fn held_ns(&self, end: Ns) -> u128 {
+        let there = self.machines.iter().filter_map(|machine| machine.since);
+        self.held_ns + there.map(|since| u128::from(end.saturating_sub(since))).sum::<u128>()
+    }
+
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// When something happens that does so after that time on average, at any moment as likely as at any other.
+    fn after(&mut self, mean_ns: Ns) -> Ns {
+        from_seconds(-libm::log(1.0 - self.dice.share()) * seconds(mean_ns)).max(1)
+    }
+
+    /// Nobody holds the machine any more.
+    fn end_holding(&mut self, machine: u32, now: Ns) {
+        let machine = &mut self.machines[machine as usize];
+        let since = machine.since.take().expect("the machine is held");
+        machine.left = None;
+        self.held -= 1;
+        self.held_ns += u128::from(now - since);
+    }
+}
+
+impl Run<'_> {
+    /// A node starts on a machine that is free.
+    pub(super) fn start_node(&mut self, request: Option<RequestId>) {
+        let number = self.membership.free.pop_first().expect("the caller has looked");
+        let machine = &mut self.membership.machines[number as usize];
+        (machine.since, machine.request) = (Some(self.now), request);
+        machine.holdings += 1;
+        self.membership.held += 1;
+        if let Some(batch) = &self.cluster.batch {
+            let expired = Happening::Expired { machine: number, holding: machine.holdings };
+            self.clock.plan(self.now + batch.walltime_ns, expired);
+        }
+        self.join(number, Left { pages: self.no_pages(), objects: Vec::new() });
+    }
+
+    fn no_pages(&self) -> PageCache {
+        PageCache::new((self.cluster.page_cache_bytes / self.workload.object_bytes().max(1)) as usize)
+    }
+
+    /// An executor joins, with what is in its store.
+    fn join(&mut self, machine: u32, Left { objects, pages }: Left) {
+        let number = self.executors.next();
+        let of = &mut self.membership.machines[machine as usize];
+        of.executor = number;
+        let (links, request) = (of.links, of.request);
+        self.membership.standings.push(Standing { machine, is_known: true });
+        let mut executor = Executor::new(self.cluster, &self.policies, links, pages, self.seed ^ u64::from(number));
+        executor.replicas.extend(objects.iter().map(|object| (*object, Replica::Whole)));
+        let held = objects.into_iter().map(|object| (id_of(object, Owner::All), self.workload.size_bytes(object)));
+        let held: Box<[_]> = held.collect();
+        held.iter().for_each(|(_, size_bytes)| executor.store(self.cluster, *size_bytes));
+        self.executors.add(executor);
+        for (object, size_bytes) in held.iter().copied() {
+            self.tell_node(number, NodeEvent::Found { object, size_bytes });
+        }
+        let failures = &self.cluster.failures;
+        if let Some(mean_ns) = failures.lost_after_ns {
+            let at = self.now + self.membership.after(mean_ns);
+            self.clock.plan(at, Happening::Lost { executor: number });
+        }
+        if let Some(mean_ns) = failures.disconnected_after_ns {
+            let at = self.now + self.membership.after(mean_ns);
+            self.clock.plan(at, Happening::Disconnected { executor: number });
+        }
+        let executor = ExecutorId(number);
+        self.tell_provisioner(provisioning::Event::NodeJoined { node: executor, request });
+        let (capacity, profile) = (Executor::capacity(self.cluster), Box::<Profile>::default());
+        self.tell_scheduler(Event::ExecutorJoined { executor, capacity, profile, held });
+    }
+
+    /// An executor is there no more, nor what it did; its node may still give others what is in its store.
+    fn leave(&mut self, executor: u32, serves: bool) -> Executor {
+        let gone = self.executors.remove(executor);
+        for task in self.scheduler.tasks_of(ExecutorId(executor)) {
+            self.break_off(task.index);
+        }
+        self.end_fetches_of(executor, serves);
+        gone
+    }
+
+    /// The dispatcher knows that an executor is gone.
+    pub(super) fn forget(&mut self, executor: u32) {
+        self.membership.standings[executor as usize].is_known = false;
+        let executor = ExecutorId(executor);
+        self.tell_provisioner(provisioning::Event::NodeLeft { node: executor });
+        self.tell_scheduler(Event::ExecutorLeft { executor });
+    }
+
+    /// The dispatcher gives a node back that has no task.
+    pub(super) fn give_back(&mut self, executor: u32) {
+        self.end_node(executor);
+        self.forget(executor);
+    }
+
+    /// A node ends, and its machine is free, if it has not been lost already.
+    fn end_node(&mut self, executor: u32) {
+        let number = self.membership.standings[executor as usize].machine;
+        let machine = &self.membership.machines[number as usize];
+        if machine.executor == executor && machine.since.is_some() {
+            if self.executors.has(executor) {
+                self.leave(executor, false);
+            }
+            self.membership.end_holding(number, self.now);
+            self.membership.free.insert(number);
+            self.grant();
+        }
+    }
+
+    /// The batch system ends a node, the time of which is over.
+    pub(super) fn expired(&mut self, machine: u32, holding: u32) {
+        let of = &self.membership.machines[machine as usize];
+        if of.holdings == holding && of.since.is_some() {
+            let executor = of.executor;
+            self.end_node(executor);
+            self.say(Fact::Gone { executor });
+        }
+    }
+
+    pub(super) fn lost(&mut self, executor: u32) {
+        self.outcome.lost_nodes += 1;
+        self.leave(executor, false);
+        let machine = self.membership.standings[executor as usize].machine;
+        self.membership.end_holding(machine, self.now);
+        self.clock.plan(self.now + MISSED_AFTER_NS, Happening::Told(Fact::Gone { executor }));
+        if let Some(after) = self.cluster.failures.back_after_ns {
+            self.clock.plan(self.now + after, Happening::Back { machine });
+        }
+    }
+
+    /// A machine that was lost is there again, with nothing in its store.
+    pub(super) fn back(&mut self, machine: u32) {
+        self.membership.free.insert(machine);
+        match self.cluster.batch {
+            Some(_) => self.grant(),
+            None => self.start_node(None),
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, executor: u32) {
+        self.outcome.broken_connections += 1;
+        let Executor { replicas, pages, .. } = self.leave(executor, true);
+        let whole = replicas.into_iter().filter(|(_, replica)| matches!(replica, Replica::Whole));
+        let objects = whole.map(|(object, _)| object).collect();
+        let machine = self.membership.standings[executor as usize].machine;
+        self.membership.machines[machine as usize].left = Some(Left { objects, pages });
+        self.inbox.push_back(Fact::Gone { executor });
+        self.clock.plan(self.now + REJOINS_AFTER_NS, Happening::Rejoins { machine });
+    }
+
+    /// Unless its node has ended meanwhile.
+    pub(super) fn rejoins(&mut self, machine: u32) {
+        if let Some(left) = self.membership.machines[machine as usize].left.take() {
+            self.join(machine, left);
+        }
+    }
+}

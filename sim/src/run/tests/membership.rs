@@ -1,0 +1,109 @@
+//! Nodes that come and go.
+
+use eyas_types::ProvisioningPolicy;
+
+use super::*;
+use crate::clock::SECOND;
+use crate::nodes::{Batch, Failures};
+
+fn nodes_over_time(outcome: &Outcome) -> Vec<u64> {
+    outcome.course.samples.iter().map(|sample| sample.nodes).collect()
+}
+
+#[test]
+fn a_batch_system_gives_nodes_for_what_there_is_to_do_and_gets_them_back() {
+    let workload = Zipf { objects: 50, tasks: 3_000, interval_us: 100_000, ..Zipf::default() };
+    for policy in ProvisioningPolicy::ALL {
+        let batch = Some(Batch { policy: *policy, ..Batch::default() });
+        let cluster = Cluster { batch, ..plain(20, 2) };
+        let outcome = run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1);
+        assert!(outcome.is_complete(), "{policy}");
+        assert!(outcome.makespan_s() < 310.0, "{policy} took {} s", outcome.makespan_s());
+        let all_the_time = outcome.makespan_s() * cluster.processors() as f64 / 3600.0;
+        assert!(outcome.cpu_hours() < all_the_time / 2.0, "{policy} held {} CPU hours", outcome.cpu_hours());
+        let nodes = nodes_over_time(&outcome);
+        let [first, last] = [nodes[0], nodes[nodes.len() - 1]];
+        assert!(first == 0 && last < nodes.iter().copied().max().unwrap_or(0), "{policy}: {nodes:?}");
+    }
+}
+
+#[test]
+fn the_least_nodes_are_there_all_the_time_and_are_replaced_when_their_time_is_over() {
+    let workload = Zipf { objects: 50, tasks: 60, interval_us: 10_000_000, ..Zipf::default() };
+    let batch = Batch {
+        min_nodes: 3,
+        walltime_ns: 180 * SECOND,
+        grants_after_ns: (5 * SECOND, 5 * SECOND),
+        ..Batch::default()
+    };
+    let outcome_of = |batch| {
+        let cluster = Cluster { batch: Some(batch), ..plain(20, 2) };
+        run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1)
+    };
+    let outcome = outcome_of(batch.clone());
+    assert!(outcome.is_complete());
+    let nodes = nodes_over_time(&outcome);
+    assert_eq!(
+        nodes.iter().copied().max(),
+        Some(3),
+        "they are asked for when others are idle, and are soon given back"
+    );
+    let lasting = outcome_of(Batch { walltime_ns: Batch::default().walltime_ns, ..batch });
+    let [cold, warm] = [&outcome, &lasting].map(|outcome| outcome.reads.persistent.count);
+    assert!(cold > warm + 10, "what was in their stores has gone with them: {cold} reads, {warm} without");
+    // Of each 65 s, 60 until the notice and 5 until the next are there.
+    let share = outcome.held_cpu_ns as f64 / (outcome.makespan_ns * 6) as f64;
+    assert!((0.9..0.95).contains(&share), "{share}");
+}
+
+#[test]
+fn requests_that_fail_are_made_again() {
+    let workload = Zipf { objects: 50, tasks: 500, ..Zipf::default() };
+    let failures = Failures { failed_requests: 0.9, ..Failures::default() };
+    let cluster = Cluster { batch: Some(Batch::default()), failures, ..plain(4, 2) };
+    let time = |cluster| run(cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1).makespan_s();
+    let (failing, sound) = (time(&cluster), time(&Cluster { failures: Failures::default(), ..cluster.clone() }));
+    assert!((30.0..70.0).contains(&sound) && failing > sound + 30.0, "{failing} s, without failures {sound} s");
+}
+
+#[test]
+fn what_a_lost_node_had_is_done_again_elsewhere() {
+    let failures = Failures { lost_after_ns: Some(60 * SECOND), ..Failures::default() };
+    let cluster = Cluster { failures, ..plain(8, 2) };
+    let outcome = run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &pairs(30, 500_000), 3);
+    assert!(outcome.is_complete());
+    let left = nodes_over_time(&outcome)[outcome.course.samples.len() - 1];
+    assert!(outcome.lost_nodes > 0 && left + outcome.lost_nodes == 8, "{left} of 8 are left");
+    assert!(outcome.reads.count() > 2 * outcome.tasks, "tasks that were lost read again");
+    assert!(outcome.held_cpu_ns < u128::from(outcome.makespan_ns) * 16, "who is lost is not held");
+    // Without a node that stays or comes, there is an end, too.
+    let hopeless = run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &pairs(30, 30_000_000), 3);
+    assert!(!hopeless.is_complete() && hopeless.lost_nodes == 8);
+}
+
+#[test]
+fn who_loses_the_dispatcher_comes_back_with_its_store() {
+    let failures = Failures { disconnected_after_ns: Some(5 * SECOND), ..Failures::default() };
+    let outcome_of = |failures| {
+        run(&Cluster { failures, ..plain(4, 2) }, &Policies::of_eyas(PlacementPolicy::Cost), &pairs(30, 100_000), 1)
+    };
+    let (broken, sound) = (outcome_of(failures), outcome_of(Failures::default()));
+    assert!(broken.is_complete() && broken.broken_connections > 4);
+    assert!(broken.reads.count() > sound.reads.count(), "what was killed is done again");
+    // What was on its way is fetched again, nothing else: each connection had at most four fetches.
+    let again = (broken.storage_bytes + broken.peer_bytes).saturating_sub(sound.storage_bytes + sound.peer_bytes);
+    assert!(again / 10_000_000 <= 4 * broken.broken_connections, "{again} bytes came again");
+    assert_eq!(broken.held_cpu_ns, u128::from(broken.makespan_ns) * 8, "its node is there meanwhile");
+}
+
+#[test]
+fn slow_disks_make_tasks_wait() {
+    let disk = Cluster::teragrid_64(1_000_000_000).disk;
+    let time = |slow_disks| {
+        let failures = Failures { slow_disks, ..Failures::default() };
+        let cluster = Cluster { disk, page_cache_bytes: 0, failures, ..plain(4, 2) };
+        run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &pairs(20, 1_000), 1).makespan_s()
+    };
+    let [none, some, all] = [0.0, 0.7, 1.0].map(time);
+    assert!(none * 1.2 < some && some < all && all > 5.0 * none, "{none}, {some}, {all} s");
+}
