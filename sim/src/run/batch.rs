@@ -62,8 +62,8 @@ impl Run<'_> {
     pub(super) fn survey(&mut self) {
         let Some(batch) = &mut self.batch else { return };
         let work = Work {
-            waiting: self.scheduler.waiting(),
-            running: self.scheduler.utilisation().busy_milli / 1000,
+            waiting: self.dispatchers.waiting,
+            running: self.dispatchers.busy(),
             arrived: self.outcome.tasks,
             task_us: batch.measured.task_us(),
             transfer_us: (batch.measured.fetched_bytes() as f64 / self.cluster.card_bytes_per_s * 1e6) as u64,
@@ -116,7 +116,7 @@ impl Run<'_> {
                     Event::NodeIdle { node: id }
                 });
             }
-            if is_draining && self.scheduler.is_emptied(id) {
+            if is_draining && self.scheduler_of(executor).is_emptied(id) {
                 self.tell_provisioner(Event::NodeEmptied { node: id });
             }
         }
@@ -157,7 +157,8 @@ impl Run<'_> {
             batch.nodes.get_mut(&executor).expect("who is to leave is there").is_draining = true;
             batch.changed.push(executor);
         }
-        self.tell_scheduler(SchedEvent::ExecutorDraining { executor: ExecutorId(executor) });
+        let draining = SchedEvent::ExecutorDraining { executor: ExecutorId(executor) };
+        self.tell_scheduler(self.dispatcher_of(executor), draining);
     }
 
     // ---- what the batch system does
