@@ -54,6 +54,7 @@ fn every_workload_has_a_name() {
         ("[workload.monotonically_increasing]", 250_000, 100_000_000_000),
         ("[workload.sine_wave]\ncompute = \"1 ms\"", 2_000_000, 1_000_000_000_000),
         ("[workload.all_pairs]\nside = 20\nsize = \"1 MB\"\ncompute = \"1 s\"\norder = \"random\"", 400, 40_000_000),
+        ("[workload.all_pairs]\nside = 20\nsize = \"1 B\"\ncompute = \"1 s\"\norder = \"tiles\"\ntile = 8", 400, 40),
         ("[workload.stacking]\nlocality = 30", 23_695, 1_580_000_000),
         ("[workload.uniform]\nobjects = 9\nsize = \"1 B\"\ntasks = 10\ncompute = \"1 s\"", 10, 9),
         ("[workload.scan]\nobjects = 9\nsize = \"1 B\"\nrounds = 3\ncompute = \"1 s\"", 27, 9),
@@ -92,6 +93,7 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("", "interval = \"36000 d\"\n"), 1, "hundred years"),
         ("[workload.stacking]\nlocality = 7", 2, "only of 1, 1.38"),
         ("[workload.all_pairs]\nside = 60_000\nsize = \"1 B\"\ncompute = \"1 s\"", 1, "tasks are too many"),
+        ("[workload.all_pairs]\nside = 6\nsize = \"1 B\"\ncompute = \"1 s\"\ntile = 3", 5, "in the order `tiles` only"),
         ("[workload.trace]\nfile = \"job.jsonl\"", 2, "/nowhere/job.jsonl, line 1: cannot be read"),
     ] {
         let Err(error) = parse(text) else { panic!("this is no mistake:\n{text}") };
