@@ -21,7 +21,7 @@
 //! | fetches at a time | 4 | 4 | 8 | 12 | as executors do: two a processor, at least 4 |
 
 use eyas_sched::placement;
-use eyas_types::{EvictionPolicy, PlacementPolicy};
+use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 
 use crate::clock::{MICROSECOND, Ns};
 
@@ -96,6 +96,9 @@ pub struct Policies {
     pub overlap: bool,
     /// The eviction policy.
     pub eviction: EvictionPolicy,
+    /// How all objects are pushed to all nodes; if nothing is said, none is, and tasks have theirs fetched. Along a spanning
+    /// tree tasks come once everything is there.
+    pub distribution: Option<Distribution>,
 }
 
 impl Policies {
@@ -108,13 +111,15 @@ impl Policies {
             relays: false,
             overlap: false,
             eviction: EvictionPolicy::Lru,
+            distribution: None,
         }
     }
 
     /// What eyas does if nothing else is asked for, with that placement.
     pub fn of_eyas(placement: PlacementPolicy) -> Self {
         let eyas_sched::Config { utilisation_threshold, window, relays, .. } = eyas_sched::Config::default();
-        Policies { placement, utilisation_threshold, window, relays, overlap: true, eviction: EvictionPolicy::Lru }
+        let (eviction, distribution) = (EvictionPolicy::Lru, None);
+        Policies { placement, utilisation_threshold, window, relays, overlap: true, eviction, distribution }
     }
 
     /// Whether nodes keep what tasks have read: not under first-available.

@@ -19,6 +19,7 @@ use crate::outcome::Outcome;
 use crate::run::executor::Executor;
 use crate::run::fetch::Fetches;
 use crate::run::object::{Owner, id_of, object_of};
+use crate::run::push::Push;
 use crate::run::task::{Task, Tasks};
 use crate::workload::Workload;
 
@@ -26,6 +27,7 @@ mod executor;
 mod fetch;
 mod object;
 mod page_cache;
+mod push;
 mod task;
 
 /// The only job.
@@ -44,6 +46,10 @@ enum Happening {
     Given { executor: u32, task: u32 },
     /// An executor is asked to give a task back.
     Recalled { executor: u32, task: u32 },
+    /// An executor is told to hold an object.
+    ToHold { executor: u32, object: u32 },
+    /// An executor need not hold an object any longer.
+    Released { executor: u32, object: u32 },
     /// A source hears that it is asked for an object.
     Asked { fetch: u32 },
     /// A source that was to get an object soon has not.
@@ -61,6 +67,7 @@ enum Fact {
     Refused { executor: u32, task: u32 },
     Fetched { executor: u32, object: u32, from: Origin, took_us: u32 },
     Stored { executor: u32, object: u32 },
+    NotHeld { executor: u32, object: u32 },
     Evicted { executor: u32, object: u32 },
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
 }
@@ -138,6 +145,7 @@ struct Run<'a> {
     node_effects: Vec<eyas_node::Effect>,
     executors: Vec<Executor>,
     fetches: Fetches,
+    push: Option<Push>,
     tasks: Tasks,
     workload: &'a dyn Workload,
     arrivals: Peekable<Box<dyn Iterator<Item = Arrival> + 'a>>,
@@ -174,6 +182,7 @@ impl<'a> Run<'a> {
             node_effects: Vec::new(),
             executors,
             fetches: Fetches::default(),
+            push: policies.distribution.filter(|_| policies.caches()).map(Push::new),
             tasks: Tasks::default(),
             workload,
             arrivals: workload.arrivals().peekable(),
@@ -190,7 +199,10 @@ impl<'a> Run<'a> {
             let (profile, held) = (Box::<Profile>::default(), Box::default());
             self.tell_scheduler(Event::ExecutorJoined { executor: ExecutorId(executor), capacity, profile, held });
         }
-        self.await_arrival();
+        self.begin_push();
+        if !self.is_pushed_first() {
+            self.await_arrival();
+        }
     }
 
     /// Whether tasks are still to come or to end.
@@ -233,6 +245,8 @@ impl<'a> Run<'a> {
             Happening::Recalled { executor, task } => {
                 self.tell_node(executor, eyas_node::Event::Recalled { task: id_of_task(task) });
             }
+            Happening::ToHold { executor, object } => self.to_hold(executor, object),
+            Happening::Released { executor, object } => self.released(executor, object),
             Happening::Asked { fetch } => self.asked(fetch),
             Happening::Despaired { fetch, asked } => self.despaired(fetch, asked),
             Happening::Computed { task } => self.computed(task),
@@ -243,7 +257,7 @@ impl<'a> Run<'a> {
 
     fn await_arrival(&mut self) {
         if let Some(next) = self.arrivals.peek() {
-            self.clock.plan(next.at_us * MICROSECOND, Happening::Arrives);
+            self.clock.plan(self.now.max(next.at_us * MICROSECOND), Happening::Arrives);
         }
     }
 
@@ -308,6 +322,9 @@ impl<'a> Run<'a> {
                 let size_bytes = self.workload.size_bytes(object);
                 Event::Stored { executor: by(executor), object: id_of(object, Owner::All), size_bytes }
             }
+            Fact::NotHeld { executor, object } => {
+                Event::NotHeld { executor: by(executor), object: id_of(object, Owner::All) }
+            }
             Fact::Evicted { executor, object } => {
                 Event::Evicted { executor: by(executor), object: id_of(object, Owner::All) }
             }
@@ -336,12 +353,14 @@ impl<'a> Run<'a> {
                     self.outcome.unplaceable += 1;
                     self.tasks.remove(task.index);
                 }
-                Effect::Cancel { .. }
-                | Effect::Hold { .. }
-                | Effect::Release { .. }
-                | Effect::Verify { .. }
-                | Effect::Lost { .. }
-                | Effect::Pushed { .. } => unreachable!("no task is cancelled, and no object kept or pushed"),
+                Effect::Hold { executor, object, holders } => self.hold(executor.0, object_of(object), holders),
+                Effect::Release { executor, object } => {
+                    self.send(Happening::Released { executor: executor.0, object: object_of(object) });
+                }
+                Effect::Pushed { push } => self.pushed(push),
+                Effect::Cancel { .. } | Effect::Verify { .. } | Effect::Lost { .. } => {
+                    unreachable!("no task is cancelled, and no object kept")
+                }
             }
         }
         self.effects = effects;

@@ -89,6 +89,14 @@ pub enum Hopeless {
         /// Bytes of the inputs of the task that reads the most.
         inputs_bytes: u64,
     },
+    /// No store has room for all that is pushed to it.
+    #[error("a store of {} has no room for all objects, {}, which `distribution` pushes to each: make `cache` larger", format_bytes(*.cache_bytes), format_bytes(*.data_bytes))]
+    CacheTooSmallForAll {
+        /// Bytes of each store.
+        cache_bytes: u64,
+        /// Bytes of all objects.
+        data_bytes: u64,
+    },
     /// It takes longer than it may.
     #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
     TooLong {
@@ -162,7 +170,7 @@ impl Scenario {
             limit_us: limit.map_or(LIMIT_US, |limit| limit.0),
         };
         scenario.check(&scenario.cluster).map_err(|hopeless| {
-            let at = if matches!(hopeless, Hopeless::CacheTooSmall { .. }) { cache_at } else { workload_at };
+            let at = if matches!(hopeless, Hopeless::TooLong { .. }) { workload_at } else { cache_at };
             (line_of(at), hopeless.to_string())
         })?;
         Ok(scenario)
@@ -176,6 +184,10 @@ impl Scenario {
         let (cache_bytes, inputs_bytes) = (cluster.cache_bytes, self.needs.inputs_bytes);
         if inputs_bytes > cache_bytes {
             return Err(Hopeless::CacheTooSmall { cache_bytes, inputs_bytes });
+        }
+        let data_bytes = self.workload.data_bytes();
+        if self.policies.distribution.is_some() && data_bytes > cache_bytes {
+            return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
         }
         let limit_us = self.limit_us;
         let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use eyas_types::{EvictionPolicy, PlacementPolicy};
+use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -123,6 +123,8 @@ pub(super) struct PolicyFields {
     window: Option<Count<{ u32::MAX }>>,
     relays: Option<bool>,
     overlap: Option<bool>,
+    #[serde(deserialize_with = "named")]
+    distribution: Option<Distribution>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -145,6 +147,7 @@ impl PolicyFields {
         policies.window = self.window.map(|count| count.0.into()).or(policies.window);
         policies.relays = self.relays.unwrap_or(policies.relays);
         policies.overlap = self.overlap.unwrap_or(policies.overlap);
+        policies.distribution = self.distribution;
         policies
     }
 }

@@ -1,6 +1,6 @@
 //! Scenarios that are right, and what is said of those that are not.
 
-use eyas_types::{EvictionPolicy, PlacementPolicy};
+use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 
 use super::*;
 
@@ -33,8 +33,8 @@ fn what_is_said_is_heard() {
     let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n[cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
         cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\nstorage = \"2 Gbit/s\"\n\
         storage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\ndecision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
-    let after =
-        "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n";
+    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\n\
+        distribution = \"spanning-tree\"\n";
     let Scenario { name, cluster, policies, seed, limit_us, .. } = parse(&zipf(before, after)).unwrap();
     assert_eq!((name.as_str(), seed, limit_us), ("mine", 7, 7_200_000_000));
     let disk = cluster.disk.expect("it was named");
@@ -44,8 +44,8 @@ fn what_is_said_is_heard() {
     assert_eq!((cluster.storage.bytes_per_s, cluster.storage.latency_ns), (250e6, 5_000_000));
     assert_eq!((cluster.decision_ns, cluster.catalog_delay_ns), (10_000, 12_000_000_000));
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
-    let eviction = EvictionPolicy::Lfu;
-    assert_eq!(policies, Policies { eviction, utilisation_threshold: 0.8, window: Some(9), ..paper });
+    let (eviction, distribution) = (EvictionPolicy::Lfu, Some(Distribution::SpanningTree));
+    assert_eq!(policies, Policies { eviction, utilisation_threshold: 0.8, window: Some(9), distribution, ..paper });
 }
 
 #[test]
@@ -82,6 +82,12 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("[cluster]\nlink = \"1 GB\"\n", ""), 2, "is not a rate"),
         (&zipf("limit = \"soon\"\n", ""), 1, "is not a duration"),
         (&zipf("[cluster]\nnodes = 4\ncache = \"9 MB\"\n", ""), 3, "no room for the inputs of a task, 10.0 MB"),
+        (
+            &zipf("[cluster]\ncache = \"999 MB\"\n", "[policies]\ndistribution = \"chain\"\n"),
+            2,
+            "no room for all objects, 1.0 GB",
+        ),
+        (&zipf("", "[policies]\ndistribution = \"bush\"\n"), 7, "there are chain, spanning-tree"),
         (&zipf("[cluster]\nlike = \"cray\"\n", ""), 2, "cray"),
         (&zipf("", "[policies]\nplacement = \"best\"\n"), 7, "there are fa, mch, mcu, gcc, cost"),
         (&zipf("", "[policies]\nutilisation = 90\n"), 7, "from 0 to 1"),
