@@ -15,7 +15,7 @@ use crate::lines::Lines;
 use crate::placement::Otherwise;
 use crate::queue::{Class, Queue, TaskKey};
 use crate::scheduler::Scheduler;
-use crate::search::{self, FULL};
+use crate::search::{self, FULL, Look};
 
 /// Tasks looked at, of one class and from the oldest on, for one that the executor has not refused. Who has refused
 /// more than so many gets none until others have taken them.
@@ -24,6 +24,8 @@ pub(crate) const HEAD_LOOKS: usize = 1024;
 pub(crate) const PARKED_LOOKS: usize = 64;
 /// `W` of a small cluster, and entries looked at in one decision in any.
 const LEAST_WINDOW: u64 = 2_500;
+/// By how many turns a partial hit is set back at most; turns that are compared are never 2^31 apart.
+const MAX_SET_BACK: u64 = 1 << 30;
 
 impl Scheduler {
     /// Lets every executor that can take work look for some, those with a free slot first.
@@ -182,15 +184,16 @@ impl Scheduler {
     /// The task that this executor shall take, if any is of priority `floor` or higher.
     fn choose_from(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise, floor: i32) -> Option<TaskKey> {
         let mut looks = self.config.window.unwrap_or(LEAST_WINDOW).max(1);
+        let look = Look { by, level, floor, window: self.window().min(MAX_SET_BACK) as u32 };
         let Scheduler { queue, catalog, executors, .. } = self;
-        if let Some(task) = search::next_full_hit(queue, catalog, executors, by, (level, floor), &mut looks) {
+        if let Some(task) = search::next_full_hit(queue, catalog, executors, look, &mut looks) {
             return Some(task);
         }
         let Scheduler { queue, catalog, executors, relays, run_times, lines, .. } = self;
         let may_have = |queue: &Queue, catalog: &Catalog, executors: &Executors, task| {
             Estimator { queue, catalog, executors, relays, run_times }.lets(lines, otherwise, task, by)
         };
-        search::best_partial_hit(queue, catalog, executors, by, (level, floor), may_have)
+        search::best_partial_hit(queue, catalog, executors, look, may_have)
             .or_else(|| self.without_hit(by, level, otherwise, floor))
     }
 

@@ -22,7 +22,8 @@ use core::cmp::Reverse;
 use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::choosy::suits;
 use crate::executors::{Executor, ExecutorKey, Executors, Held, Level};
-use crate::queue::{Queue, TaskKey, Ticket};
+use crate::partial::Hit;
+use crate::queue::{Queue, TaskKey};
 
 /// The share of a task whose inputs the executor holds entirely.
 pub(crate) const FULL: u16 = u16::MAX;
@@ -85,16 +86,27 @@ fn part(local: u64, all: u64) -> u16 {
     (share as u16).max(1)
 }
 
-/// The next waiting task, of priority `floor` or higher, that the executor holds entirely and has room for. Looks at no more than `looks` entries;
+/// Who looks for what.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    pub by: ExecutorKey,
+    pub level: Level,
+    /// The least priority.
+    pub floor: i32,
+    /// By how much an older task may be set back, of such of which as much is held.
+    pub window: u32,
+}
+
+/// The next waiting task that the executor holds entirely and has room for. Looks at no more than `looks` entries;
 /// partial hits met on the way are remembered.
 pub(crate) fn next_full_hit(
     queue: &Queue,
     catalog: &mut Catalog,
     executors: &mut Executors,
-    by: ExecutorKey,
-    (level, floor): (Level, i32),
+    look: Look,
     looks: &mut u64,
 ) -> Option<TaskKey> {
+    let Look { by, level, floor, window } = look;
     let takes_any = takes_any(queue, &executors[by]);
     let (mut ahead, mut at_once) = (0, 1);
     while let Some((object, was_put_off)) = executors[by].to_search.first() {
@@ -128,7 +140,7 @@ pub(crate) fn next_full_hit(
                 break;
             }
             for (met, wait) in met.iter_mut().zip(catalog[object].waiting.range(place..place + count)) {
-                let is_settled = settle_half_held(queue, catalog, &mut executors[by], object, wait, takes_any);
+                let is_settled = settle_half_held(queue, catalog, executors, look, object, wait, takes_any);
                 *met = (!is_settled && queue.is_waiting(wait.ticket)).then_some(wait.ticket);
             }
             for met in &met[..count] {
@@ -144,7 +156,8 @@ pub(crate) fn next_full_hit(
                     return Some(ticket.task);
                 }
                 if share > 0 && may_ever_take(queue, executors, by, ticket.task) {
-                    executors[by].partial.remember(share, ticket.turn, ticket.task);
+                    let hit = Hit::new(share, ticket, by, missing(queue, executors, ticket.task, by), window);
+                    executors[by].partial.remember(hit);
                 }
             }
             at_once = LOOKS_AT_ONCE;
@@ -180,25 +193,34 @@ fn read_ahead(catalog: &Catalog, executor: &Executor, count: usize) {
 fn settle_half_held(
     queue: &Queue,
     catalog: &Catalog,
-    executor: &mut Executor,
+    executors: &mut Executors,
+    look: Look,
     object: ObjectKey,
     wait: &Wait,
     takes_any: bool,
 ) -> bool {
     let Wait { ticket, other } = *wait;
+    let executor = &mut executors[look.by];
     if other == ObjectKey::NONE || executor.held.contains_key(&other) {
         return false;
     }
     let local = catalog.weight(object);
     let share = part(local, local + catalog.weight(other));
-    if executor.partial.is_outdone(share, ticket.turn) {
+    let hit = Hit::new(share, ticket, look.by, other, look.window);
+    if executor.partial.is_outdone(&hit) {
         executor.partial.has_forgotten = executor.partial.has_forgotten || queue.is_waiting(ticket);
         return true;
     }
     if takes_any {
-        executor.partial.remember(share, ticket.turn, ticket.task);
+        executor.partial.remember(hit);
     }
     takes_any
+}
+
+/// The first input of a task that the executor lacks.
+fn missing(queue: &Queue, executors: &Executors, task: TaskKey, by: ExecutorKey) -> ObjectKey {
+    let mut inputs = queue[task].inputs.as_slice().iter();
+    inputs.find(|input| !executors[by].held.contains_key(*input)).copied().unwrap_or(ObjectKey::NONE)
 }
 
 /// The place of the first entry that joined after the turn `cursor`. Looks from the back, in growing steps: most often
@@ -227,26 +249,26 @@ fn set_cursor(catalog: &Catalog, executors: &mut Executors, by: ExecutorKey, obj
     }
 }
 
-/// The waiting task of priority `floor` or higher of which the executor holds the largest share, as far as searched, of those that it
-/// `may_have`.
+/// The waiting task of which the executor holds the largest share, as far as searched, of those that it `may_have`.
 pub(crate) fn best_partial_hit(
     queue: &Queue,
     catalog: &mut Catalog,
     executors: &mut Executors,
-    by: ExecutorKey,
-    (level, floor): (Level, i32),
+    Look { by, level, floor, window }: Look,
     may_have: impl Fn(&Queue, &Catalog, &Executors, TaskKey) -> bool,
 ) -> Option<TaskKey> {
     let mut put_back = Vec::new();
     let mut found = None;
-    while let Some((share, turn, task)) = executors[by].partial.pop() {
-        if !queue.is_waiting(Ticket { task, turn }) {
+    while let Some(hit) = executors[by].partial.pop() {
+        let task = hit.ticket.task;
+        if !queue.is_waiting(hit.ticket) {
             continue;
         }
         let now = share_held(queue, catalog, executors, task, by);
-        if now < share {
+        if now != hit.share {
             if now > 0 {
-                executors[by].partial.remember(now, turn, task);
+                let hit = Hit::new(now, hit.ticket, by, missing(queue, executors, task, by), window);
+                executors[by].partial.remember(hit);
             }
             continue;
         }
@@ -255,13 +277,13 @@ pub(crate) fn best_partial_hit(
             found = Some(task);
             break;
         }
-        put_back.push((now, turn, task));
+        put_back.push(hit);
     }
     if found.is_none() && put_back.is_empty() && executors[by].partial.has_forgotten {
         search_again(catalog, executors, by);
     }
-    for (share, turn, task) in put_back.into_iter().rev() {
-        executors[by].partial.remember(share, turn, task);
+    for hit in put_back.into_iter().rev() {
+        executors[by].partial.remember(hit);
     }
     found
 }
