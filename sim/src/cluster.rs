@@ -24,6 +24,7 @@
 
 use eyas_sched::placement;
 use eyas_types::{EvictionPolicy, PlacementPolicy};
+use serde::Deserialize;
 
 use crate::clock::{MICROSECOND, Ns};
 use crate::nodes::{Batch, Failures};
@@ -54,7 +55,9 @@ pub struct Cluster {
     pub bisection_bytes_per_s: Option<f64>,
     /// Where objects come from.
     pub storage: Storage,
-    /// How long the dispatcher takes to decide where a task goes.
+    /// How many dispatchers there are, each of a part of the nodes.
+    pub dispatchers: u32,
+    /// How long a dispatcher takes to decide where a task goes.
     pub decision_ns: Ns,
     /// How long a message is on its way between the dispatcher and an executor.
     pub message_ns: Ns,
@@ -103,6 +106,19 @@ pub struct Policies {
     pub overlap: bool,
     /// The eviction policy.
     pub eviction: EvictionPolicy,
+    /// Which dispatcher decides about which task, where there are several.
+    pub deal: Deal,
+}
+
+/// How tasks are dealt to dispatchers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deal {
+    /// By a hash of the first object that they read, so that those that read the same meet.
+    #[default]
+    Objects,
+    /// In turn; so are those that read nothing.
+    Turns,
 }
 
 impl Policies {
@@ -115,13 +131,15 @@ impl Policies {
             relays: false,
             overlap: false,
             eviction: EvictionPolicy::Lru,
+            deal: Deal::default(),
         }
     }
 
     /// What eyas does if nothing else is asked for, with that placement.
     pub fn of_eyas(placement: PlacementPolicy) -> Self {
         let eyas_sched::Config { utilisation_threshold, window, relays, .. } = eyas_sched::Config::default();
-        Policies { placement, utilisation_threshold, window, relays, overlap: true, eviction: EvictionPolicy::Lru }
+        let (eviction, deal) = (EvictionPolicy::Lru, Deal::default());
+        Policies { placement, utilisation_threshold, window, relays, overlap: true, eviction, deal }
     }
 
     /// Whether nodes keep what tasks have read: not under first-available.
@@ -157,6 +175,7 @@ impl Cluster {
             page_cache_bytes: 3_000_000_000,
             bisection_bytes_per_s: None,
             storage: Storage { bytes_per_s: gbit(4.4), client_bytes_per_s: None, latency_ns: 1000 * MICROSECOND },
+            dispatchers: 1,
             decision_ns: 756 * MICROSECOND,
             message_ns: 2000 * MICROSECOND,
             peer_latency_ns: 200 * MICROSECOND,

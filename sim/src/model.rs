@@ -150,7 +150,7 @@ pub enum Limit {
     NetworkCards,
     /// What nodes can read from their stores, or write into them.
     Stores,
-    /// The dispatcher's decisions.
+    /// The dispatchers' decisions.
     Dispatcher,
     /// Tasks come no faster.
     Arrivals,
@@ -232,7 +232,7 @@ pub fn predict(cluster: &Cluster, demand: &Demand) -> Result<Prediction, ModelEr
         (Limit::NetworkCards, received_bytes / (nodes * cluster.card_bytes_per_s)),
         (Limit::Stores, read_bytes / (nodes * read_bytes_per_s(cluster))),
         (Limit::Stores, received_bytes / (nodes * write_bytes_per_s(cluster))),
-        (Limit::Dispatcher, tasks * cluster.decision_ns as f64 / 1e9),
+        (Limit::Dispatcher, tasks * cluster.decision_ns as f64 / f64::from(cluster.dispatchers) / 1e9),
     ];
     let busiest = limits.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
     let (limit, busy_s) = busiest.expect("there are limits");

@@ -45,7 +45,11 @@ pub struct Outcome {
     pub waited_ns: u128,
     /// From arrival until the dispatcher knew of the end, summed over tasks.
     pub responded_ns: u128,
-    /// The longest queue.
+    /// How often a dispatcher decided where a task goes.
+    pub decisions: u64,
+    /// How often the one did that did so the most.
+    pub most_decisions: u64,
+    /// The longest queue; of several dispatchers, all together.
     pub most_waiting: u64,
     /// How it went.
     pub course: Course,

@@ -1,15 +1,14 @@
-//! A run: the dispatcher's decider, one decider of a node for each executor, and the modelled world between them.
+//! A run: the deciders of dispatchers, one decider of a node for each executor, and the modelled world between them.
 //!
 //! It is the shell of both deciders, as `dispatcher` and `executor` are of real ones: it turns what happens into their
-//! events and their effects into what will happen. Messages take their time, the dispatcher takes its time for each
+//! events and their effects into what will happen. Messages take their time, a dispatcher takes its time for each
 //! decision and reads messages one after the other, and bytes flow over links that are shared.
 
-use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
 use eyas_sched::provisioning::RequestId;
-use eyas_sched::{Effect, Ended, Event, Holder, Need, Scheduler};
+use eyas_sched::{Effect, Ended, Event, Holder, Need};
 use eyas_types::{ExecutorId, JobId, Origin, PlacementPolicy, Resources, TaskId};
 
 use crate::arrival::Arrival;
@@ -19,6 +18,7 @@ use crate::flows::{Flows, LinkId, TOLERANCE};
 use crate::nodes::Failures;
 use crate::outcome::{Level, Outcome};
 use crate::run::batch::BatchSystem;
+use crate::run::dispatchers::Dispatchers;
 use crate::run::executor::Executors;
 use crate::run::fetch::Fetches;
 use crate::run::membership::Membership;
@@ -27,6 +27,7 @@ use crate::run::task::{Task, Tasks};
 use crate::workload::Workload;
 
 mod batch;
+mod dispatchers;
 mod executor;
 mod fetch;
 mod membership;
@@ -42,10 +43,10 @@ const JOB: JobId = JobId(1);
 enum Happening {
     /// The next task of the workload comes.
     Arrives,
-    /// The dispatcher is told something.
+    /// A dispatcher is told something by an executor of its.
     Told(Fact),
-    /// The dispatcher has decided, and can read on.
-    Decided,
+    /// A dispatcher has decided, and can read on.
+    Decided { dispatcher: u32 },
     /// An executor is given a task.
     Given { executor: u32, task: u32 },
     /// An executor is asked to give a task back.
@@ -74,7 +75,7 @@ enum Happening {
     Rejoins { machine: u32 },
 }
 
-/// What the dispatcher is told.
+/// What a dispatcher is told.
 #[derive(Clone, Copy, Debug)]
 enum Fact {
     Ready { task: u32 },
@@ -144,6 +145,7 @@ pub fn run_watched(
     }
     run.outcome.makespan_ns = run.ended_at;
     run.outcome.course.close(run.ended_at, run.level());
+    run.note_decisions();
     run.outcome.held_cpu_ns = run.membership.held_ns(run.ended_at) * u128::from(cluster.cpus);
     run.outcome
 }
@@ -172,11 +174,7 @@ struct Run<'a> {
     flows: Flows,
     storage: LinkId,
     bisection: Option<LinkId>,
-    scheduler: Scheduler,
-    /// What the dispatcher was told and has not read.
-    inbox: VecDeque<Fact>,
-    /// The dispatcher decides until then.
-    decides_until: Ns,
+    dispatchers: Dispatchers,
     effects: Vec<Effect>,
     node_effects: Vec<eyas_node::Effect>,
     executors: Executors,
@@ -210,9 +208,7 @@ impl<'a> Run<'a> {
             flows,
             storage,
             bisection,
-            scheduler: Scheduler::new(policies.sched()),
-            inbox: VecDeque::new(),
-            decides_until: 0,
+            dispatchers: Dispatchers::new(cluster, policies),
             effects: Vec::new(),
             node_effects: Vec::new(),
             executors: Executors::default(),
@@ -266,21 +262,21 @@ impl<'a> Run<'a> {
             }
         }
         self.ended = ended;
-        self.read_inbox();
+        self.read_inboxes();
         self.tell_changes();
         self.flows.settle();
     }
 
     /// How things stand.
     fn level(&self) -> Level {
-        Level { waiting: self.scheduler.waiting(), running: self.running, nodes: self.membership.nodes() }
+        Level { waiting: self.dispatchers.waiting, running: self.running, nodes: self.membership.nodes() }
     }
 
     fn happen(&mut self, what: Happening) {
         match what {
             Happening::Arrives => self.arrive(),
-            Happening::Told(fact) => self.inbox.push_back(fact),
-            Happening::Decided => {}
+            Happening::Told(fact) => self.tell_dispatcher(fact),
+            Happening::Decided { dispatcher } => self.dispatchers.decided(dispatcher as usize),
             Happening::Given { executor, .. }
             | Happening::Recalled { executor, .. }
             | Happening::Computed { executor, .. }
@@ -315,14 +311,15 @@ impl<'a> Run<'a> {
 
     fn arrive(&mut self) {
         while let Some(arrival) = self.arrivals.next_if(|next| next.at_us * MICROSECOND <= self.now) {
+            let number = self.dispatchers.of_task(arrival.inputs.first().copied());
             let task = self.tasks.add(Task::new(arrival));
             self.outcome.tasks += 1;
-            self.inbox.push_back(Fact::Ready { task });
+            self.dispatchers.tell(number, Fact::Ready { task });
         }
         self.await_arrival();
     }
 
-    // ---- the dispatcher
+    // ---- dispatchers
 
     fn say(&mut self, fact: Fact) {
         let on_its_way = self.cluster.message_ns + self.catalog_delay(fact);
@@ -336,24 +333,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reads messages until a decision takes time.
-    fn read_inbox(&mut self) {
-        while self.decides_until <= self.now
-            && let Some(fact) = self.inbox.pop_front()
-        {
-            self.read(fact);
-            if self.decides_until > self.now && !self.inbox.is_empty() {
-                self.clock.plan(self.decides_until, Happening::Decided);
-            }
-        }
-        self.outcome.most_waiting = self.outcome.most_waiting.max(self.scheduler.waiting());
-    }
-
-    fn read(&mut self, fact: Fact) {
+    fn read(&mut self, number: usize, fact: Fact) {
         if fact.executor().is_some_and(|executor| !self.membership.is_known(executor)) {
             return;
         }
-        self.note(fact);
+        self.note(number, fact);
         let by = ExecutorId;
         let end = |executor, task, ended, ran_us| {
             let (executor, task) = (by(executor), id_of_task(task));
@@ -386,23 +370,24 @@ impl<'a> Run<'a> {
             }
             Fact::Gone { executor } => return self.forget(executor),
         };
-        self.tell_scheduler(event);
+        self.tell_scheduler(number, event);
     }
 
-    fn tell_scheduler(&mut self, event: Event) {
+    fn tell_scheduler(&mut self, number: usize, event: Event) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.scheduler.handle(event, &mut effects);
+        self.dispatchers.handle(number, event, &mut effects);
         for effect in effects.drain(..) {
             match effect {
                 Effect::Assign { executor, task, hints, .. } => {
-                    self.decides_until = self.decides_until.max(self.now) + self.cluster.decision_ns;
+                    let decides_until = &mut self.dispatchers[number].decides_until;
+                    *decides_until = self.now.max(*decides_until) + self.cluster.decision_ns;
                     let task_assigned = &mut self.tasks[task.index];
                     (task_assigned.hints, task_assigned.assigned) = (hints, self.now);
                     self.note_assigned(executor.0);
-                    self.send(Happening::Given { executor: executor.0, task: task.index });
+                    self.send(number, Happening::Given { executor: executor.0, task: task.index });
                 }
                 Effect::Recall { executor, task } => {
-                    self.send(Happening::Recalled { executor: executor.0, task: task.index });
+                    self.send(number, Happening::Recalled { executor: executor.0, task: task.index });
                 }
                 Effect::Unplaceable { task } => {
                     self.outcome.unplaceable += 1;
@@ -419,13 +404,13 @@ impl<'a> Run<'a> {
         self.effects = effects;
     }
 
-    /// Sends an executor what the dispatcher has decided.
-    fn send(&mut self, message: Happening) {
-        let at = self.decides_until.max(self.now) + self.cluster.message_ns;
+    /// Sends an executor what a dispatcher has decided.
+    fn send(&mut self, number: usize, message: Happening) {
+        let at = self.dispatchers[number].decides_until.max(self.now) + self.cluster.message_ns;
         self.clock.plan(at, message);
     }
 
-    /// The dispatcher knows that a task has computed.
+    /// A dispatcher knows that a task has computed.
     fn finish(&mut self, task: u32) {
         let Task { arrived, assigned, started, ran_ns, .. } = self.tasks[task];
         self.outcome.done += 1;

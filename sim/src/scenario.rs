@@ -91,6 +91,17 @@ pub enum Hopeless {
         /// Bytes of the inputs of the task that reads the most.
         inputs_bytes: u64,
     },
+    /// A dispatcher has no part of the nodes.
+    #[error("{dispatchers} dispatchers for {nodes} nodes: each needs one at least")]
+    NoNodes {
+        /// How many dispatchers there are.
+        dispatchers: u32,
+        /// How many nodes.
+        nodes: u32,
+    },
+    /// Nodes come as all dispatchers together need them, not each.
+    #[error("{0} dispatchers: nodes are asked for on behalf of one alone")]
+    Provisioned(u32),
     /// It takes longer than it may.
     #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
     TooLong {
@@ -154,6 +165,7 @@ impl Scenario {
             None => (0, ClusterFields::default()),
         };
         let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
+        let dispatchers_at = cluster.dispatchers.as_ref().map_or(cluster_at, |dispatchers| dispatchers.span().start);
         let mut cluster = cluster.cluster();
         if let Some(fields) = provisioning {
             let batch = fields.get_ref().batch(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
@@ -176,7 +188,11 @@ impl Scenario {
             limit_us: limit.map_or(LIMIT_US, |limit| limit.0),
         };
         scenario.check(&scenario.cluster).map_err(|hopeless| {
-            let at = if matches!(hopeless, Hopeless::CacheTooSmall { .. }) { cache_at } else { workload_at };
+            let at = match hopeless {
+                Hopeless::CacheTooSmall { .. } => cache_at,
+                Hopeless::NoNodes { .. } | Hopeless::Provisioned(_) => dispatchers_at,
+                Hopeless::TooLong { .. } => workload_at,
+            };
             (line_of(at), hopeless.to_string())
         })?;
         Ok(scenario)
@@ -190,6 +206,13 @@ impl Scenario {
         let (cache_bytes, inputs_bytes) = (cluster.cache_bytes, self.needs.inputs_bytes);
         if inputs_bytes > cache_bytes {
             return Err(Hopeless::CacheTooSmall { cache_bytes, inputs_bytes });
+        }
+        let Cluster { dispatchers, nodes, .. } = *cluster;
+        if dispatchers > nodes {
+            return Err(Hopeless::NoNodes { dispatchers, nodes });
+        }
+        if dispatchers > 1 && cluster.batch.is_some() {
+            return Err(Hopeless::Provisioned(dispatchers));
         }
         let limit_us = self.limit_us;
         let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());

@@ -27,6 +27,7 @@ pub(super) fn html(name: &str, rows: &[Row<'_>]) -> String {
     let several = |of: fn(&Row<'_>) -> u64| rows.iter().map(of).collect::<BTreeSet<_>>();
     let (caches, nodes) = (several(|row| row.cluster.cache_bytes), several(|row| row.cluster.nodes.into()));
     let evictions = several(|row| row.policies.eviction as u64);
+    let dispatchers = several(|row| row.cluster.dispatchers.into());
     let over_caches = caches.len() > 1;
     let place = |row: &Row<'_>| if over_caches { row.cluster.cache_bytes } else { row.cluster.nodes.into() };
     let (label, values, unit) =
@@ -38,6 +39,9 @@ pub(super) fn html(name: &str, rows: &[Row<'_>]) -> String {
         }
         if over_caches && nodes.len() > 1 {
             label += &format!(", {} nodes", row.cluster.nodes);
+        }
+        if dispatchers.len() > 1 {
+            label += &format!(", {} dispatchers", row.cluster.dispatchers);
         }
         label
     };

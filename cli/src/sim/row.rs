@@ -31,6 +31,12 @@ impl<'a> Row<'a> {
         self.outcome.done == self.tasks
     }
 
+    /// The part of the time in which the dispatcher decided that did so the most.
+    fn deciding_share(&self) -> f64 {
+        let deciding_ns = self.outcome.most_decisions * self.cluster.decision_ns;
+        deciding_ns as f64 / self.outcome.makespan_ns.max(1) as f64
+    }
+
     /// Its columns for programs, each with its unit in its name.
     pub fn columns(&self) -> Columns {
         let Row { cluster, policies, outcome, tasks, bound_ns } = *self;
@@ -42,6 +48,7 @@ impl<'a> Row<'a> {
             ("nodes", cluster.nodes.into()),
             ("slots", cluster.cpus.into()),
             ("cache_bytes", cluster.cache_bytes.into()),
+            ("dispatchers", cluster.dispatchers.into()),
             ("tasks", tasks.into()),
             ("ended_tasks", outcome.done.into()),
             ("unplaceable_tasks", outcome.unplaceable.into()),
@@ -54,6 +61,8 @@ impl<'a> Row<'a> {
             ("broken_connections", outcome.broken_connections.into()),
             ("held_cpu_hours", json!(outcome.cpu_hours())),
             ("response_s", json!(outcome.mean_response_s())),
+            ("decisions", outcome.decisions.into()),
+            ("deciding_share", json!(self.deciding_share())),
             ("queue_s", json!(metrics.queue_us / 1e6)),
             ("most_waiting_tasks", outcome.most_waiting.into()),
             ("local_share", json!(local)),
@@ -73,6 +82,8 @@ pub(super) fn table(rows: &[Row<'_>]) -> Table {
         "EVICTION",
         "NODES",
         "CACHE",
+        "DISPATCHERS",
+        "DECIDING",
         "ENDED",
         "TIME",
         "BOUND",
@@ -94,6 +105,8 @@ pub(super) fn table(rows: &[Row<'_>]) -> Table {
             policies.eviction.to_string(),
             cluster.nodes.to_string(),
             format_bytes(cluster.cache_bytes),
+            cluster.dispatchers.to_string(),
+            percent(row.deciding_share()),
             if row.is_complete() { "all".into() } else { format!("{} of {tasks}", outcome.done) },
             format_duration_us(outcome.makespan_ns / 1000),
             format_duration_us(bound_ns / 1000),

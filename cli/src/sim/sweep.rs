@@ -21,6 +21,9 @@ use crate::{Failure, show};
 /// Combinations of one sweep at most: what came of each is kept until all are done.
 const MAX_COMBINATIONS: usize = 10_000;
 
+/// What is swept.
+type Combination = (Cluster, Policies);
+
 #[derive(Args)]
 pub(crate) struct SweepArgs {
     /// The scenario, in TOML; it says all that is not swept
@@ -35,6 +38,9 @@ pub(crate) struct SweepArgs {
     /// Numbers of nodes, such as 32,64
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     nodes: Vec<u32>,
+    /// Numbers of dispatchers, such as 1,16
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    dispatchers: Vec<u32>,
     /// Sizes of each node's store, such as 1GB,2GB
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = units::parse_bytes)]
     cache: Vec<u64>,
@@ -79,36 +85,40 @@ pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCod
 }
 
 /// All combinations, in the order of the command line; none that could never end.
-fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<(Cluster, Policies)>, Failure> {
-    fn or<T: Copy>(given: &[T], own: T) -> Vec<T> {
-        if given.is_empty() { vec![own] } else { given.to_vec() }
-    }
-    let placements = or(&args.policy, scenario.policies.placement);
-    let evictions = or(&args.eviction, scenario.policies.eviction);
-    let nodes = or(&args.nodes, scenario.cluster.nodes);
-    let caches = or(&args.cache, scenario.cluster.cache_bytes);
-    let lengths = [placements.len(), evictions.len(), nodes.len(), caches.len()];
-    let count = lengths.into_iter().fold(1, usize::saturating_mul);
+fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<Combination>, Failure> {
+    let SweepArgs { policy, eviction, nodes, cache, dispatchers, .. } = args;
+    let lengths = [policy.len(), eviction.len(), nodes.len(), cache.len(), dispatchers.len()];
+    let count = lengths.into_iter().fold(1, |count: usize, length| count.saturating_mul(length.max(1)));
     if count > MAX_COMBINATIONS {
         return Err(format!("these are {count} combinations: {MAX_COMBINATIONS} are the most").into());
     }
-    let mut combinations = Vec::with_capacity(count);
-    for &placement in &placements {
-        for &eviction in &evictions {
-            for &nodes in &nodes {
-                for &cache_bytes in &caches {
-                    let cluster = Cluster { nodes, cache_bytes, ..scenario.cluster.clone() };
-                    scenario.check(&cluster).map_err(|e| format!("with {nodes} nodes: {e}"))?;
-                    combinations.push((cluster, Policies { placement, eviction, ..scenario.policies }));
-                }
-            }
-        }
+    let own = vec![(scenario.cluster.clone(), scenario.policies)];
+    let combinations = with_each(own, policy, |(_, policies), placement| policies.placement = placement);
+    let combinations = with_each(combinations, eviction, |(_, policies), eviction| policies.eviction = eviction);
+    let combinations = with_each(combinations, nodes, |(cluster, _), nodes| cluster.nodes = nodes);
+    let combinations = with_each(combinations, cache, |(cluster, _), bytes| cluster.cache_bytes = bytes);
+    let combinations = with_each(combinations, dispatchers, |(cluster, _), count| cluster.dispatchers = count);
+    for (cluster, _) in &combinations {
+        scenario.check(cluster).map_err(|e| format!("with {} nodes: {e}", cluster.nodes))?;
     }
     Ok(combinations)
 }
 
+/// Each of them with each of the values; as they are, if there are none.
+fn with_each<T: Copy>(of: Vec<Combination>, values: &[T], set: fn(&mut Combination, T)) -> Vec<Combination> {
+    if values.is_empty() {
+        return of;
+    }
+    let with = |combination: &Combination, value: &T| {
+        let mut combination = combination.clone();
+        set(&mut combination, *value);
+        combination
+    };
+    of.iter().flat_map(|combination| values.iter().map(|value| with(combination, value))).collect()
+}
+
 /// What comes of each combination, at its place; nothing where it was interrupted.
-fn simulate(scenario: &Scenario, combinations: &[(Cluster, Policies)], stop: &Stop) -> Vec<Option<Outcome>> {
+fn simulate(scenario: &Scenario, combinations: &[Combination], stop: &Stop) -> Vec<Option<Outcome>> {
     let bar = progress(combinations.len() as u64);
     let outcomes: Vec<_> = combinations.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);

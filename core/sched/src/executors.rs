@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::ops::Bound;
 
 use eyas_types::{Estimate, ExecutorId, Resources};
 
@@ -269,10 +268,9 @@ impl Executors {
         Utilisation { busy_milli: self.busy_milli, total_milli: self.total_milli }
     }
 
-    /// Executors with tasks lined up behind their slots, all round, the one after `last` first.
-    pub fn overbooked_after(&self, last: ExecutorKey) -> impl Iterator<Item = ExecutorKey> {
-        let after = self.overbooked.range((Bound::Excluded(last), Bound::Unbounded));
-        after.chain(self.overbooked.range(..=last)).copied()
+    /// Executors with tasks lined up behind their slots.
+    pub fn overbooked(&self) -> &BTreeSet<ExecutorKey> {
+        &self.overbooked
     }
 
     /// Processors of tasks that were asked back and may still come, in thousandths. One that was not lined up any more
@@ -291,8 +289,9 @@ impl Executors {
         };
     }
 
-    pub fn lending(&self) -> impl Iterator<Item = ExecutorKey> {
-        self.lending.iter().copied()
+    /// Executors that lend processors while they stage.
+    pub fn lending(&self) -> &BTreeSet<ExecutorKey> {
+        &self.lending
     }
 
     /// Executors that have all they could take look again: tasks of another priority have come.

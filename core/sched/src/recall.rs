@@ -3,7 +3,9 @@
 //! A task that has started in the meantime is not given back; nothing is answered then, and it ends where it is. So
 //! what an executor is likely to have started, as it has a slot for it, is no longer expected.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use crate::decide::PARKED_LOOKS;
 use crate::event::Effect;
@@ -26,7 +28,7 @@ impl Scheduler {
             return;
         }
         let mut looks = RECALL_LOOKS;
-        let overbooked: Vec<_> = self.executors.overbooked_after(self.recall_from).take(RECALL_LOOKS).collect();
+        let overbooked: Vec<_> = all_round(self.executors.overbooked(), self.recall_from).take(RECALL_LOOKS).collect();
         for by in overbooked {
             if looks == 0 || idle_milli == 0 {
                 break;
@@ -115,4 +117,10 @@ impl Scheduler {
         }
         false
     }
+}
+
+/// All of them, the one after `last` first.
+pub(crate) fn all_round(keys: &BTreeSet<ExecutorKey>, last: ExecutorKey) -> impl Iterator<Item = ExecutorKey> {
+    let after = keys.range((Bound::Excluded(last), Bound::Unbounded));
+    after.chain(keys.range(..=last)).copied()
 }

@@ -63,6 +63,12 @@ fn a_sweep_runs_all_combinations_in_order() {
     let page = home.read("sweep.html");
     assert!(page.contains("\"gcc, 2 nodes\"") && page.contains("Store of each node (GB)"));
     home.eyas(&[&swept[..], &["--cache", "9MB"]].concat()).exits(1).says(&["no room for the inputs of a task"]);
+    let parts = |dispatchers| ["sim", "sweep", "small.toml", "--dispatchers", dispatchers, "--plots", "parts.html"];
+    let rows = home.eyas(&[&["--json"], &parts("1,4")[..]].concat()).exits(0).json("sweep");
+    assert_eq!([&rows[0]["dispatchers"], &rows[1]["dispatchers"]], [1, 4]);
+    assert!(rows[0]["peer_bytes"].as_u64() > rows[1]["peer_bytes"].as_u64(), "a part of one node has no peers: {rows}");
+    assert!(home.read("parts.html").contains("\"cost, 4 dispatchers\""));
+    home.eyas(&parts("5")).exits(1).says(&["5 dispatchers for 4 nodes"]);
 }
 
 #[test]

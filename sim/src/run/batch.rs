@@ -67,8 +67,8 @@ impl Run<'_> {
     pub(super) fn survey(&mut self) {
         let Some(batch) = &mut self.batch else { return };
         let to_do = Work {
-            waiting: self.scheduler.waiting(),
-            running: self.scheduler.utilisation().busy_milli / 1000,
+            waiting: self.dispatchers.waiting,
+            running: self.dispatchers.busy(),
             arrived: self.outcome.tasks,
             ..Work::default()
         };
@@ -92,15 +92,16 @@ impl Run<'_> {
         }
     }
 
-    /// Learns from what the dispatcher is told.
-    pub(super) fn note(&mut self, fact: Fact) {
+    /// Learns from what a dispatcher is told.
+    pub(super) fn note(&mut self, number: usize, fact: Fact) {
         let Some(batch) = &mut self.batch else { return };
         let id = |object| id_of(object, Owner::All);
         match fact {
             Fact::Ended { executor, task, ran_us } => {
                 batch.measured.ran(ran_us.into());
                 for object in &self.tasks[task].inputs {
-                    batch.measured.read(self.workload.size_bytes(*object), self.scheduler.replicas(id(*object)));
+                    let replicas = self.dispatchers[number].scheduler.replicas(id(*object));
+                    batch.measured.read(self.workload.size_bytes(*object), replicas);
                 }
                 batch.has_one_less(executor);
             }
@@ -127,7 +128,7 @@ impl Run<'_> {
                     Event::NodeIdle { node: id }
                 });
             }
-            if is_draining && self.scheduler.is_emptied(id) {
+            if is_draining && self.scheduler_of(executor).is_emptied(id) {
                 self.tell_provisioner(Event::NodeEmptied { node: id });
             }
         }
@@ -168,7 +169,8 @@ impl Run<'_> {
             batch.nodes.get_mut(&executor).expect("who is to leave is there").is_draining = true;
             batch.changed.push(executor);
         }
-        self.tell_scheduler(SchedEvent::ExecutorDraining { executor: ExecutorId(executor) });
+        let draining = SchedEvent::ExecutorDraining { executor: ExecutorId(executor) };
+        self.tell_scheduler(self.dispatcher_of(executor), draining);
     }
 
     // ---- what the batch system does

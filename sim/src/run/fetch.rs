@@ -79,7 +79,7 @@ impl Fetches {
         self.fetches[number as usize].as_mut().expect("the fetch has not ended")
     }
 
-    /// Whether the bytes of `below` would come to it through itself.
+    /// Whether the bytes of `below`, which do not flow yet, would come to it through itself.
     fn is_above(&self, below: u32, executors: &Executors, from: u32) -> bool {
         let mut at = from;
         loop {
@@ -87,6 +87,10 @@ impl Fetches {
                 return true;
             }
             let fetch = self.get(at);
+            // Then those of all above do: chains of thousands need not be gone through.
+            if fetch.flow.is_some() {
+                return false;
+            }
             let Source::Peer { executor, .. } = fetch.from else { return false };
             let giver = executors.get(executor);
             let Some(Replica::Partial(above)) = giver.and_then(|giver| giver.replicas.get(&fetch.object)) else {

@@ -75,6 +75,10 @@ impl Membership {
         self.standings[executor as usize].is_known
     }
 
+    pub fn machine_of(&self, executor: u32) -> u32 {
+        self.standings[executor as usize].machine
+    }
+
     /// How many nodes there are.
     pub fn nodes(&self) -> u64 {
         self.held
@@ -152,13 +156,13 @@ impl Run<'_> {
         let executor = ExecutorId(number);
         self.tell_provisioner(provisioning::Event::NodeJoined { node: executor, request });
         let (capacity, profile) = (Executor::capacity(self.cluster), Box::<Profile>::default());
-        self.tell_scheduler(Event::ExecutorJoined { executor, capacity, profile, held });
+        self.tell_scheduler(self.dispatcher_of(number), Event::ExecutorJoined { executor, capacity, profile, held });
     }
 
     /// An executor is there no more, nor what it did; its node may still give others what is in its store.
     fn leave(&mut self, executor: u32, serves: bool) -> Executor {
         let gone = self.executors.remove(executor);
-        for task in self.scheduler.tasks_of(ExecutorId(executor)) {
+        for task in self.scheduler_of(executor).tasks_of(ExecutorId(executor)) {
             self.break_off(task.index);
         }
         self.end_fetches_of(executor, serves);
@@ -168,9 +172,9 @@ impl Run<'_> {
     /// The dispatcher knows that an executor is gone.
     pub(super) fn forget(&mut self, executor: u32) {
         self.membership.standings[executor as usize].is_known = false;
-        let executor = ExecutorId(executor);
-        self.tell_provisioner(provisioning::Event::NodeLeft { node: executor });
-        self.tell_scheduler(Event::ExecutorLeft { executor });
+        let id = ExecutorId(executor);
+        self.tell_provisioner(provisioning::Event::NodeLeft { node: id });
+        self.tell_scheduler(self.dispatcher_of(executor), Event::ExecutorLeft { executor: id });
     }
 
     /// The dispatcher gives a node back that has no task.
@@ -181,7 +185,7 @@ impl Run<'_> {
 
     /// A node ends, and its machine is free, if it has not been lost already.
     fn end_node(&mut self, executor: u32) {
-        let number = self.membership.standings[executor as usize].machine;
+        let number = self.membership.machine_of(executor);
         let machine = &self.membership.machines[number as usize];
         if machine.executor == executor && machine.since.is_some() {
             if self.executors.has(executor) {
@@ -206,7 +210,7 @@ impl Run<'_> {
     pub(super) fn lost(&mut self, executor: u32) {
         self.outcome.lost_nodes += 1;
         self.leave(executor, false);
-        let machine = self.membership.standings[executor as usize].machine;
+        let machine = self.membership.machine_of(executor);
         self.membership.end_holding(machine, self.now);
         self.clock.plan(self.now + MISSED_AFTER_NS, Happening::Told(Fact::Gone { executor }));
         if let Some(after) = self.cluster.failures.back_after_ns {
@@ -228,9 +232,9 @@ impl Run<'_> {
         let Executor { replicas, pages, .. } = self.leave(executor, true);
         let whole = replicas.into_iter().filter(|(_, replica)| matches!(replica, Replica::Whole));
         let objects = whole.map(|(object, _)| object).collect();
-        let machine = self.membership.standings[executor as usize].machine;
+        let machine = self.membership.machine_of(executor);
         self.membership.machines[machine as usize].left = Some(Left { objects, pages });
-        self.inbox.push_back(Fact::Gone { executor });
+        self.tell_dispatcher(Fact::Gone { executor });
         self.clock.plan(self.now + REJOINS_AFTER_NS, Happening::Rejoins { machine });
     }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::cluster::Storage;
 use crate::workload::{AllPairs, Order, Zipf};
 
+mod dispatchers;
 mod membership;
 
 /// Few nodes, and nothing takes time but bytes and computing.

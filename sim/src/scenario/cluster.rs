@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer};
 
 use super::amount::{Count, Rate, Share, Size, Time};
 use crate::clock::MICROSECOND;
-use crate::cluster::{Cluster, Disk, EYAS_DECISION_NS, Policies};
+use crate::cluster::{Cluster, Deal, Disk, EYAS_DECISION_NS, Policies};
 
 /// The most nodes of a scenario.
 pub(super) const MAX_NODES: u32 = 1_000_000;
@@ -35,6 +35,7 @@ pub(super) struct ClusterFields {
     storage_latency: Option<Time>,
     peer_latency: Option<Time>,
     message: Option<Time>,
+    pub dispatchers: Option<toml::Spanned<Count<MAX_NODES>>>,
     decision: Option<Time>,
     catalog_delay: Option<Time>,
 }
@@ -86,6 +87,7 @@ impl ClusterFields {
         set_ns(&mut cluster.storage.latency_ns, self.storage_latency);
         set_ns(&mut cluster.peer_latency_ns, self.peer_latency);
         set_ns(&mut cluster.message_ns, self.message);
+        cluster.dispatchers = self.dispatchers.as_ref().map_or(cluster.dispatchers, |count| count.get_ref().0);
         set_ns(&mut cluster.decision_ns, self.decision);
         set_ns(&mut cluster.catalog_delay_ns, self.catalog_delay);
         self.set_disk(&mut cluster);
@@ -123,6 +125,7 @@ pub(super) struct PolicyFields {
     window: Option<Count<{ u32::MAX }>>,
     relays: Option<bool>,
     overlap: Option<bool>,
+    deal: Deal,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -145,6 +148,7 @@ impl PolicyFields {
         policies.window = self.window.map(|count| count.0.into()).or(policies.window);
         policies.relays = self.relays.unwrap_or(policies.relays);
         policies.overlap = self.overlap.unwrap_or(policies.overlap);
+        policies.deal = self.deal;
         policies
     }
 }

@@ -4,6 +4,7 @@ use eyas_types::{EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 
 use super::*;
 use crate::clock::SECOND;
+use crate::cluster::Deal;
 use crate::nodes::{Batch, Failures};
 
 fn parse(text: &str) -> Result<Scenario, (usize, String)> {
@@ -103,6 +104,9 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("limit = \"soon\"\n", ""), 1, "is not a duration"),
         (&zipf("[cluster]\nnodes = 4\ncache = \"9 MB\"\n", ""), 3, "no room for the inputs of a task, 10.0 MB"),
         (&zipf("[cluster]\nlike = \"cray\"\n", ""), 2, "cray"),
+        (&zipf("[cluster]\nnodes = 4\ndispatchers = 5\n", ""), 3, "5 dispatchers for 4 nodes"),
+        (&zipf("[cluster]\ndispatchers = 2\n", "[provisioning]\n"), 2, "on behalf of one alone"),
+        (&zipf("", "[policies]\ndeal = \"cards\"\n"), 7, "`objects` or `turns`"),
         (&zipf("[cluster]\nnodes = 4\n", "[provisioning]\nmin_nodes = 5\n"), 8, "`min_nodes` is 5, the cluster has 4"),
         (&zipf("", "[provisioning]\npolicy = \"greedy\"\n"), 7, "there are one-at-a-time, additive,"),
         (&zipf("", "[provisioning]\nidle = 30\n"), 7, "no unit"),
@@ -164,4 +168,12 @@ fn a_run_ends_at_its_limit() {
         ControlFlow::Break(())
     });
     assert!(looks <= 1 && !broken_off.is_complete());
+}
+
+#[test]
+fn dispatchers_and_what_they_are_dealt_are_heard() {
+    let scenario = parse(&zipf("[cluster]\ndispatchers = 8\n", "[policies]\ndeal = \"turns\"\n")).unwrap();
+    assert_eq!((scenario.cluster.dispatchers, scenario.policies.deal), (8, Deal::Turns));
+    assert_eq!(parse(&zipf("", "")).unwrap().policies.deal, Deal::Objects);
+    assert!(run(&scenario).is_complete());
 }

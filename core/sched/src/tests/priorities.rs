@@ -107,3 +107,15 @@ fn of_what_only_computes_the_highest_priority_fills() {
     scheduler.stage(1, 0);
     assert_eq!(assigned(&scheduler.finish(1, 12)), [], "nothing is lent");
 }
+
+#[test]
+fn of_very_many_that_lend_each_has_its_turn() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    (0..100).for_each(|id| drop(scheduler.join(id, 1)));
+    (0..200).for_each(|index| drop(scheduler.submit_at(0, index, &[(index as u8, 1000)])));
+    (0..100).for_each(|id| drop(scheduler.stage(id, 2000)));
+    (0..100).for_each(|index| drop(scheduler.submit_at(0, 200 + index, &[])));
+    // Who has no room was looked at in vain; the next events go on.
+    (0..2).for_each(|_| drop(scheduler.stage(0, 2000)));
+    assert!((0..100).all(|id| scheduler.on(id).iter().filter(|index| **index >= 200).count() == 1));
+}
