@@ -23,7 +23,7 @@
 //! What a batch system takes its time for, and what breaks how, is in [`nodes`](crate::nodes).
 
 use eyas_sched::placement;
-use eyas_types::{EvictionPolicy, PlacementPolicy};
+use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 
 use crate::clock::{MICROSECOND, Ns};
@@ -106,6 +106,9 @@ pub struct Policies {
     pub overlap: bool,
     /// The eviction policy.
     pub eviction: EvictionPolicy,
+    /// How all objects are pushed to all nodes; if nothing is said, none is, and tasks have theirs fetched. Along a spanning
+    /// tree tasks come once everything is there.
+    pub distribution: Option<Distribution>,
     /// Which dispatcher decides about which task, where there are several.
     pub deal: Deal,
 }
@@ -131,6 +134,7 @@ impl Policies {
             relays: false,
             overlap: false,
             eviction: EvictionPolicy::Lru,
+            distribution: None,
             deal: Deal::default(),
         }
     }
@@ -138,8 +142,8 @@ impl Policies {
     /// What eyas does if nothing else is asked for, with that placement.
     pub fn of_eyas(placement: PlacementPolicy) -> Self {
         let eyas_sched::Config { utilisation_threshold, window, relays, .. } = eyas_sched::Config::default();
-        let (eviction, deal) = (EvictionPolicy::Lru, Deal::default());
-        Policies { placement, utilisation_threshold, window, relays, overlap: true, eviction, deal }
+        let eyas = Policies::of_the_paper(placement);
+        Policies { utilisation_threshold, window, relays, overlap: true, ..eyas }
     }
 
     /// Whether nodes keep what tasks have read: not under first-available.

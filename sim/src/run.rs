@@ -23,6 +23,7 @@ use crate::run::executor::Executors;
 use crate::run::fetch::Fetches;
 use crate::run::membership::Membership;
 use crate::run::object::{Owner, id_of, object_of};
+use crate::run::push::Push;
 use crate::run::task::{Task, Tasks};
 use crate::workload::Workload;
 
@@ -33,6 +34,7 @@ mod fetch;
 mod membership;
 mod object;
 mod page_cache;
+mod push;
 mod task;
 
 /// The only job.
@@ -51,6 +53,10 @@ enum Happening {
     Given { executor: u32, task: u32 },
     /// An executor is asked to give a task back.
     Recalled { executor: u32, task: u32 },
+    /// An executor is told to hold an object.
+    ToHold { executor: u32, object: u32 },
+    /// An executor need not hold an object any longer.
+    Released { executor: u32, object: u32 },
     /// A source hears that it is asked for an object.
     Asked { fetch: u32, asked: u32 },
     /// A source that was to get an object soon has not.
@@ -84,6 +90,7 @@ enum Fact {
     Refused { executor: u32, task: u32 },
     Fetched { executor: u32, object: u32, from: Origin, took_us: u32 },
     Stored { executor: u32, object: u32 },
+    NotHeld { executor: u32, object: u32 },
     Evicted { executor: u32, object: u32 },
     Staging { executor: u32, lent_milli: u32, light_bytes: u64 },
     Gone { executor: u32 },
@@ -99,6 +106,7 @@ impl Fact {
             | Fact::Refused { executor, .. }
             | Fact::Fetched { executor, .. }
             | Fact::Stored { executor, .. }
+            | Fact::NotHeld { executor, .. }
             | Fact::Evicted { executor, .. }
             | Fact::Staging { executor, .. }
             | Fact::Gone { executor } => Some(executor),
@@ -183,6 +191,7 @@ struct Run<'a> {
     policies: Policies,
     seed: u64,
     fetches: Fetches,
+    push: Option<Push>,
     tasks: Tasks,
     workload: &'a dyn Workload,
     arrivals: Peekable<Box<dyn Iterator<Item = Arrival> + 'a>>,
@@ -217,6 +226,10 @@ impl<'a> Run<'a> {
             policies: *policies,
             seed,
             fetches: Fetches::default(),
+            push: policies
+                .distribution
+                .filter(|_| policies.caches())
+                .map(|distribution| Push::new(distribution, cluster.dispatchers)),
             tasks: Tasks::default(),
             workload,
             arrivals: workload.arrivals().peekable(),
@@ -232,7 +245,10 @@ impl<'a> Run<'a> {
             Some(_) => self.survey(),
             None => (0..self.cluster.nodes).for_each(|_| self.start_node(None)),
         }
-        self.await_arrival();
+        self.begin_push();
+        if !self.is_pushed_first() {
+            self.await_arrival();
+        }
     }
 
     /// Whether tasks are still to come or to end.
@@ -279,6 +295,8 @@ impl<'a> Run<'a> {
             Happening::Decided { dispatcher } => self.dispatchers.decided(dispatcher as usize),
             Happening::Given { executor, .. }
             | Happening::Recalled { executor, .. }
+            | Happening::ToHold { executor, .. }
+            | Happening::Released { executor, .. }
             | Happening::Computed { executor, .. }
             | Happening::Lost { executor }
             | Happening::Disconnected { executor }
@@ -288,6 +306,8 @@ impl<'a> Run<'a> {
                 self.tell_node(executor, eyas_node::Event::Recalled { task: id_of_task(task) });
             }
             Happening::Asked { fetch, asked } => self.answer(fetch, asked),
+            Happening::ToHold { executor, object } => self.told_to_hold(executor, object),
+            Happening::Released { executor, object } => self.released(executor, object),
             Happening::Despaired { fetch, asked } => self.despaired(fetch, asked),
             Happening::Computed { executor, task } => self.computed(executor, task),
             Happening::Surveyed => self.survey(),
@@ -305,7 +325,7 @@ impl<'a> Run<'a> {
 
     fn await_arrival(&mut self) {
         if let Some(next) = self.arrivals.peek() {
-            self.clock.plan(next.at_us * MICROSECOND, Happening::Arrives);
+            self.clock.plan(self.now.max(next.at_us * MICROSECOND), Happening::Arrives);
         }
     }
 
@@ -362,6 +382,9 @@ impl<'a> Run<'a> {
                 let size_bytes = self.workload.size_bytes(object);
                 Event::Stored { executor: by(executor), object: id_of(object, Owner::All), size_bytes }
             }
+            Fact::NotHeld { executor, object } => {
+                Event::NotHeld { executor: by(executor), object: id_of(object, Owner::All) }
+            }
             Fact::Evicted { executor, object } => {
                 Event::Evicted { executor: by(executor), object: id_of(object, Owner::All) }
             }
@@ -393,12 +416,16 @@ impl<'a> Run<'a> {
                     self.outcome.unplaceable += 1;
                     self.tasks.remove(task.index);
                 }
-                Effect::Cancel { .. }
-                | Effect::Hold { .. }
-                | Effect::Release { .. }
-                | Effect::Verify { .. }
-                | Effect::Lost { .. }
-                | Effect::Pushed { .. } => unreachable!("no task is cancelled, and no object kept or pushed"),
+                Effect::Hold { executor, object, holders } => {
+                    self.hold(number, executor.0, object_of(object), holders);
+                }
+                Effect::Release { executor, object } => {
+                    self.send(number, Happening::Released { executor: executor.0, object: object_of(object) });
+                }
+                Effect::Pushed { push } => self.pushed(number, push),
+                Effect::Cancel { .. } | Effect::Verify { .. } | Effect::Lost { .. } => {
+                    unreachable!("no task is cancelled, and no object kept")
+                }
             }
         }
         self.effects = effects;

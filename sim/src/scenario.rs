@@ -102,6 +102,17 @@ pub enum Hopeless {
     /// Nodes come as all dispatchers together need them, not each.
     #[error("{0} dispatchers: nodes are asked for on behalf of one alone")]
     Provisioned(u32),
+    /// No store has room for all that is pushed to it.
+    #[error("a store of {} has no room for all objects, {}, which `distribution` pushes to each: make `cache` larger", format_bytes(*.cache_bytes), format_bytes(*.data_bytes))]
+    CacheTooSmallForAll {
+        /// Bytes of each store.
+        cache_bytes: u64,
+        /// Bytes of all objects.
+        data_bytes: u64,
+    },
+    /// Objects are pushed to those who are there at the beginning.
+    #[error("`distribution` pushes to the nodes that are there at the beginning; with [provisioning] there are none")]
+    PushedToNobody,
     /// It takes longer than it may.
     #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
     TooLong {
@@ -167,6 +178,7 @@ impl Scenario {
         let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
         let dispatchers_at = cluster.dispatchers.as_ref().map_or(cluster_at, |dispatchers| dispatchers.span().start);
         let mut cluster = cluster.cluster();
+        let provisioning_at = provisioning.as_ref().map_or(0, |fields| fields.span().start);
         if let Some(fields) = provisioning {
             let batch = fields.get_ref().batch(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
             cluster.batch = Some(batch);
@@ -189,7 +201,8 @@ impl Scenario {
         };
         scenario.check(&scenario.cluster).map_err(|hopeless| {
             let at = match hopeless {
-                Hopeless::CacheTooSmall { .. } => cache_at,
+                Hopeless::CacheTooSmall { .. } | Hopeless::CacheTooSmallForAll { .. } => cache_at,
+                Hopeless::PushedToNobody => provisioning_at,
                 Hopeless::NoNodes { .. } | Hopeless::Provisioned(_) => dispatchers_at,
                 Hopeless::TooLong { .. } => workload_at,
             };
@@ -213,6 +226,13 @@ impl Scenario {
         }
         if dispatchers > 1 && cluster.batch.is_some() {
             return Err(Hopeless::Provisioned(dispatchers));
+        }
+        if self.policies.distribution.is_some() && cluster.batch.is_some() {
+            return Err(Hopeless::PushedToNobody);
+        }
+        let data_bytes = self.workload.data_bytes();
+        if self.policies.distribution.is_some() && data_bytes > cache_bytes {
+            return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
         }
         let limit_us = self.limit_us;
         let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());

@@ -6,22 +6,33 @@ use super::*;
 use crate::clock::{SECOND, seconds};
 use crate::random::Random;
 
-/// Rates by progressive filling: all rise together, and those whose link is full stay where they are.
-fn reference(capacities: &[f64], flows: &[Vec<usize>]) -> Vec<f64> {
+/// A flow that runs, the places of its links, and the flow that it is relayed from.
+struct Running {
+    flow: FlowId,
+    way: Vec<usize>,
+    above: Option<FlowId>,
+}
+
+/// Rates by progressive filling: all rise together; those whose link is full stay where they are, and with them what is
+/// relayed from them.
+fn reference(capacities: &[f64], flows: &[Running]) -> Vec<f64> {
+    let above = |flow: &Running| flow.above.map(|above| flows.iter().position(|other| other.flow == above));
+    let above: Vec<_> = flows.iter().map(|flow| above(flow).map(|place| place.expect("it has not ended"))).collect();
     let mut rates = vec![None; flows.len()];
     while rates.iter().any(Option::is_none) {
         let share_of = |link: usize| {
-            let crossing = || flows.iter().zip(&rates).filter(|(flow, _)| flow.contains(&link));
+            let crossing = || flows.iter().zip(&rates).filter(|(flow, _)| flow.way.contains(&link));
             let free = crossing().filter(|(_, rate)| rate.is_none()).count();
             let taken: f64 = crossing().filter_map(|(_, rate)| *rate).sum();
             (free > 0).then(|| (capacities[link] - taken) / free as f64)
         };
         let shares = (0..capacities.len()).filter_map(|link| Some((share_of(link)?, link)));
         let (share, link) = shares.min_by(|one, other| one.0.total_cmp(&other.0)).expect("each flow has a link");
-        for (flow, rate) in flows.iter().zip(&mut rates) {
-            if flow.contains(&link) && rate.is_none() {
-                *rate = Some(share);
-            }
+        let stays = |place: usize, rates: &[Option<f64>]| {
+            flows[place].way.contains(&link) || above[place].is_some_and(|above| rates[above].is_some())
+        };
+        while let Some(place) = (0..flows.len()).find(|place| rates[*place].is_none() && stays(*place, &rates)) {
+            rates[place] = Some(share);
         }
     }
     rates.into_iter().flatten().collect()
@@ -31,7 +42,7 @@ struct Net {
     flows: Flows,
     capacities: Vec<f64>,
     links: Vec<LinkId>,
-    running: Vec<(FlowId, Vec<usize>)>,
+    running: Vec<Running>,
 }
 
 impl Net {
@@ -44,20 +55,49 @@ impl Net {
     fn start(&mut self, now: Ns, bytes: f64, way: &[usize], above: Option<FlowId>, tag: u32) -> FlowId {
         let links: Vec<_> = way.iter().map(|link| self.links[*link]).collect();
         let flow = self.flows.start(now, bytes, &links, above, tag);
-        self.running.push((flow, way.into()));
+        self.running.push(Running { flow, way: way.into(), above });
         flow
     }
 
+    /// Takes the flows that have ended by now, and returns their tags.
+    fn end_by(&mut self, now: Ns) -> Vec<u32> {
+        let tags: Vec<_> = self.running.iter().map(|running| self.flows.tag(running.flow)).collect();
+        let mut ended = Vec::new();
+        self.flows.end_by(now, &mut ended);
+        let (gone, running): (Vec<_>, Vec<_>) =
+            self.running.drain(..).zip(tags).partition(|(_, tag)| ended.contains(tag));
+        let is_gone = |flow: &FlowId| gone.iter().any(|(running, _)| running.flow == *flow);
+        let mut relays = gone.iter().filter_map(|(running, _)| running.above);
+        assert!(relays.all(|above| is_gone(&above)), "a relay has ended before the flow above");
+        let rest = running.into_iter().map(|(running, _)| running);
+        self.running = rest.map(|rest| Running { above: rest.above.filter(|above| !is_gone(above)), ..rest }).collect();
+        ended
+    }
+
     fn rates(&self) -> Vec<f64> {
-        self.running.iter().map(|(flow, _)| self.flows.bytes_per_s(*flow)).collect()
+        self.running.iter().map(|running| self.flows.bytes_per_s(running.flow)).collect()
+    }
+
+    fn assert_fair(&self) {
+        for (rate, expected) in self.rates().into_iter().zip(reference(&self.capacities, &self.running)) {
+            assert!((rate - expected).abs() <= 1e-6 * expected, "{rate} instead of {expected}");
+        }
     }
 
     /// No link carries more than it can, within `tolerance`.
     fn assert_within_capacities(&self, tolerance: f64) {
         for (link, capacity) in self.capacities.iter().enumerate() {
-            let crossing = self.running.iter().filter(|(_, way)| way.contains(&link));
-            let sum: f64 = crossing.map(|(flow, _)| self.flows.bytes_per_s(*flow)).sum();
+            let crossing = self.running.iter().filter(|running| running.way.contains(&link));
+            let sum: f64 = crossing.map(|running| self.flows.bytes_per_s(running.flow)).sum();
             assert!(sum <= capacity * (1.0 + tolerance), "{sum} over {capacity}");
+        }
+    }
+
+    /// Nobody passes on what it has not received, but for the last piece, which waits at its end for that of the flow above.
+    fn assert_behind_what_is_above(&self) {
+        for Running { flow, above, .. } in &self.running {
+            let (lacks, lacks_above) = (self.flows.lacks(*flow), above.map_or(0.0, |above| self.flows.lacks(above)));
+            assert!(lacks >= lacks_above - PIECE_BYTES, "{lacks} are lacking, {lacks_above} above");
         }
     }
 }
@@ -66,73 +106,83 @@ fn ways(links: usize) -> impl Strategy<Value = Vec<usize>> {
     prop::collection::btree_set(0..links, 1..=links.min(4)).prop_map(|way| way.into_iter().collect())
 }
 
+/// Which of the flows that run a flow is relayed from, if any do and it is.
+fn relays() -> impl Strategy<Value = Option<prop::sample::Index>> {
+    prop::option::of(any::<prop::sample::Index>())
+}
+
 proptest! {
     #[test]
     fn rates_are_max_min_fair(
         capacities in prop::collection::vec(1u32..1000, 6),
-        flows in prop::collection::vec(ways(6), 1..24),
+        flows in prop::collection::vec((ways(6), relays()), 1..24),
         leaving in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
         let capacities: Vec<_> = capacities.into_iter().map(f64::from).collect();
         let mut net = Net::new(&capacities, 1e-12);
-        let check = |net: &Net| {
-            let ways: Vec<_> = net.running.iter().map(|(_, way)| way.clone()).collect();
-            for (rate, expected) in net.rates().into_iter().zip(reference(&net.capacities, &ways)) {
-                assert!((rate - expected).abs() <= 1e-6 * expected, "{rate} instead of {expected}");
-            }
-        };
-        for (tag, way) in flows.iter().enumerate() {
-            net.start(0, 1e9, way, None, tag as u32);
+        for (tag, (way, relayed)) in flows.iter().enumerate() {
+            let above = relayed.filter(|_| !net.running.is_empty()).map(|which| which.get(&net.running).flow);
+            net.start(0, 1e9, way, above, tag as u32);
             net.flows.settle();
-            check(&net);
+            net.assert_fair();
         }
         for which in leaving {
-            if !net.running.is_empty() {
-                let (flow, _) = net.running.swap_remove(which.index(net.running.len()));
+            let last = |place: &usize| net.flows.below(net.running[*place].flow).is_empty();
+            let last: Vec<_> = (0..net.running.len()).filter(last).collect();
+            if !last.is_empty() {
+                let Running { flow, .. } = net.running.swap_remove(*which.get(&last));
                 prop_assert!((net.flows.stop(0, flow) - 1e9).abs() < 1.0);
                 net.flows.settle();
-                check(&net);
+                net.assert_fair();
             }
         }
     }
 
     #[test]
     fn every_byte_arrives_once_and_no_link_carries_too_much(
-        capacities in prop::collection::vec(1u32..1000, 5),
-        flows in prop::collection::vec((ways(5), 1u32..100_000, 0u64..100), 1..40),
+        capacities in prop::collection::vec(1000u32..1_000_000, 5),
+        flows in prop::collection::vec((ways(5), 1u32..100_000_000, 0u64..100, relays()), 1..40),
         is_exact in any::<bool>(),
     ) {
         let capacities: Vec<_> = capacities.into_iter().map(f64::from).collect();
         let tolerance = if is_exact { 1e-12 } else { TOLERANCE };
         let mut net = Net::new(&capacities, tolerance);
         let mut coming: Vec<_> = flows.iter().enumerate().collect();
-        coming.sort_by_key(|(_, (.., at))| std::cmp::Reverse(*at));
-        let mut arrived = vec![0.0; flows.len()];
+        coming.sort_by_key(|(_, (_, _, at, _))| std::cmp::Reverse(*at));
+        // A relayed flow is of as many bytes as the flow above.
+        let mut bytes: Vec<_> = flows.iter().map(|(_, bytes, ..)| f64::from(*bytes)).collect();
+        let (mut arrived, mut hops) = (vec![0.0; flows.len()], vec![0; flows.len()]);
         let mut now = 0;
         loop {
-            let next_start = coming.last().map(|(_, (.., at))| at * SECOND);
+            let next_start = coming.last().map(|(_, (_, _, at, _))| at * SECOND);
             let next = [next_start, net.flows.next_end()].into_iter().flatten().min();
             let Some(next) = next else { break };
-            for ((flow, _), rate) in net.running.iter().zip(net.rates()) {
-                arrived[net.flows.tag(*flow) as usize] += rate * seconds(next - now);
+            for (running, rate) in net.running.iter().zip(net.rates()) {
+                arrived[net.flows.tag(running.flow) as usize] += rate * seconds(next - now);
             }
             now = next;
-            let mut ended = Vec::new();
-            let tags: Vec<_> = net.running.iter().map(|(flow, _)| net.flows.tag(*flow)).collect();
-            net.flows.end_by(now, &mut ended);
-            let mut tags = tags.iter();
-            net.running.retain(|_| !ended.contains(tags.next().expect("a tag for each")));
-            while next_start == Some(now) && coming.last().is_some_and(|(_, (.., at))| at * SECOND == now) {
-                let (tag, (way, bytes, _)) = coming.pop().expect("looked at above");
-                net.start(now, f64::from(*bytes), way, None, tag as u32);
+            net.end_by(now);
+            while next_start == Some(now) && coming.last().is_some_and(|(_, (_, _, at, _))| at * SECOND == now) {
+                let (tag, (way, _, _, relayed)) = coming.pop().expect("looked at above");
+                let above = relayed.filter(|_| !net.running.is_empty()).map(|which| which.get(&net.running).flow);
+                if let Some(above) = above {
+                    let above = net.flows.tag(above) as usize;
+                    (bytes[tag], hops[tag]) = (bytes[above], hops[above] + 1);
+                }
+                net.start(now, bytes[tag], way, above, tag as u32);
             }
             net.flows.settle();
             net.assert_within_capacities(tolerance + 1e-9);
+            if is_exact {
+                net.assert_behind_what_is_above();
+                net.assert_fair();
+            }
         }
         prop_assert!(net.running.is_empty());
-        for ((_, bytes, _), arrived) in flows.iter().zip(arrived) {
-            // An end is on the nanosecond after the last byte.
-            prop_assert!((arrived - f64::from(*bytes)).abs() < 1.0, "{} of {}", arrived, bytes);
+        for ((bytes, arrived), hops) in bytes.iter().zip(arrived).zip(hops) {
+            // An end is on the nanosecond after the last byte; the last piece comes after that of the flow above.
+            let more = f64::from(hops) * PIECE_BYTES;
+            prop_assert!(arrived > bytes - 1.0 && arrived < bytes + more + 1.0, "{} of {}", arrived, bytes);
         }
     }
 }
@@ -165,8 +215,7 @@ fn a_relay_passes_on_what_it_has_received() {
     assert!(net.rates().into_iter().all(|rate| (rate - 1e7).abs() < 1.0), "{:?}", net.rates());
     let mut ends = Vec::new();
     while let Some(at) = net.flows.next_end() {
-        let mut ended = Vec::new();
-        net.flows.end_by(at, &mut ended);
+        let ended = net.end_by(at);
         net.flows.settle();
         ends.extend(ended.into_iter().map(|tag| (tag, at)));
     }
@@ -188,8 +237,7 @@ fn same_flows_same_ends() {
             now += random.below(SECOND / 10);
             while net.flows.next_end().is_some_and(|at| at <= now) {
                 let at = net.flows.next_end().expect("looked at above");
-                let mut ended = Vec::new();
-                net.flows.end_by(at, &mut ended);
+                let ended = net.end_by(at);
                 net.flows.settle();
                 ends.extend(ended.into_iter().map(|tag| (tag, at)));
             }

@@ -7,7 +7,7 @@ use eyas_node::{Effect, Event, Limits, Node, Overlap};
 use eyas_types::{Load, Reads, Resources, TaskId};
 
 use super::page_cache::PageCache;
-use super::{Fact, Happening, Owner, Run, Tag, id_of_task, object_of};
+use super::{Fact, Happening, Holder, Owner, Run, Tag, id_of_task, object_of};
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
 use crate::flows::{Flows, LinkId};
@@ -17,6 +17,8 @@ pub(super) struct Executor {
     pub links: Links,
     /// What others can get here.
     pub replicas: BTreeMap<u32, Replica>,
+    /// Who can give what it was told to hold.
+    pub to_hold: BTreeMap<u32, Box<[Holder]>>,
     /// Of its store on disk.
     pub pages: PageCache,
     /// What the dispatcher was told of the load.
@@ -110,7 +112,8 @@ impl Executor {
         let overlap = Overlap { is_on: policies.overlap, ..Overlap::default() };
         let (capacity, max_fetches) = (Executor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);
-        Executor { node, links, replicas: BTreeMap::new(), pages, told: Load::default(), running: 0, stored_bytes: 0 }
+        let (replicas, to_hold) = (BTreeMap::new(), BTreeMap::new());
+        Executor { node, links, replicas, to_hold, pages, told: Load::default(), running: 0, stored_bytes: 0 }
     }
 
     /// It has an object, or is about to.
@@ -150,10 +153,9 @@ impl Run<'_> {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Fetch { object, task } => {
-                    let task = task.expect("nothing is fetched but for a task").index;
                     let size_bytes = self.workload.size_bytes(object_of(object));
                     self.executors[by as usize].store(self.cluster, size_bytes);
-                    self.fetch(by, object, task);
+                    self.fetch(by, object, task.map(|task| task.index));
                 }
                 Effect::Evict { object } => self.evict(by, object_of(object)),
                 Effect::Start { task, reads, .. } => self.start(task, reads),
@@ -161,9 +163,11 @@ impl Run<'_> {
                 Effect::Refuse { task, .. } => self.say(Fact::Refused { executor: by, task: task.index }),
                 Effect::Fail { .. } | Effect::Kill { .. } => unreachable!("all inputs exist, and no task is cancelled"),
                 Effect::Suspend { .. } | Effect::Resume { .. } => unreachable!("all tasks have one priority"),
-                Effect::Held { .. } | Effect::NotHeld { .. } | Effect::CannotKeep { .. } => {
-                    unreachable!("no object is kept")
+                Effect::Held { object } => self.say(Fact::Stored { executor: by, object: object_of(object) }),
+                Effect::NotHeld { object, .. } => {
+                    self.say(Fact::NotHeld { executor: by, object: object_of(object) });
                 }
+                Effect::CannotKeep { .. } => unreachable!("tasks have no outputs"),
             }
         }
         self.node_effects = effects;

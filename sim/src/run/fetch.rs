@@ -102,15 +102,13 @@ impl Fetches {
 }
 
 impl Run<'_> {
-    pub(super) fn fetch(&mut self, by: u32, id: ObjectId, task: u32) {
+    /// Begins to fetch an object, for a task or to hold it.
+    pub(super) fn fetch(&mut self, by: u32, id: ObjectId, task: Option<u32>) {
         let object = object_of(id);
         let mut sources = SmallVec::new();
         sources.push(if self.is_warm { Source::Here } else { Source::Storage });
         if self.caches {
-            let task = &self.tasks[task];
-            let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
-            let hint = task.hints.iter().find(|hint| usize::from(hint.input) == place);
-            let mut holders: SmallVec<[Holder; 4]> = hint.map_or(SmallVec::new(), |hint| (*hint.holders).into());
+            let mut holders = self.holders(by, object, task);
             holders.sort_by_key(|holder| self.magnitude(object, holder.others));
             sources.extend(holders.into_iter().rev().map(|Holder { executor, is_relay, .. }| {
                 let executor = executor.0;
@@ -127,6 +125,20 @@ impl Run<'_> {
             }
         }
         self.ask_next(fetch);
+    }
+
+    /// Those that were hinted at.
+    fn holders(&self, by: u32, object: u32, task: Option<u32>) -> SmallVec<[Holder; 4]> {
+        let holders = match task {
+            Some(task) => {
+                let task = &self.tasks[task];
+                let place = task.inputs.iter().position(|input| *input == object).expect("the task reads it");
+                let hint = task.hints.iter().find(|hint| usize::from(hint.input) == place);
+                hint.map(|hint| &hint.holders)
+            }
+            None => self.executors[by as usize].to_hold.get(&object),
+        };
+        holders.map_or(SmallVec::new(), |holders| (**holders).into())
     }
 
     /// How long a transfer would take, as a power of two: less does not tell sources apart.

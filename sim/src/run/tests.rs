@@ -10,7 +10,7 @@ mod dispatchers;
 mod membership;
 
 /// Few nodes, and nothing takes time but bytes and computing.
-fn plain(nodes: u32, cpus: u32) -> Cluster {
+pub(super) fn plain(nodes: u32, cpus: u32) -> Cluster {
     let paper = Cluster::teragrid_64(1_000_000_000);
     let storage = Storage { bytes_per_s: 50e6, client_bytes_per_s: None, latency_ns: 0 };
     let (decision_ns, message_ns, peer_latency_ns) = (0, 0, 0);
@@ -27,7 +27,7 @@ fn plain(nodes: u32, cpus: u32) -> Cluster {
     }
 }
 
-fn pairs(side: u32, compute_us: u64) -> AllPairs {
+pub(super) fn pairs(side: u32, compute_us: u64) -> AllPairs {
     AllPairs { side, object_bytes: 10_000_000, compute_us, order: Order::Rows }
 }
 

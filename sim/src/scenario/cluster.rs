@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use eyas_types::{EvictionPolicy, PlacementPolicy};
+use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -126,6 +126,8 @@ pub(super) struct PolicyFields {
     relays: Option<bool>,
     overlap: Option<bool>,
     deal: Deal,
+    #[serde(deserialize_with = "named")]
+    distribution: Option<Distribution>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -149,6 +151,7 @@ impl PolicyFields {
         policies.relays = self.relays.unwrap_or(policies.relays);
         policies.overlap = self.overlap.unwrap_or(policies.overlap);
         policies.deal = self.deal;
+        policies.distribution = self.distribution;
         policies
     }
 }

@@ -1,6 +1,6 @@
 //! Scenarios that are right, and what is said of those that are not.
 
-use eyas_types::{EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
+use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 
 use super::*;
 use crate::clock::SECOND;
@@ -68,6 +68,8 @@ fn what_is_said_is_heard() {
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
     let eviction = EvictionPolicy::Lfu;
     assert_eq!(policies, Policies { eviction, utilisation_threshold: 0.8, window: Some(9), ..paper });
+    let pushed = parse(&zipf("", "[policies]\ndistribution = \"spanning-tree\"\n")).unwrap();
+    assert_eq!(pushed.policies.distribution, Some(Distribution::SpanningTree));
 }
 
 #[test]
@@ -76,6 +78,7 @@ fn every_workload_has_a_name() {
         ("[workload.monotonically_increasing]", 250_000, 100_000_000_000),
         ("[workload.sine_wave]\ncompute = \"1 ms\"", 2_000_000, 1_000_000_000_000),
         ("[workload.all_pairs]\nside = 20\nsize = \"1 MB\"\ncompute = \"1 s\"\norder = \"random\"", 400, 40_000_000),
+        ("[workload.all_pairs]\nside = 20\nsize = \"1 B\"\ncompute = \"1 s\"\norder = \"tiles\"\ntile = 8", 400, 40),
         ("[workload.stacking]\nlocality = 30", 23_695, 1_580_000_000),
         ("[workload.uniform]\nobjects = 9\nsize = \"1 B\"\ntasks = 10\ncompute = \"1 s\"", 10, 9),
         ("[workload.scan]\nobjects = 9\nsize = \"1 B\"\nrounds = 3\ncompute = \"1 s\"", 27, 9),
@@ -103,6 +106,13 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("[cluster]\nlink = \"1 GB\"\n", ""), 2, "is not a rate"),
         (&zipf("limit = \"soon\"\n", ""), 1, "is not a duration"),
         (&zipf("[cluster]\nnodes = 4\ncache = \"9 MB\"\n", ""), 3, "no room for the inputs of a task, 10.0 MB"),
+        (
+            &zipf("[cluster]\ncache = \"999 MB\"\n", "[policies]\ndistribution = \"chain\"\n"),
+            2,
+            "no room for all objects, 1.0 GB",
+        ),
+        (&zipf("", "[provisioning]\n[policies]\ndistribution = \"chain\"\n"), 6, "there are none"),
+        (&zipf("", "[policies]\ndistribution = \"bush\"\n"), 7, "there are chain, spanning-tree"),
         (&zipf("[cluster]\nlike = \"cray\"\n", ""), 2, "cray"),
         (&zipf("[cluster]\nnodes = 4\ndispatchers = 5\n", ""), 3, "5 dispatchers for 4 nodes"),
         (&zipf("[cluster]\ndispatchers = 2\n", "[provisioning]\n"), 2, "on behalf of one alone"),
@@ -129,6 +139,7 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("", "interval = \"36000 d\"\n"), 1, "hundred years"),
         ("[workload.stacking]\nlocality = 7", 2, "only of 1, 1.38"),
         ("[workload.all_pairs]\nside = 60_000\nsize = \"1 B\"\ncompute = \"1 s\"", 1, "tasks are too many"),
+        ("[workload.all_pairs]\nside = 6\nsize = \"1 B\"\ncompute = \"1 s\"\ntile = 3", 5, "in the order `tiles` only"),
         ("[workload.trace]\nfile = \"job.jsonl\"", 2, "/nowhere/job.jsonl, line 1: cannot be read"),
     ] {
         let Err(error) = parse(text) else { panic!("this is no mistake:\n{text}") };

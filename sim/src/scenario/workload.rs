@@ -54,7 +54,11 @@ pub(super) struct AllPairsFields {
     compute: Time,
     #[serde(default)]
     order: OrderName,
+    tile: Option<toml::Spanned<Objects>>,
 }
+
+/// Rows and columns of a tile if nothing is said: a million pairs are a thousand tiles.
+const TILE: u32 = 32;
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,6 +66,7 @@ enum OrderName {
     #[default]
     Rows,
     Random,
+    Tiles,
 }
 
 #[derive(Deserialize)]
@@ -136,11 +141,15 @@ impl WorkloadFields {
                 let (files, file_bytes, compute_us) = fields.or(paper.files, paper.file_bytes, paper.compute_us);
                 Box::new(SineWave { files, file_bytes, compute_us, seed })
             }
-            WorkloadFields::AllPairs(AllPairsFields { side: Count(side), size, compute, order }) => {
+            WorkloadFields::AllPairs(AllPairsFields { side: Count(side), size, compute, order, tile }) => {
                 coming(u64::from(side).pow(2), Time::default())?;
+                if let (OrderName::Rows | OrderName::Random, Some(tile)) = (order, &tile) {
+                    return Err((Some(tile.span().start), "there are tiles in the order `tiles` only".into()));
+                }
                 let order = match order {
                     OrderName::Rows => Order::Rows,
                     OrderName::Random => Order::Random(seed),
+                    OrderName::Tiles => Order::Tiles(tile.map_or(TILE, |tile| tile.get_ref().0)),
                 };
                 Box::new(AllPairs { side, object_bytes: size.0, compute_us: compute.0, order })
             }

@@ -1,7 +1,9 @@
 //! All-Pairs: each object of one set with each of another (data-diffusion §5.3, figure 34).
 //!
 //! In which order they come matters: row by row, a task shares an object with the one before it; in random order, hardly
-//! ever.
+//! ever. In tiles the job says its pattern: all tiles begin at once, each at its corner, and grow in squares. So as many
+//! nodes as there are tiles each find one to be theirs, the objects of which are few enough for a store; and as long as
+//! few objects are there, they are those of which the most pairs can be made.
 
 use smallvec::smallvec;
 
@@ -16,6 +18,9 @@ pub enum Order {
     Rows,
     /// Any, by a seed.
     Random(u64),
+    /// The first pair of each tile, then the second of each, and so on; tiles have so many rows and columns, those at the
+    /// far edges fewer.
+    Tiles(u32),
 }
 
 /// `side` times `side` tasks, all there from the beginning; task `i * side + j` reads the objects `i` and `side + j`.
@@ -43,6 +48,14 @@ impl AllPairs {
     }
 }
 
+/// The places of a square, so that those of each smaller one at its corner come first.
+fn growing_squares(side: u32) -> impl Iterator<Item = (u32, u32)> {
+    (0..side).flat_map(|last| {
+        let column = (0..last).map(move |row| (row, last));
+        column.chain((0..=last).map(move |column| (last, column)))
+    })
+}
+
 impl Workload for AllPairs {
     fn objects(&self) -> u32 {
         2 * self.side
@@ -57,10 +70,11 @@ impl Workload for AllPairs {
     }
 
     fn arrivals(&self) -> Box<dyn Iterator<Item = Arrival> + '_> {
+        let side = self.side;
         let rows = 0..u32::try_from(self.tasks()).expect("at most 65,535 objects in each set");
-        let task = |task: u32| Arrival {
+        let task = move |task: u32| Arrival {
             at_us: 0,
-            inputs: smallvec![task / self.side, self.side + task % self.side],
+            inputs: smallvec![task / side, side + task % side],
             compute_us: self.compute_us,
         };
         match self.order {
@@ -69,6 +83,18 @@ impl Workload for AllPairs {
                 let mut tasks: Vec<u32> = rows.collect();
                 Random::new(seed).shuffle(&mut tasks);
                 Box::new(tasks.into_iter().map(task))
+            }
+            Order::Tiles(tile) => {
+                let tile = tile.min(side);
+                let corners = move || (0..side).step_by(tile as usize);
+                let of_each = move |(row, column)| {
+                    let rows = corners().map(move |top| top + row).filter(move |row| *row < side);
+                    rows.flat_map(move |row| {
+                        let columns = corners().map(move |left| left + column).filter(move |column| *column < side);
+                        columns.map(move |column| row * side + column)
+                    })
+                };
+                Box::new(growing_squares(tile).flat_map(of_each).map(task))
             }
         }
     }
@@ -99,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pair_comes_once_in_either_order() {
+    fn each_pair_comes_once_in_any_order() {
         let pairs = |order| {
             let workload = AllPairs { side: 40, ..AllPairs::cluster(order) };
             workload.arrivals().map(|task| (task.inputs[0], task.inputs[1])).collect::<Vec<_>>()
@@ -113,5 +139,14 @@ mod tests {
         assert!(neighbours < 160, "{neighbours} of 1,600 tasks share an object with the one before");
         random.sort_unstable();
         assert_eq!(random, rows);
+        let mut tiles = pairs(Order::Tiles(16));
+        let corners = [0, 16, 32].map(|top| [40, 56, 72].map(|left| (top, left)));
+        assert_eq!(tiles[..9], corners.concat(), "all tiles begin at their corners");
+        assert_eq!(tiles[9..12], [(0, 41), (0, 57), (0, 73)]);
+        let first: std::collections::BTreeSet<_> =
+            tiles[..9 * 16].iter().flat_map(|(row, column)| [*row, *column]).collect();
+        assert_eq!(first.len(), 2 * 3 * 4, "sixteen pairs of each tile are of eight objects of each");
+        tiles.sort_unstable();
+        assert_eq!(tiles, rows);
     }
 }

@@ -75,11 +75,12 @@ mod tests {
     #[test]
     fn all_keep_their_word() {
         let stacking = Stacking { locality: LOCALITIES[8], seed: 3, ..Stacking::paper(1) };
-        let workloads: [(&dyn Workload, u64); 7] = [
+        let workloads: [(&dyn Workload, u64); 8] = [
             (&MonotonicallyIncreasing::paper(1), 250_000),
             (&SineWave::paper(1), 2_000_000),
             (&AllPairs::cluster(Order::Rows), 250_000),
             (&AllPairs::cluster(Order::Random(5)), 250_000),
+            (&AllPairs::cluster(Order::Tiles(32)), 250_000),
             (&stacking, 23_695),
             (&Zipf { objects: 1_000, tasks: 10_000, ..Zipf::default() }, 10_000),
             (&Scan { objects: 100, rounds: 3, ..Scan::default() }, 300),

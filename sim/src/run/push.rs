@@ -1,0 +1,120 @@
+//! Active storage: all objects are pushed to all nodes, the way that the dispatcher's decider plans it, along a spanning
+//! tree before any task comes, or in chains meanwhile. What eyas does on demand is compared with that.
+
+use eyas_node::Event as NodeEvent;
+use eyas_sched::{Event, Holder, Need, PushId, Recipients};
+use eyas_types::{Distribution, Resources};
+
+use super::{Happening, Owner, Run, id_of};
+
+/// The only push of each dispatcher.
+const PUSH: PushId = PushId(1);
+
+/// A push that has not ended: each dispatcher pushes to its own nodes.
+pub(super) struct Push {
+    distribution: Distribution,
+    /// Dispatchers whose push has not ended.
+    pushing: u32,
+}
+
+impl Push {
+    pub fn new(distribution: Distribution, pushing: u32) -> Self {
+        Push { distribution, pushing }
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn begin_push(&mut self) {
+        let Some(Push { distribution, pushing }) = self.push else { return };
+        let objects = (0..self.workload.objects()).map(|object| {
+            let size_bytes = self.workload.size_bytes(object);
+            (id_of(object, Owner::All), size_bytes)
+        });
+        let objects: Box<[_]> = objects.collect();
+        for number in 0..pushing as usize {
+            let to = Recipients::Takers([Need::from(Resources::default())].into());
+            self.tell_scheduler(number, Event::Push { push: PUSH, objects: objects.clone(), to, distribution });
+        }
+    }
+
+    /// Whether tasks wait until all objects are with all nodes.
+    pub(super) fn is_pushed_first(&self) -> bool {
+        matches!(self.push, Some(Push { distribution: Distribution::SpanningTree, .. }))
+    }
+
+    /// All objects are where they can be, at the nodes of one dispatcher.
+    pub(super) fn pushed(&mut self, number: usize, push: PushId) {
+        let is_first = self.is_pushed_first();
+        if let Some(ongoing) = &mut self.push {
+            ongoing.pushing -= 1;
+            if ongoing.pushing == 0 {
+                self.push = None;
+                if is_first {
+                    self.await_arrival();
+                }
+            }
+        }
+        self.tell_scheduler(number, Event::PushEnded { push });
+    }
+
+    pub(super) fn hold(&mut self, number: usize, executor: u32, object: u32, holders: Box<[Holder]>) {
+        if let Some(executor) = self.executors.get_mut(executor) {
+            executor.to_hold.insert(object, holders);
+        }
+        self.send(number, Happening::ToHold { executor, object });
+    }
+
+    pub(super) fn told_to_hold(&mut self, executor: u32, object: u32) {
+        let size_bytes = self.workload.size_bytes(object);
+        self.tell_node(executor, NodeEvent::Hold { object: id_of(object, Owner::All), size_bytes });
+    }
+
+    pub(super) fn released(&mut self, executor: u32, object: u32) {
+        self.executors[executor as usize].to_hold.remove(&object);
+        self.tell_node(executor, NodeEvent::Release { object: id_of(object, Owner::All) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_types::PlacementPolicy;
+
+    use super::*;
+    use crate::cluster::{Cluster, Policies, Storage};
+    use crate::outcome::Outcome;
+    use crate::run::tests::{pairs, plain};
+
+    /// Ten objects of 10 MB, which one card passes in 0.8 s, pushed to eight nodes; tasks take no time.
+    fn pushed(distribution: Distribution) -> Outcome {
+        let mut cluster = plain(8, 1);
+        cluster.storage = Storage { bytes_per_s: 1e9, ..cluster.storage };
+        let distribution = Some(distribution);
+        let policies = Policies { distribution, ..Policies::of_eyas(PlacementPolicy::Cost) };
+        let outcome = crate::run(&cluster, &policies, &pairs(5, 0), 1);
+        assert!(outcome.is_complete());
+        assert_eq!(outcome.storage_bytes, 100_000_000, "each object once");
+        outcome
+    }
+
+    #[test]
+    fn a_spanning_tree_takes_a_round_for_each_doubling() {
+        let outcome = pushed(Distribution::SpanningTree);
+        assert!((3.2..3.21).contains(&outcome.makespan_s()), "{}", outcome.makespan_s());
+        assert_eq!(outcome.peer_bytes, 700_000_000);
+        assert_eq!(outcome.hit_rates(), [1.0, 0.0, 0.0], "all is there before tasks are");
+    }
+
+    #[test]
+    fn in_chains_all_have_it_as_soon_as_one() {
+        let outcome = pushed(Distribution::Chain);
+        assert!(outcome.makespan_s() < 0.9, "{}", outcome.makespan_s());
+    }
+
+    #[test]
+    fn who_has_no_room_does_without() {
+        let distribution = Some(Distribution::SpanningTree);
+        let cluster = Cluster { cache_bytes: 50_000_000, ..plain(4, 1) };
+        let policies = Policies { distribution, ..Policies::of_eyas(PlacementPolicy::Cost) };
+        assert!(crate::run(&cluster, &policies, &pairs(5, 0), 1).is_complete());
+    }
+}
