@@ -110,7 +110,7 @@ impl Run<'_> {
                 batch.measured.fetched(id(object), self.workload.size_bytes(object), from);
             }
             Fact::Evicted { object, .. } => batch.measured.evicted(id(object)),
-            Fact::Ready { .. } | Fact::Stored { .. } | Fact::Staging { .. } | Fact::Gone { .. } => {}
+            _ => {}
         }
     }
 
