@@ -72,7 +72,7 @@ impl Run<'_> {
             arrived: self.outcome.tasks,
             ..Work::default()
         };
-        let nodes = batch.nodes.len() as u32;
+        let nodes = batch.provisioner.staying();
         let work = batch.measured.look(SURVEY_EVERY / MICROSECOND, nodes, self.cluster.card_bytes_per_s, to_do);
         self.tell_provisioner(Event::Work(work));
         self.clock.plan(self.now + SURVEY_EVERY, Happening::Surveyed);
@@ -192,12 +192,13 @@ impl Run<'_> {
         let Some(batch) = &mut self.batch else { return };
         // Else it was withdrawn.
         let Some(of) = batch.requests.get_mut(&request) else { return };
-        of.is_granted = true;
         if batch.dice.share() < self.cluster.failures.failed_requests {
             batch.requests.remove(&request);
             self.tell_provisioner(Event::RequestFailed { request });
+        } else {
+            of.is_granted = true;
+            self.grant();
         }
-        self.grant();
     }
 
     /// Starts nodes on free machines for what has been granted.

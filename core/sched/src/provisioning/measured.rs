@@ -66,7 +66,7 @@ impl Measured {
         self.evicted.add(object);
     }
 
-    /// Looks at it, about once a second: since the last time, `us` microseconds ago, there were so many nodes, each with a link
+    /// Looks at it, about once a second: since the last time, `us` microseconds ago, there were so many nodes that stay, each with a link
     /// of so many bytes a second. Adds what was learned to what there is to do.
     pub fn look(&mut self, us: u64, nodes: u32, link_bytes_per_s: f64, to_do: Work) -> Work {
         self.passed_us += us as f64;
