@@ -162,9 +162,10 @@ impl Policies {
 pub const EYAS_DECISION_NS: Ns = 50 * MICROSECOND;
 
 impl Cluster {
-    /// The same with eyas's dispatcher instead of Falkon's.
+    /// The same with eyas's dispatcher instead of Falkon's, which asks for nodes by its own policy.
     pub fn under_eyas(&self) -> Self {
-        Cluster { decision_ns: EYAS_DECISION_NS, ..self.clone() }
+        let batch = self.batch.clone().map(|batch| Batch { policy: Batch::default().policy, ..batch });
+        Cluster { decision_ns: EYAS_DECISION_NS, batch, ..self.clone() }
     }
 
     /// The paper's cluster of section 5.1, with stores of so many bytes.

@@ -357,6 +357,7 @@ impl<'a> Run<'a> {
         if fact.executor().is_some_and(|executor| !self.membership.is_known(executor)) {
             return;
         }
+        self.note(number, fact);
         let by = ExecutorId;
         let end = |executor, task, ended, ran_us| {
             let (executor, task) = (by(executor), id_of_task(task));
@@ -368,20 +369,12 @@ impl<'a> Run<'a> {
                 Event::TaskReady { task: id_of_task(task), inputs, need: Need::from(Resources::default()) }
             }
             Fact::Ended { executor, task, ran_us } => {
-                self.note_ended(executor, Some(ran_us));
                 self.finish(task);
                 end(executor, task, Ended::Finished, Some(ran_us.into()))
             }
-            Fact::Returned { executor, task } => {
-                self.note_ended(executor, None);
-                end(executor, task, Ended::Returned, None)
-            }
-            Fact::Refused { executor, task } => {
-                self.note_ended(executor, None);
-                end(executor, task, Ended::Refused, None)
-            }
+            Fact::Returned { executor, task } => end(executor, task, Ended::Returned, None),
+            Fact::Refused { executor, task } => end(executor, task, Ended::Refused, None),
             Fact::Fetched { executor, object, from, took_us } => {
-                self.note_fetched(self.workload.size_bytes(object));
                 let (executor, object) = (by(executor), id_of(object, Owner::All));
                 Event::Fetched { executor, object, from, took_us: took_us.into() }
             }

@@ -11,13 +11,13 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_sim::clock::SECOND;
-use eyas_sim::cluster::{Cluster, Policies};
+use eyas_sim::cluster::{Cluster, Deal, Policies};
 use eyas_sim::nodes::{Batch, Failures};
 use eyas_sim::outcome::Outcome;
 use eyas_sim::random::Random;
 use eyas_sim::run_watched;
 use eyas_sim::workload::{AllPairs, Order, Workload, Zipf};
-use eyas_types::{EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
+use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 
 /// Seeds of every day.
 const SEEDS: u64 = 60;
@@ -109,20 +109,27 @@ impl Case {
             walltime_ns: (121 + below(1_000)) * SECOND,
             ..Batch::default()
         };
+        let (batch, nodes) = ((below(2) == 0).then_some(batch), 1 + below(12));
+        let data_bytes = object_bytes * u64::from(zipf.objects.max(2 * pairs.side));
+        // All objects are pushed to those who are there, and one dispatcher asks for nodes.
+        let distribution = [None, Some(Distribution::Chain), Some(Distribution::SpanningTree)][below(3) as usize]
+            .filter(|_| batch.is_none());
         let cluster = Cluster {
-            nodes: 1 + below(12) as u32,
+            nodes: nodes as u32,
+            dispatchers: if batch.is_some() { 1 } else { 1 + below(nodes.min(3)) as u32 },
             cpus: 1 + below(4) as u32,
-            cache_bytes: (2 + below(30)) * object_bytes,
+            cache_bytes: if distribution.is_some() { data_bytes } else { (2 + below(30)) * object_bytes },
             page_cache_bytes: below(10) * object_bytes,
             catalog_delay_ns: below(3) * SECOND,
-            batch: (below(2) == 0).then_some(batch),
+            batch,
             failures,
             ..Cluster::teragrid_64(0)
         };
         let placement = PlacementPolicy::ALL[below(PlacementPolicy::ALL.len() as u64) as usize];
         let policies = if below(3) == 0 { Policies::of_the_paper(placement) } else { Policies::of_eyas(placement) };
         let eviction = EvictionPolicy::ALL[below(EvictionPolicy::ALL.len() as u64) as usize];
-        let policies = Policies { eviction, ..policies };
+        let deal = [Deal::Objects, Deal::Turns][below(2) as usize];
+        let policies = Policies { eviction, distribution, deal, ..policies };
         Case { cluster, policies, zipf: (below(2) == 0).then_some(zipf), pairs, seed }
     }
 

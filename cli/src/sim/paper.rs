@@ -102,6 +102,9 @@ impl Repeated<'_> {
             ("as_there", json!(self.measure(there))),
             ("eyas", json!(self.measure(eyas))),
             ("bound", json!(self.bound())),
+            ("paper_cpu_hours", json!(experiment.cpu_hours)),
+            ("as_there_cpu_hours", json!(there.cpu_hours())),
+            ("eyas_cpu_hours", json!(eyas.cpu_hours())),
             ("local_share", json!(local)),
             ("peer_share", json!(peer)),
             ("storage_share", json!(storage)),
@@ -120,6 +123,9 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
         "DIFFERENCE",
         "EYAS",
         "BOUND",
+        "PAPER H",
+        "THERE H",
+        "EYAS H",
         "LOCAL",
         "PEER",
         "STORAGE",
@@ -132,6 +138,7 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
             Measured::Makespan(_) => format!("{value:.0} s"),
             Measured::Efficiency(_) => format!("{:.1}%", value * 100.0),
         };
+        let hours = |hours: f64| format!("{hours:.0}");
         let [local, peer, storage] = there.hit_rates().map(|rate| format!("{:.1}%", rate * 100.0));
         table.row(vec![
             experiment.name.into(),
@@ -142,6 +149,9 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
             format!("{:+.1}%", 100.0 * (of.measure(there) / of.paper() - 1.0)),
             written(of.measure(eyas)),
             written(of.bound()),
+            experiment.cpu_hours.map_or("-".into(), hours),
+            hours(there.cpu_hours()),
+            hours(eyas.cpu_hours()),
             local,
             peer,
             storage,
@@ -154,5 +164,6 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
         "AS THERE: the paper's policies on its cluster; so are LOCAL to STORAGE GB. DIFFERENCE: of it from the paper."
     );
     println!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.");
+    println!("H: processor hours of nodes while they were there, in the paper, as there, and with eyas.");
     Ok(())
 }

@@ -29,7 +29,12 @@ pub(crate) struct Keeping {
 impl Scheduler {
     /// Whether an executor that stays has a replica.
     pub fn is_held(&self, object: ObjectId) -> bool {
-        self.catalog.find(object).is_some_and(|key| !self.catalog[key].holders.is_empty())
+        self.replicas(object) > 0
+    }
+
+    /// How many executors that stay have a replica.
+    pub fn replicas(&self, object: ObjectId) -> usize {
+        self.catalog.find(object).map_or(0, |key| self.catalog[key].holders.len())
     }
 
     /// Kept objects that only this executor has, which is leaving, and that others were told to fetch from it.

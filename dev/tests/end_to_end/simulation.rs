@@ -44,6 +44,19 @@ fn the_example_of_the_page_runs() {
 }
 
 #[test]
+fn nodes_are_asked_for_and_fail_as_a_scenario_says() {
+    let home = Home::new();
+    let failing = "[failures]\nnode_lost_after = \"20 s\"\nnode_back_after = \"10 s\"\ndisconnected_after = \"10 s\"\n";
+    let long = SMALL.replace("compute = \"10 ms\"", "compute = \"1 s\"");
+    home.write("batch.toml", format!("{long}[provisioning]\npolicy = \"additive\"\n{failing}"));
+    let run = home.eyas(&["--json", "sim", "run", "batch.toml"]).exits(0).json("run");
+    assert_eq!((&run["ended_tasks"], &run["provisioning"]), (&200.into(), &"additive".into()));
+    let number = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
+    assert!(number("lost_nodes") > 0.0 && number("broken_connections") > 0.0, "{run}");
+    assert!(number("held_cpu_hours") * 3600.0 < number("time_s") * 8.0, "nodes come after 30 s: {run}");
+}
+
+#[test]
 fn a_sweep_runs_all_combinations_in_order() {
     let home = Home::new();
     home.write("small.toml", SMALL);
@@ -99,6 +112,7 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
         ("[workload.uniform]", "[workload.uniform", "bad.toml, line 4"),
         ("tasks = 200", "tasks = 200\nlimit = \"1 s\"", "bad.toml, line 8: unknown field `limit`"),
         ("[cluster]", "limit = \"1 ms\"\n[cluster]", "takes at least"),
+        ("[cluster]", "[failures]\nfailed_requests = 0.5\n[cluster]", "bad.toml, line 1: `failed_requests`"),
     ] {
         assert!(SMALL.contains(from));
         home.write("bad.toml", SMALL.replacen(from, to, 1));

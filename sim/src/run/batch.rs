@@ -6,7 +6,7 @@ use eyas_sched::Event as SchedEvent;
 use eyas_sched::provisioning::{Effect, Event, Measured, Provisioner, RequestId, Work};
 use eyas_types::ExecutorId;
 
-use super::{Happening, Run};
+use super::{Fact, Happening, Owner, Run, id_of};
 use crate::clock::{MICROSECOND, Ns, SECOND};
 use crate::cluster::Cluster;
 use crate::nodes::Batch;
@@ -55,20 +55,25 @@ impl BatchSystem {
             measured: Measured::default(),
         }
     }
+
+    fn has_one_less(&mut self, executor: u32) {
+        self.nodes.get_mut(&executor).expect("tasks are ended by who is there").tasks -= 1;
+        self.changed.push(executor);
+    }
 }
 
 impl Run<'_> {
     /// Tells the provisioner how much there is to do.
     pub(super) fn survey(&mut self) {
         let Some(batch) = &mut self.batch else { return };
-        let work = Work {
+        let to_do = Work {
             waiting: self.dispatchers.waiting,
             running: self.dispatchers.busy(),
             arrived: self.outcome.tasks,
-            task_us: batch.measured.task_us(),
-            transfer_us: (batch.measured.fetched_bytes() as f64 / self.cluster.card_bytes_per_s * 1e6) as u64,
+            ..Work::default()
         };
-        batch.measured.look();
+        let nodes = batch.provisioner.staying();
+        let work = batch.measured.look(SURVEY_EVERY / MICROSECOND, nodes, self.cluster.card_bytes_per_s, to_do);
         self.tell_provisioner(Event::Work(work));
         self.clock.plan(self.now + SURVEY_EVERY, Happening::Surveyed);
     }
@@ -87,18 +92,25 @@ impl Run<'_> {
         }
     }
 
-    /// An executor is done with a task, which ran so long if it did.
-    pub(super) fn note_ended(&mut self, executor: u32, ran_us: Option<u32>) {
-        if let Some(batch) = &mut self.batch {
-            batch.nodes.get_mut(&executor).expect("tasks are ended by who is there").tasks -= 1;
-            batch.changed.push(executor);
-            ran_us.into_iter().for_each(|ran_us| batch.measured.ran(ran_us.into()));
-        }
-    }
-
-    pub(super) fn note_fetched(&mut self, bytes: u64) {
-        if let Some(batch) = &mut self.batch {
-            batch.measured.fetched(bytes);
+    /// Learns from what a dispatcher is told.
+    pub(super) fn note(&mut self, number: usize, fact: Fact) {
+        let Some(batch) = &mut self.batch else { return };
+        let id = |object| id_of(object, Owner::All);
+        match fact {
+            Fact::Ended { executor, task, ran_us } => {
+                batch.measured.ran(ran_us.into());
+                for object in &self.tasks[task].inputs {
+                    let replicas = self.dispatchers[number].scheduler.replicas(id(*object));
+                    batch.measured.read(self.workload.size_bytes(*object), replicas);
+                }
+                batch.has_one_less(executor);
+            }
+            Fact::Returned { executor, .. } | Fact::Refused { executor, .. } => batch.has_one_less(executor),
+            Fact::Fetched { object, from, .. } => {
+                batch.measured.fetched(id(object), self.workload.size_bytes(object), from);
+            }
+            Fact::Evicted { object, .. } => batch.measured.evicted(id(object)),
+            _ => {}
         }
     }
 
@@ -180,12 +192,13 @@ impl Run<'_> {
         let Some(batch) = &mut self.batch else { return };
         // Else it was withdrawn.
         let Some(of) = batch.requests.get_mut(&request) else { return };
-        of.is_granted = true;
         if batch.dice.share() < self.cluster.failures.failed_requests {
             batch.requests.remove(&request);
             self.tell_provisioner(Event::RequestFailed { request });
+        } else {
+            of.is_granted = true;
+            self.grant();
         }
-        self.grant();
     }
 
     /// Starts nodes on free machines for what has been granted.

@@ -1,13 +1,15 @@
 //! Demand: as many nodes as keep up with what comes, and have what waits done in a target time.
 //!
 //! A node does one task after the other in each slot, and fetches what tasks lack over one link meanwhile; whichever
-//! takes longer says how much of a node a task takes. The other policies ask for a slot for every task, so that a queue of
+//! takes longer says how much of a node a task takes. What waits may need more: where tasks read again what had to leave full
+//! stores, it is drained as fast as it was lately by as many nodes. The other policies ask for a slot for every task, so that a queue of
 //! short tasks has them take all nodes they may. As long as nothing was measured, so does this one.
 //!
 //! Placement keeps all nodes a little busy. So this policy does not wait for one to be idle: when all the time fewer would
-//! have been enough, the youngest, whose stores are the least filled, leave.
+//! have been enough, the youngest, whose stores are the least filled, leave; but none that hold what persistent storage could
+//! not give as fast as it is read.
 
-use super::{Provisioning, Work};
+use super::{Provisioning, Work, round_up};
 
 pub(super) struct Demand {
     pub target_us: u64,
@@ -23,8 +25,8 @@ impl Provisioning for Demand {
         if work.task_us == 0 {
             return round_up(one_each + work.running as f64 / slots);
         }
-        let to_drain = waiting * node_us / self.target_us as f64;
-        round_up(arriving_per_us * node_us + to_drain.min(one_each))
+        let to_drain = waiting * node_us.max(work.again_us as f64) / self.target_us as f64;
+        round_up(arriving_per_us * node_us + to_drain.min(one_each)).max(work.holding)
     }
 
     fn request(&self, _: u32) -> u32 {
@@ -34,12 +36,4 @@ impl Provisioning for Demand {
     fn consolidates(&self) -> bool {
         true
     }
-}
-
-/// Nobody asks for a node because of what rounding left.
-const NEARLY_NOTHING: f64 = 1e-6;
-
-fn round_up(nodes: f64) -> u64 {
-    let whole = nodes as u64;
-    whole + u64::from(nodes - whole as f64 > NEARLY_NOTHING)
 }

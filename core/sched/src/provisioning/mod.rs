@@ -40,7 +40,8 @@ pub struct Config {
     pub notice_us: u64,
     /// A node leaves after so long without a task (30 s in the paper), microseconds.
     pub idle_us: u64,
-    /// `demand` has what waits done in so long, microseconds.
+    /// `demand` has what waits done in so long, microseconds: ten seconds, for which people wait before they turn to something
+    /// else (Nielsen, Usability Engineering, 1993), unless they say otherwise.
     pub target_us: u64,
     /// Nothing is asked for so long after a request has failed; twice as long after each further one, microseconds.
     pub backoff_us: u64,
@@ -59,7 +60,7 @@ impl Default for Config {
             walltime_us: 60 * MINUTE_US,
             notice_us: 2 * MINUTE_US,
             idle_us: MINUTE_US / 2,
-            target_us: MINUTE_US,
+            target_us: MINUTE_US / 6,
             backoff_us: 5_000_000,
             max_backoff_us: 10 * MINUTE_US,
         }
@@ -79,6 +80,10 @@ pub struct Work {
     pub task_us: u64,
     /// How long a node's link is busy with what a task lacks, on average, microseconds.
     pub transfer_us: u64,
+    /// How long a node is there for each task that ends, as far as tasks wait for what had to leave a full store, microseconds.
+    pub again_us: u64,
+    /// Nodes that hold what tasks read and persistent storage could not give in their place.
+    pub holding: u64,
 }
 
 /// A request for nodes.
@@ -181,4 +186,12 @@ pub fn of(policy: ProvisioningPolicy, target_us: u64) -> Box<dyn Provisioning> {
         ProvisioningPolicy::AllAtOnce => Box::new(all_at_once::AllAtOnce),
         ProvisioningPolicy::Demand => Box::new(demand::Demand { target_us }),
     }
+}
+
+/// Nobody asks for a node because of what rounding left.
+const NEARLY_NOTHING: f64 = 1e-6;
+
+fn round_up(nodes: f64) -> u64 {
+    let whole = nodes as u64;
+    whole + u64::from(nodes - whole as f64 > NEARLY_NOTHING)
 }

@@ -121,11 +121,16 @@ fn demand_counts_what_comes_what_waits_and_what_both_take() {
     // Nothing was measured yet.
     assert_eq!(wanted(10, 0, 0, 0.0), 5);
     assert_eq!(wanted(0, 10, 80, 0.0), 0);
+    // What had to leave full stores is waited for: a node ends a task in 200 ms, though it takes 5 ms of it.
+    let again = Work { waiting: 6_000, task_us: 10_000, again_us: 200_000, ..Work::default() };
+    assert_eq!(policy.wanted(&again, 0.0, 2), 20);
+    // Nodes whose stores are needed stay.
+    assert_eq!(policy.wanted(&Work { holding: 25, ..again }, 0.0, 2), 25);
 }
 
 #[test]
 fn arrivals_are_smoothed() {
-    let mut run = Run::new(Config { slots: 1, ..config(ProvisioningPolicy::Demand) });
+    let mut run = Run::new(Config { target_us: 60 * SECOND_US, ..config(ProvisioningPolicy::Demand) });
     let work = |arrived| Event::Work(Work { arrived, task_us: SECOND_US, ..Work::default() });
     for second in 0..600 {
         run.now_us = second * SECOND_US;
