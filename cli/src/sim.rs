@@ -14,6 +14,7 @@ use crate::command::Reach;
 use crate::run::INTERRUPTED;
 use crate::start::interrupted;
 
+mod index;
 mod paper;
 mod plots;
 mod row;
@@ -29,6 +30,8 @@ pub(crate) enum SimCommand {
     Sweep(sweep::SweepArgs),
     /// Repeat the experiments of the data diffusion paper, and print what came of them beside what the paper says
     Paper(paper::PaperArgs),
+    /// Measure the dispatcher's index of replicas, beside a distributed one as the paper reckons it
+    Index(index::IndexArgs),
 }
 
 /// Simulates off the runtime's threads, which hear meanwhile that it should stop.
@@ -39,6 +42,7 @@ pub(crate) async fn sim(command: SimCommand, reach: &Reach) -> Result<ExitCode, 
         SimCommand::Run(args) => run::run(&args, json, &stop),
         SimCommand::Sweep(args) => sweep::sweep(&args, json, &stop),
         SimCommand::Paper(args) => paper::paper(&args, json, &stop),
+        SimCommand::Index(args) => index::index(&args, json),
     });
     simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
 }

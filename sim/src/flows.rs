@@ -77,7 +77,7 @@ struct Flow {
     /// Its links, and its place in the list of each.
     way: SmallVec<[(LinkId, u32); 6]>,
     above: Option<FlowId>,
-    below: Vec<FlowId>,
+    below: SmallVec<[FlowId; 2]>,
     /// As its links were told.
     rate: f64,
     timer: Timer,
@@ -171,7 +171,7 @@ impl Flows {
         if let Some(above) = above {
             self.flow_mut(above).below.push(flow);
         }
-        let (below, rate, timer) = (Vec::new(), f64::NAN, Timer::Unknown { lacks: bytes });
+        let (below, rate, timer) = (SmallVec::new(), f64::NAN, Timer::Unknown { lacks: bytes });
         let begun = Flow { way, above, below, rate, timer, marked: 0, tag };
         self.flows[flow.0 as usize] = Some(begun);
         self.to_refresh.push(flow);

@@ -13,6 +13,7 @@ pub mod caching;
 pub mod clock;
 pub mod cluster;
 pub mod flows;
+pub mod index;
 pub mod model;
 pub mod nodes;
 pub mod outcome;

@@ -113,6 +113,12 @@ impl Scheduler {
         }
     }
 
+    /// Who holds a replica of the object, in no particular order.
+    pub fn who_holds(&self, id: ObjectId) -> impl Iterator<Item = ExecutorId> {
+        let holders = self.catalog.find(id).into_iter().flat_map(|key| &self.catalog[key].holders);
+        holders.map(|holder| self.executors[*holder].id)
+    }
+
     /// The object, if a task wants it or an executor holds it.
     pub fn explain_object(&self, id: ObjectId) -> Option<ObjectView> {
         self.catalog.find(id).map(|key| self.object_view(key))
@@ -152,8 +158,7 @@ impl Scheduler {
 
     fn object_view(&self, key: crate::ObjectKey) -> ObjectView {
         let object = &self.catalog[key];
-        let mut holders: Vec<_> = object.holders.iter().map(|holder| self.executors[*holder].id).collect();
-        holders.sort_unstable();
+        let holders = self.holders(object.id);
         let receivers = self.relays.receivers(key).map(|receiver| self.executors[receiver].id).collect();
         let (size_bytes, wanted) = (self.catalog.size_bytes(key), object.wanted);
         ObjectView { object: object.id, size_bytes, holders, receivers, wanted }

@@ -154,9 +154,8 @@ impl Scheduler {
         self.evacuate(effects);
     }
 
-    fn holders(&self, object: ObjectId) -> Vec<ExecutorId> {
-        let Some(key) = self.catalog.find(object) else { return Vec::new() };
-        let mut holders: Vec<_> = self.catalog[key].holders.iter().map(|by| self.executors[*by].id).collect();
+    pub(crate) fn holders(&self, object: ObjectId) -> Vec<ExecutorId> {
+        let mut holders: Vec<_> = self.who_holds(object).collect();
         holders.sort_unstable();
         holders
     }

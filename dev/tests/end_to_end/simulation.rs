@@ -85,6 +85,25 @@ fn a_sweep_runs_all_combinations_in_order() {
 }
 
 #[test]
+fn the_central_index_is_measured_beside_a_distributed_one() {
+    let home = Home::new();
+    let index =
+        home.eyas(&["--json", "sim", "index", "--entries", "5000", "--csv", "index.csv"]).exits(0).json("index");
+    let per_s = |value: &Value| value.as_f64().unwrap();
+    assert!(per_s(&index["central_lookups_per_s"]) > 1e4 && per_s(&index["central_inserts_per_s"]) > 1e4, "{index}");
+    let rows = index["distributed"].as_array().unwrap();
+    assert_eq!((&rows[0]["nodes"], &rows[0]["lookups_per_s"]), (&1.into(), &2000.0.into()));
+    let nodes = index["crossover_nodes"].as_u64().expect("a million nodes answer 67 million times a second");
+    for row in rows {
+        let wins = row["lookups_per_s"].as_f64() >= index["central_lookups_per_s"].as_f64();
+        assert_eq!(wins, row["nodes"].as_u64() >= Some(nodes), "{row}");
+    }
+    assert_eq!(home.read("index.csv").lines().count(), rows.len() + 1);
+    let table = home.eyas(&["sim", "index", "--entries", "10"]).exits(0).stdout;
+    assert!(table.contains("as fast as eyas's from") && table.contains("as the paper's from 49"), "{table}");
+}
+
+#[test]
 fn an_interrupted_sweep_prints_what_is_done() {
     let home = Home::new();
     home.write("long.toml", SMALL.replace("tasks = 200", "tasks = 2_000_000"));
