@@ -181,6 +181,9 @@ impl Scheduler {
 
     /// The task that this executor shall take, if any is of priority `floor` or higher.
     fn choose_from(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise, floor: i32) -> Option<TaskKey> {
+        if otherwise == Otherwise::AnyTask && !self.config.hits_first {
+            return self.oldest_for(by, level, floor);
+        }
         let mut looks = self.config.window.unwrap_or(LEAST_WINDOW).max(1);
         let Scheduler { queue, catalog, executors, .. } = self;
         if let Some(task) = search::next_full_hit(queue, catalog, executors, by, (level, floor), &mut looks) {
