@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
                 self.tell_node(executor, eyas_node::Event::Recalled { task: id_of_task(task) });
             }
             Happening::Asked { fetch, asked } => self.answer(fetch, asked),
-            Happening::ToHold { executor, object } => self.to_hold(executor, object),
+            Happening::ToHold { executor, object } => self.told_to_hold(executor, object),
             Happening::Released { executor, object } => self.released(executor, object),
             Happening::Despaired { fetch, asked } => self.despaired(fetch, asked),
             Happening::Computed { executor, task } => self.computed(executor, task),

@@ -64,7 +64,7 @@ impl Run<'_> {
         self.send(number, Happening::ToHold { executor, object });
     }
 
-    pub(super) fn to_hold(&mut self, executor: u32, object: u32) {
+    pub(super) fn told_to_hold(&mut self, executor: u32, object: u32) {
         let size_bytes = self.workload.size_bytes(object);
         self.tell_node(executor, NodeEvent::Hold { object: id_of(object, Owner::All), size_bytes });
     }
