@@ -88,10 +88,15 @@ fn progress(of: u64) -> ProgressBar {
 /// A row for programs: names of its columns, with their units, and values.
 type Columns = Vec<(&'static str, Value)>;
 
-/// Rows as CSV, with a heading. Values are numbers and words: nothing to put in quotes.
+/// Rows as CSV, with a heading. What is more than a word is put in quotes, which it has none of.
 fn csv(rows: &[Columns]) -> String {
     let names = rows.first().into_iter().map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
-    let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let cell = |value: &Value| match value {
+        Value::String(text) if text.contains(',') => format!("\"{}\"", text.replace('"', "'")),
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        value => value.to_string(),
+    };
     let rows = rows.iter().map(|row| row.iter().map(|(_, value)| cell(value)).collect());
     names.chain(rows).map(|cells: Vec<String>| cells.join(",") + "\n").collect()
 }

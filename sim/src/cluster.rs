@@ -102,6 +102,8 @@ pub struct Policies {
     pub window: Option<u64>,
     /// Whether who is still receiving an object passes it on.
     pub relays: bool,
+    /// See [`eyas_sched::Config::hits_first`].
+    pub hits_first: bool,
     /// Whether others compute while a task's inputs are staged.
     pub overlap: bool,
     /// The eviction policy.
@@ -132,6 +134,7 @@ impl Policies {
             utilisation_threshold: 0.9,
             window: Some(2_500),
             relays: false,
+            hits_first: true,
             overlap: false,
             eviction: EvictionPolicy::Lru,
             distribution: None,
@@ -152,8 +155,8 @@ impl Policies {
     }
 
     pub(crate) fn sched(&self) -> eyas_sched::Config {
-        let Policies { placement: policy, utilisation_threshold, window, relays, .. } = *self;
-        eyas_sched::Config { policy, utilisation_threshold, window, relays }
+        let Policies { placement: policy, utilisation_threshold, window, relays, hits_first, .. } = *self;
+        eyas_sched::Config { policy, utilisation_threshold, window, relays, hits_first }
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) struct PaperArgs {
     /// Only the experiment of that name (again for more)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Also those that differ from the paper, with one thing or two changed that this might be due to
+    #[arg(long)]
+    sensitivities: bool,
     /// Write the table as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -29,12 +32,15 @@ struct Repeated<'a> {
     experiment: &'a Experiment,
     /// With the paper's policies.
     there: Outcome,
-    /// With eyas's, and cost placement.
-    eyas: Outcome,
+    /// With eyas's, and cost placement, unless something is changed.
+    eyas: Option<Outcome>,
 }
 
 pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCode, Failure> {
     let mut experiments = Experiment::all();
+    if args.sensitivities {
+        experiments.extend(Experiment::sensitivities());
+    }
     let only = &args.only;
     if let Some(unknown) = only.iter().find(|only| experiments.iter().all(|experiment| experiment.name != **only)) {
         let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
@@ -48,7 +54,7 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         bar.set_message(experiment.name);
         let there = experiment.with_the_papers_policies();
         bar.inc(1);
-        let eyas = experiment.with_ours(PlacementPolicy::Cost);
+        let eyas = (!experiment.is_changed).then(|| experiment.with_ours(PlacementPolicy::Cost));
         bar.inc(1);
         repeated.push(Repeated { experiment, there, eyas });
     }
@@ -64,10 +70,14 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
     if repeated.len() < experiments.len() {
         eprintln!("eyas: interrupted; these are {} of {} experiments", repeated.len(), experiments.len());
     }
-    Ok(stop.code(repeated.iter().all(|of| of.there.is_complete() && of.eyas.is_complete())))
+    Ok(stop.code(repeated.iter().all(Repeated::is_complete)))
 }
 
 impl Repeated<'_> {
+    fn is_complete(&self) -> bool {
+        self.there.is_complete() && self.eyas.as_ref().is_none_or(Outcome::is_complete)
+    }
+
     /// What the paper says.
     fn paper(&self) -> f64 {
         let (Measured::Makespan(paper) | Measured::Efficiency(paper)) = self.experiment.measured;
@@ -95,20 +105,21 @@ impl Repeated<'_> {
         vec![
             ("experiment", experiment.name.into()),
             ("place", experiment.place.into()),
-            ("placement", experiment.placement.name().into()),
+            ("policy", experiment.policy().into()),
             ("measured", measured.into()),
             ("unit", unit.into()),
             ("paper", json!(self.paper())),
             ("as_there", json!(self.measure(there))),
-            ("eyas", json!(self.measure(eyas))),
+            ("eyas", json!(eyas.as_ref().map(|eyas| self.measure(eyas)))),
             ("bound", json!(self.bound())),
             ("paper_cpu_hours", json!(experiment.cpu_hours)),
             ("as_there_cpu_hours", json!(there.cpu_hours())),
-            ("eyas_cpu_hours", json!(eyas.cpu_hours())),
+            ("eyas_cpu_hours", json!(eyas.as_ref().map(Outcome::cpu_hours))),
             ("local_share", json!(local)),
             ("peer_share", json!(peer)),
             ("storage_share", json!(storage)),
-            ("eyas_storage_bytes", eyas.storage_bytes.into()),
+            ("eyas_storage_bytes", json!(eyas.as_ref().map(|eyas| eyas.storage_bytes))),
+            ("cause", experiment.cause.into()),
         ]
     }
 }
@@ -143,20 +154,20 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
         table.row(vec![
             experiment.name.into(),
             experiment.place.into(),
-            experiment.placement.to_string(),
+            experiment.policy().into(),
             written(of.paper()),
             written(of.measure(there)),
             format!("{:+.1}%", 100.0 * (of.measure(there) / of.paper() - 1.0)),
-            written(of.measure(eyas)),
+            eyas.as_ref().map_or(String::new(), |eyas| written(of.measure(eyas))),
             written(of.bound()),
             experiment.cpu_hours.map_or("-".into(), hours),
             hours(there.cpu_hours()),
-            hours(eyas.cpu_hours()),
+            eyas.as_ref().map_or(String::new(), |eyas| hours(eyas.cpu_hours())),
             local,
             peer,
             storage,
             format!("{:.0}", there.storage_bytes as f64 / 1e9),
-            format!("{:.0}", eyas.storage_bytes as f64 / 1e9),
+            eyas.as_ref().map_or(String::new(), |eyas| format!("{:.0}", eyas.storage_bytes as f64 / 1e9)),
         ]);
     }
     table.print()?;
@@ -165,5 +176,8 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
     );
     println!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.");
     println!("H: processor hours of nodes while they were there, in the paper, as there, and with eyas.");
+    for Experiment { name, cause, .. } in repeated.iter().map(|of| of.experiment).filter(|of| !of.cause.is_empty()) {
+        println!("{name}: {cause}.");
+    }
     Ok(())
 }

@@ -183,6 +183,9 @@ impl Scheduler {
 
     /// The task that this executor shall take, if any is of priority `floor` or higher.
     fn choose_from(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise, floor: i32) -> Option<TaskKey> {
+        if otherwise == Otherwise::AnyTask && !self.config.hits_first {
+            return self.oldest_for(by, level, floor);
+        }
         let mut looks = self.config.window.unwrap_or(LEAST_WINDOW).max(1);
         let look = Look { by, level, floor, window: self.window().min(MAX_SET_BACK) as u32 };
         let Scheduler { queue, catalog, executors, .. } = self;

@@ -25,11 +25,15 @@ pub struct Config {
     /// Whether who is still receiving an object is named as one that can give it. If not, simultaneous demand reads
     /// persistent storage as often as there are executors, as in the paper. For comparison.
     pub relays: bool,
+    /// Whether who may take any task looks first for one of which it holds inputs. If not, it takes the oldest, as figure 5
+    /// of data-diffusion says to the letter (line 24). For comparison.
+    pub hits_first: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { policy: PlacementPolicy::Cost, utilisation_threshold: 0.9, window: None, relays: true }
+        let policy = PlacementPolicy::Cost;
+        Config { policy, utilisation_threshold: 0.9, window: None, relays: true, hits_first: true }
     }
 }
 

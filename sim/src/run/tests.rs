@@ -56,6 +56,20 @@ fn simultaneous_demand_reads_persistent_storage_once_with_relays() {
 }
 
 #[test]
+fn told_the_pattern_nodes_begin_sooner_and_move_less() {
+    let cluster = plain(16, 2);
+    let of = |order| {
+        let workload = AllPairs { order, ..pairs(32, 1_000_000) };
+        run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1)
+    };
+    let (rows, tiles) = (of(Order::Rows), of(Order::Tiles(8)));
+    assert!(rows.is_complete() && tiles.is_complete());
+    assert_eq!(tiles.storage_bytes, 64 * 10_000_000, "each object once");
+    assert!(tiles.peer_bytes < rows.peer_bytes, "{} and {}", tiles.peer_bytes, rows.peer_bytes);
+    assert!(tiles.makespan_ns < rows.makespan_ns, "{} and {}", tiles.makespan_s(), rows.makespan_s());
+}
+
+#[test]
 fn where_computing_is_all_that_takes_time_all_processors_compute() {
     let outcome = run(&plain(4, 2), &Policies::of_eyas(PlacementPolicy::GoodCacheCompute), &pairs(40, 10_000_000), 1);
     let ideal = 1600.0 * 10.0 / 8.0;

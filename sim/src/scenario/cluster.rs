@@ -124,6 +124,7 @@ pub(super) struct PolicyFields {
     utilisation: Option<Share>,
     window: Option<Count<{ u32::MAX }>>,
     relays: Option<bool>,
+    hits_first: Option<bool>,
     overlap: Option<bool>,
     deal: Deal,
     #[serde(deserialize_with = "named")]
@@ -149,6 +150,7 @@ impl PolicyFields {
         policies.utilisation_threshold = self.utilisation.map_or(policies.utilisation_threshold, |share| share.0);
         policies.window = self.window.map(|count| count.0.into()).or(policies.window);
         policies.relays = self.relays.unwrap_or(policies.relays);
+        policies.hits_first = self.hits_first.unwrap_or(policies.hits_first);
         policies.overlap = self.overlap.unwrap_or(policies.overlap);
         policies.deal = self.deal;
         policies.distribution = self.distribution;

@@ -51,6 +51,19 @@ fn good_cache_compute_chooses_by_utilisation() {
 }
 
 #[test]
+fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
+    for (hits_first, taken) in [(true, 3), (false, 2)] {
+        let config = Config { policy: PlacementPolicy::MaxComputeUtil, hits_first, ..Config::default() };
+        let mut scheduler = Scheduler::new(config);
+        scheduler.join(1, 1);
+        // One runs, one is lined up, and two wait, the later of which finds its input there.
+        [9, 9, 5, 1].iter().zip(0..).for_each(|(input, index)| _ = scheduler.submit(index, &[*input]));
+        scheduler.store(1, 1);
+        assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, taken)]);
+    }
+}
+
+#[test]
 fn first_available_gives_no_hints() {
     let mut scheduler = busy_holder(PlacementPolicy::FirstAvailable);
     let effects = scheduler.submit(2, &[1]);
