@@ -59,6 +59,8 @@ pub(crate) struct Task {
     pub listed_cold: bool,
     /// It was put at the front, where it overtakes others.
     pub was_put_first: bool,
+    /// How often it was asked back and returned.
+    pub returns: u8,
 }
 
 const _: () = assert!(size_of::<Task>() == 64);
@@ -179,6 +181,7 @@ impl Queue {
             turn: 0,
             attempt: 0,
             was_refused: false,
+            returns: 0,
             listed_cold: false,
             was_put_first: false,
         };
@@ -342,6 +345,7 @@ impl Queue {
             turn: self[key].turn,
             attempt: 0,
             was_refused: false,
+            returns: 0,
             listed_cold: false,
             was_put_first: false,
         };

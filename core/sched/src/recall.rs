@@ -17,6 +17,8 @@ use crate::search;
 
 /// Lined-up tasks that are looked at after one event, for some to ask back.
 const RECALL_LOOKS: usize = 16;
+/// So often a task is asked back: who would have taken it may not any more when it is back, and others line it up again.
+const MAX_RETURNS: u8 = 4;
 
 impl Scheduler {
     /// Asks for as many tasks as there are idle slots for, the newest of an executor first: it starts them last.
@@ -43,9 +45,10 @@ impl Scheduler {
                     break;
                 }
                 looks -= 1;
-                if matches!(self.queue[task].state, State::Assigned { recalled: true, .. }) {
+                let is_recalled = matches!(self.queue[task].state, State::Assigned { recalled: true, .. });
+                if is_recalled || self.queue[task].returns >= MAX_RETURNS {
                     over_milli -= need_milli;
-                } else if self.has_idle_taker(task) {
+                } else if self.idle_taker(task).is_some() {
                     over_milli -= need_milli;
                     idle_milli -= need_milli;
                     self.ask_back(task, effects);
@@ -90,14 +93,27 @@ impl Scheduler {
         }
     }
 
-    /// Whether an idle executor would take the task if it waited. If none would, it would only come back to where it
-    /// is lined up.
-    fn has_idle_taker(&mut self, task: TaskKey) -> bool {
-        if self.is_choosy(self.queue[task].class) {
-            return self.best_match(task, Level::Slot, &mut 0).is_some();
+    /// A task is back: the idle executor for which it was asked back takes it, if it still would. It might not find it
+    /// itself where tasks stand in lines, of which it looks at the longest.
+    pub(crate) fn offer_returned(&mut self, task: TaskKey, effects: &mut Vec<Effect>) {
+        if self.policy.lines_up()
+            && let Some(by) = self.idle_taker(task)
+        {
+            self.assign(by, task, effects);
+            self.executors.make_ready(by, Level::Slot);
         }
-        if self.policy.is_data_aware() && self.parked_taker(task, Level::Slot).is_some() {
-            return true;
+    }
+
+    /// An idle executor that would take the task if it waited. If none would, it would only come back to where it is
+    /// lined up.
+    fn idle_taker(&mut self, task: TaskKey) -> Option<ExecutorKey> {
+        if self.is_choosy(self.queue[task].class) {
+            return self.best_match(task, Level::Slot, &mut 0);
+        }
+        if self.policy.is_data_aware()
+            && let Some(by) = self.parked_taker(task, Level::Slot)
+        {
+            return Some(by);
         }
         let looks = match self.otherwise() {
             Otherwise::AnyTask => PARKED_LOOKS,
@@ -111,11 +127,11 @@ impl Scheduler {
             let Some((parking, by)) = self.parked_with_room(class, Level::Slot, first) else { break };
             let lets = self.otherwise() != Otherwise::Soonest || self.is_soonest(task, by);
             if lets && !search::has_refused(&self.queue, by, task) {
-                return true;
+                return Some(by);
             }
             first = parking + 1;
         }
-        false
+        None
     }
 }
 

@@ -225,7 +225,10 @@ impl Scheduler {
             Ended::Returned => {
                 // It was not tried.
                 self.queue[task].attempt -= 1;
+                let returns = &mut self.queue[task].returns;
+                *returns = returns.saturating_add(1);
                 self.enqueue(task, true);
+                self.offer_returned(task, effects);
             }
             Ended::Refused => {
                 self.queue[task].was_refused = true;

@@ -147,6 +147,20 @@ fn the_newest_task_is_asked_back_first() {
 }
 
 #[test]
+fn a_task_does_not_go_to_and_fro_for_ever() {
+    let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
+    scheduler.join(1, 1);
+    scheduler.submit(0, &[]);
+    scheduler.submit(1, &[]);
+    for newcomer in 2..6 {
+        assert_eq!(scheduler.join(newcomer, 1), [Effect::Recall { executor: ExecutorId(1), task: task(1) }]);
+        scheduler.run(Event::ExecutorLeft { executor: ExecutorId(newcomer) });
+        assert_eq!(assigned(&scheduler.end(1, 1, Ended::Returned)), [(1, 1)]);
+    }
+    assert_eq!(scheduler.join(6, 1), []);
+}
+
+#[test]
 fn an_idle_holder_is_woken_when_a_better_one_goes() {
     type Goes = fn(&mut Scheduler) -> Vec<Effect>;
     let ways: [(&str, Goes); 3] = [
