@@ -104,6 +104,8 @@ pub struct Policies {
     pub relays: bool,
     /// See [`eyas_sched::Config::hits_first`].
     pub hits_first: bool,
+    /// See [`eyas_sched::Config::spread`].
+    pub spread: bool,
     /// Whether others compute while a task's inputs are staged.
     pub overlap: bool,
     /// The eviction policy.
@@ -135,6 +137,7 @@ impl Policies {
             window: Some(2_500),
             relays: false,
             hits_first: true,
+            spread: false,
             overlap: false,
             eviction: EvictionPolicy::Lru,
             distribution: None,
@@ -144,9 +147,9 @@ impl Policies {
 
     /// What eyas does if nothing else is asked for, with that placement.
     pub fn of_eyas(placement: PlacementPolicy) -> Self {
-        let eyas_sched::Config { utilisation_threshold, window, relays, .. } = eyas_sched::Config::default();
+        let eyas_sched::Config { utilisation_threshold, window, relays, spread, .. } = eyas_sched::Config::default();
         let eyas = Policies::of_the_paper(placement);
-        Policies { utilisation_threshold, window, relays, overlap: true, ..eyas }
+        Policies { utilisation_threshold, window, relays, spread, overlap: true, ..eyas }
     }
 
     /// Whether nodes keep what tasks have read: not under first-available.
@@ -155,8 +158,8 @@ impl Policies {
     }
 
     pub(crate) fn sched(&self) -> eyas_sched::Config {
-        let Policies { placement: policy, utilisation_threshold, window, relays, hits_first, .. } = *self;
-        eyas_sched::Config { policy, utilisation_threshold, window, relays, hits_first }
+        let Policies { placement: policy, utilisation_threshold, window, relays, hits_first, spread, .. } = *self;
+        eyas_sched::Config { policy, utilisation_threshold, window, relays, hits_first, spread }
     }
 }
 

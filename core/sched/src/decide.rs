@@ -187,7 +187,8 @@ impl Scheduler {
             return self.oldest_for(by, level, floor);
         }
         let mut looks = self.config.window.unwrap_or(LEAST_WINDOW).max(1);
-        let look = Look { by, level, floor, window: self.window().min(MAX_SET_BACK) as u32 };
+        let window = if self.config.spread { self.window().min(MAX_SET_BACK) as u32 } else { 1 };
+        let look = Look { by, level, floor, window };
         let Scheduler { queue, catalog, executors, .. } = self;
         if let Some(task) = search::next_full_hit(queue, catalog, executors, look, &mut looks) {
             return Some(task);

@@ -28,12 +28,15 @@ pub struct Config {
     /// Whether who may take any task looks first for one of which it holds inputs. If not, it takes the oldest, as figure 5
     /// of data-diffusion says to the letter (line 24). For comparison.
     pub hits_first: bool,
+    /// Whether executors that hold as much of many tasks bring different objects for them (see `partial.rs`). If not, of
+    /// equals the oldest task goes first, as in the paper. For comparison.
+    pub spread: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let policy = PlacementPolicy::Cost;
-        Config { policy, utilisation_threshold: 0.9, window: None, relays: true, hits_first: true }
+        Config { policy, utilisation_threshold: 0.9, window: None, relays: true, hits_first: true, spread: true }
     }
 }
 

@@ -125,6 +125,7 @@ pub(super) struct PolicyFields {
     window: Option<Count<{ u32::MAX }>>,
     relays: Option<bool>,
     hits_first: Option<bool>,
+    spread: Option<bool>,
     overlap: Option<bool>,
     deal: Deal,
     #[serde(deserialize_with = "named")]
@@ -151,6 +152,7 @@ impl PolicyFields {
         policies.window = self.window.map(|count| count.0.into()).or(policies.window);
         policies.relays = self.relays.unwrap_or(policies.relays);
         policies.hits_first = self.hits_first.unwrap_or(policies.hits_first);
+        policies.spread = self.spread.unwrap_or(policies.spread);
         policies.overlap = self.overlap.unwrap_or(policies.overlap);
         policies.deal = self.deal;
         policies.distribution = self.distribution;

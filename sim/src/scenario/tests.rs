@@ -36,7 +36,7 @@ fn what_is_said_is_heard() {
     let before = "name = \"mine\"\nseed = 7\nlimit = \"2 h\"\n[cluster]\nlike = \"sicortex\"\nnodes = 3\nslots = 5\n\
         cache = \"1 GiB\"\nlink = \"10 Gbit/s\"\ndisk_read = \"500 MB/s\"\nbisection = \"1 GB/s\"\nstorage = \"2 Gbit/s\"\n\
         storage_client = \"50 MB/s\"\nstorage_latency = \"5 ms\"\ndecision = \"10 us\"\ncatalog_delay = \"12 s\"\n";
-    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\nhits_first = false\n\
+    let after = "[policies]\nlike = \"paper\"\nplacement = \"gcc\"\neviction = \"lfu\"\nutilisation = 0.8\nwindow = 9\nhits_first = false\nspread = true\n\
         [provisioning]\npolicy = \"additive\"\nmin_nodes = 2\ngrant_least = \"5 s\"\nidle = \"1 min\"\nwalltime = \"1 h\"\n\
         target = \"30 s\"\n[failures]\nnode_lost_after = \"10 h\"\nnode_back_after = \"5 min\"\n\
         disconnected_after = \"1 h\"\nslow_disks = 0.25\nfailed_requests = 0.5\n";
@@ -66,8 +66,11 @@ fn what_is_said_is_heard() {
     };
     assert_eq!(cluster.failures, failures);
     let paper = Policies::of_the_paper(PlacementPolicy::GoodCacheCompute);
-    let (eviction, hits_first) = (EvictionPolicy::Lfu, false);
-    assert_eq!(policies, Policies { eviction, utilisation_threshold: 0.8, window: Some(9), hits_first, ..paper });
+    let (eviction, hits_first, spread) = (EvictionPolicy::Lfu, false, true);
+    assert_eq!(
+        policies,
+        Policies { eviction, utilisation_threshold: 0.8, window: Some(9), hits_first, spread, ..paper }
+    );
     let pushed = parse(&zipf("", "[policies]\ndistribution = \"spanning-tree\"\n")).unwrap();
     assert_eq!(pushed.policies.distribution, Some(Distribution::SpanningTree));
 }

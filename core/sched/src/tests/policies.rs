@@ -222,3 +222,24 @@ fn an_unknown_task_is_cancelled_without_harm() {
     let none: Box<[Effect]> = Box::default();
     assert_eq!(*scheduler(PlacementPolicy::MaxCacheHit).run(Event::TaskCancelled { task: task(5) }), *none);
 }
+
+#[test]
+fn neighbours_bring_different_objects() {
+    // Tasks come row by row; each of eight executors holds a column.
+    let rows_brought_first = |spread| {
+        let config = Config { policy: PlacementPolicy::MaxComputeUtil, spread, ..Config::default() };
+        let mut scheduler = Scheduler::new(config);
+        for (row, column) in (0..8).flat_map(|row| (0..8).map(move |column| (row, column))) {
+            scheduler.submit(u32::from(8 * row + column), &[row, 8 + column]);
+        }
+        let rows = (0..8).map(|column| {
+            let (executor, profile, held) =
+                (ExecutorId(column), Box::default(), [(object(8 + column as u8), 10)].into());
+            scheduler.run(Event::ExecutorJoined { executor, capacity: cpus(1000), profile, held });
+            scheduler.on(column)[0] / 8
+        });
+        rows.collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(rows_brought_first(false), 1);
+    assert!(rows_brought_first(true) > 3);
+}
