@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Experiment: all placement policies on the same workloads, on emulated nodes whose links are shaped.
+
+    dev/placement_experiment.py [--tiny] [--nodes 8] [--side 16] [--kilobytes 400] [--seconds 0.1] [--runs 3]
+
+Tasks read one file or two of the shared file system and then wait as long as a computation would take, which needs no
+processor of the machine that all nodes share. Pairs: each file of one half with each of the other, row by row.
+Stacking: each file eight times, in any order. Zipf: as many tasks, the n-th file as often as 1/n says. Prints the
+medians of the policies' times, and how far `cost` is behind the best; ends with 1 if that is more than a tenth.
+
+It needs what `dev/testbed/testbed.py check` asks for, and eyas: a release build, or EYAS_BIN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from cluster import Cluster, eyas
+from experiment import command_line, conduct
+from table import conclude, show
+from testbed import Testbed
+
+POLICIES = ("fa", "mch", "mcu", "gcc", "cost")
+LOCALITY = 8
+MOST_BEHIND = 1.1
+Reads = list[tuple[int, ...]]  # the files that each task reads, by their numbers
+
+
+def workloads(side: int) -> dict[str, Reads]:
+    """What the tasks of each read, of 2 * side files."""
+    dice = random.Random(1)
+    files = range(2 * side)
+    stacking = [(file,) for file in files for _ in range(LOCALITY)]
+    dice.shuffle(stacking)
+    weights = [1 / (1 + file) for file in files]
+    zipf = [(file,) for file in dice.choices(files, weights, k=len(stacking))]
+    return {"pairs": [(row, side + column) for row in range(side) for column in range(side)],
+            "stacking": stacking, "zipf": zipf}  # fmt: skip
+
+
+def prepare(bed: Testbed, files: int, length: int) -> list[Path]:
+    """Files of that length which do not compress, as nodes see them."""
+    dice = random.Random(2)
+    (bed.shared / "in").mkdir()
+    for number in range(files):
+        (bed.shared / "in" / f"{number:03}").write_bytes(dice.randbytes(length))
+    return [bed.mount / "in" / f"{number:03}" for number in range(files)]
+
+
+def timed(asked: argparse.Namespace, bed: Testbed, reads: Reads, policy: str) -> tuple[float, float]:
+    """Seconds that the job takes, and bytes that the store sends in units of what is distinct."""
+    # Made anew for each run, so that no node remembers anything.
+    bed.up(asked.nodes, asked.link, asked.store_link)
+    length = int(asked.kilobytes * 1000)
+    paths = prepare(bed, 2 * asked.side, length)
+    lines = bed.folder / "lines"
+    lines.write_text("".join(",".join(str(paths[file]) for file in files) + "\n" for files in reads))
+    inputs = [word for place in range(len(reads[0])) for word in ("--input", f"{{{place + 1}}}")]
+    words = ["run", "--each-line", lines, "--colsep", ",", *inputs, "--report", "none"]
+    words += ["--", "sh", "-c", f"sleep {asked.seconds}", "{#}"]
+    with Cluster(bed, bed.nodes()[2:], policy) as cluster:
+        before = bed.sent_bytes("store")
+        job = cluster.run(eyas(), *words)
+        return job.elapsed_s, (bed.sent_bytes("store") - before) / (2 * asked.side * length)
+
+
+def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
+    """All of it; whether the goal holds."""
+    behind = {}
+    for name, reads in workloads(asked.side).items():
+        medians, rows = {}, []
+        for policy in POLICIES:
+            runs = [timed(asked, bed, reads, policy) for _ in range(asked.runs)]
+            times, sent = zip(*runs)
+            medians[policy] = statistics.median(times)
+            rows.append([policy, medians[policy], min(times), max(times), statistics.median(sent)])
+        print(f"\n{name}: {len(reads)} tasks of {asked.seconds:g} s on {asked.nodes} nodes, {asked.runs} runs")
+        show(["policy", "median s", "least", "most", "read / distinct bytes"], rows)
+        behind[name] = medians["cost"] / min(medians.values())
+    return all([conclude(f"{name}: cost / best", ratio, MOST_BEHIND) for name, ratio in behind.items()])
+
+
+def main() -> int:
+    """The command line."""
+    parser = command_line(__doc__, tiny="2 nodes, 4 files", runs=3)
+    parser.add_argument("--nodes", type=int, default=8, help="how many")
+    parser.add_argument("--side", type=int, default=16, help="rows and columns of the pairs")
+    parser.add_argument("--kilobytes", type=float, default=400, help="size of each file")
+    parser.add_argument("--seconds", type=float, default=0.1, help="how long each task takes")
+    parser.add_argument("--link", default="50mbit", help="each node's link")
+    parser.add_argument("--store-link", default="50mbit", help="the store's link")
+    return conduct(parser, {"nodes": 2, "side": 2, "seconds": 0.0}, experiment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
