@@ -31,7 +31,7 @@ pub fn lookups_per_s(nodes: u32) -> f64 {
     f64::from(nodes) / latency_s(nodes)
 }
 
-/// The least number of nodes on which the distributed index answers as often as a central one that makes `central_per_s`
+/// From how many nodes on the distributed index answers as often as a central one that makes `central_per_s`
 /// lookups a second; none, if a million are too few.
 pub fn crossover(central_per_s: f64) -> Option<u32> {
     let (mut too_few, mut enough) = (0, MAX_NODES);

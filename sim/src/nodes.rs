@@ -47,7 +47,7 @@ impl Default for Batch {
 
 impl Batch {
     /// A slot for each task that waits, asked for at once: the paper does not name its policy. With the others that do so its
-    /// experiments take as long, and hold at most 4 % more processor time.
+    /// experiments take as long, and hold up to 3 % more processor time.
     pub fn of_the_paper() -> Self {
         Batch { policy: ProvisioningPolicy::AllAtOnce, ..Batch::default() }
     }

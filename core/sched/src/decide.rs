@@ -24,7 +24,7 @@ pub(crate) const HEAD_LOOKS: usize = 1024;
 pub(crate) const PARKED_LOOKS: usize = 64;
 /// `W` of a small cluster, and entries looked at in one decision in any.
 const LEAST_WINDOW: u64 = 2_500;
-/// By how many turns a partial hit is set back at most; turns that are compared are never 2^31 apart.
+/// By how many turns a partial hit is set back at most: turns wrap around, and where they do the order is lost once.
 const MAX_SET_BACK: u64 = 1 << 30;
 
 impl Scheduler {
@@ -79,7 +79,7 @@ impl Scheduler {
             match self.choose(by, level, self.otherwise()) {
                 Some(task) => self.assign(by, task, effects),
                 // The window ended the search: it goes on where it stopped.
-                None if !self.executors[by].to_search.is_empty() => {}
+                None if self.searches(self.otherwise()) && !self.executors[by].to_search.is_empty() => {}
                 None => return self.executors.park(by),
             }
         }
@@ -181,9 +181,14 @@ impl Scheduler {
         of_first.or_else(|| self.choose_from(by, level, otherwise, i32::MIN))
     }
 
+    /// Whether who looks for a task looks for what it holds.
+    fn searches(&self, otherwise: Otherwise) -> bool {
+        self.policy.is_data_aware() && (self.config.hits_first || otherwise != Otherwise::AnyTask)
+    }
+
     /// The task that this executor shall take, if any is of priority `floor` or higher.
     fn choose_from(&mut self, by: ExecutorKey, level: Level, otherwise: Otherwise, floor: i32) -> Option<TaskKey> {
-        if otherwise == Otherwise::AnyTask && !self.config.hits_first {
+        if !self.searches(otherwise) {
             return self.oldest_for(by, level, floor);
         }
         let mut looks = self.config.window.unwrap_or(LEAST_WINDOW).max(1);
@@ -295,7 +300,7 @@ impl Scheduler {
         }
         loop {
             let task = self.choose(by, level, otherwise);
-            if task.is_some() || !self.policy.is_data_aware() || self.executors[by].to_search.is_empty() {
+            if task.is_some() || !self.searches(otherwise) || self.executors[by].to_search.is_empty() {
                 return task;
             }
         }

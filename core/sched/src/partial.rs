@@ -48,6 +48,12 @@ impl Hit {
 }
 
 impl PartialHits {
+    /// Whether a task of that share and turn would be forgotten at once, whatever it lacks.
+    pub fn is_outdone_at_best(&self, share: u16, turn: u32) -> bool {
+        let worst = self.hits.back().filter(|_| self.hits.len() == MAX_PARTIAL);
+        worst.is_some_and(|worst| (!share, turn) > (!worst.share, worst.order))
+    }
+
     /// Whether so many better ones are remembered that this one would be forgotten at once.
     pub fn is_outdone(&self, hit: &Hit) -> bool {
         self.hits.len() == MAX_PARTIAL && self.is_worse_than_all(hit)

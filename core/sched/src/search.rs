@@ -206,13 +206,15 @@ fn settle_half_held(
     }
     let local = catalog.weight(object);
     let share = part(local, local + catalog.weight(other));
-    let hit = Hit::new(share, ticket, look.by, other, look.window);
-    if executor.partial.is_outdone(&hit) {
+    let partial = &executor.partial;
+    // Most are outdone without a look at what they lack.
+    let hit = || Hit::new(share, ticket, look.by, other, look.window);
+    if partial.is_outdone_at_best(share, ticket.turn) || partial.is_outdone(&hit()) {
         executor.partial.has_forgotten = executor.partial.has_forgotten || queue.is_waiting(ticket);
         return true;
     }
     if takes_any {
-        executor.partial.remember(hit);
+        executor.partial.remember(hit());
     }
     takes_any
 }

@@ -53,7 +53,7 @@ fn nodes_are_asked_for_and_fail_as_a_scenario_says() {
     assert_eq!((&run["ended_tasks"], &run["provisioning"]), (&200.into(), &"additive".into()));
     let number = |name: &str| run[name].as_f64().unwrap_or_else(|| panic!("{name}: {run}"));
     assert!(number("lost_nodes") > 0.0 && number("broken_connections") > 0.0, "{run}");
-    assert!(number("held_cpu_hours") * 3600.0 < number("time_s") * 8.0, "nodes come after 30 s: {run}");
+    assert!(number("time_s") > 30.0 + 25.0, "nodes come after 30 s, and 200 s of work are for eight slots: {run}");
 }
 
 #[test]

@@ -220,7 +220,8 @@ impl Run<'_> {
     /// An executor is gone, and with it what it was fetching; if its node is gone too, it `serves` nobody any more. Who had
     /// bytes from there gets the others elsewhere.
     pub(super) fn end_fetches_of(&mut self, gone: u32, serves: bool) {
-        let is_cut = |from| !serves && matches!(from, Source::Peer { executor, .. } if executor == gone);
+        // It may have been another executor of that node when it was asked.
+        let machine = self.membership.machine_of(gone);
         let (mut ended, mut halted, mut orphans) = (BTreeSet::new(), Vec::new(), Vec::new());
         for number in 0..self.fetches.fetches.len() as u32 {
             let Some(fetch) = &mut self.fetches.fetches[number as usize] else { continue };
@@ -228,14 +229,19 @@ impl Run<'_> {
                 ended.insert(number);
                 orphans.append(&mut fetch.waiting);
             }
-            if fetch.by == gone || is_cut(fetch.from) {
+            let is_from_there = |of: u32| self.membership.machine_of(of) == machine;
+            let is_cut = matches!(fetch.from, Source::Peer { executor, .. } if !serves && is_from_there(executor));
+            if fetch.by == gone || is_cut {
                 self.halt(number, &mut halted);
             }
         }
         if ended.is_empty() && halted.is_empty() {
             return;
         }
-        self.fetches.expecting.values_mut().for_each(|expecting| expecting.retain(|other| !ended.contains(other)));
+        self.fetches.expecting.retain(|_, expecting| {
+            expecting.retain(|other| !ended.contains(other));
+            !expecting.is_empty()
+        });
         for fetch in self.fetches.fetches.iter_mut().flatten() {
             fetch.waiting.retain(|other| !ended.contains(other));
         }

@@ -146,11 +146,11 @@ impl Run<'_> {
         }
         let failures = &self.cluster.failures;
         if let Some(mean_ns) = failures.lost_after_ns {
-            let at = self.now + self.membership.after(mean_ns);
+            let at = self.now.saturating_add(self.membership.after(mean_ns));
             self.clock.plan(at, Happening::Lost { executor: number });
         }
         if let Some(mean_ns) = failures.disconnected_after_ns {
-            let at = self.now + self.membership.after(mean_ns);
+            let at = self.now.saturating_add(self.membership.after(mean_ns));
             self.clock.plan(at, Happening::Disconnected { executor: number });
         }
         let executor = ExecutorId(number);
@@ -188,8 +188,9 @@ impl Run<'_> {
         let number = self.membership.machine_of(executor);
         let machine = &self.membership.machines[number as usize];
         if machine.executor == executor && machine.since.is_some() {
-            if self.executors.has(executor) {
-                self.leave(executor, false);
+            match self.executors.has(executor) {
+                true => drop(self.leave(executor, false)),
+                false => self.end_fetches_of(executor, false),
             }
             self.membership.end_holding(number, self.now);
             self.membership.free.insert(number);

@@ -26,7 +26,9 @@ impl Provisioning for Demand {
             return round_up(one_each + work.running as f64 / slots);
         }
         let to_drain = waiting * node_us.max(work.again_us as f64) / self.target_us as f64;
-        round_up(arriving_per_us * node_us + to_drain.min(one_each)).max(work.holding)
+        let to_keep_up = round_up(arriving_per_us * node_us + to_drain.min(one_each));
+        // However little of a node it takes, what waits is done.
+        to_keep_up.max(work.holding).max(u64::from(work.waiting > 0))
     }
 
     fn request(&self, _: u32) -> u32 {

@@ -96,7 +96,8 @@ impl Measured {
     }
 
     fn of_each_task(&self, sum: f64) -> u64 {
-        if self.tasks > 0.0 { (sum / self.tasks) as u64 } else { 0 }
+        // After a long pause there are no digits left.
+        if self.tasks > f64::MIN_POSITIVE { (sum / self.tasks) as u64 } else { 0 }
     }
 }
 
@@ -174,6 +175,17 @@ mod tests {
         let work = minute(&mut measured, 5, 100, 50, 1);
         assert_eq!((work.waiting, work.task_us, work.again_us), (7, 50_000, 0));
         assert!(is_near(work.transfer_us, 50_000), "every second one takes 100 ms of a link: {work:?}");
+    }
+
+    #[test]
+    fn after_a_long_pause_nothing_is_known() {
+        let mut measured = Measured::default();
+        minute(&mut measured, 5, 10, 10, 1);
+        let mut pause = |minutes| {
+            (0..60 * minutes).for_each(|_| _ = measured.look(SECOND_US, 0, LINK, Work::default()));
+            measured.look(SECOND_US, 0, LINK, Work::default()).task_us
+        };
+        assert_eq!((pause(30), pause(180)), (50_000, 0));
     }
 
     #[test]

@@ -64,6 +64,18 @@ fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
 }
 
 #[test]
+fn to_the_letter_of_figure_5_who_refused_the_only_task_looks_no_further() {
+    let config = Config { policy: PlacementPolicy::MaxComputeUtil, hits_first: false, ..Config::default() };
+    let mut scheduler = Scheduler::new(config);
+    scheduler.join(1, 1);
+    scheduler.store(1, 1);
+    assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
+    scheduler.join(2, 1);
+    (1..4).for_each(|index| _ = scheduler.submit(index, &[9]));
+    assert_eq!(scheduler.end(1, 0, Ended::Refused), []);
+}
+
+#[test]
 fn first_available_gives_no_hints() {
     let mut scheduler = busy_holder(PlacementPolicy::FirstAvailable);
     let effects = scheduler.submit(2, &[1]);
