@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_node::Event;
 use eyas_types::{ObjectId, Origin};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::executor::{Executors, Replica};
 use super::{Fact, Happening, Holder, Run, Tag, object_of};
@@ -169,8 +169,23 @@ impl Run<'_> {
         }
     }
 
-    /// The source answers: its bytes flow, or it has none.
+    /// The source answers, and so do those whose source waited for these bytes: chains are as long as there are nodes.
     fn asked(&mut self, number: u32) {
+        let mut asked: SmallVec<[u32; 4]> = smallvec![number];
+        while let Some(number) = asked.pop() {
+            if let Some((way, above)) = self.way_of(number) {
+                let lacks = self.fetches.get(number).lacks;
+                let flow = self.flows.start(self.now, lacks, &way, above, Tag::Fetch(number).number());
+                let fetch = self.fetches.get_mut(number);
+                fetch.flow = Some(flow);
+                asked.extend(fetch.waiting.drain(..).rev());
+            }
+        }
+    }
+
+    /// What the bytes of a fetch pass, and the flow that they are relayed from, if its source has some; if not, that is
+    /// waited for, or the next is asked.
+    fn way_of(&mut self, number: u32) -> Option<(SmallVec<[LinkId; 6]>, Option<FlowId>)> {
         let Fetch { by, object, from, asked, .. } = *self.fetches.get(number);
         let to = &self.executors[by as usize].links;
         // Under first-available tasks read where objects are, and nothing is written.
@@ -181,21 +196,27 @@ impl Run<'_> {
             Source::Peer { executor, is_relay } => (executor, is_relay),
             Source::Storage => {
                 way.extend([Some(self.storage), to.client].into_iter().flatten());
-                return self.flow(number, &way, None);
+                return Some((way, None));
             }
-            Source::Here => return self.fetched(number),
+            Source::Here => {
+                self.fetched(number);
+                return None;
+            }
         };
-        let Some(giver) = self.executors.get_mut(executor) else { return self.ask_next(number) };
+        let Some(giver) = self.executors.get_mut(executor) else {
+            self.ask_next(number);
+            return None;
+        };
         way.push(giver.links.card_out);
         match giver.replicas.get(&object).copied() {
             Some(Replica::Whole) => {
                 way.extend(giver.links.disk_read.filter(|_| !giver.pages.touch(object)));
-                self.flow(number, &way, None);
+                return Some((way, None));
             }
             Some(Replica::Partial(above)) if !self.fetches.is_above(number, &self.executors, above) => {
                 let above = self.fetches.get_mut(above);
                 match above.flow {
-                    Some(flow) => self.flow(number, &way, Some(flow)),
+                    Some(flow) => return Some((way, Some(flow))),
                     None => above.waiting.push(number),
                 }
             }
@@ -205,16 +226,7 @@ impl Run<'_> {
             }
             _ => self.ask_next(number),
         }
-    }
-
-    fn flow(&mut self, number: u32, way: &[LinkId], above: Option<FlowId>) {
-        let lacks = self.fetches.get(number).lacks;
-        let flow = self.flows.start(self.now, lacks, way, above, Tag::Fetch(number).number());
-        let fetch = self.fetches.get_mut(number);
-        fetch.flow = Some(flow);
-        for waiting in std::mem::take(&mut fetch.waiting) {
-            self.asked(waiting);
-        }
+        None
     }
 
     /// An executor is gone, and with it what it was fetching; if its node is gone too, it `serves` nobody any more. Who had
@@ -252,14 +264,23 @@ impl Run<'_> {
 
     /// The bytes of a fetch, and of those that it is passed on to, flow no more.
     fn halt(&mut self, number: u32, halted: &mut Vec<u32>) {
-        let Some(flow) = self.fetches.get_mut(number).flow.take() else { return };
-        for below in self.flows.below(flow).to_vec() {
-            if let Tag::Fetch(below) = Tag::of(self.flows.tag(below)) {
-                self.halt(below, halted);
+        let mut to_stop: Vec<_> =
+            self.fetches.get_mut(number).flow.take().map(|flow| (number, flow)).into_iter().collect();
+        let mut place = 0;
+        while let Some((_, flow)) = to_stop.get(place).copied() {
+            for below in self.flows.below(flow) {
+                if let Tag::Fetch(number) = Tag::of(self.flows.tag(*below)) {
+                    self.fetches.get_mut(number).flow = None;
+                    to_stop.push((number, *below));
+                }
             }
+            place += 1;
         }
-        self.fetches.get_mut(number).lacks = self.flows.stop(self.now, flow);
-        halted.push(number);
+        // What is relayed from a flow is stopped before it.
+        for (number, flow) in to_stop.into_iter().rev() {
+            self.fetches.get_mut(number).lacks = self.flows.stop(self.now, flow);
+            halted.push(number);
+        }
     }
 
     /// The object has not come to the source that was to get it.

@@ -80,7 +80,9 @@ mod tests {
     use eyas_types::PlacementPolicy;
 
     use super::*;
+    use crate::clock::SECOND;
     use crate::cluster::{Cluster, Policies, Storage};
+    use crate::nodes::Failures;
     use crate::outcome::Outcome;
     use crate::run::tests::{pairs, plain};
 
@@ -108,6 +110,18 @@ mod tests {
     fn in_chains_all_have_it_as_soon_as_one() {
         let outcome = pushed(Distribution::Chain);
         assert!(outcome.makespan_s() < 0.9, "{}", outcome.makespan_s());
+    }
+
+    #[test]
+    fn long_chains_need_no_deep_stack() {
+        let distribution = Some(Distribution::Chain);
+        let policies = Policies { distribution, ..Policies::of_eyas(PlacementPolicy::Cost) };
+        // Some are lost while all that come after them wait.
+        let failures = Failures { lost_after_ns: Some(20 * SECOND), ..Failures::default() };
+        let cluster = Cluster { failures, ..plain(800, 1) };
+        let run = move || crate::run(&cluster, &policies, &pairs(1, 5_000_000), 1);
+        let outcome = std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
+        assert!(outcome.is_complete() && outcome.lost_nodes > 100);
     }
 
     #[test]
