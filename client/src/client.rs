@@ -256,7 +256,7 @@ mod tests {
 
     /// Serves one connection after the other, each until its answers are sent; where each watch began.
     async fn serve(listener: TcpListener, access: &Access, connections: Vec<Vec<ToClient>>) -> Vec<u64> {
-        let acceptor = Acceptor::new(access);
+        let acceptor = Acceptor::new(access, Role::Dispatcher);
         let mut began = Vec::new();
         for answers in connections {
             let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();

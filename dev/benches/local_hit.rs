@@ -151,7 +151,7 @@ impl Executor {
         command.arg(&access_path).arg("--folder").arg(home.join("executor"));
         let process = Owned(command.stdin(Stdio::piped()).spawn().expect("eyas can be started"));
         let (stream, _) = listener.accept().await.expect("the executor connects");
-        let (mut session, _) = Acceptor::new(&access).accept(stream).await.expect("it has the access file");
+        let (mut session, _) = Acceptor::new(&access, Role::Dispatcher).accept(stream).await.expect("it has the access file");
         let first = session.reader.next::<FromExecutor>().await.expect("it registers");
         assert!(matches!(first[..], [FromExecutor::Register(_)]), "{first:?}");
         let welcome = ToExecutor::Welcome {

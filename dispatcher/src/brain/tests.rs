@@ -44,7 +44,7 @@ impl Dispatcher {
         // Nobody reads what executors are sent.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let access = Access::create("test", &listener.local_addr().unwrap().to_string());
-        let accept = async { Acceptor::new(&access).accept(listener.accept().await.unwrap().0).await };
+        let accept = async { Acceptor::new(&access, Role::Dispatcher).accept(listener.accept().await.unwrap().0).await };
         let (accepted, _dialled) = tokio::join!(accept, dial(&access, Role::Executor));
         let (outbox, _) = outbox(accepted.unwrap().0.writer);
         Dispatcher { brain, written, outbox, folder }
