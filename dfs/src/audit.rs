@@ -42,9 +42,9 @@ pub(crate) async fn audit(shared: Arc<Shared>) {
         };
         let Some(ring) = ring else { continue };
         for partition in (0..ring.partitions()).filter(|partition| ring.replicas(*partition)[0] == shared.node) {
-            let mut after = String::new();
-            while let Some(last) = audit_some(&shared, partition, &after).await {
-                after = last;
+            let mut from = String::new();
+            while let Some(next) = audit_some(&shared, partition, from).await {
+                from = next;
                 sleep(PAUSE).await;
             }
         }
@@ -56,11 +56,11 @@ pub(crate) async fn audit(shared: Arc<Shared>) {
     }
 }
 
-/// Audits the next files of a partition; tells the last of them.
-async fn audit_some(shared: &Arc<Shared>, partition: u16, after: &str) -> Option<String> {
-    let (looking, after) = (shared.clone(), after.to_owned());
-    let look = move || looking.database.look(|records| files_after(records, partition, &after));
-    let (files, last) = match tokio::task::spawn_blocking(look).await.ok()? {
+/// Audits files of a partition; tells from which name on there may be more.
+async fn audit_some(shared: &Arc<Shared>, partition: u16, from: String) -> Option<String> {
+    let looking = shared.clone();
+    let look = move || looking.database.look(|records| files_from(records, partition, from));
+    let (files, next) = match tokio::task::spawn_blocking(look).await.ok()? {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!(%error, "files cannot be audited");
@@ -78,21 +78,19 @@ async fn audit_some(shared: &Arc<Shared>, partition: u16, after: &str) -> Option
             }
         }
     }
-    last
+    next
 }
 
-/// Some of the files of a partition, and the name after which there may be more.
-fn files_after(records: &impl Records, partition: u16, after: &str) -> (Vec<(FileName, FileRecord)>, Option<String>) {
-    let (mut files, mut after, mut looked) = (Vec::new(), after.to_owned(), 0);
-    while let Some((name, stored)) = records.next(partition, &after) {
-        name.as_str().clone_into(&mut after);
+/// Some of the files of a partition, and from which name on there may be more.
+fn files_from(records: &impl Records, partition: u16, from: String) -> (Vec<(FileName, FileRecord)>, Option<String>) {
+    let (mut files, mut from) = (Vec::new(), from);
+    for _ in 0..FILES_TOGETHER {
+        let Some((name, stored)) = records.first(partition, &from) else { return (files, None) };
+        // No name has a NUL, so that none is between.
+        from = format!("{name}\0");
         files.extend(stored.entry.file().map(|record| (name, record.clone())));
-        looked += 1;
-        if looked == FILES_TOGETHER {
-            return (files, Some(after));
-        }
     }
-    (files, None)
+    (files, Some(from))
 }
 
 /// Who is to have which chunks.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_store::{Checksum, ObjectStore, StoreError};
+use eyas_store::{ObjectStore, StoreError};
 use eyas_transfer::{Expected, PeerServer, Peers};
 use eyas_types::ObjectId;
 use tokio::time::timeout;

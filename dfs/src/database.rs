@@ -5,7 +5,6 @@
 //! sees what was saved before, and all that gathers meanwhile gets on disk at once.
 
 use std::fs::OpenOptions;
-use std::ops::Bound;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -83,7 +82,9 @@ impl Database {
         database.prepare().map_err(|e| failed(e.to_string()))?;
         match database.meta::<u32>("version")? {
             Some(VERSION) => Ok(database),
-            Some(other) => Err(failed(format!("was written by another eyas (version {other}, this one has {VERSION})"))),
+            Some(other) => {
+                Err(failed(format!("was written by another eyas (version {other}, this one has {VERSION})")))
+            }
             None => Err(failed("is not of eyas".into())),
         }
     }
@@ -129,7 +130,10 @@ impl Database {
     pub fn saved(&self) -> Result<Saved, DatabaseError> {
         let rounds = || -> Result<Vec<_>, redb::Error> {
             let rounds = self.redb.begin_read()?.open_table(ROUNDS)?;
-            rounds.iter()?.map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into)).collect()
+            rounds
+                .iter()?
+                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .collect()
         };
         let rounds = rounds().map_err(|e| self.failed(e))?;
         let rounds = rounds.iter().map(|(partition, round)| of_bytes(round).map(|round| (*partition, round)));
@@ -145,7 +149,10 @@ impl Database {
     pub fn chunks(&self) -> Result<Vec<(ObjectId, OwnChunk)>, DatabaseError> {
         let chunks = || -> Result<Vec<_>, redb::Error> {
             let chunks = self.redb.begin_read()?.open_table(CHUNKS)?;
-            chunks.iter()?.map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into)).collect()
+            chunks
+                .iter()?
+                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .collect()
         };
         let chunks = chunks().map_err(|e| self.failed(e))?;
         let chunk = |(object, chunk): &([u8; 16], Vec<u8>)| of_bytes(chunk).map(|chunk| (ObjectId(*object), chunk));
@@ -217,9 +224,8 @@ impl<T: ReadableTable<Key, &'static [u8]>> Records for Look<T> {
         value.map(|value| of_bytes(value.value()).unwrap_or_else(|e| broken(&e)))
     }
 
-    fn next(&self, partition: u16, after: &str) -> Option<(FileName, Stored)> {
-        let rest = (Bound::Excluded((partition, after)), Bound::Unbounded);
-        let next = self.0.range::<(u16, &str)>(rest).unwrap_or_else(|e| broken(&e)).next()?;
+    fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
+        let next = self.0.range((partition, from)..).unwrap_or_else(|e| broken(&e)).next()?;
         let (key, value) = next.unwrap_or_else(|e| broken(&e));
         let (of, name) = key.value();
         let name = || name.parse().unwrap_or_else(|e: String| broken(&e));

@@ -158,7 +158,12 @@ impl Transport for Sealed {
     async fn open(&self, _: SocketAddr) -> anyhow::Result<Box<dyn Socket>> {
         let socket = self.socket.lock().expect("nobody panics with it").take();
         let socket = UdpSocket::from_std(socket.ok_or_else(|| anyhow::anyhow!("opened twice"))?)?;
-        Ok(Box::new(SealedSocket { key: self.key, socket, datagram: Vec::new(), received: vec![0; MAX_DATAGRAM_BYTES] }))
+        Ok(Box::new(SealedSocket {
+            key: self.key,
+            socket,
+            datagram: Vec::new(),
+            received: vec![0; MAX_DATAGRAM_BYTES],
+        }))
     }
 }
 

@@ -8,6 +8,7 @@
 mod audit;
 mod brain;
 mod chunks;
+mod client;
 mod database;
 mod gossip;
 mod links;
@@ -16,7 +17,9 @@ mod protocol;
 mod room;
 mod serve;
 
+pub use client::{File, Files, FilesError, FilesErrorKind, Reading, WriteOptions};
 pub use database::DatabaseError;
-pub use node::{DfsNode, NodeConfig, NodeError};
+pub use eyas_ring::{Listing, View};
+pub use node::{DfsNode, NodeError, Site};
 pub use protocol::{Member, Membership, Usage};
 pub use room::{Room, Waiting};

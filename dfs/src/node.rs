@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use eyas_ring::{Event, Message};
-use eyas_session::{Access, Acceptor};
+use eyas_session::{Acceptor, Access};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -40,17 +40,13 @@ const PORT_TRIES: usize = 16;
 /// How often a node tells others what room it has for chunks.
 const TELL_FREE_EVERY: Duration = Duration::from_secs(5);
 
-/// How a node is started.
-#[derive(Clone, Debug)]
-pub struct NodeConfig {
-    /// Its own folder, beside the store.
-    pub folder: PathBuf,
-    /// The address that other nodes and clients reach it at.
-    pub address: IpAddr,
-    /// Whether it begins a file system, if it knows of none.
-    pub founds: bool,
-    /// Addresses of other nodes.
-    pub seeds: Vec<SocketAddr>,
+/// A node that is about to be: it has its name and its address.
+pub struct Site {
+    database: Database,
+    node: NodeId,
+    listener: TcpListener,
+    socket: UdpSocket,
+    address: SocketAddr,
 }
 
 /// Why a node cannot be started.
@@ -89,32 +85,50 @@ pub(crate) struct Shared {
     neighbours: Mutex<BTreeMap<NodeId, Neighbour>>,
 }
 
-impl DfsNode {
-    /// Starts a node on the runtime that this is called in, with chunks in `store`, which `server` serves from.
+impl Site {
+    /// What a node has in its own `folder`, which is made if need be; reached by others at `address`.
     ///
     /// # Errors
     /// If its database cannot be opened, or the network not be used.
+    pub fn open(folder: &Path, address: IpAddr) -> Result<Self, NodeError> {
+        std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
+        let database = Database::open(&folder.join("files.redb"))?;
+        let node = database.node()?;
+        let (listener, socket) = bind(address).map_err(failed("listen"))?;
+        let address = listener.local_addr().map_err(failed("listen"))?;
+        Ok(Site { database, node, listener, socket, address })
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Where it will take sessions.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl DfsNode {
+    /// Starts a node on the runtime that this is called in, with chunks in `store`, which `server` serves from. It joins those
+    /// at `seeds`; if it knows of no file system and `founds` one, it begins it.
+    ///
+    /// # Errors
+    /// If its database cannot be read, or the network not be used.
     pub async fn start(
-        config: NodeConfig,
+        site: Site,
+        (founds, seeds): (bool, &[SocketAddr]),
         access: Access,
-        store: ObjectStore,
-        peers: Peers,
-        server: Arc<PeerServer>,
+        (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
         room: Arc<dyn Room>,
     ) -> Result<Self, NodeError> {
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |source| NodeError::Io { what, source }
-        };
-        let folder = &config.folder;
-        std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
-        let database = Arc::new(Database::open(&folder.join("files.redb"))?);
-        let (node, saved) = (database.node()?, database.saved()?);
-        let (listener, socket) = bind(config.address).map_err(failed("listen"))?;
-        let address = listener.local_addr().map_err(failed("listen"))?;
+        let Site { database, node, listener, socket, address } = site;
+        let saved = database.saved()?;
+        let database = Arc::new(database);
         let me = Neighbour { address, transfer: server.addr(), free_bytes: room.free_bytes() };
         let key = access.peer_key();
-        let gossip = Gossip::start(&access.cluster, &key, node, me, socket, &config.seeds).await;
+        let gossip = Gossip::start(&access.cluster, &key, node, me, socket, seeds).await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
         let (told, listens) = mpsc::channel();
@@ -134,7 +148,7 @@ impl DfsNode {
             room,
             neighbours,
         });
-        let ring = eyas_ring::Config { found: config.founds, ..eyas_ring::Config::new(node) };
+        let ring = eyas_ring::Config { found: founds, ..eyas_ring::Config::new(node) };
         let hands = Fingers { shared: shared.clone(), runtime: Handle::current() };
         let brain = Brain::new(ring, saved, database, hands, listens, tell_state);
         let brain = std::thread::Builder::new().name("dfs-ring".into()).spawn(move || {
@@ -279,6 +293,11 @@ async fn tell_free(shared: Arc<Shared>) {
         ticks.tick().await;
         shared.gossip.tell_free(shared.room.free_bytes()).await;
     }
+}
+
+fn failed(what: &str) -> impl FnOnce(io::Error) -> NodeError {
+    let what = what.to_owned();
+    move |source| NodeError::Io { what, source }
 }
 
 /// One port for both.
