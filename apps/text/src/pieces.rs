@@ -67,6 +67,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn pieces_are_the_same_whatever_the_buffer(
             content in prop::collection::vec(prop::sample::select(&b"\n \t\r\x0c\x0b\0ab\xff"[..]), 0..50), buffer_bytes in 1..20usize
