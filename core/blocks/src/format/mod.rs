@@ -7,7 +7,7 @@
 //! A [`Cutter`] finds those ends in content that comes piece by piece. It must never keep content: what a format remembers
 //! has a few words. So no record is too long for it; whoever keeps a chunk in memory needs a bound of his own.
 //!
-//! What cannot be told apart into records is refused ([`BadContent`]), with its place: nothing is cut wrongly in silence.
+//! What shows to be of another format is refused, with its place ([`BadContent`]), rather than cut where no record ends.
 //! Adding a format touches its own file and `records`.
 
 mod csv;
