@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
 use crate::run::INTERRUPTED;
 use crate::start::interrupted;
-use crate::{Failure, show};
+use crate::Failure;
 
 mod views;
 
@@ -192,7 +192,7 @@ impl Session {
 
     async fn print(&self, file: &File, start: u64, end: u64) -> Result<(), Failure> {
         let mut reading = self.files.read_range(file, start..end);
-        let mut output = std::io::stdout().lock();
+        let mut output = std::io::stdout();
         while let Some(part) = reading.next().await? {
             match output.write_all(&part) {
                 // Whoever reads it has enough.
