@@ -1,7 +1,45 @@
 //! The distributed file system without a master: who leads which file, who keeps its record and its chunks, and what is
 //! done when nodes come and go (elastic-blocks §2.4).
 //!
-//! Pure state machines: they must never touch a disk, a clock or a socket.
+//! [`Node`] is what one node decides, a pure state machine: facts come in as [`Event`]s, what is to be done goes out as
+//! [`Effect`]s. It must never touch a disk, a clock or a socket; it reads records through [`Records`].
+//!
+//! - The members agree on one [`View`] after another (`choose.rs`). A view has a [`Ring`], on which names fall into
+//!   partitions, each with a leader and further replicas (`ring.rs`).
+//! - When a view begins, the leader of a partition collects what replicas of the views before have, who refuse the leaders of
+//!   those from then on, and brings this view's replicas to the same state (`settle.rs`, `replica.rs`). Then it serves.
+//! - A write is acknowledged when a quorum has it durable (`serve.rs`). Any two quorums of a partition meet, and so nothing
+//!   acknowledged is overlooked.
+//! - A leader answers only while enough replicas have promised to wait for it (`lease.rs`).
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod choose;
+mod disk;
+mod event;
+mod lease;
+mod list;
+mod message;
+mod node;
+mod placement;
+mod record;
+mod rename;
+mod repair;
+mod replica;
+mod ring;
+mod serve;
+mod settle;
+mod view;
+
+pub use choose::{Acceptor, Ballot, Proposal};
+pub use disk::Digest;
+pub use event::{Answer, Config, Effect, Event, Listing, Op, Refusal, Save, Saved};
+pub use message::{Body, Message, Page};
+pub use node::Node;
+pub use placement::place;
+pub use record::{Entry, Records, Round, Stored, Version};
+pub use ring::Ring;
+pub use view::{DEFAULT_PARTITIONS, View, majority, read_quorum, write_quorum};

@@ -1,0 +1,223 @@
+//! Choosing the next view: single-decree Paxos among the members of this one (Lamport 2001).
+//!
+//! The lowest member that lives proposes, others when it has had time; proposals may meet, and then the ballots decide.
+//! What was chosen is told to all, and to whoever shows that it does not know it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use eyas_types::dfs::NodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Effect, Save};
+use crate::message::Body;
+use crate::node::{Node, Turn};
+use crate::view::{View, majority};
+
+/// A try to choose a view. The same is never tried twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Ballot {
+    /// The higher goes first.
+    pub number: u64,
+    /// Who tries.
+    pub node: u64,
+    /// How often it had started.
+    pub boot: u64,
+}
+
+/// What is proposed in a ballot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// Which ballot.
+    pub ballot: Ballot,
+    /// The next view.
+    pub view: View,
+}
+
+/// What a member has promised to those who propose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acceptor {
+    /// Number of the view that is to be chosen; promises for others are void.
+    pub view: u64,
+    /// No lower ballot is heard.
+    pub promised: Ballot,
+    /// What was accepted last.
+    pub accepted: Option<Proposal>,
+}
+
+/// What a member knows of the others' lives, and does to have a view chosen.
+#[derive(Default)]
+pub(crate) struct Chooser {
+    pub acceptor: Acceptor,
+    alive: BTreeSet<NodeId>,
+    /// Since when each member that is not said to live is not.
+    missing_since: BTreeMap<NodeId, u64>,
+    /// Since when other members are wanted.
+    wanted_since: Option<u64>,
+    /// Whom to propose.
+    wanted: BTreeSet<NodeId>,
+    /// The highest ballot's number that was heard of.
+    highest: u64,
+    attempt: Option<Attempt>,
+    /// Who has said that all it leads in this view has a quorum.
+    settled: BTreeSet<NodeId>,
+}
+
+struct Attempt {
+    ballot: Ballot,
+    promises: BTreeMap<NodeId, Option<Proposal>>,
+    /// Once a majority has promised.
+    proposal: Option<Proposal>,
+    accepted: BTreeSet<NodeId>,
+    /// When it is given up.
+    until_us: u64,
+}
+
+impl Chooser {
+    /// Of a node that has promised that.
+    pub fn new(acceptor: Acceptor) -> Self {
+        Chooser { acceptor, ..Chooser::default() }
+    }
+
+    pub fn enter_view(&mut self) {
+        (self.attempt, self.wanted_since) = (None, None);
+        self.missing_since.clear();
+        self.settled.clear();
+    }
+
+    pub fn is_settled(&mut self, node: NodeId) {
+        self.settled.insert(node);
+    }
+
+    pub fn alive(&mut self, alive: BTreeSet<NodeId>) {
+        self.alive = alive;
+    }
+
+    /// A member has promised to hear no lower ballot than this.
+    pub fn outbid(&mut self, promised: Ballot) {
+        self.highest = self.highest.max(promised.number);
+    }
+}
+
+impl Node {
+    /// Proposes a view if one is wanted, and it is this node's turn.
+    pub(crate) fn choose(&mut self, turn: &mut Turn) {
+        let Some(place) = &self.place else { return };
+        let (members, me, now_us) = (&place.view.members, self.config.node, turn.now_us);
+        if !members.contains(&me) {
+            return;
+        }
+        let chooser = &mut self.chooser;
+        let lives = |node: &NodeId| *node == me || chooser.alive.contains(node);
+        chooser.missing_since.retain(|node, _| !lives(node));
+        for node in members.iter().filter(|node| !lives(node)) {
+            chooser.missing_since.entry(*node).or_insert(now_us);
+        }
+        let is_missed = |node: &NodeId| {
+            let since_us = chooser.missing_since.get(node);
+            since_us.is_some_and(|since_us| now_us >= since_us + self.config.patience_us)
+        };
+        let stay = members.iter().filter(|node| !is_missed(node));
+        let wanted: BTreeSet<NodeId> = stay.chain(&chooser.alive).copied().collect();
+        if wanted == *members {
+            (chooser.wanted_since, chooser.attempt) = (None, None);
+            return;
+        }
+        let since_us = *chooser.wanted_since.get_or_insert(now_us);
+        let rank = members.iter().filter(|node| lives(node)).take_while(|node| **node != me).count() as u64;
+        let is_under_way = chooser.attempt.as_ref().is_some_and(|attempt| now_us < attempt.until_us);
+        if is_under_way || now_us < since_us + rank * 2 * self.config.resend_us {
+            return;
+        }
+        let is_settled = chooser.settled.len() == members.len();
+        if place.view.followed_by(wanted.clone(), is_settled).is_none() {
+            return;
+        }
+        chooser.highest += 1;
+        let ballot = Ballot { number: chooser.highest, node: me.0, boot: self.boot };
+        // Two that outbid each other find times of their own by their ranks.
+        let until_us = now_us + (2 + rank) * self.config.resend_us;
+        let (promises, accepted) = Default::default();
+        chooser.attempt = Some(Attempt { ballot, promises, proposal: None, accepted, until_us });
+        chooser.wanted = wanted;
+        self.send_members(&Body::Prepare(ballot), turn);
+    }
+
+    pub(crate) fn prepare(&mut self, from: NodeId, ballot: Ballot, turn: &mut Turn) {
+        let Some(acceptor) = self.acceptor() else { return };
+        if ballot < acceptor.promised {
+            let promised = acceptor.promised;
+            return self.send(from, Body::Outbid(promised), turn);
+        }
+        acceptor.promised = ballot;
+        let accepted = acceptor.accepted.clone();
+        self.save_acceptor(turn);
+        self.send(from, Body::Promise(ballot, accepted), turn);
+    }
+
+    pub(crate) fn promise(&mut self, from: NodeId, ballot: Ballot, accepted: Option<Proposal>, turn: &mut Turn) {
+        let Some(place) = &self.place else { return };
+        let Some(attempt) = self.chooser.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
+        if !place.view.members.contains(&from) || attempt.proposal.is_some() {
+            return;
+        }
+        attempt.promises.insert(from, accepted);
+        if attempt.promises.len() < majority(place.view.members.len()) {
+            return;
+        }
+        let earlier = attempt.promises.values().flatten().max_by_key(|proposal| proposal.ballot);
+        let is_settled = self.chooser.settled.len() == place.view.members.len();
+        let view = match earlier {
+            Some(proposal) => Some(proposal.view.clone()),
+            None => place.view.followed_by(self.chooser.wanted.clone(), is_settled),
+        };
+        let Some(view) = view else { return };
+        let proposal = Proposal { ballot, view };
+        attempt.proposal = Some(proposal.clone());
+        self.send_members(&Body::Accept(proposal), turn);
+    }
+
+    pub(crate) fn accept(&mut self, from: NodeId, proposal: Proposal, turn: &mut Turn) {
+        let Some(acceptor) = self.acceptor() else { return };
+        let ballot = proposal.ballot;
+        if ballot < acceptor.promised {
+            let promised = acceptor.promised;
+            return self.send(from, Body::Outbid(promised), turn);
+        }
+        (acceptor.promised, acceptor.accepted) = (ballot, Some(proposal));
+        self.save_acceptor(turn);
+        self.send(from, Body::Accepted(ballot), turn);
+    }
+
+    pub(crate) fn accepted(&mut self, from: NodeId, ballot: Ballot, turn: &mut Turn) {
+        let Some(place) = &self.place else { return };
+        let Some(attempt) = self.chooser.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
+        if !place.view.members.contains(&from) {
+            return;
+        }
+        attempt.accepted.insert(from);
+        if attempt.accepted.len() < majority(place.view.members.len()) {
+            return;
+        }
+        let view = attempt.proposal.as_ref().expect("what was accepted was proposed").view.clone();
+        let told: Vec<NodeId> = place.view.members.union(&view.members).copied().collect();
+        self.enter_view(view.clone(), turn);
+        for node in told.into_iter().filter(|node| *node != self.config.node) {
+            self.send(node, Body::Decided(view.clone()), turn);
+        }
+    }
+
+    /// What this member has promised about the view after this one.
+    fn acceptor(&mut self) -> Option<&mut Acceptor> {
+        let view = &self.place.as_ref()?.view;
+        let acceptor = &mut self.chooser.acceptor;
+        if acceptor.view != view.number + 1 {
+            *acceptor = Acceptor { view: view.number + 1, ..Acceptor::default() };
+        }
+        view.members.contains(&self.config.node).then_some(acceptor)
+    }
+
+    fn save_acceptor(&self, turn: &mut Turn) {
+        turn.disk.effects.push(Effect::Save(Save::Acceptor(self.chooser.acceptor.clone())));
+    }
+}

@@ -1,0 +1,152 @@
+//! The node's disk as one call of `handle` sees it: what was there before, and what it has said to save since.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use eyas_types::dfs::FileName;
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Effect, Save};
+use crate::message::Page;
+use crate::record::{Entry, Records, Stored};
+
+/// So many entries are in a page.
+pub const MAX_PAGE_ENTRIES: usize = 256;
+/// A page that has so many chunks gets no further entry.
+pub const MAX_PAGE_CHUNKS: usize = 1 << 14;
+
+/// Of all entries of a partition, whatever their order: equal where the same versions are under the same names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest(u128);
+
+pub(crate) struct Disk<'a> {
+    before: &'a dyn Records,
+    /// What was saved since, or erased, by partition and name.
+    since: BTreeMap<(u16, String), Option<Stored>>,
+    /// Partitions of which nothing counts that was there before.
+    cleared: BTreeSet<u16>,
+    pub effects: &'a mut Vec<Effect>,
+}
+
+impl<'a> Disk<'a> {
+    pub fn new(before: &'a dyn Records, effects: &'a mut Vec<Effect>) -> Self {
+        Disk { before, since: BTreeMap::new(), cleared: BTreeSet::new(), effects }
+    }
+
+    pub fn get(&self, partition: u16, name: &FileName) -> Option<Stored> {
+        match self.since.get(&(partition, name.as_str().to_owned())) {
+            Some(stored) => stored.clone(),
+            None if self.cleared.contains(&partition) => None,
+            None => self.before.get(partition, name),
+        }
+    }
+
+    /// The first name that is not before `from`, and what is there.
+    pub fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
+        let mut from = from.to_owned();
+        loop {
+            let before = (!self.cleared.contains(&partition)).then(|| self.before.first(partition, &from)).flatten();
+            let since = self.since.range((partition, from)..).next().filter(|((of, _), _)| *of == partition);
+            match (before, since) {
+                (None, None) => return None,
+                (Some(before), None) => return Some(before),
+                (Some(before), Some(((_, name), _))) if before.0.as_str() < name.as_str() => return Some(before),
+                (_, Some(((_, name), Some(stored)))) => {
+                    return Some((name.parse().expect("it was a name"), stored.clone()));
+                }
+                (_, Some(((_, name), None))) => from = following(name),
+            }
+        }
+    }
+
+    /// The first name after that.
+    pub fn next(&self, partition: u16, after: &str) -> Option<(FileName, Stored)> {
+        self.first(partition, &following(after))
+    }
+
+    pub fn save(&mut self, partition: u16, name: &FileName, stored: Stored) {
+        self.since.insert((partition, name.as_str().to_owned()), Some(stored.clone()));
+        self.effects.push(Effect::Save(Save::Record { partition, name: name.clone(), stored }));
+    }
+
+    pub fn erase(&mut self, partition: u16, name: &FileName) {
+        self.since.insert((partition, name.as_str().to_owned()), None);
+        self.effects.push(Effect::Save(Save::Erase { partition, name: name.clone() }));
+    }
+
+    pub fn clear(&mut self, partition: u16) {
+        self.since.retain(|(of, _), _| *of != partition);
+        self.cleared.insert(partition);
+        self.effects.push(Effect::Save(Save::Clear { partition }));
+    }
+
+    /// What counts after `after`; see [`Stored::is_swept`].
+    pub fn page(&self, partition: u16, after: &str, base: u64) -> Page {
+        let mut page = Page::default();
+        let (mut last, mut chunks) = (after.to_owned(), 0);
+        while let Some((name, stored)) = self.next(partition, &last) {
+            last = name.as_str().to_owned();
+            if stored.is_swept(base) {
+                continue;
+            }
+            if page.entries.len() >= MAX_PAGE_ENTRIES || chunks >= MAX_PAGE_CHUNKS {
+                page.has_more = true;
+                break;
+            }
+            chunks += stored.entry.chunks();
+            page.entries.push((name, stored));
+        }
+        page
+    }
+
+    /// Of all that counts.
+    pub fn digest(&self, partition: u16, base: u64) -> Digest {
+        let mut sum = 0_u128;
+        let mut last = String::new();
+        while let Some((name, stored)) = self.next(partition, &last) {
+            last = name.as_str().to_owned();
+            if !stored.is_swept(base) {
+                sum = sum.wrapping_add(hash(&last, &stored));
+            }
+        }
+        Digest(sum)
+    }
+}
+
+/// The first text after that of a name: no name has a NUL.
+pub(crate) fn following(name: &str) -> String {
+    format!("{name}\0")
+}
+
+fn hash(name: &str, stored: &Stored) -> u128 {
+    let version = stored.version;
+    let mut hasher = blake3::Hasher::new();
+    for number in [version.round.view, version.round.boot, version.sequence] {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.update(name.as_bytes());
+    let mut first = [0; 16];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    u128::from_le_bytes(first)
+}
+
+impl Entry {
+    /// How large it is.
+    fn chunks(&self) -> usize {
+        match self {
+            Entry::File(record) | Entry::Departed { record, .. } => record.chunks.len(),
+            Entry::Removed { .. } | Entry::Arriving { .. } => 0,
+        }
+    }
+}
+
+impl Stored {
+    /// Whether it is of no more use: no file was here before `base`, a view that was settled, and so nobody whose records
+    /// count has anything older.
+    pub(crate) fn is_swept(&self, base: u64) -> bool {
+        matches!(self.entry, Entry::Removed { .. }) && self.version.round.view < base
+    }
+}

@@ -1,0 +1,74 @@
+//! Lists of what a node leads: its partitions merged by name.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+use eyas_types::dfs::FileName;
+
+use crate::disk::following;
+use crate::event::{Answer, Listing, Op, Refusal};
+use crate::node::{Node, Turn};
+use crate::record::Stored;
+
+/// So many files are listed at once, whatever is asked for.
+pub const MAX_LISTED: usize = 1000;
+
+impl Node {
+    pub(crate) fn list(&mut self, request: u64, op: Op, turn: &mut Turn) {
+        let Op::List { view, folder, after, most } = op else { return };
+        let answer = if view == self.number() {
+            let most = (most as usize).min(MAX_LISTED);
+            self.listed(&folder, &after, most, turn).map(|(files, has_more)| Answer::Listed { files, has_more })
+        } else {
+            Err(Refusal::OtherView { view: self.number() })
+        };
+        self.answer(request, answer, turn);
+    }
+
+    fn listed(
+        &mut self,
+        folder: &str,
+        after: &str,
+        most: usize,
+        turn: &mut Turn,
+    ) -> Result<(Vec<Listing>, bool), Refusal> {
+        let served = |partition: &u16| self.answers(*partition, turn.now_us);
+        if !self.leading.keys().all(served) {
+            return Err(Refusal::NotYet);
+        }
+        let inside = format!("{}/", folder.trim_end_matches('/'));
+        let first_within = |turn: &Turn, partition, from: &str| {
+            let mut found = turn.disk.first(partition, from)?;
+            if !found.0.is_within(folder) && found.0.as_str() < inside.as_str() {
+                found = turn.disk.first(partition, &inside)?;
+            }
+            found.0.is_within(folder).then_some((found.0, (partition, found.1)))
+        };
+        let from = if after < folder { folder.to_owned() } else { following(after) };
+        let partitions: Vec<u16> = self.leading.keys().copied().collect();
+        // The next name of each partition.
+        let mut heads: BTreeMap<FileName, (u16, Stored)> =
+            partitions.into_iter().filter_map(|partition| first_within(turn, partition, &from)).collect();
+        let mut files = Vec::new();
+        while let Some((name, (partition, stored))) = heads.pop_first() {
+            heads.extend(first_within(turn, partition, &following(name.as_str())));
+            let shown = match self.work.get(&name).map(|work| &work.doing).and_then(|doing| doing.before()) {
+                Some(before) => before.cloned(),
+                None => Some(stored),
+            };
+            let Some(shown) = shown else { continue };
+            if self.expects(&name, &shown, turn) {
+                return Err(Refusal::NotYet);
+            }
+            let Some(record) = shown.entry.file() else { continue };
+            if files.len() == most {
+                return Ok((files, true));
+            }
+            let (id, size_bytes, modified_us) = (record.id, record.size_bytes(), record.modified_us);
+            files.push(Listing { name, id, size_bytes, modified_us });
+        }
+        Ok((files, false))
+    }
+}
