@@ -1,0 +1,170 @@
+//! Clients that create, replace, remove, rename and look for files, and ask again when no answer comes.
+
+use std::collections::BTreeMap;
+
+use eyas_ring::{Answer, Op, Refusal, Ring, Version, place};
+use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, Format, NodeId};
+
+use crate::cluster::{Cluster, MS};
+use crate::history::Attempt;
+
+/// When a client does not wait longer for an answer.
+const PATIENCE_US: u64 = 1_500 * MS;
+
+pub fn record(id: FileId, stamp: u64) -> FileRecord {
+    FileRecord { id, format: Format::Lines, chunk_bytes: 1, replication: 2, modified_us: stamp, chunks: Vec::new() }
+}
+
+#[derive(Default)]
+struct Client {
+    /// The request that it waits for, and its attempt.
+    waits: Option<(u64, usize)>,
+    /// When it does something next.
+    next_us: u64,
+    /// What it does again.
+    again: Option<(Op, u64, NodeId)>,
+    /// What it knows of names.
+    known: BTreeMap<FileName, (Version, FileRecord)>,
+}
+
+pub struct Clients {
+    names: Vec<FileName>,
+    clients: Vec<Client>,
+    pub history: Vec<Attempt>,
+    /// Attempts that were refused before they began.
+    void: Vec<usize>,
+    requests: u64,
+    pub acknowledged: u64,
+}
+
+impl Clients {
+    pub fn new(names: u64, clients: u64) -> Self {
+        let names = (0..names).map(|index| format!("/{}/{index}", index % 2).parse().unwrap()).collect();
+        let clients = (0..clients).map(|_| Client::default()).collect();
+        Clients { names, clients, history: Vec::new(), void: Vec::new(), requests: 0, acknowledged: 0 }
+    }
+
+    /// What counts of what was tried.
+    pub fn history(&self) -> Vec<Attempt> {
+        let counts = |(index, _): &(usize, &Attempt)| !self.void.contains(index);
+        self.history.iter().enumerate().filter(counts).map(|(_, attempt)| attempt.clone()).collect()
+    }
+
+    /// Clients that are not waiting do something.
+    pub fn act(&mut self, cluster: &mut Cluster) {
+        for (request, answer) in std::mem::take(&mut cluster.answers) {
+            let waits = |client: &&mut Client| client.waits.is_some_and(|(other, _)| other == request);
+            if let Some(client) = self.clients.iter_mut().find(waits) {
+                let (_, index) = client.waits.take().unwrap();
+                let attempt = &mut self.history[index];
+                client.next_us = cluster.now_us + cluster.dice.below(100 * MS);
+                match &answer {
+                    Err(Refusal::NotLeader { leader, .. }) => {
+                        client.again = Some((attempt.op.clone(), attempt.stamp, *leader));
+                        self.void.push(index);
+                    }
+                    Err(Refusal::NotYet | Refusal::Busy | Refusal::OtherView { .. }) => self.void.push(index),
+                    Err(Refusal::Unknown) => {}
+                    _ => {
+                        self.acknowledged += 1;
+                        attempt.answer = Some((cluster.now_us, answer.clone()));
+                        if let (Op::Stat { name }, Ok(Answer::Found { version, record })) = (&attempt.op, answer) {
+                            client.known.insert(name.clone(), (version, record));
+                        }
+                    }
+                }
+            }
+        }
+        for index in 0..self.clients.len() {
+            self.act_one(index, cluster);
+        }
+    }
+
+    fn act_one(&mut self, index: usize, cluster: &mut Cluster) {
+        let now_us = cluster.now_us;
+        let client = &mut self.clients[index];
+        if now_us < client.next_us {
+            return;
+        }
+        if let Some((_, attempt)) = client.waits.take() {
+            let Attempt { op, stamp, .. } = &self.history[attempt];
+            if cluster.dice.chance(600) {
+                client.again = leader_of(op, cluster).map(|leader| (op.clone(), *stamp, leader));
+            }
+        }
+        let (op, stamp, to) = match client.again.take() {
+            Some(again) => again,
+            None => match self.invent(index, cluster) {
+                Some(invented) => invented,
+                None => return,
+            },
+        };
+        self.requests += 1;
+        let client = &mut self.clients[index];
+        client.waits = Some((self.requests, self.history.len()));
+        client.next_us = now_us + PATIENCE_US;
+        self.history.push(Attempt { op: op.clone(), stamp, asked_us: now_us, answer: None });
+        cluster.ask(to, self.requests, op);
+    }
+
+    fn invent(&mut self, index: usize, cluster: &mut Cluster) -> Option<(Op, u64, NodeId)> {
+        let name = cluster.dice.any(&self.names)?;
+        let other = cluster.dice.any(&self.names)?;
+        let known = self.clients[index].known.get(&name).cloned();
+        let mut stamp = 0;
+        let op = match (cluster.dice.below(10), known) {
+            (0..3, _) => {
+                let id = FileId(cluster.dice.throw().into());
+                let mut record = record(id, cluster.dice.throw());
+                add_chunk(&mut record, cluster);
+                Op::Create { name, record }
+            }
+            (3, Some((version, mut record))) => {
+                stamp = record.modified_us;
+                record.modified_us = cluster.dice.throw();
+                add_chunk(&mut record, cluster);
+                Op::Replace { name, version, record }
+            }
+            (4, Some((_, record))) => Op::Remove { name, id: record.id },
+            (5..7, Some((version, record))) if other != name => {
+                stamp = record.modified_us;
+                Op::Rename { from: name, version, id: record.id, to: other }
+            }
+            _ => Op::Stat { name },
+        };
+        leader_of(&op, cluster).map(|leader| (op, stamp, leader))
+    }
+}
+
+/// Puts a new chunk where it is to be.
+fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
+    let Some(ring) = any_ring(cluster) else { return };
+    let checksum = cluster.dice.throw();
+    let object = Chunk::object_of(record.id, 1, checksum);
+    let has_room = |node| cluster.machines.get(&node).is_some_and(|machine| machine.node.is_some());
+    let replicas = place(&ring, object, record.replication, None, has_room);
+    if replicas.is_empty() {
+        return;
+    }
+    for node in &replicas {
+        cluster.machines.get_mut(node).unwrap().store.insert(object);
+    }
+    record.chunks.push(Chunk { object, size_bytes: 1, checksum, replicas });
+}
+
+fn any_ring(cluster: &mut Cluster) -> Option<Ring> {
+    let up = cluster.up();
+    let node = cluster.dice.any(&up)?;
+    cluster.machines[&node].node.as_ref()?.ring().cloned()
+}
+
+fn leader_of(op: &Op, cluster: &mut Cluster) -> Option<NodeId> {
+    let ring = any_ring(cluster)?;
+    match op {
+        Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => {
+            Some(ring.leader(name))
+        }
+        Op::Rename { to, .. } => Some(ring.leader(to)),
+        Op::List { .. } => None,
+    }
+}

@@ -1,0 +1,316 @@
+//! Simulated nodes, their disks, clocks and network, and everything that goes wrong with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use eyas_ring::{Config, Effect, Event, Message, Node, Op, Records, Refusal, Round, Save, Saved, Stored};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{FileName, NodeId};
+
+use crate::random::Random;
+
+pub const MS: u64 = 1_000;
+
+/// What can go wrong for now, in so many of 1000 cases each.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub lost: u64,
+    pub twice: u64,
+    pub late: u64,
+    /// A node crashes before some effect.
+    pub crash: u64,
+    /// Who lives is told wrongly.
+    pub wrong: u64,
+}
+
+#[derive(Default)]
+pub struct Disk {
+    saved: Saved,
+    pub records: BTreeMap<(u16, String), Stored>,
+}
+
+impl Records for Disk {
+    fn get(&self, partition: u16, name: &FileName) -> Option<Stored> {
+        self.records.get(&(partition, name.as_str().to_owned())).cloned()
+    }
+
+    fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
+        let ((of, name), stored) = self.records.range((partition, from.to_owned())..).next()?;
+        (*of == partition).then(|| (name.parse().unwrap(), stored.clone()))
+    }
+}
+
+impl Disk {
+    fn apply(&mut self, save: Save) {
+        match save {
+            Save::Boots(boots) => self.saved.boots = boots,
+            Save::View(view) => self.saved.view = Some(view),
+            Save::Acceptor(acceptor) => self.saved.acceptor = acceptor,
+            Save::Round { partition, round } if round == Round::default() => {
+                self.saved.rounds.remove(&partition);
+            }
+            Save::Round { partition, round } => drop(self.saved.rounds.insert(partition, round)),
+            Save::Record { partition, name, stored } => {
+                self.records.insert((partition, name.as_str().to_owned()), stored);
+            }
+            Save::Erase { partition, name } => drop(self.records.remove(&(partition, name.as_str().to_owned()))),
+            Save::Clear { partition } => self.records.retain(|(of, _), _| *of != partition),
+        }
+    }
+}
+
+pub struct Machine {
+    config: Config,
+    pub disk: Disk,
+    /// Chunks.
+    pub store: BTreeSet<ObjectId>,
+    /// While it runs.
+    pub node: Option<Node>,
+    /// How often it was started here, so that nothing reaches a later process that was meant for an earlier.
+    starts: u64,
+    /// What its clock shows is this much more, and runs by so many of 1000 faster.
+    ahead_us: u64,
+    faster: u64,
+    group: u8,
+}
+
+impl Machine {
+    pub fn clock_us(&self, now_us: u64) -> u64 {
+        self.ahead_us + now_us + now_us * self.faster / 1000
+    }
+}
+
+enum What {
+    Deliver { from: NodeId, to: NodeId, message: Message },
+    Tick { node: NodeId, start: u64 },
+    Ask { node: NodeId, request: u64, op: Op },
+    Fetch { node: NodeId, start: u64, object: ObjectId, from: Vec<NodeId> },
+    Gossip { node: NodeId },
+}
+
+/// An answer that reached its client.
+pub type Answered = (u64, Result<eyas_ring::Answer, Refusal>);
+
+pub struct Cluster {
+    pub now_us: u64,
+    pub machines: BTreeMap<NodeId, Machine>,
+    pub dice: Random,
+    pub faults: Faults,
+    queue: BTreeMap<(u64, u64), What>,
+    sequence: u64,
+    pub answers: Vec<Answered>,
+    pub crashes: u64,
+    pub messages: u64,
+}
+
+impl Cluster {
+    pub fn new(seed: u64) -> Self {
+        Cluster {
+            now_us: 0,
+            machines: BTreeMap::new(),
+            dice: Random(seed),
+            faults: Faults::default(),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            answers: Vec::new(),
+            crashes: 0,
+            messages: 0,
+        }
+    }
+
+    /// A node that was never here before.
+    pub fn add(&mut self, found: bool, partitions: u16, replication: u8) -> NodeId {
+        let node = NodeId(self.dice.throw());
+        let config = Config {
+            found,
+            partitions,
+            replication,
+            tick_us: 100 * MS,
+            resend_us: 200 * MS,
+            patience_us: 1_500 * MS,
+            lease_us: 600 * MS,
+            ..Config::new(node)
+        };
+        let machine = Machine {
+            config,
+            disk: Disk::default(),
+            store: BTreeSet::new(),
+            node: None,
+            starts: 0,
+            ahead_us: 0,
+            faster: self.dice.below(50),
+            group: 0,
+        };
+        self.machines.insert(node, machine);
+        self.start(node);
+        node
+    }
+
+    pub fn up(&self) -> Vec<NodeId> {
+        self.machines.iter().filter(|(_, machine)| machine.node.is_some()).map(|(node, _)| *node).collect()
+    }
+
+    pub fn down(&self) -> Vec<NodeId> {
+        self.machines.iter().filter(|(_, machine)| machine.node.is_none()).map(|(node, _)| *node).collect()
+    }
+
+    pub fn start(&mut self, node: NodeId) {
+        let ahead_us = self.dice.below(10_000 * MS);
+        let now_us = self.now_us;
+        let machine = self.machines.get_mut(&node).unwrap();
+        machine.ahead_us = ahead_us;
+        machine.starts += 1;
+        let mut effects = Vec::new();
+        let clock_us = machine.clock_us(now_us);
+        machine.node = Some(Node::new(machine.config, machine.disk.saved.clone(), clock_us, &mut effects));
+        let start = machine.starts;
+        self.schedule(0, What::Tick { node, start });
+        self.schedule(MS, What::Gossip { node });
+        self.perform(node, effects);
+    }
+
+    pub fn crash(&mut self, node: NodeId) {
+        self.machines.get_mut(&node).unwrap().node = None;
+        self.crashes += 1;
+    }
+
+    /// Nodes of different groups do not hear each other.
+    pub fn split(&mut self) {
+        let groups = 1 + self.dice.below(3);
+        for machine in self.machines.values_mut() {
+            machine.group = self.dice.below(groups) as u8;
+        }
+    }
+
+    pub fn heal(&mut self) {
+        self.faults = Faults::default();
+        self.machines.values_mut().for_each(|machine| machine.group = 0);
+        self.down().into_iter().for_each(|node| self.start(node));
+    }
+
+    fn schedule(&mut self, in_us: u64, what: What) {
+        self.sequence += 1;
+        self.queue.insert((self.now_us + in_us, self.sequence), what);
+    }
+
+    /// Sends a client's request, which may be lost.
+    pub fn ask(&mut self, node: NodeId, request: u64, op: Op) {
+        let in_us = self.delay_us();
+        if !self.dice.chance(self.faults.lost) {
+            self.schedule(in_us, What::Ask { node, request, op });
+        }
+    }
+
+    fn delay_us(&mut self) -> u64 {
+        let late = self.dice.chance(self.faults.late);
+        MS + self.dice.below(if late { 3_000 * MS } else { 10 * MS })
+    }
+
+    /// Does what is next; false, if that is after `until_us`.
+    pub fn step(&mut self, until_us: u64) -> bool {
+        let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until_us) else {
+            self.now_us = until_us;
+            return false;
+        };
+        let ((at_us, _), what) = entry.remove_entry();
+        self.now_us = self.now_us.max(at_us);
+        match what {
+            What::Deliver { from, to, message } => {
+                let group = |node| self.machines.get(&node).map(|machine: &Machine| machine.group);
+                if group(from).is_none() || group(from) == group(to) {
+                    self.handle(to, Event::Received { from, message });
+                }
+            }
+            What::Tick { node, start } => {
+                if self.machines.get(&node).is_some_and(|machine| machine.starts == start && machine.node.is_some()) {
+                    self.handle(node, Event::Tick);
+                    let machine = &self.machines[&node];
+                    let due_us = machine.node.as_ref().map_or(0, Node::next_timeout_us);
+                    let in_us = due_us.saturating_sub(machine.clock_us(self.now_us));
+                    self.schedule(in_us.max(MS), What::Tick { node, start });
+                }
+            }
+            What::Ask { node, request, op } => self.handle(node, Event::Asked { request, op }),
+            What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
+            What::Gossip { node } => self.gossip(node),
+        }
+        true
+    }
+
+    fn gossip(&mut self, node: NodeId) {
+        let Some(group) = self.machines.get(&node).filter(|machine| machine.node.is_some()).map(|machine| machine.group)
+        else {
+            return;
+        };
+        let hears = |machine: &Machine| machine.node.is_some() && machine.group == group;
+        let mut alive: BTreeSet<NodeId> =
+            self.machines.iter().filter(|(_, machine)| hears(machine)).map(|(node, _)| *node).collect();
+        if self.dice.chance(self.faults.wrong) {
+            let all: Vec<NodeId> = self.machines.keys().copied().collect();
+            let other = self.dice.any(&all).unwrap();
+            if !alive.remove(&other) {
+                alive.insert(other);
+            }
+        }
+        self.handle(node, Event::Alive(alive));
+        self.schedule(300 * MS, What::Gossip { node });
+    }
+
+    fn fetch(&mut self, node: NodeId, start: u64, object: ObjectId, from: &[NodeId]) {
+        let is_up = |machine: &Machine| machine.node.is_some();
+        if self.machines.get(&node).is_none_or(|machine| machine.starts != start || !is_up(machine)) {
+            return;
+        }
+        let group = self.machines[&node].group;
+        let has = |machine: &Machine| is_up(machine) && machine.group == group && machine.store.contains(&object);
+        let is_here = self.machines[&node].store.contains(&object);
+        if is_here || from.iter().any(|node| self.machines.get(node).is_some_and(has)) {
+            self.machines.get_mut(&node).unwrap().store.insert(object);
+            self.handle(node, Event::Fetched { object });
+        } else {
+            self.handle(node, Event::FetchFailed { object });
+        }
+    }
+
+    pub fn handle(&mut self, at: NodeId, event: Event) {
+        let now_us = self.now_us;
+        let Some(machine) = self.machines.get_mut(&at) else { return };
+        let clock_us = machine.clock_us(now_us);
+        let Some(node) = &mut machine.node else { return };
+        let mut effects = Vec::new();
+        node.handle(clock_us, event, &machine.disk, &mut effects);
+        node.validate();
+        self.perform(at, effects);
+    }
+
+    fn perform(&mut self, node: NodeId, effects: Vec<Effect>) {
+        for effect in effects {
+            if self.dice.chance(self.faults.crash) && self.dice.chance(50) {
+                return self.crash(node);
+            }
+            match effect {
+                Effect::Save(save) => self.machines.get_mut(&node).unwrap().disk.apply(save),
+                Effect::Send { to, message } => {
+                    assert_ne!(to, node);
+                    self.messages += 1;
+                    let times = 1 + u64::from(self.dice.chance(self.faults.twice));
+                    for _ in 0..times {
+                        let in_us = self.delay_us();
+                        if !self.dice.chance(self.faults.lost) {
+                            self.schedule(in_us, What::Deliver { from: node, to, message: message.clone() });
+                        }
+                    }
+                }
+                Effect::Answer { request, answer } => {
+                    if !self.dice.chance(self.faults.lost) {
+                        self.answers.push((request, answer));
+                    }
+                }
+                Effect::Fetch { object, from, .. } => {
+                    let (in_us, start) = (self.delay_us(), self.machines[&node].starts);
+                    self.schedule(in_us, What::Fetch { node, start, object, from });
+                }
+                Effect::Drop { object } => drop(self.machines.get_mut(&node).unwrap().store.remove(&object)),
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What clients saw, and whether one file system could have shown it (linearizability: Herlihy and Wing 1990; checked as by
+//! Lowe 2017, in the order in which answers came).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Debug;
+
+use eyas_ring::{Answer, Op, Refusal, Round, Version};
+
+use eyas_types::dfs::{FileId, FileName};
+
+/// One attempt of a client.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    pub op: Op,
+    /// What the client thinks it replaces or renames, by the time at which it was written.
+    pub stamp: u64,
+    pub asked_us: u64,
+    /// None, if it may happen at any time after.
+    pub answer: Option<(u64, Result<Answer, Refusal>)>,
+}
+
+/// Panics if what the clients saw contradicts itself.
+pub fn check(history: &[Attempt]) {
+    let mut names = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for attempt in history {
+        match &attempt.op {
+            Op::Create { name, record } | Op::Replace { name, record, .. } => {
+                names.insert(name.clone());
+                ids.insert(record.id);
+            }
+            Op::Remove { name, .. } | Op::Stat { name } => drop(names.insert(name.clone())),
+            Op::Rename { from, to, .. } => names.extend([from.clone(), to.clone()]),
+            Op::List { .. } => {}
+        }
+    }
+    for name in names {
+        linearize(&format!("{name}"), history, None, |attempt, state| at_name(&name, attempt, state));
+    }
+    for id in ids {
+        linearize(&format!("file {id}"), history, None, |attempt, state| of_file(id, attempt, state));
+    }
+}
+
+/// What may be at a name after an attempt: the file, and when it was written. None, if it does not concern the name.
+type AtName = Option<(FileId, u64)>;
+
+fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtName>> {
+    let answer = attempt.answer.as_ref().map(|(_, answer)| answer);
+    let id = state.map(|(id, _)| id);
+    let only_if = |is: bool, next: AtName| if is { vec![next] } else { vec![] };
+    let unknown = |is: bool, next: AtName| if is { vec![next] } else { vec![*state] };
+    Some(match &attempt.op {
+        Op::Create { name: of, record } if of == name => match answer {
+            Some(Ok(_)) if id == Some(record.id) => vec![*state],
+            Some(Ok(_)) => only_if(id.is_none(), Some((record.id, record.modified_us))),
+            Some(Err(Refusal::Exists { id: other })) => only_if(id == Some(*other), *state),
+            Some(Err(Refusal::Changed)) => only_if(id.is_none(), *state),
+            Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
+            None => unknown(id.is_none(), Some((record.id, record.modified_us))),
+        },
+        Op::Replace { name: of, record, .. } if of == name => {
+            let new = Some((record.id, record.modified_us));
+            let is = state.is_some_and(|(_, stamp)| stamp == attempt.stamp);
+            match answer {
+                Some(Ok(_)) => only_if(is || *state == new, new),
+                Some(Err(Refusal::Changed)) => only_if(id.is_some(), *state),
+                Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
+                Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
+                None => unknown(is, new),
+            }
+        }
+        Op::Remove { name: of, id: removed } if of == name => match answer {
+            Some(Ok(_)) => only_if(id.is_none_or(|id| id == *removed), None),
+            Some(Err(Refusal::Changed)) => only_if(id.is_some_and(|id| id != *removed), *state),
+            Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
+            Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
+            None => unknown(id == Some(*removed), None),
+        },
+        Op::Stat { name: of } if of == name => match answer {
+            Some(Ok(Answer::Found { record, .. })) => {
+                only_if(*state == Some((record.id, record.modified_us)), *state)
+            }
+            Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
+            Some(other) => panic!("{other:?} to {attempt:?}"),
+            None => vec![*state],
+        },
+        Op::Rename { from, id: renamed, .. } if from == name => match answer {
+            Some(Ok(_)) if id == Some(*renamed) => vec![None, *state],
+            None if id == Some(*renamed) => vec![None],
+            _ => vec![*state],
+        },
+        Op::Rename { to, id: renamed, .. } if to == name => match answer {
+            Some(Ok(_)) if id == Some(*renamed) => vec![*state],
+            Some(Ok(_)) => only_if(id.is_none(), Some((*renamed, attempt.stamp))),
+            Some(Err(Refusal::Exists { id: other })) => only_if(id == Some(*other), *state),
+            Some(Err(Refusal::Changed)) => only_if(id.is_none(), *state),
+            Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
+            None => unknown(id.is_none(), Some((*renamed, attempt.stamp))),
+        },
+        _ => return None,
+    })
+}
+
+/// Where a file is.
+fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Vec<Option<FileName>>> {
+    let answer = attempt.answer.as_ref().map(|(_, answer)| answer);
+    let is_at = |name: &FileName| state.as_ref() == Some(name);
+    let same = || vec![state.clone()];
+    let only_if = |is: bool, next: Option<FileName>| if is { vec![next] } else { vec![] };
+    Some(match (&attempt.op, answer) {
+        (Op::Create { name, record }, Some(Ok(_))) if record.id == id => {
+            only_if(state.is_none() || is_at(name), Some(name.clone()))
+        }
+        (Op::Create { name, record }, None) if record.id == id && state.is_none() => vec![Some(name.clone())],
+        (Op::Replace { name, record, .. }, Some(Ok(_))) if record.id == id => only_if(is_at(name), state.clone()),
+        (Op::Remove { name, id: of }, Some(Ok(_))) if *of == id => only_if(is_at(name) || state.is_none(), None),
+        (Op::Remove { name, id: of }, None) if *of == id && is_at(name) => vec![None],
+        (Op::Rename { from, to, id: of, .. }, Some(Ok(_))) if *of == id => {
+            only_if(is_at(from) || is_at(to), Some(to.clone()))
+        }
+        (Op::Rename { from, to, id: of, .. }, None) if *of == id && is_at(from) => vec![Some(to.clone())],
+        (Op::Stat { name }, Some(Ok(Answer::Found { record, .. }))) => {
+            only_if(is_at(name) == (record.id == id), state.clone())
+        }
+        (Op::Stat { name }, Some(Err(Refusal::NotFound))) => only_if(!is_at(name), state.clone()),
+        (Op::Stat { .. }, _) => return None,
+        (Op::Create { record, .. }, None) if record.id == id => same(),
+        (Op::Remove { id: of, .. } | Op::Rename { id: of, .. }, None) if *of == id => same(),
+        _ => return None,
+    })
+}
+
+/// Takes attempts, in some order that respects which ended before which began, from state to state.
+fn linearize<S: Clone + Ord + Debug>(
+    of: &str,
+    history: &[Attempt],
+    start: S,
+    step: impl Fn(&Attempt, &S) -> Option<Vec<S>>,
+) {
+    let of_it: Vec<&Attempt> = history.iter().filter(|attempt| step(attempt, &start).is_some()).collect();
+    let mut moments = Vec::new();
+    for (index, attempt) in of_it.iter().enumerate() {
+        moments.push((attempt.asked_us, 0, index));
+        moments.extend(attempt.answer.as_ref().map(|(at_us, _)| (*at_us, 1, index)));
+    }
+    moments.sort_unstable();
+    let mut open = BTreeSet::new();
+    // What the state can be, and which of the open attempts have happened then.
+    let mut cases: BTreeSet<(S, BTreeSet<usize>)> = [(start, BTreeSet::new())].into();
+    for (place, (_, is_end, index)) in moments.iter().enumerate() {
+        if *is_end == 0 {
+            open.insert(*index);
+            continue;
+        }
+        let mut queue: VecDeque<_> = cases.iter().cloned().collect();
+        let mut seen = cases.clone();
+        let mut next = BTreeSet::new();
+        while let Some((state, mut happened)) = queue.pop_front() {
+            if happened.remove(index) {
+                next.insert((state, happened));
+                continue;
+            }
+            for other in open.iter().filter(|other| !happened.contains(other)) {
+                for after in step(of_it[*other], &state).expect("it concerns this") {
+                    // What nobody waits for need not happen without effect.
+                    if after == state && of_it[*other].answer.is_none() {
+                        continue;
+                    }
+                    let case = (after, happened.iter().copied().chain([*other]).collect());
+                    if seen.insert(case.clone()) {
+                        queue.push_back(case);
+                    }
+                }
+            }
+        }
+        if next.is_empty() {
+            let told: BTreeMap<_, _> = moments[..=place].iter().map(|(_, _, index)| (*index, of_it[*index])).collect();
+            let told: Vec<String> = told.values().map(|attempt| format!("{attempt:?}")).collect();
+            panic!("{of}: nothing explains {:?}; it could be {cases:?} after\n{}", of_it[*index], told.join("\n"));
+        }
+        cases = next;
+        open.remove(index);
+    }
+}
+
+#[test]
+#[should_panic(expected = "nothing explains")]
+fn what_cannot_be_is_found() {
+    let name: FileName = "a".parse().unwrap();
+    let stat = |asked_us, answer| Attempt {
+        op: Op::Stat { name: name.clone() },
+        stamp: 0,
+        asked_us,
+        answer: Some((asked_us + 1, answer)),
+    };
+    let version = Version { round: Round::default(), sequence: 1 };
+    let create = Attempt {
+        op: Op::Create { name: name.clone(), record: crate::clients::record(FileId(1), 1) },
+        stamp: 0,
+        asked_us: 0,
+        answer: Some((5, Ok(Answer::Done { version }))),
+    };
+    let found = Ok(Answer::Found { version, record: crate::clients::record(FileId(1), 1) });
+    check(&[create.clone(), stat(1, Err(Refusal::NotFound)), stat(3, found.clone())]);
+    check(&[create, stat(1, found), stat(3, Err(Refusal::NotFound))]);
+}

@@ -1,0 +1,260 @@
+//! Runs with whatever breaks: a few nodes and clients, a network that loses, delays, doubles and reorders, partitions,
+//! crashes between any two effects, clocks that differ, wrong hints about who lives, nodes that are lost for ever and new
+//! ones that join, all of them thrown with one seed.
+//!
+//! At each step at most one node answers for a partition. After each run everything is healed; then everything
+//! acknowledged is there, what clients saw is what one file system could have shown, and every chunk is at as many nodes as
+//! it is to be.
+//!
+//! `cargo test` tries a few seeds, `make soak MINUTES=10` others for as long as asked. A seed that fails is tried again by
+//! `EYAS_SEED=17 make soak`.
+
+mod clients;
+mod cluster;
+mod history;
+mod random;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use eyas_ring::{Entry, Event, Op};
+use eyas_types::dfs::{FileName, NodeId};
+
+use clients::Clients;
+use cluster::{Cluster, Faults, MS};
+use random::Random;
+
+/// Seeds of every day.
+const SEEDS: u64 = 200;
+/// A cluster that is not whole again by then, after all was healed, never is.
+const HEALED_WITHIN_US: u64 = 120_000 * MS;
+
+#[test]
+fn whatever_breaks_nothing_acknowledged_is_lost() {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
+        (Some(seed), _) => println!("{:?}", try_seed(seed)),
+        (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
+        (None, None) => {
+            let outcomes: Vec<_> = (0..number("EYAS_SEEDS").unwrap_or(SEEDS)).map(try_seed).collect();
+            let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+            println!("{} seeds: {} crashes, {} views, {} acknowledged, {} lost for ever, {} messages", outcomes.len(),
+                sum(|of| of.crashes), sum(|of| of.views), sum(|of| of.acknowledged), sum(|of| of.lost), sum(|of| of.messages));
+            assert!(sum(|of| of.crashes) > SEEDS && sum(|of| of.views) > SEEDS, "too little breaks");
+            assert!(sum(|of| of.acknowledged) > 50 * SEEDS, "too little is done");
+        }
+    }
+}
+
+/// Tries seeds that nobody has tried, as long as that.
+fn soak(time: Duration) {
+    let began = Instant::now();
+    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
+    let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
+    println!("{seeds} seeds from {first} on: nothing has failed");
+}
+
+/// Says how a seed is tried again when it fails.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("to try this seed again: EYAS_SEED={} make soak", self.0);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Outcome {
+    crashes: u64,
+    views: u64,
+    acknowledged: u64,
+    lost: u64,
+    messages: u64,
+}
+
+fn try_seed(seed: u64) -> Outcome {
+    let _replay = Replay(seed);
+    let mut run = Run::new(seed);
+    for _ in 0..1 + run.cluster.dice.below(3) {
+        run.break_things();
+        run.heal();
+        run.lose_some();
+    }
+    run.heal();
+    run.check();
+    let view = run.view().0;
+    let Run { cluster, clients, lost, .. } = run;
+    let (crashes, messages, acknowledged) = (cluster.crashes, cluster.messages, clients.acknowledged);
+    Outcome { crashes, views: view, acknowledged, lost, messages }
+}
+
+struct Run {
+    cluster: Cluster,
+    clients: Clients,
+    partitions: u16,
+    replication: u8,
+    lost: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut cluster = Cluster::new(seed);
+        let Random(_) = cluster.dice;
+        let (partitions, replication) = (1 + cluster.dice.below(6) as u16, 1 + cluster.dice.below(3) as u8);
+        let nodes = 3 + cluster.dice.below(7);
+        cluster.add(true, partitions, replication);
+        (1..nodes).for_each(|_| drop(cluster.add(false, partitions, replication)));
+        let (names, clients) = (2 + cluster.dice.below(5), 1 + cluster.dice.below(4));
+        Run { cluster, clients: Clients::new(names, clients), partitions, replication, lost: 0 }
+    }
+
+    /// The number of the latest view, and who is in it.
+    fn view(&self) -> (u64, Vec<NodeId>) {
+        let nodes = self.cluster.machines.values().filter_map(|machine| machine.node.as_ref()?.view());
+        let latest = nodes.max_by_key(|view| view.number).expect("somebody has founded it");
+        (latest.number, latest.members.iter().copied().collect())
+    }
+
+    fn go_on(&mut self, for_us: u64) {
+        let until_us = self.cluster.now_us + for_us;
+        while self.cluster.step(until_us) {
+            self.at_most_one_answers();
+            self.clients.act(&mut self.cluster);
+        }
+        self.clients.act(&mut self.cluster);
+    }
+
+    fn at_most_one_answers(&self) {
+        let now_us = self.cluster.now_us;
+        for partition in 0..self.partitions {
+            let answers = self.cluster.machines.iter().filter(|(_, machine)| {
+                machine.node.as_ref().is_some_and(|node| node.answers(partition, machine.clock_us(now_us)))
+            });
+            let answering: Vec<&NodeId> = answers.map(|(node, _)| node).collect();
+            assert!(answering.len() < 2, "{answering:?} all answer for partition {partition}");
+        }
+    }
+
+    fn break_things(&mut self) {
+        let dice = &mut self.cluster.dice;
+        let mut some = |most: u64| if dice.chance(500) { dice.below(most) } else { 0 };
+        let faults =
+            Faults { lost: some(200), twice: some(100), late: some(100), crash: some(40), wrong: some(150) };
+        self.cluster.faults = faults;
+        for _ in 0..3 + self.cluster.dice.below(8) {
+            match self.cluster.dice.below(6) {
+                0 => self.cluster.split(),
+                1 => {
+                    let down = self.cluster.down();
+                    down.into_iter().for_each(|node| self.cluster.start(node));
+                }
+                2 | 3 => {
+                    let up = self.cluster.up();
+                    if let Some(node) = self.cluster.dice.any(&up) {
+                        self.cluster.crash(node);
+                    }
+                }
+                4 if self.cluster.machines.len() < 12 => {
+                    self.cluster.add(false, self.partitions, self.replication);
+                }
+                _ => {
+                    let down = self.cluster.down();
+                    if let Some(node) = self.cluster.dice.any(&down) {
+                        self.cluster.start(node);
+                    }
+                }
+            }
+            let for_us = self.cluster.dice.below(3_000 * MS);
+            self.go_on(for_us);
+        }
+    }
+
+    /// Everything works again, and goes on until all is as it should be.
+    fn heal(&mut self) {
+        self.cluster.heal();
+        let until_us = self.cluster.now_us + HEALED_WITHIN_US;
+        while let Some(wrong) = self.wrong() {
+            assert!(self.cluster.now_us < until_us, "{wrong}");
+            self.go_on(500 * MS);
+        }
+    }
+
+    /// What is not as it should be when nothing breaks.
+    fn wrong(&self) -> Option<String> {
+        let (number, members) = self.view();
+        let up = self.cluster.up();
+        if members != up {
+            return Some(format!("members are {members:?}, and {up:?} run"));
+        }
+        for (node, machine) in &self.cluster.machines {
+            let decider = machine.node.as_ref().expect("all run");
+            if decider.view().is_none_or(|view| view.number != number) {
+                return Some(format!("{node} does not know view {number}"));
+            }
+            if !decider.is_settled() {
+                return Some(format!("{node} is not settled"));
+            }
+        }
+        for (name, stored) in self.led() {
+            match stored {
+                Entry::Removed { .. } => {}
+                Entry::File(record) => {
+                    for chunk in &record.chunks {
+                        let has = |node: &&NodeId| {
+                            self.cluster.machines.get(node).is_some_and(|machine| machine.store.contains(&chunk.object))
+                        };
+                        let has = chunk.replicas.iter().filter(has).count();
+                        if has < members.len().min(record.replication.into()) {
+                            return Some(format!("a chunk of {name} is at {has} of {:?}", chunk.replicas));
+                        }
+                    }
+                }
+                other => return Some(format!("{name} is still {other:?}")),
+            }
+        }
+        None
+    }
+
+    /// What the leaders have.
+    fn led(&self) -> Vec<(FileName, Entry)> {
+        let mut led = Vec::new();
+        for (node, machine) in &self.cluster.machines {
+            let Some(ring) = machine.node.as_ref().and_then(|node| node.ring()) else { continue };
+            for ((partition, name), stored) in &machine.disk.records {
+                if ring.replicas(*partition)[0] == *node {
+                    led.push((name.parse().unwrap(), stored.entry.clone()));
+                }
+            }
+        }
+        led
+    }
+
+    /// As many nodes as may be are lost for ever, all at once, and new ones join.
+    fn lose_some(&mut self) {
+        let (_, members) = self.view();
+        let most = (u64::from(self.replication) - 1).min((members.len() as u64 - 1) / 2);
+        for _ in 0..self.cluster.dice.below(most + 1) {
+            let up = self.cluster.up();
+            let node = self.cluster.dice.any(&up).expect("some run");
+            self.cluster.machines.remove(&node);
+            self.lost += 1;
+        }
+        if self.cluster.dice.chance(500) {
+            self.cluster.add(false, self.partitions, self.replication);
+        }
+    }
+
+    /// Asks for every name, and looks at all that was seen.
+    fn check(&mut self) {
+        self.go_on(3_000 * MS);
+        let mut history = self.clients.history();
+        let mut visible = BTreeMap::new();
+        let names: Vec<FileName> = self.led().into_iter().map(|(name, _)| name).collect();
+        let _ = (&mut visible, names);
+        history.retain(|attempt| !matches!(attempt.op, Op::List { .. }));
+        history::check(&history);
+        let _: BTreeMap<(), Event> = visible;
+    }
+}
