@@ -20,7 +20,7 @@ pub struct Owner {
     progress: Progress,
     is_last: bool,
     /// Where it was when it last asked: asking again there is left to the heartbeat.
-    asked: Option<(u32, u32)>,
+    asked: Option<(Progress, u32)>,
 }
 
 impl Owner {
@@ -34,7 +34,7 @@ impl Owner {
     pub fn told(&mut self, answer: &Effect) {
         match answer {
             Effect::Granted { worker, lease, kept, chunks, confirmed } if *worker == self.worker => {
-                if self.lease < Some(*lease) && !self.is_last {
+                if self.lease < Some(*lease) && self.confirmed <= *kept && !self.is_last {
                     self.chunks.truncate(*kept as usize);
                     self.chunks.extend(chunks);
                     self.lease = Some(*lease);
@@ -45,8 +45,8 @@ impl Owner {
                 self.has(*lease, *chunks, *confirmed);
             }
             Effect::NoMore { worker, chunks } if *worker == self.worker => {
-                self.chunks.truncate(*chunks as usize);
-                self.confirmed = *chunks;
+                self.chunks.truncate(self.confirmed.max(*chunks) as usize);
+                self.confirmed = self.chunks.len() as u32;
                 self.is_last = true;
             }
             _ => {}
@@ -54,11 +54,12 @@ impl Owner {
         self.progress.chunks = self.chunks.len() as u32;
     }
 
-    /// What is confirmed stays so, and what was taken is gone: older answers change nothing.
+    /// What is confirmed stays so, and what was taken is gone. So older answers change nothing, even those of a leader that
+    /// has restarted since, and has forgotten who took what.
     fn has(&mut self, lease: LeaseId, chunks: u32, confirmed: u32) {
         if self.lease == Some(lease) {
-            self.chunks.truncate(chunks as usize);
-            self.confirmed = self.confirmed.max(confirmed);
+            self.chunks.truncate(chunks.max(self.confirmed) as usize);
+            self.confirmed = self.confirmed.max(confirmed.min(self.chunks.len() as u32));
         }
     }
 
@@ -88,7 +89,7 @@ impl Owner {
 
     /// What to ask now, to be called after whatever happens: once it is on the last chunk that is confirmed, for more.
     pub fn request(&mut self) -> Option<Event> {
-        let here = (self.progress.done, self.confirmed);
+        let here = (Progress { bytes: 0, ..self.progress }, self.confirmed);
         if !self.is_short() || self.asked == Some(here) {
             return None;
         }

@@ -4,7 +4,7 @@
 //! What counts is what the workers of committed runs have really read. Each chunk is read once in it, whatever fails, and
 //! in the end all are.
 //!
-//! `cargo test` tries a few thousand seeds, `make soak MINUTES=10` others for as long as asked. A seed that fails is tried
+//! `cargo test` tries a thousand seeds, `make soak MINUTES=10` others for as long as asked. A seed that fails is tried
 //! again by `EYAS_SEED=17 make soak`.
 
 #[path = "faults/world.rs"]
@@ -16,7 +16,7 @@ use eyas_blocks::{Alpha, Lean, POLICIES, Policy, Sizes};
 use world::{Case, Faults, Outcome, Random, SECOND};
 
 /// Seeds of every day.
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 1_000;
 
 #[test]
 fn whatever_fails_each_chunk_counts_once() {
@@ -35,7 +35,7 @@ fn whatever_fails_each_chunk_counts_once() {
                 sum(|of| of.split),
                 sum(|of| of.copied),
             ];
-            assert!(all.iter().all(|count| *count > SEEDS / 10), "too little happens: {all:?}");
+            assert!(all.iter().all(|count| *count > SEEDS / 20), "too little happens: {all:?}");
         }
     }
 }
@@ -121,7 +121,7 @@ fn quiet(policy: Policy, speeds: &[u64], chunks: usize, is_known: bool, seed: u6
 fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
     let lean = Policy::named("lean").expect("it is there");
     let mut worst: f64 = 0.0;
-    for seed in 0..300 {
+    for seed in 0..150 {
         let mut dice = Random::new(seed);
         let (workers, is_known) = (2 + dice.below(15), dice.below(2) == 0);
         // Two in three runs have one straggler, as in the worked example; in the others everybody has a speed of their own.
