@@ -12,7 +12,7 @@ use eyas_client::{Cluster, ClusterError, check_array};
 
 pub(crate) use crate::command::dfs::{DfsCommand, FileShapeArgs};
 pub(crate) use crate::command::node::{NodeArgs, labels, named_amounts};
-use crate::{get::PlaceArgs, model::ModelArgs, push::PushArgs, sim::SimCommand};
+use crate::{get::PlaceArgs, map::MapArgs, model::ModelArgs, push::PushArgs, sim::SimCommand, worker::WorkerCommand};
 
 mod dfs;
 mod node;
@@ -86,6 +86,8 @@ pub(crate) enum Command {
     /// Files of the cluster's own file system, on executors that were started with --dfs
     #[command(subcommand)]
     Dfs(Box<DfsCommand>),
+    /// Run a program over the blocks of files of the cluster's file system: each reads its block on standard input
+    Map(Box<MapArgs>),
     /// Write a job's report
     Report(ReportArgs),
     /// Watch the cluster: its executors, jobs and rates, as they change
@@ -113,6 +115,8 @@ pub(crate) enum Command {
     },
     #[command(hide = true)]
     Guard { marker: String, sandboxes: PathBuf },
+    #[command(hide = true, subcommand)]
+    Worker(WorkerCommand),
 }
 
 #[derive(Args)]

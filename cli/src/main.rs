@@ -11,6 +11,7 @@ mod command;
 mod dfs;
 mod get;
 mod local;
+mod map;
 mod model;
 mod push;
 mod report;
@@ -20,6 +21,7 @@ mod sim;
 mod start;
 mod top;
 mod trace;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -59,6 +61,8 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(args, &reach).await,
         Command::Submit(args) => ask::submit(args, &reach).await,
         Command::Dfs(what) => dfs::dfs(*what, &reach).await,
+        Command::Map(args) => map::map(*args, &reach).await,
+        Command::Worker(what) => worker::worker(what, &reach).await,
         Command::Job(which) => ask::job(which, &reach).await,
         Command::Task(which) => ask::task(which, &reach).await,
         Command::Explain { task } => ask::explain(task, &reach).await,

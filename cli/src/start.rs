@@ -106,6 +106,8 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         // Executors of one cluster on one machine share what is emulated; all of them have this access file.
         emulation_folder: cluster.folder().join("emulated"),
         folder: folder.clone(),
+        eyas: own_path()?.into(),
+        access: std::path::absolute(cluster.access_path())?,
         reconnect: args.reconnect.patience(),
         guardian: Some(vec![own_path()?, "guard".into()]),
     };

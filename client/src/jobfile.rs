@@ -540,6 +540,7 @@ fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), Str
 }
 
 /// Whether two words name the same file of the submission's folder.
-fn same(a: &str, b: &str) -> bool {
+/// Whether both say the same path.
+pub(crate) fn same(a: &str, b: &str) -> bool {
     a.trim_start_matches("./") == b.trim_start_matches("./")
 }

@@ -25,6 +25,7 @@ mod clusters;
 mod draft;
 mod get;
 mod jobfile;
+mod map;
 mod sources;
 
 pub use client::{Client, ClientError, Seen};
@@ -33,6 +34,10 @@ pub use draft::{Draft, DraftError};
 pub use get::{Brought, GetError, Wish};
 pub use jobfile::{
     Bytes, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields, read_job_file,
+};
+pub use map::{
+    MAX_REDUCERS, MapError, MapJob, MapSeen, MapTask, Mapping, Reduce, ReduceTask, Shuffle, WorkError, map_worker,
+    reduce_worker,
 };
 pub use sources::{Line, SourceError, array, check_array, files_of, lines_of};
 

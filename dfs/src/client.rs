@@ -7,6 +7,7 @@
 mod calls;
 mod error;
 mod read;
+mod runs;
 mod write;
 
 use std::collections::BTreeMap;
@@ -20,11 +21,13 @@ use eyas_store::Limiter;
 use eyas_transfer::{PeerKey, PeerLimits, Peers};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use calls::Calls;
 pub use error::{FilesError, FilesErrorKind};
 pub use read::Reading;
+pub use runs::Attendance;
 pub use write::WriteOptions;
 
 use crate::protocol::{Member, Membership, Reply, Usage, What};
@@ -50,6 +53,8 @@ struct Inner {
     seeds: Vec<SocketAddr>,
     known: Mutex<Known>,
     patience: Duration,
+    /// Of this machine, if one is: what it has is read there.
+    near: Option<NodeId>,
 }
 
 /// The file system, as far as this client was told.
@@ -61,7 +66,7 @@ struct Known {
 }
 
 /// A file as it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
     /// Its name.
     pub name: FileName,
@@ -72,17 +77,27 @@ pub struct File {
 }
 
 impl Files {
-    /// The files of the cluster of `access`, some of whose nodes are at `seeds`. What cannot be done at once is tried again
-    /// for as long as there is `patience`.
+    /// The files of the cluster of `access`, some of whose nodes are at `seeds`; what the node `near` has is read there.
+    /// What cannot be done at once is tried again for as long as there is `patience`.
     ///
     /// # Errors
     /// `Unreachable`, if none of them answers, or is part of a file system.
-    pub async fn connect(access: Access, seeds: Vec<SocketAddr>, patience: Duration) -> Result<Self, FilesError> {
+    pub async fn connect(
+        access: Access,
+        seeds: Vec<SocketAddr>,
+        near: Option<NodeId>,
+        patience: Duration,
+    ) -> Result<Self, FilesError> {
         let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
         let calls = Calls::new(access);
         let deadline = Instant::now() + patience;
         let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
-        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience })))
+        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, near })))
+    }
+
+    /// The node of this machine, if one is.
+    pub fn near(&self) -> Option<NodeId> {
+        self.0.near
     }
 
     /// What is known of a file.

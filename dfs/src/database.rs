@@ -20,6 +20,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+mod runs;
+
+pub(crate) use runs::RunSave;
+
 /// What there is once: the node's name, its part in the ring.
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 /// How far each partition of the ring is.
@@ -28,6 +32,9 @@ const ROUNDS: TableDefinition<u16, &[u8]> = TableDefinition::new("rounds");
 const RECORDS: TableDefinition<(u16, &str), &[u8]> = TableDefinition::new("records");
 /// Chunks that this node is to have.
 const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
+
+/// What runs that are led from here must not forget: by run, and in order.
+const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs");
 
 const VERSION: u32 = 1;
 /// Memory for pages: what is opened often.
@@ -103,6 +110,7 @@ impl Database {
             write.open_table(ROUNDS)?;
             write.open_table(RECORDS)?;
             write.open_table(CHUNKS)?;
+            write.open_table(RUNS)?;
         }
         write.commit()?;
         Ok(())

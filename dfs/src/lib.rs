@@ -15,11 +15,14 @@ mod links;
 mod node;
 mod protocol;
 mod room;
+mod runs;
 mod serve;
 
-pub use client::{File, Files, FilesError, FilesErrorKind, Reading, WriteOptions};
+pub use client::{Attendance, File, Files, FilesError, FilesErrorKind, Reading, WriteOptions};
 pub use database::DatabaseError;
+pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};
 pub use node::{DfsNode, NodeError, Site};
 pub use protocol::{Member, Membership, Usage};
 pub use room::{Room, Waiting};
+pub use runs::{Part, RunId, RunPlace, RunSpec, RunStatus};

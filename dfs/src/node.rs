@@ -32,6 +32,7 @@ use crate::gossip::{Alive, Gossip, Neighbour};
 use crate::links::Links;
 use crate::protocol::{Member, Membership, ToPeer};
 use crate::room::Room;
+use crate::runs::{self, Runs};
 use crate::serve;
 
 /// Ports that are tried until one is free for sessions and for gossip.
@@ -68,7 +69,8 @@ pub enum NodeError {
 /// A node that runs.
 pub struct DfsNode {
     shared: Arc<Shared>,
-    brain: Option<JoinHandle<()>>,
+    /// The threads of its brain and of its runs.
+    threads: Vec<JoinHandle<()>>,
     _tasks: JoinSet<()>,
 }
 
@@ -79,6 +81,7 @@ pub(crate) struct Shared {
     pub chunks: Chunks,
     pub links: Links,
     pub told: mpsc::Sender<Told>,
+    pub runs: mpsc::Sender<runs::Told>,
     pub state: watch::Receiver<State>,
     pub gossip: Gossip,
     pub room: Arc<dyn Room>,
@@ -132,6 +135,8 @@ impl DfsNode {
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
         let (told, listens) = mpsc::channel();
+        let (tell_runs, runs_told) = mpsc::channel();
+        let runs = Runs::open(database.clone(), runs_told)?;
         let (tell_state, state) = watch::channel(State::default());
         let chunks = Chunks::open(database.clone(), store, peers, server, room.clone())?;
         let links = Links::new(node, access.clone());
@@ -143,6 +148,7 @@ impl DfsNode {
             chunks,
             links,
             told,
+            runs: tell_runs,
             state,
             gossip,
             room,
@@ -151,12 +157,17 @@ impl DfsNode {
         let ring = eyas_ring::Config { found: founds, ..eyas_ring::Config::new(node) };
         let hands = Fingers { shared: shared.clone(), runtime: Handle::current() };
         let brain = Brain::new(ring, saved, database, hands, listens, tell_state);
-        let brain = std::thread::Builder::new().name("dfs-ring".into()).spawn(move || {
+        let live = move || {
             if let Err(error) = brain.live() {
                 tracing::error!("{error}; this node leaves the file system");
             }
-        });
-        let brain = Some(brain.map_err(failed("start its thread"))?);
+        };
+        let lead = move || {
+            if let Err(error) = runs.live() {
+                tracing::error!("{error}; the runs that are led from here are lost");
+            }
+        };
+        let threads = vec![thread("dfs-ring", live)?, thread("dfs-runs", lead)?];
         let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
         let listener = listener.map_err(failed("listen"))?;
         let mut tasks = JoinSet::new();
@@ -165,7 +176,7 @@ impl DfsNode {
         tasks.spawn(tell_free(shared.clone()));
         tasks.spawn(audit::audit(shared.clone()));
         tasks.spawn(audit::scrub(shared.clone()));
-        Ok(DfsNode { shared, brain, _tasks: tasks })
+        Ok(DfsNode { shared, threads, _tasks: tasks })
     }
 
     /// Where it takes sessions.
@@ -199,10 +210,11 @@ impl DfsNode {
 impl Drop for DfsNode {
     fn drop(&mut self) {
         let _ = self.shared.told.send(Told::End);
-        if let Some(brain) = self.brain.take()
-            && brain.join().is_err()
-        {
-            tracing::error!("the file system's node has broken off");
+        let _ = self.shared.runs.send(runs::Told::End);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("the file system's node has broken off");
+            }
         }
     }
 }
@@ -293,6 +305,10 @@ async fn tell_free(shared: Arc<Shared>) {
         ticks.tick().await;
         shared.gossip.tell_free(shared.room.free_bytes()).await;
     }
+}
+
+fn thread(name: &str, live: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, NodeError> {
+    std::thread::Builder::new().name(name.into()).spawn(live).map_err(failed("start its threads"))
 }
 
 fn failed(what: &str) -> impl FnOnce(io::Error) -> NodeError {

@@ -2,10 +2,13 @@
 
 use std::net::SocketAddr;
 
+use eyas_blocks::Event as BlockEvent;
 use eyas_ring::{Answer, Message, Op, Refusal, View};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, NodeId};
 use serde::{Deserialize, Serialize};
+
+use crate::runs::{RunId, RunReply, RunRequest};
 
 /// Where a node is, and what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +55,10 @@ pub(crate) enum What {
     Check { objects: Vec<ObjectId>, thoroughly: bool },
     /// What the node has in all. Answered by [`Reply::Usage`].
     Usage,
+    /// Something of a run that the node leads. Answered by [`Reply::Run`].
+    Run { run: RunId, request: RunRequest },
+    /// Something has happened to a run's worker. Not answered: what comes of it, who attends the run is told.
+    Tell { run: RunId, event: BlockEvent },
 }
 
 /// A node's answer.
@@ -72,6 +79,7 @@ pub(crate) enum Reply {
     /// One for each that was asked for.
     Has(Vec<bool>),
     Usage(Usage),
+    Run(RunReply),
 }
 
 /// What a node has.

@@ -8,12 +8,13 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::FileName;
 use eyas_wire::Role;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::brain::Told;
 use crate::chunks::Wanted;
 use crate::node::Shared;
 use crate::protocol::{Answered, Reply, Request, ToPeer, Usage, What};
+use crate::runs::{self, RunId, RunRequest};
 
 /// Connections at a time that have not said who they are; others wait to be accepted.
 const MAX_GREETINGS: usize = 256;
@@ -85,6 +86,11 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
     let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
     loop {
         for Request { number, what } in reader.next().await? {
+            if let What::Tell { run, event } = what {
+                // At once, so that a worker's words stay in their order.
+                let _ = shared.runs.send(runs::Told::Event { run, event });
+                continue;
+            }
             // It is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
@@ -125,6 +131,8 @@ impl Client {
                 Reply::Stored(stored)
             }
             What::Bad { name, object, node } => return self.bad(name, object, node),
+            What::Run { run, request } => return self.run(run, request).await,
+            What::Tell { .. } => unreachable!("it was told before"),
             What::Check { objects, thoroughly } => Reply::Has(self.check(objects, thoroughly).await),
             What::Usage => {
                 let (chunks, bytes) = self.shared.chunks.count();
@@ -150,14 +158,25 @@ impl Client {
         self.shared.tell(Event::Bad { name, object, node });
     }
 
+    /// Answers as long as the run's thread does.
+    async fn run(&self, run: RunId, request: RunRequest) {
+        let (replies, mut answers) = mpsc::channel(runs::MAX_WAITING_REPLIES);
+        let _ = self.shared.runs.send(runs::Told::Asked { run, request, replies });
+        while let Some(reply) = answers.recv().await {
+            if !self.reply(Reply::Run(reply)).await {
+                return;
+            }
+        }
+    }
+
     async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
         let shared = self.shared.clone();
         let check = move || objects.iter().map(|object| shared.chunks.has(*object, thoroughly)).collect();
         tokio::task::spawn_blocking(check).await.unwrap_or_default()
     }
 
-    async fn reply(&self, reply: Reply) {
-        // Who has gone needs no answer.
-        let _ = self.outbox.put(vec![Answered { number: self.number, reply }]).await;
+    /// Tells whether the client is still there.
+    async fn reply(&self, reply: Reply) -> bool {
+        self.outbox.put(vec![Answered { number: self.number, reply }]).await.is_ok()
     }
 }

@@ -255,6 +255,7 @@ impl Brain {
                 free_disk_bytes: executor.free_disk_bytes,
                 reads: executor.reads,
                 silent_us: executor.last_heard.elapsed().as_micros() as u64,
+                files: executor.files,
             })
         });
         views.collect()

@@ -25,7 +25,7 @@ pub(crate) struct Executor {
     pub store_bytes: u64,
     pub transfer: SocketAddr,
     /// Where its node of the file system takes sessions.
-    files: Option<SocketAddr>,
+    pub files: Option<SocketAddr>,
     outbox: Outbox<ToExecutor>,
     /// What it is to be sent, in order.
     messages: Vec<ToExecutor>,

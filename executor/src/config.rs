@@ -41,6 +41,10 @@ pub struct Config {
     pub emulation: Emulation,
     /// Where the state of what is emulated is shared with the machine's other executors.
     pub emulation_folder: PathBuf,
+    /// The `eyas` program itself, which tasks find under that name.
+    pub eyas: PathBuf,
+    /// The cluster's access file, which tasks are told of.
+    pub access: PathBuf,
     /// After losing the dispatcher, it tries to come back for so long.
     pub reconnect: Duration,
     /// Command that starts a [guardian](crate::guardian); its marker and the folder

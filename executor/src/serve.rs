@@ -166,16 +166,6 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     if let Err(e) = &strays {
         tracing::info!("processes that leave their task's group will not be found: {e}");
     }
-    let workshop = Arc::new(Workshop {
-        name: config.name.clone(),
-        marker,
-        sandboxes,
-        folders: AtomicU64::new(0),
-        store: store.clone(),
-        storage: storage.clone(),
-        strays: strays.ok(),
-        movers,
-    });
     let files = match config.has_files {
         true => {
             claim_inner(&config.files_folder()).map_err(io("make", &config.files_folder()))?;
@@ -184,6 +174,19 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         }
         false => None,
     };
+    let workshop = Arc::new(Workshop {
+        name: config.name.clone(),
+        marker,
+        eyas: config.eyas.clone(),
+        access: config.access.clone(),
+        files_node: files.as_ref().map(|files| files.announced().node),
+        sandboxes,
+        folders: AtomicU64::new(0),
+        store: store.clone(),
+        storage: storage.clone(),
+        strays: strays.ok(),
+        movers,
+    });
     let fetcher = Fetcher::new(store, storage, peers.clone());
     let executor = Executor { config, access, workshop, fetcher, peers, server: Arc::new(server), files };
     let mut held = found;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use eyas_store::{ObjectStore, Storage, StoreErrorKind};
+use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
 use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
@@ -42,6 +43,10 @@ pub(crate) struct Work {
 pub(crate) struct Workshop {
     pub name: String,
     pub marker: String,
+    pub eyas: PathBuf,
+    pub access: PathBuf,
+    /// The executor's node of the file system, if it is one.
+    pub files_node: Option<NodeId>,
     pub sandboxes: PathBuf,
     /// Sandboxes made so far.
     pub folders: AtomicU64,
@@ -226,8 +231,12 @@ impl Workshop {
         let program = words.next().unwrap_or_default();
         // A program that was brought along is in the sandbox, not on the PATH.
         let is_here = program.contains('/') || with.staged.contains(&program);
-        let program =
-            if is_here && !program.starts_with('/') { folder.join(&program).into_os_string() } else { program.into() };
+        let program = match program.as_str() {
+            // The executor's own, wherever it is on this node.
+            "eyas" if !is_here => self.eyas.clone(),
+            _ if is_here && !program.starts_with('/') => folder.join(&program),
+            _ => program.into(),
+        };
         let mut command = Command::new(program);
         command.args(words).current_dir(folder);
         for (name, value) in &work.template.env {
@@ -236,6 +245,10 @@ impl Workshop {
         let task = work.assignment.task;
         command.env("EYAS_JOB_ID", task.job.to_string()).env(TASK, task.to_string());
         command.env("EYAS_SLOT", (work.slot + 1).to_string()).env(MARKER, &self.marker);
+        command.env("EYAS_ACCESS", &self.access);
+        if let Some(node) = self.files_node {
+            command.env("EYAS_DFS_NODE", node.to_string());
+        }
         if let Some(sandbox) = sandbox {
             command.env("EYAS_SANDBOX", sandbox.folder());
         }

@@ -3,6 +3,8 @@
 
 pub mod files;
 
+use std::net::SocketAddr;
+
 use eyas_types::matching::Labels;
 use eyas_types::{Estimate, ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
 use serde::{Deserialize, Serialize};
@@ -166,6 +168,8 @@ pub struct ExecutorView {
     pub reads: Reads,
     /// Microseconds since it was last heard of.
     pub silent_us: u64,
+    /// Where its node of the file system takes sessions, if it is one.
+    pub files: Option<SocketAddr>,
 }
 
 /// An object in the catalog.

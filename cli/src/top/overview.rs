@@ -248,6 +248,7 @@ pub(crate) mod tests {
             free_disk_bytes: None,
             reads: Reads::default(),
             silent_us: 0,
+            files: None,
         }
     }
 

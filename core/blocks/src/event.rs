@@ -130,6 +130,20 @@ pub enum Effect {
     Complete,
 }
 
+impl Effect {
+    /// Which worker is to be told of it, if one is.
+    pub fn worker(&self) -> Option<WorkerId> {
+        match self {
+            Effect::Save(_) | Effect::Complete => None,
+            Effect::Granted { worker, .. }
+            | Effect::Renewed { worker, .. }
+            | Effect::NoMore { worker, .. }
+            | Effect::Committed { worker, .. }
+            | Effect::Discard { worker } => Some(*worker),
+        }
+    }
+}
+
 /// What must be known after a restart. They are small, and appended in order; a lost end costs work that runs again,
 /// never a chunk that counts twice, because whoever lost their lease with it cannot commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

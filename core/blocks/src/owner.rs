@@ -123,6 +123,11 @@ impl Owner {
         Some(Event::Commit { worker: self.worker, lease: self.lease?, done: self.progress.done })
     }
 
+    /// How many of its chunks were read to their end.
+    pub fn done(&self) -> u32 {
+        self.progress.done
+    }
+
     /// Its chunks up to now, in order.
     pub fn chunks(&self) -> &[u32] {
         &self.chunks

@@ -1,10 +1,12 @@
 //! How many chunks a worker is lent at once.
 
+use serde::{Deserialize, Serialize};
+
 /// Most chunks of a lease that is claimed at run time.
 pub const MAX_LEASE_CHUNKS: u32 = 1024;
 
 /// A rule for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sizes {
     /// Always so many; the paper locks one at a time.
     Fixed(u32),

@@ -48,7 +48,8 @@ impl FilesError {
         FilesError::new(FilesErrorKind::Exists, message)
     }
 
-    pub(crate) fn changed(name: &FileName) -> Self {
+    /// The file is not any more what it was.
+    pub fn changed(name: &FileName) -> Self {
         FilesError::new(FilesErrorKind::Changed, format!("{name} was changed by somebody else meanwhile: try again"))
     }
 

@@ -141,7 +141,7 @@ impl Files {
         }
     }
 
-    /// Those who have a chunk, the quickest first; among equals another one for each chunk, so that all give some.
+    /// Those who have a chunk, the near one first, then the quickest; among equals another one for each chunk, so that all give some.
     fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<(NodeId, SocketAddr)> {
         let known = self.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
@@ -150,8 +150,9 @@ impl Files {
             let first = place % holders.len();
             holders.rotate_left(first);
         }
-        let magnitude = |(_, addr): &(NodeId, SocketAddr)| {
-            self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros().checked_ilog2()
+        let magnitude = |(node, addr): &(NodeId, SocketAddr)| {
+            let estimate = self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros();
+            (Some(*node) != self.0.near, estimate.checked_ilog2())
         };
         holders.sort_by_cached_key(magnitude);
         holders

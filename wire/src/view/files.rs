@@ -83,6 +83,25 @@ pub struct FilesUsageView {
     pub nodes: Vec<FilesNodeView>,
 }
 
+/// A job over the blocks of files, which has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapView {
+    /// Chunks that were read.
+    pub chunks: u32,
+    /// Blocks that they were read in, by one program each.
+    pub blocks: u64,
+    /// How often a worker was given chunks that another had, and had not begun.
+    pub stolen: u32,
+    /// How often a block was worked through once more, by a second worker.
+    pub speculated: u32,
+    /// What was written, in all.
+    pub bytes: u64,
+    /// Where to, if not to standard output.
+    pub files: Option<Vec<FileName>>,
+    /// How long it took, microseconds.
+    pub elapsed_us: u64,
+}
+
 /// Replicas that are not where they are to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifiedView {

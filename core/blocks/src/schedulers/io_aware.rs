@@ -6,12 +6,14 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Outlook, Scheduler, Share, by_mark};
 use crate::measures::Measures;
 use crate::sizes::{Sizer, Sizes};
 
 /// The I/O-aware scheduler: how much what is measured counts. The rest of 1 is how much counts what a node has already.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoAware {
     /// Of the use of the disk, from 0 to 1.
     pub alpha: f64,

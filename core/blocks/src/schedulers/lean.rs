@@ -3,12 +3,14 @@
 
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Outlook, Scheduler, Share, by_mark};
 use crate::measures::Rate;
 use crate::sizes::Sizes;
 
 /// The paper's degree of pre-assigned input.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Alpha {
     /// That share of the chunks, from 0 to 1.
     Fixed(f64),
@@ -18,7 +20,7 @@ pub enum Alpha {
 }
 
 /// The lean scheduler.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lean {
     /// How much is assigned in advance.
     pub alpha: Alpha,

@@ -14,13 +14,14 @@ use alloc::vec::Vec;
 
 pub use io_aware::IoAware;
 pub use lean::{Alpha, Lean};
+use serde::{Deserialize, Serialize};
 
 use crate::chunks::{Chunks, NOWHERE, Place};
 use crate::measures::{Measures, Rate};
 use crate::sizes::Sizes;
 
 /// A scheduler and what it is told.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Policy {
     /// All chunks split evenly in advance.
     Static,

@@ -1,0 +1,190 @@
+//! `eyas map`: programs over the blocks of files.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use eyas_client::files::blocks::{Alpha, Policy};
+use eyas_client::files::{File, RunStatus};
+use eyas_client::types::Status;
+use eyas_client::types::dfs::FileName;
+use eyas_client::types::units::{self, format_bytes, format_duration_us};
+use eyas_client::view::files::MapView;
+use eyas_client::{MapJob, MapSeen, Mapping, Reduce};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::command::Reach;
+use crate::run::INTERRUPTED;
+use crate::start::interrupted;
+use crate::{Failure, show};
+
+#[derive(Args)]
+pub(crate) struct MapArgs {
+    /// Files of the file system
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<FileName>,
+    /// Write into this folder of the file system, as part-00000 …, when all is done [default: to standard output]
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<String>,
+    /// Sort the lines that programs write by key, which is what is before the first tab, and have this read them, a shell's
+    /// command
+    #[arg(long, value_name = "COMMAND")]
+    reduce: Option<String>,
+    /// So many reduces, each with all lines of its keys
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "reduce")]
+    reducers: u32,
+    /// Apply this to the sorted lines of each program before they go to a reduce, a shell's command
+    #[arg(long, value_name = "COMMAND", requires = "reduce")]
+    combine: Option<String>,
+    /// Who reads which chunks: lean, static, multiwave, io-aware
+    #[arg(long, value_name = "POLICY", default_value = "lean", value_parser = parse_policy)]
+    policy: Policy,
+    /// The share of chunks that lean assigns in advance: a number from 0 to 1, or `auto`
+    #[arg(long, value_name = "SHARE", value_parser = parse_alpha)]
+    alpha: Option<Alpha>,
+    /// So many tasks [default: as many as executors have slots]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tasks: Option<u32>,
+    /// A task of which nothing is heard for so long loses its block to others
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = units::parse_duration_us)]
+    term: u64,
+    /// Try a failed task again so often
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+    /// A local file that is brought along, such as the program (again for more)
+    #[arg(long, short = 'i', value_name = "PATH")]
+    input: Vec<String>,
+    /// What reads the blocks
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+fn parse_policy(name: &str) -> Result<Policy, String> {
+    Policy::named(name).ok_or_else(|| format!("`{name}` is none of lean, static, multiwave and io-aware"))
+}
+
+fn parse_alpha(text: &str) -> Result<Alpha, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Alpha::Auto),
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Alpha::Fixed(share)),
+        _ => Err(format!("`{text}` is not a number from 0 to 1, nor `auto`")),
+    }
+}
+
+/// Maps, and reduces if that is asked for.
+pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let MapArgs { files, to, reduce, reducers, combine, mut policy, alpha, tasks, term, retries, input, program } =
+        args;
+    match (&mut policy, alpha) {
+        (_, None) => {}
+        (Policy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
+        (_, Some(_)) => return Err("--alpha is for --policy lean".into()),
+    }
+    let job = MapJob {
+        files,
+        program,
+        policy,
+        term: Duration::from_micros(term),
+        tasks,
+        retries,
+        inputs: input,
+        reduce: reduce.map(|command| Reduce { command, reducers, combine }),
+        to: to.clone(),
+    };
+    let mut mapping = job.begin(&reach.cluster()?.access()?).await?;
+    let progress = bar(mapping.chunks(), reach.json);
+    let worked = tokio::select! {
+        biased;
+        () = interrupted(false) => None,
+        done = work(&mut mapping, to.is_none(), &progress) => Some(done),
+    };
+    progress.finish_and_clear();
+    let ended = mapping.end().await;
+    let Some(worked) = worked else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let (status, files) = worked?;
+    ended?;
+    let view = MapView {
+        chunks: status.committed_chunks,
+        blocks: status.parts.len() as u64,
+        stolen: status.stolen,
+        speculated: status.speculated,
+        bytes: files.iter().map(|file| file.record.size_bytes()).sum(),
+        files: to.map(|_| files.into_iter().map(|file| file.name).collect()),
+        elapsed_us: began.elapsed().as_micros() as u64,
+    };
+    match (reach.json, &view.files) {
+        (true, Some(_)) => show::json("map", &view)?,
+        _ => eprintln!("eyas: {}", summary(&view)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the job done, and prints what was written, if that is wanted.
+async fn work(
+    mapping: &mut Mapping,
+    is_printed: bool,
+    progress: &ProgressBar,
+) -> Result<(RunStatus, Vec<File>), Failure> {
+    let status = mapping.run(|seen| show_seen(seen, progress)).await?;
+    let outputs = mapping.outputs().await?;
+    if is_printed {
+        progress.finish_and_clear();
+        print(mapping, &outputs).await?;
+    }
+    Ok((status, outputs))
+}
+
+/// Writes files to standard output, one after the other.
+async fn print(mapping: &Mapping, files: &[File]) -> Result<(), Failure> {
+    let mut output = io::stdout();
+    for file in files {
+        let mut reading = mapping.files().read(file);
+        while let Some(part) = reading.next().await? {
+            match output.write_all(&part) {
+                // Whoever reads it has enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written?,
+            }
+        }
+    }
+    Ok(output.flush()?)
+}
+
+fn show_seen(seen: MapSeen, progress: &ProgressBar) {
+    match seen {
+        MapSeen::Progress(status) => progress.set_position(status.committed_chunks.into()),
+        MapSeen::Result(result) => {
+            let outcome = &result.outcome;
+            let is_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
+            progress.suspend(|| {
+                // There is nowhere else to say it.
+                let _ = io::stderr().lock().write_all(&outcome.stderr);
+                if is_failed {
+                    eprintln!("eyas: task {} did not succeed: {}", result.index, outcome.status);
+                }
+            });
+        }
+        MapSeen::Dispatcher(seen) => progress.suspend(|| show::seen(seen)),
+    }
+}
+
+fn summary(view: &MapView) -> String {
+    let MapView { chunks, blocks, stolen, speculated, .. } = view;
+    let into = view.files.as_ref().map_or_else(String::new, |files| format!(" in {} files", files.len()));
+    format!(
+        "{chunks} chunks in {blocks} blocks, {stolen} times split for others, {speculated} blocks done twice; {}{into}, after {}",
+        format_bytes(view.bytes),
+        format_duration_us(view.elapsed_us)
+    )
+}
+
+fn bar(chunks: u32, is_hidden: bool) -> ProgressBar {
+    if is_hidden {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar:.green} {pos} of {len} chunks, {elapsed}");
+    let bar = ProgressBar::with_draw_target(Some(chunks.into()), ProgressDrawTarget::stderr_with_hz(10));
+    bar.with_style(style.expect("a valid template"))
+}

@@ -1,0 +1,386 @@
+//! A task of a job over blocks: claims chunks, reads them, feeds them to its program, stores what that writes, and commits.
+//!
+//! Each run of the program is a worker of the run. What it wrote is stored under the worker's own name, where nobody looks
+//! for it unless the run's leader has said that it counts. So whatever dies when, each chunk counts once.
+
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use eyas_dfs::blocks::{Effect, Event, Owner, WorkerId};
+use eyas_dfs::{Attendance, File, Files, FilesError, FilesErrorKind, RunPlace, WriteOptions};
+use eyas_types::dfs::{FileName, Format};
+use thiserror::Error;
+use tokio::io::AsyncWriteExt;
+use tokio::process::ChildStdin;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::NO_NODE;
+use super::partition::partition;
+use super::pipeline::{Pipeline, program, shell, sort};
+
+/// A worker says so often that it is alive, and asks again what was not answered.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Looked at to see whether a program writes text.
+const LOOKED_AT_BYTES: u64 = 8 << 10;
+
+/// What a task of a job over blocks does.
+#[derive(Clone, Debug)]
+pub struct MapTask {
+    /// The run that it works at.
+    pub place: RunPlace,
+    /// What reads the blocks, and its arguments.
+    pub program: Vec<String>,
+    /// What becomes of the lines that it writes; they are stored as they are, if it is not said.
+    pub shuffle: Option<Shuffle>,
+    /// A folder for what the program writes, until that is stored.
+    pub scratch: PathBuf,
+}
+
+/// How lines are parted among reducers.
+#[derive(Clone, Debug)]
+pub struct Shuffle {
+    /// How many there are.
+    pub partitions: u32,
+    /// A shell's command that is applied to lines sorted by key before that.
+    pub combine: Option<String>,
+}
+
+/// Why a task of a job over blocks fails.
+#[derive(Debug, Error)]
+pub enum WorkError {
+    /// The file system, or the run's leader.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// The program.
+    #[error("{0}")]
+    Program(String),
+    /// This node's disk, for what the program writes.
+    #[error("cannot keep what the program writes: {0}")]
+    Scratch(#[from] io::Error),
+}
+
+/// Works at a run until there is nothing left to do.
+///
+/// # Errors
+/// If the program fails, a chunk cannot be read, what was written not be stored, or nobody leads the run any more.
+pub async fn map_worker(files: &Files, task: &MapTask) -> Result<(), WorkError> {
+    let spec = files.run_spec(task.place).await?;
+    let chunks: Vec<_> = spec.chunks().map(|(file, place, _)| (&spec.files[file], place)).collect();
+    while work_through_block(files, task, &chunks).await? {}
+    Ok(())
+}
+
+/// What a worker's output is called in its run.
+pub(super) fn part_name(worker: WorkerId) -> String {
+    format!("map-{:016x}", worker.0)
+}
+
+/// Works through one block with one program; tells whether there may be another.
+async fn work_through_block(files: &Files, task: &MapTask, chunks: &[(&File, usize)]) -> Result<bool, WorkError> {
+    let mut attendance = files.attend_run(task.place).await?;
+    let worker = attendance.worker();
+    let name = task.place.run.file(part_name(worker));
+    let input = Input { fed: None, loading: None, ahead: None, pipe: None };
+    let owner = Owner::new(worker, files.near().unwrap_or(NO_NODE));
+    let mut block = Block { files, task, chunks, owner, input, state: State::Idle, name };
+    let done = block.work(&mut attendance).await;
+    let is_stored = matches!(block.state, State::Storing(_) | State::Committing);
+    block.state = State::Idle;
+    match done {
+        Ok(Ended::Committed) => return Ok(true),
+        Ok(Ended::NothingLeft) => return Ok(false),
+        Ok(Ended::Discarded) => {}
+        // So that others need not wait until it is missed.
+        Err(_) => attendance.tell(Event::Gone { worker }).await,
+    }
+    if is_stored {
+        // It counts for nothing. If it stays, whoever waits for the run removes it.
+        let _ = files.remove(&block.name).await;
+    }
+    done.map(|_| true)
+}
+
+enum Ended {
+    Committed,
+    Discarded,
+    /// There is nothing for it, and there will be nothing.
+    NothingLeft,
+}
+
+/// A block, and the program that works through it.
+struct Block<'a> {
+    files: &'a Files,
+    task: &'a MapTask,
+    /// Of the run: each in which file, and where in that.
+    chunks: &'a [(&'a File, usize)],
+    owner: Owner,
+    input: Input,
+    state: State,
+    /// What is written is stored under it.
+    name: FileName,
+}
+
+enum State {
+    /// It has no chunk yet.
+    Idle,
+    /// The program runs.
+    Running(Pipeline, Output),
+    /// The program has ended well.
+    Storing(Storing),
+    Committing,
+}
+
+/// What a program writes.
+enum Output {
+    Whole(std::fs::File),
+    /// Lines, parted among reducers.
+    Parted(JoinHandle<io::Result<Box<dyn Read + Send>>>),
+}
+
+/// Ends when it is dropped.
+struct Storing(JoinHandle<Result<(), WorkError>>);
+
+/// What a program reads.
+struct Input {
+    pipe: Option<ChildStdin>,
+    /// A chunk, and how much of it the program has.
+    fed: Option<(Vec<u8>, usize)>,
+    loading: Option<Loading>,
+    ahead: Option<Loading>,
+}
+
+/// A chunk on its way here.
+struct Loading {
+    chunk: u32,
+    content: JoinHandle<Result<Vec<u8>, FilesError>>,
+}
+
+impl Block<'_> {
+    async fn work(&mut self, attendance: &mut Attendance) -> Result<Ended, WorkError> {
+        let mut beats = interval(HEARTBEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.go_on(attendance).await?;
+            tokio::select! {
+                told = attendance.next() => match told? {
+                    Some(Effect::Committed { .. }) => return Ok(Ended::Committed),
+                    Some(Effect::Discard { .. }) => return Ok(Ended::Discarded),
+                    Some(Effect::NoMore { chunks: 0, .. }) => return Ok(Ended::NothingLeft),
+                    Some(effect) => self.owner.told(&effect),
+                    None => attendance.tell(self.heartbeat()).await,
+                },
+                written = self.input.advance() => match written? {
+                    Some(bytes) => {
+                        self.owner.read(bytes as u64);
+                        if self.input.is_fed() {
+                            self.owner.end_chunk();
+                        }
+                    }
+                    None => {}
+                },
+                state = self.state.advance() => self.enter(state?, attendance).await?,
+                _ = beats.tick() => attendance.tell(self.heartbeat()).await,
+            }
+        }
+    }
+
+    /// Does what can be done now: starts the program, asks for chunks, fetches them, ends the program's input.
+    async fn go_on(&mut self, attendance: &Attendance) -> Result<(), WorkError> {
+        if matches!(self.state, State::Storing(_) | State::Committing) {
+            return Ok(());
+        }
+        let is_reading = matches!(self.state, State::Idle) || self.input.pipe.is_some();
+        if let Some(question) = self.owner.request().filter(|_| is_reading) {
+            attendance.tell(question).await;
+        }
+        if let (State::Idle, Some(_)) = (&self.state, self.owner.current()) {
+            self.start()?;
+        }
+        if self.owner.is_at_end() {
+            self.input.pipe = None;
+        }
+        if let Some(chunk) = self.owner.current()
+            && self.input.wants_chunk()
+        {
+            let ahead = self.input.ahead.take().filter(|ahead| ahead.chunk == chunk);
+            self.input.loading = Some(ahead.unwrap_or_else(|| self.load(chunk)));
+            self.input.ahead = self.owner.upcoming().map(|chunk| self.load(chunk));
+        }
+        Ok(())
+    }
+
+    /// Starts the program.
+    fn start(&mut self) -> Result<(), WorkError> {
+        let mut commands = vec![program(&self.task.program)];
+        if let Some(combine) = self.task.shuffle.as_ref().and_then(|shuffle| shuffle.combine.as_ref()) {
+            commands.extend([sort(&self.task.scratch), shell(combine)]);
+        }
+        let (pipeline, output) = match &self.task.shuffle {
+            None => {
+                let file = tempfile::tempfile_in(&self.task.scratch)?;
+                let (pipeline, pipe) = start(commands, file.try_clone()?.into())?;
+                self.input.pipe = Some(pipe);
+                (pipeline, Output::Whole(file))
+            }
+            Some(shuffle) => {
+                let (mut pipeline, pipe) = start(commands, Stdio::piped())?;
+                self.input.pipe = Some(pipe);
+                let lines = pipeline.output()?.expect("it is a pipe");
+                let (partitions, scratch) = (shuffle.partitions, self.task.scratch.clone());
+                let parting = tokio::task::spawn_blocking(move || partition(lines, partitions, &scratch));
+                (pipeline, Output::Parted(parting))
+            }
+        };
+        self.state = State::Running(pipeline, output);
+        Ok(())
+    }
+
+    /// The program has ended well, or what it wrote is stored.
+    async fn enter(&mut self, next: Next, attendance: &Attendance) -> Result<(), WorkError> {
+        match next {
+            Next::Ended => {
+                // A program need not read all that it is given. What it was handed nothing of goes back; but something it
+                // must have had, so that others do not begin where it did.
+                let is_begun = self.input.fed.as_ref().is_some_and(|(_, at)| *at > 0) || self.owner.done() == 0;
+                if is_begun && self.owner.current().is_some() {
+                    self.owner.end_chunk();
+                }
+                self.input = Input { fed: None, loading: None, ahead: None, pipe: None };
+                let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
+                    unreachable!("what has ended was running")
+                };
+                let (files, name) = (self.files.clone(), self.name.clone());
+                self.state = State::Storing(Storing(tokio::spawn(store(files, name, output))));
+            }
+            Next::Stored => {
+                self.state = State::Committing;
+                attendance.tell(self.heartbeat()).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn heartbeat(&self) -> Event {
+        let commit = || self.owner.commit().expect("who has stored something has read something");
+        if matches!(self.state, State::Committing) { commit() } else { self.owner.heartbeat() }
+    }
+
+    /// Fetches a chunk of the run.
+    fn load(&self, chunk: u32) -> Loading {
+        let (file, place) = self.chunks[chunk as usize];
+        let (files, file) = (self.files.clone(), file.clone());
+        let content = tokio::spawn(async move {
+            match files.chunk(&file, place).await {
+                Err(error) if error.kind == FilesErrorKind::Lost => {}
+                read => return read,
+            }
+            // Its replicas may be elsewhere by now.
+            let now = files.stat(&file.name).await?;
+            let object = |record: &eyas_types::dfs::FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
+            match object(&now.record) == object(&file.record) {
+                true => files.chunk(&now, place).await,
+                false => Err(FilesError::changed(&file.name)),
+            }
+        });
+        Loading { chunk, content }
+    }
+}
+
+/// What a state comes to.
+enum Next {
+    Ended,
+    Stored,
+}
+
+impl State {
+    /// Waits for what comes next; for ever, if nothing does. Dropped before, nothing is lost by it.
+    async fn advance(&mut self) -> Result<Next, WorkError> {
+        match self {
+            State::Running(pipeline, _) => pipeline.wait().await.map(|()| Next::Ended).map_err(WorkError::Program),
+            State::Storing(Storing(storing)) => {
+                storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())).map(|()| Next::Stored)
+            }
+            State::Idle | State::Committing => std::future::pending().await,
+        }
+    }
+}
+
+impl Input {
+    fn wants_chunk(&self) -> bool {
+        self.pipe.is_some() && self.fed.is_none() && self.loading.is_none()
+    }
+
+    /// Waits until the program has read something, or something is there to be read; tells how many bytes it has read.
+    /// Dropped before, nothing is lost by it.
+    async fn advance(&mut self) -> Result<Option<usize>, WorkError> {
+        if let Some(loading) = &mut self.loading {
+            let content = (&mut loading.content).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            (self.loading, self.fed) = (None, Some((content, 0)));
+            return Ok(None);
+        }
+        let (Some(pipe), Some((content, at))) = (&mut self.pipe, &mut self.fed) else {
+            return std::future::pending().await;
+        };
+        match pipe.write(&content[*at..]).await {
+            Ok(bytes) => {
+                *at += bytes;
+                Ok(Some(bytes))
+            }
+            // The program has enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.pipe = None;
+                Ok(None)
+            }
+            Err(error) => Err(WorkError::Program(format!("the program cannot be given its input: {error}"))),
+        }
+    }
+
+    /// Whether the program has all of its chunk, which is then let go.
+    fn is_fed(&mut self) -> bool {
+        self.fed.take_if(|(content, at)| *at == content.len()).is_some()
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.content.abort();
+    }
+}
+
+impl Drop for Storing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn start(commands: Vec<tokio::process::Command>, output: Stdio) -> Result<(Pipeline, ChildStdin), WorkError> {
+    Pipeline::start(commands, output).map_err(WorkError::Program)
+}
+
+/// Stores what a program wrote.
+async fn store(files: Files, name: FileName, output: Output) -> Result<(), WorkError> {
+    match output {
+        Output::Whole(file) => store_whole(&files, &name, file).await,
+        Output::Parted(parting) => {
+            let parted = parting.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
+            let options = WriteOptions::of(Format::Fixed { record_bytes: 1 });
+            files.write(&name, parted, options, |_| {}).await?;
+            Ok(())
+        }
+    }
+}
+
+/// Stores a file that was written from its beginning on, in records if it is text.
+pub(super) async fn store_whole(files: &Files, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
+    let mut beginning = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    (&mut file).take(LOOKED_AT_BYTES).read_to_end(&mut beginning)?;
+    file.seek(SeekFrom::Start(0))?;
+    let options = WriteOptions::of(Format::guess(name.as_str(), !beginning.contains(&0)));
+    files.write(name, file, options, |_| {}).await?;
+    Ok(())
+}

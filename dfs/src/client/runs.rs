@@ -1,0 +1,184 @@
+//! Runs, as those see them who open them, work at them, and wait for them.
+
+use std::time::Instant;
+
+use eyas_blocks::{Effect, Event, WorkerId};
+use eyas_types::dfs::NodeId;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::client::calls::Replies;
+use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::write::random;
+use crate::client::{Files, PAUSE, unexpected};
+use crate::protocol::{Reply, What};
+use crate::runs::{RunId, RunPlace, RunReply, RunRequest, RunSpec, RunStatus};
+
+/// One worker of a run: what it says, and what it is told.
+pub struct Attendance {
+    files: Files,
+    place: RunPlace,
+    worker: WorkerId,
+    told: mpsc::Receiver<Result<Option<Effect>, FilesError>>,
+    listening: JoinHandle<()>,
+}
+
+impl Files {
+    /// Has a run led by the node that leads the first of its files; tells where it is.
+    ///
+    /// # Errors
+    /// `Invalid` if it has no file, or too many chunks; `Unreachable`.
+    pub async fn open_run(&self, spec: RunSpec) -> Result<RunPlace, FilesError> {
+        let first = spec.files.first().ok_or_else(|| FilesError::invalid("a job over blocks needs a file"))?;
+        let node = self.known().ring.leader(&first.name);
+        let place = RunPlace { node, run: RunId(random()?) };
+        match self.ask_run(place, RunRequest::Open(Box::new(spec))).await? {
+            RunReply::Opened(Ok(())) => Ok(place),
+            RunReply::Opened(Err(why)) => Err(FilesError::invalid(why)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What a run is.
+    ///
+    /// # Errors
+    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    pub async fn run_spec(&self, place: RunPlace) -> Result<RunSpec, FilesError> {
+        match self.ask_run(place, RunRequest::Spec).await? {
+            RunReply::Spec(spec) => Ok(*spec),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// How a run stands.
+    ///
+    /// # Errors
+    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    pub async fn run_status(&self, place: RunPlace) -> Result<RunStatus, FilesError> {
+        match self.ask_run(place, RunRequest::Status).await? {
+            RunReply::Status(status) => Ok(status),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Ends a run: its workers are told nothing any more.
+    ///
+    /// # Errors
+    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    pub async fn close_run(&self, place: RunPlace) -> Result<(), FilesError> {
+        self.ask_run(place, RunRequest::Close).await.map(drop)
+    }
+
+    /// Becomes a new worker of a run.
+    ///
+    /// # Errors
+    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    pub async fn attend_run(&self, place: RunPlace) -> Result<Attendance, FilesError> {
+        let worker = WorkerId(random()? as u64);
+        let replies = self.begin_attendance(place, worker).await?;
+        let (tell, told) = mpsc::channel(1);
+        let listening = tokio::spawn(self.clone().listen(place, worker, replies, tell));
+        Ok(Attendance { files: self.clone(), place, worker, told, listening })
+    }
+
+    /// Passes on what a worker is told. When the connection has ended there is another, and nothing is passed on once.
+    async fn listen(
+        self,
+        place: RunPlace,
+        worker: WorkerId,
+        mut replies: Replies,
+        tell: mpsc::Sender<Result<Option<Effect>, FilesError>>,
+    ) {
+        loop {
+            let told = match replies.next().await {
+                Ok(Reply::Run(RunReply::Effect(effect))) => Ok(Some(effect)),
+                Ok(Reply::Run(RunReply::Unknown)) => Err(unknown(place)),
+                Ok(_) => Err(unexpected()),
+                Err(_) => self.begin_attendance(place, worker).await.map(|again| {
+                    replies = again;
+                    None
+                }),
+            };
+            let is_over = told.is_err();
+            if tell.send(told).await.is_err() || is_over {
+                return;
+            }
+        }
+    }
+
+    async fn begin_attendance(&self, place: RunPlace, worker: WorkerId) -> Result<Replies, FilesError> {
+        match self.begin_run(place, RunRequest::Attend(worker)).await? {
+            (RunReply::Attending, replies) => Ok(replies),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Asks for what has one answer.
+    async fn ask_run(&self, place: RunPlace, request: RunRequest) -> Result<RunReply, FilesError> {
+        self.begin_run(place, request).await.map(|(reply, _)| reply)
+    }
+
+    /// Asks; the first answer, and those that may follow.
+    async fn begin_run(&self, place: RunPlace, request: RunRequest) -> Result<(RunReply, Replies), FilesError> {
+        let RunPlace { node, run } = place;
+        let (deadline, mut pause) = (self.deadline(), PAUSE);
+        loop {
+            let asked = async {
+                let mut replies = self.ask_node(node, What::Run { run, request: request.clone() }).await?;
+                Ok::<_, FilesError>((replies.next().await?, replies))
+            };
+            match asked.await {
+                Ok((Reply::Run(RunReply::Unknown), _)) => return Err(unknown(place)),
+                Ok((Reply::Run(reply), replies)) => return Ok((reply, replies)),
+                Ok(_) => return Err(unexpected()),
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                Err(_) => {}
+            }
+            self.pause(&mut pause).await;
+            self.refresh(deadline).await?;
+        }
+    }
+
+    async fn ask_node(&self, node: NodeId, what: What) -> Result<Replies, FilesError> {
+        let member = self.known().members.get(&node).copied();
+        let gone =
+            || FilesError::unreachable(format!("node {node} of the file system, which leads the job, is not there"));
+        self.0.calls.ask(member.ok_or_else(gone)?.address, what).await
+    }
+}
+
+impl Attendance {
+    /// Which worker this is.
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Says what has happened to it. That may be lost.
+    pub async fn tell(&self, event: Event) {
+        let what = What::Tell { run: self.place.run, event };
+        if let Err(error) = self.files.ask_node(self.place.node, what).await {
+            tracing::debug!("a run's leader is not told: {error}");
+        }
+    }
+
+    /// What it is told next; nothing, if something may have been lost, and it is to ask again. Dropped before it is there,
+    /// nothing is lost by it.
+    ///
+    /// # Errors
+    /// `NotFound` if nobody leads the run any more; `Unreachable`.
+    pub async fn next(&mut self) -> Result<Option<Effect>, FilesError> {
+        self.told.recv().await.unwrap_or_else(|| Err(unknown(self.place)))
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+fn unknown(place: RunPlace) -> FilesError {
+    let message =
+        format!("nobody leads job {} over blocks any more: it has ended, or its node has lost its disk", place.run);
+    FilesError::new(FilesErrorKind::NotFound, message)
+}

@@ -1,0 +1,83 @@
+//! What runs that are led from here must not forget: what each is, and its records in order.
+
+use std::sync::Arc;
+
+use eyas_blocks::Record;
+use redb::{Durability, ReadableDatabase, ReadableTable};
+
+use super::{Database, DatabaseError, META, RUNS, bytes_of, of_bytes};
+use crate::runs::{RunId, RunSpec};
+
+/// What is to be remembered of a run.
+pub(crate) enum RunSave {
+    /// What it is.
+    Spec(RunId, Arc<RunSpec>),
+    /// The next record of it, with its number from 0 on.
+    Record(RunId, u64, Record),
+    /// Nothing any more.
+    Forget(RunId),
+}
+
+/// Where a run's spec is; its records follow.
+const SPEC: u64 = 0;
+
+impl Database {
+    /// A number that is greater with each call, also after a crash.
+    pub fn next_epoch(&self) -> Result<u32, DatabaseError> {
+        let epoch = self.meta::<u32>("epoch")?.unwrap_or_default() + 1;
+        let write = || -> Result<(), redb::Error> {
+            let write = self.redb.begin_write()?;
+            write.open_table(META)?.insert("epoch", &*bytes_of(&epoch))?;
+            Ok(write.commit()?)
+        };
+        write().map(|()| epoch).map_err(|e| self.failed(e))
+    }
+
+    /// All runs, with their records.
+    pub fn runs(&self) -> Result<Vec<(RunId, RunSpec, Vec<Record>)>, DatabaseError> {
+        let entries = || -> Result<Vec<_>, redb::Error> {
+            let runs = self.redb.begin_read()?.open_table(RUNS)?;
+            runs.iter()?
+                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .collect()
+        };
+        let mut runs: Vec<(RunId, RunSpec, Vec<Record>)> = Vec::new();
+        for ((run, number), value) in entries().map_err(|e| self.failed(e))? {
+            match runs.last_mut().filter(|(last, ..)| last.0 == run) {
+                Some((.., records)) => records.push(of_bytes(&value).map_err(|why| self.failed(why))?),
+                None if number == SPEC => {
+                    runs.push((RunId(run), of_bytes(&value).map_err(|why| self.failed(why))?, Vec::new()));
+                }
+                None => return Err(self.failed(format!("has records of run {run:032x}, and not what that is"))),
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Remembers these in order; returns when they are on disk, if they have been promised to anybody.
+    pub fn save_runs(&self, saves: &[RunSave], is_promised: bool) -> Result<(), DatabaseError> {
+        if saves.is_empty() && !is_promised {
+            return Ok(());
+        }
+        let write = || -> Result<(), redb::Error> {
+            let mut write = self.redb.begin_write()?;
+            if !is_promised {
+                write.set_durability(Durability::None)?;
+            }
+            {
+                let mut runs = write.open_table(RUNS)?;
+                for save in saves {
+                    match save {
+                        RunSave::Spec(run, spec) => drop(runs.insert((run.0, SPEC), &*bytes_of(&**spec))?),
+                        RunSave::Record(run, number, record) => {
+                            drop(runs.insert((run.0, SPEC + 1 + number), &*bytes_of(record))?);
+                        }
+                        RunSave::Forget(run) => runs.retain_in((run.0, 0)..=(run.0, u64::MAX), |_, _| false)?,
+                    }
+                }
+            }
+            Ok(write.commit()?)
+        };
+        write().map_err(|e| self.failed(e))
+    }
+}

@@ -1,0 +1,96 @@
+//! What a run is, and where.
+
+use std::fmt;
+use std::str::FromStr;
+
+use eyas_blocks::Policy;
+use eyas_types::dfs::{Chunk, FileName, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::client::File;
+
+/// A run. Random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunId(pub u128);
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl RunId {
+    /// The folder of what its tasks write before that appears where it is to be.
+    pub fn folder(self) -> String {
+        format!("/.eyas/runs/{self}")
+    }
+
+    /// A file in that folder.
+    pub fn file(self, name: impl fmt::Display) -> FileName {
+        format!("{}/{name}", self.folder()).parse().expect("it has short components without dots alone")
+    }
+}
+
+/// A run, and the node that leads it. As text, for a command line, `NODE:RUN` in hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunPlace {
+    /// Who leads it.
+    pub node: NodeId,
+    /// Which.
+    pub run: RunId,
+}
+
+impl fmt::Display for RunPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.node, self.run)
+    }
+}
+
+impl FromStr for RunPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once(':').and_then(|(node, run)| {
+            let node = NodeId(u64::from_str_radix(node, 16).ok()?);
+            Some(RunPlace { node, run: RunId(u128::from_str_radix(run, 16).ok()?) })
+        });
+        parsed.ok_or_else(|| format!("`{text}` does not say which run of which node"))
+    }
+}
+
+/// A job over the blocks of files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// What it reads, as it was when the job began.
+    pub files: Vec<File>,
+    /// Who gets what.
+    pub policy: Policy,
+    /// Where each of its tasks is expected to run.
+    pub slots: Vec<NodeId>,
+    /// A worker that is silent for so long loses its block, microseconds.
+    pub term_us: u64,
+}
+
+impl RunSpec {
+    /// Its chunks, one file's after the other's: each with its file's place in `files`, and its own in that file.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, usize, &Chunk)> {
+        self.files
+            .iter()
+            .enumerate()
+            .flat_map(|(file, of)| of.record.chunks.iter().enumerate().map(move |(place, chunk)| (file, place, chunk)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_text() {
+        let place = RunPlace { node: NodeId(7), run: RunId(1 << 127) };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for wrong in ["", "7", "7:", ":7", "7:x", "7:7:7", "10000000000000000:1"] {
+            assert!(wrong.parse::<RunPlace>().is_err(), "{wrong}");
+        }
+    }
+}
