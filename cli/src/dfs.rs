@@ -11,10 +11,10 @@ use eyas_client::types::dfs::{FileName, Format};
 use eyas_client::types::units::format_bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::Failure;
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
 use crate::run::INTERRUPTED;
 use crate::start::interrupted;
-use crate::Failure;
 
 mod views;
 

@@ -62,7 +62,9 @@ impl Op {
     /// The name that it is about; none, for lists.
     fn name(&self) -> Option<&FileName> {
         match self {
-            Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => Some(name),
+            Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => {
+                Some(name)
+            }
             Op::Rename { to, .. } => Some(to),
             Op::List { .. } => None,
         }
@@ -117,12 +119,7 @@ impl Node {
     }
 
     /// What is to be written for a request, or the answer to it.
-    fn decide(
-        &self,
-        request: u64,
-        op: Op,
-        stored: Option<&Stored>,
-    ) -> Result<(Entry, Then), Result<Answer, Refusal>> {
+    fn decide(&self, request: u64, op: Op, stored: Option<&Stored>) -> Result<(Entry, Then), Result<Answer, Refusal>> {
         let file = stored.and_then(|stored| Some((stored.version, stored.entry.file()?)));
         let done = |dropped| Then::Done { request: Some(request), dropped };
         match (op, file) {
@@ -154,9 +151,11 @@ impl Node {
                 }
                 _ => Err(Err(Refusal::NotFound)),
             },
-            (Op::Rename { id, .. }, Some((version, present))) => {
-                Err(if present.id == id { Ok(Answer::Done { version }) } else { Err(Refusal::Exists { id: present.id }) })
-            }
+            (Op::Rename { id, .. }, Some((version, present))) => Err(if present.id == id {
+                Ok(Answer::Done { version })
+            } else {
+                Err(Refusal::Exists { id: present.id })
+            }),
             (Op::Rename { from, version, id, .. }, None) => {
                 Ok((Entry::Arriving { from, version, id }, Then::Move { request }))
             }
@@ -261,7 +260,8 @@ impl Node {
 
     /// A view has begun: what is being done to names that are not served any more is left to who serves them.
     pub(crate) fn leave_work(&mut self, turn: &mut Turn) {
-        let goes_on = |name: &FileName| self.place.as_ref().is_some_and(|place| self.serves(place.ring.partition(name)));
+        let goes_on =
+            |name: &FileName| self.place.as_ref().is_some_and(|place| self.serves(place.ring.partition(name)));
         let left: Vec<FileName> = self.work.keys().filter(|name| !goes_on(name)).cloned().collect();
         for name in left {
             let Work { doing, waiting, .. } = self.work.remove(&name).expect("it was just there");

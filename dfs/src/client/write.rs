@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -191,13 +192,16 @@ impl Files {
                 break;
             }
             let chunk = Arriving { object, size_bytes, checksum, content: content.clone() };
+            let mut is_broken = false;
             for (member, stored) in self.chain(chunk, replicas.first(), further).await {
                 match stored {
                     Ok(()) => replicas.push(member),
+                    // Behind the first that does not take it, nobody else can be blamed.
+                    Err(_) if is_broken => {}
                     Err(error) => {
                         tracing::info!(node = %member.node, "a node does not take a chunk: {error}");
                         unfit.insert(member.node);
-                        why = Some(error);
+                        (is_broken, why) = (true, Some(error));
                     }
                 }
             }
@@ -214,29 +218,29 @@ impl Files {
     }
 
     /// Has a chunk stored by these nodes: one gets it from who has it, or from here, the next from that one while it comes.
+    /// Tells for each, in this order.
     async fn chain(
         &self,
         chunk: Arriving,
         from: Option<&Member>,
         to: &[&Member],
     ) -> Vec<(Member, Result<(), FilesError>)> {
-        let mut links = JoinSet::new();
-        let mut source = from.map(|member| member.transfer);
-        for member in to.iter().map(|member| **member) {
-            let (files, chunk) = (self.clone(), chunk.clone());
-            links.spawn(async move { (member, files.store_on(&member, chunk, source).await) });
-            source = Some(member.transfer);
+        let sources = from.into_iter().chain(to.iter().copied()).map(|member| member.transfer);
+        let sources = from.is_none().then_some(None).into_iter().chain(sources.map(Some));
+        let link = |(member, source): (&&Member, Option<SocketAddr>)| {
+            let (files, member, chunk) = (self.clone(), **member, chunk.clone());
+            tokio::spawn(async move { (member, files.store_on(&member, chunk, source).await) })
+        };
+        let links: Vec<_> = to.iter().zip(sources).map(link).collect();
+        let mut stored = Vec::with_capacity(links.len());
+        for link in links {
+            stored.push(link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())));
         }
-        links.join_all().await
+        stored
     }
 
     /// Has one node store a chunk.
-    async fn store_on(
-        &self,
-        member: &Member,
-        chunk: Arriving,
-        from: Option<std::net::SocketAddr>,
-    ) -> Result<(), FilesError> {
+    async fn store_on(&self, member: &Member, chunk: Arriving, from: Option<SocketAddr>) -> Result<(), FilesError> {
         let Arriving { object, size_bytes, checksum, content } = chunk;
         let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
         loop {

@@ -237,7 +237,8 @@ impl Cluster {
     }
 
     fn gossip(&mut self, node: NodeId) {
-        let Some(group) = self.machines.get(&node).filter(|machine| machine.node.is_some()).map(|machine| machine.group)
+        let Some(group) =
+            self.machines.get(&node).filter(|machine| machine.node.is_some()).map(|machine| machine.group)
         else {
             return;
         };

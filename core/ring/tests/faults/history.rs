@@ -78,9 +78,7 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
             None => unknown(id == Some(*removed), None),
         },
         Op::Stat { name: of } if of == name => match answer {
-            Some(Ok(Answer::Found { record, .. })) => {
-                only_if(*state == Some((record.id, record.modified_us)), *state)
-            }
+            Some(Ok(Answer::Found { record, .. })) => only_if(*state == Some((record.id, record.modified_us)), *state),
             Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
             Some(other) => panic!("{other:?} to {attempt:?}"),
             None => vec![*state],
