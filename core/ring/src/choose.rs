@@ -129,7 +129,7 @@ impl Node {
         if is_under_way || now_us < since_us + rank * 2 * self.config.resend_us {
             return;
         }
-        let is_settled = chooser.settled.len() == members.len();
+        let is_settled = members.is_subset(&chooser.settled);
         if place.view.followed_by(wanted.clone(), is_settled).is_none() {
             return;
         }
@@ -166,7 +166,7 @@ impl Node {
             return;
         }
         let earlier = attempt.promises.values().flatten().max_by_key(|proposal| proposal.ballot);
-        let is_settled = self.chooser.settled.len() == place.view.members.len();
+        let is_settled = place.view.members.is_subset(&self.chooser.settled);
         let view = match earlier {
             Some(proposal) => Some(proposal.view.clone()),
             None => place.view.followed_by(self.chooser.wanted.clone(), is_settled),

@@ -2,8 +2,8 @@
 //!
 //! The new name's leader writes that the file is to arrive, with the version that it has under its old name, and asks the old
 //! name's leader to move it. That is the one moment at which the file changes its name: when it is written that it has
-//! departed. Then the new name's leader writes the file, and the old one's forgets its part. Whoever asks for the new name
-//! meanwhile waits; so no reader finds both, or neither.
+//! departed. Then the new name's leader writes the file, and the old one's forgets its part, before which nothing else gets
+//! the old name. Whoever asks for the new name meanwhile waits; so no reader finds both, or neither.
 //!
 //! Versions are never used again. So a request to move that comes late moves nothing, and when the old name's leader says
 //! that no file is there with that version, it will always be so, and the new name is free again.
@@ -119,10 +119,11 @@ impl Node {
 
     /// The new name's leader has the file.
     pub(crate) fn arrived(&mut self, from: &FileName, token: Version, turn: &mut Turn) {
-        let Some(Some(Stored { entry: Entry::Departed { token: known, record, .. }, .. })) = self.served(from, turn)
-        else {
-            return;
+        let stored = match self.work.get(from) {
+            Some(Work { doing: Doing::Leaving(leaving), .. }) => Some(leaving.clone()),
+            _ => self.served(from, turn).flatten(),
         };
+        let Some(Stored { entry: Entry::Departed { token: known, record, .. }, .. }) = stored else { return };
         if known == token {
             let then = Then::Done { request: None, dropped: Default::default() };
             self.put(from, Entry::Removed { id: record.id, is_gone: false }, then, turn);

@@ -152,7 +152,10 @@ impl Node {
             Phase::Collecting(_) => true,
             Phase::Filling => leading.filled.len() < place.write_quorum(**partition),
         };
-        let mut room = MAX_SETTLING.saturating_sub(self.leading.iter().filter(is_under_way).count());
+        // It counts itself among those who refuse earlier leaders.
+        let is_free = place.sources.is_empty() || self.leases.is_free(turn.now_us);
+        let most = if is_free { MAX_SETTLING } else { 0 };
+        let mut room = most.saturating_sub(self.leading.iter().filter(is_under_way).count());
         let waits = |(_, leading): &(&u16, &Leading)| matches!(leading.phase, Phase::Waiting);
         let waiting: Vec<u16> = self.leading.iter().filter(waits).map(|(partition, _)| *partition).collect();
         for partition in waiting {
