@@ -85,8 +85,14 @@ impl Chooser {
         self.settled.clear();
     }
 
-    pub fn is_settled(&mut self, node: NodeId) {
+    /// All that a node leads in this view has a quorum.
+    pub fn has_settled(&mut self, node: NodeId) {
         self.settled.insert(node);
+    }
+
+    /// Whether that is known of all of them.
+    fn is_settled(&self, members: &BTreeSet<NodeId>) -> bool {
+        members.is_subset(&self.settled)
     }
 
     pub fn alive(&mut self, alive: BTreeSet<NodeId>) {
@@ -100,6 +106,12 @@ impl Chooser {
 }
 
 impl Node {
+    /// Whether it is known that all of the view's partitions have a write quorum in it. From then on as many nodes may be lost as
+    /// if none had ever been.
+    pub fn is_settled(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| self.chooser.is_settled(&place.view.members))
+    }
+
     /// Proposes a view if one is wanted, and it is this node's turn.
     pub(crate) fn choose(&mut self, turn: &mut Turn) {
         let Some(place) = &self.place else { return };
@@ -129,7 +141,7 @@ impl Node {
         if is_under_way || now_us < since_us + rank * 2 * self.config.resend_us {
             return;
         }
-        let is_settled = members.is_subset(&chooser.settled);
+        let is_settled = chooser.is_settled(members);
         if place.view.followed_by(wanted.clone(), is_settled).is_none() {
             return;
         }
@@ -157,6 +169,7 @@ impl Node {
 
     pub(crate) fn promise(&mut self, from: NodeId, ballot: Ballot, accepted: Option<Proposal>, turn: &mut Turn) {
         let Some(place) = &self.place else { return };
+        let is_settled = self.chooser.is_settled(&place.view.members);
         let Some(attempt) = self.chooser.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
         if !place.view.members.contains(&from) || attempt.proposal.is_some() {
             return;
@@ -166,7 +179,6 @@ impl Node {
             return;
         }
         let earlier = attempt.promises.values().flatten().max_by_key(|proposal| proposal.ballot);
-        let is_settled = place.view.members.is_subset(&self.chooser.settled);
         let view = match earlier {
             Some(proposal) => Some(proposal.view.clone()),
             None => place.view.followed_by(self.chooser.wanted.clone(), is_settled),

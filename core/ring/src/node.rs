@@ -36,8 +36,9 @@ pub(crate) struct Place {
 
 impl Place {
     pub fn new(view: View) -> Self {
-        let of_source = |members: &_| Ring::new(&View { members: Clone::clone(members), ..view.clone() });
-        Place { ring: Ring::new(&view), sources: view.sources.iter().map(of_source).collect(), view }
+        let mut known = BTreeMap::new();
+        let sources = view.sources.iter().map(|members| Ring::of(&view, members, &mut known)).collect();
+        Place { ring: Ring::of(&view, &view.members, &mut known), sources, view }
     }
 
     pub fn write_quorum(&self, partition: u16) -> usize {
@@ -152,9 +153,9 @@ impl Node {
 
     fn tick(&mut self, turn: &mut Turn) {
         let Some(place) = &self.place else { return };
-        let (me, boot, is_settled) = (self.config.node, self.boot, self.is_settled());
+        let (me, boot, is_settled) = (self.config.node, self.boot, self.has_settled());
         if is_settled {
-            self.chooser.is_settled(me);
+            self.chooser.has_settled(me);
         }
         let heartbeat = Body::Heartbeat { sent_us: turn.now_us, boot, is_settled };
         let others: Vec<_> = place.view.members.iter().copied().filter(|node| *node != me).collect();
@@ -196,7 +197,7 @@ impl Node {
             Body::Outbid(promised) => self.chooser.outbid(promised),
             Body::Heartbeat { sent_us, boot, is_settled } => {
                 if is_settled {
-                    self.chooser.is_settled(from);
+                    self.chooser.has_settled(from);
                 }
                 self.leases.promise(from, turn.now_us);
                 self.send(from, Body::Heard { sent_us, boot }, turn);

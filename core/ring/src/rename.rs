@@ -59,17 +59,17 @@ impl Node {
         token: Version,
         turn: &mut Turn,
     ) {
-        let Some(stored) = self.served(&from, turn) else { return };
-        match stored {
-            Some(Stored { version: is, entry: Entry::File(record) }) if is == version => {
+        match self.known(&from, turn) {
+            None => {}
+            Some(Some(Stored { version: is, entry: Entry::File(record) })) if is == version => {
                 self.put(&from, Entry::Departed { to, token, record }, Then::Moved, turn);
             }
-            Some(Stored { entry: Entry::Departed { to: known, token: known_token, record }, .. })
+            Some(Some(Stored { entry: Entry::Departed { to: known, token: known_token, record }, .. }))
                 if known == to && known_token == token =>
             {
                 self.send(asking, Body::Moved { to, token, from, record }, turn);
             }
-            _ => self.send(asking, Body::Gone { to, token }, turn),
+            Some(_) => self.send(asking, Body::Gone { to, token }, turn),
         }
     }
 
@@ -119,10 +119,7 @@ impl Node {
 
     /// The new name's leader has the file.
     pub(crate) fn arrived(&mut self, from: &FileName, token: Version, turn: &mut Turn) {
-        let stored = match self.work.get(from) {
-            Some(Work { doing: Doing::Leaving(leaving), .. }) => Some(leaving.clone()),
-            _ => self.served(from, turn).flatten(),
-        };
+        let stored = self.known(from, turn).flatten();
         let Some(Stored { entry: Entry::Departed { token: known, record, .. }, .. }) = stored else { return };
         if known == token {
             let then = Then::Done { request: None, dropped: Default::default() };
@@ -147,9 +144,16 @@ impl Node {
         }
     }
 
+    /// What is under a name, if this node serves it and nothing is being written to it.
+    fn known(&self, name: &FileName, turn: &Turn) -> Option<Option<Stored>> {
+        let partition = self.place.as_ref()?.ring.partition(name);
+        let is_written = |work: &Work| matches!(work.doing, Doing::Writing(_));
+        let is_known = self.serves(partition) && !self.work.get(name).is_some_and(is_written);
+        is_known.then(|| turn.disk.get(partition, name))
+    }
+
     /// What is under a name, if this node serves it and nothing is being done to it.
     pub(crate) fn served(&self, name: &FileName, turn: &Turn) -> Option<Option<Stored>> {
-        let partition = self.place.as_ref()?.ring.partition(name);
-        (self.serves(partition) && !self.work.contains_key(name)).then(|| turn.disk.get(partition, name))
+        self.known(name, turn).filter(|_| !self.work.contains_key(name))
     }
 }

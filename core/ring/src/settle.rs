@@ -57,8 +57,8 @@ impl Leading {
 }
 
 impl Node {
-    /// Whether all partitions that it leads have a write quorum in this view.
-    pub fn is_settled(&self) -> bool {
+    /// Whether all partitions that this node leads have a write quorum in this view.
+    pub(crate) fn has_settled(&self) -> bool {
         let Some(place) = &self.place else { return false };
         self.leading.iter().all(|(partition, leading)| leading.filled.len() >= place.write_quorum(*partition))
     }

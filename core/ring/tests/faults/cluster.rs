@@ -282,6 +282,21 @@ impl Cluster {
         node.handle(clock_us, event, &machine.disk, &mut effects);
         node.validate();
         self.perform(at, effects);
+        self.at_most_one_answers(at);
+    }
+
+    /// Something happened at a node: it answers for no partition for which another does.
+    fn at_most_one_answers(&self, at: NodeId) {
+        let answers = |machine: &Machine, partition| {
+            let clock_us = machine.clock_us(self.now_us);
+            machine.node.as_ref().is_some_and(|node| node.answers(partition, clock_us))
+        };
+        let partitions = 0..self.machines[&at].config.partitions;
+        for partition in partitions.filter(|partition| answers(&self.machines[&at], *partition)) {
+            let all = self.machines.iter().filter(|(_, machine)| answers(machine, partition));
+            let all: Vec<&NodeId> = all.map(|(node, _)| node).collect();
+            assert_eq!(all, [&at], "who answers for partition {partition}");
+        }
     }
 
     fn perform(&mut self, node: NodeId, effects: Vec<Effect>) {
