@@ -9,6 +9,8 @@ use eyas_types::dfs::{FileName, NodeId};
 use crate::random::Random;
 
 pub const MS: u64 = 1_000;
+/// Nothing takes longer on its way.
+pub const MAX_DELAY_US: u64 = 3_000 * MS;
 
 /// What can go wrong for now, in so many of 1000 cases each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +47,7 @@ impl Disk {
             Save::Boots(boots) => self.saved.boots = boots,
             Save::View(view) => self.saved.view = Some(view),
             Save::Acceptor(acceptor) => self.saved.acceptor = acceptor,
+            Save::Settled(settled) => self.saved.settled = settled,
             Save::Round { partition, round } if round == Round::default() => {
                 self.saved.rounds.remove(&partition);
             }
@@ -204,7 +207,7 @@ impl Cluster {
 
     fn delay_us(&mut self) -> u64 {
         let late = self.dice.chance(self.faults.late);
-        MS + self.dice.below(if late { 3_000 * MS } else { 10 * MS })
+        MS + self.dice.below(if late { MAX_DELAY_US } else { 10 * MS })
     }
 
     /// Does what is next; false, if that is after `until_us`.
