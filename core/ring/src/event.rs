@@ -60,6 +60,8 @@ pub struct Saved {
     pub view: Option<View>,
     /// What it has promised about the next one.
     pub acceptor: Acceptor,
+    /// The last view that it knew to be settled.
+    pub settled: u64,
     /// The round in which it was last brought up to date, by partition; the first round of all, if never.
     pub rounds: BTreeMap<u16, Round>,
 }
@@ -152,6 +154,8 @@ pub enum Save {
     View(View),
     /// In [`Saved::acceptor`].
     Acceptor(Acceptor),
+    /// In [`Saved::settled`].
+    Settled(u64),
     /// In [`Saved::rounds`].
     Round {
         /// Of which partition.

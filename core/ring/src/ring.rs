@@ -4,6 +4,7 @@
 //! one place of the ring: so what moves when nodes come and go, moves as whole partitions. All of this is fixed for ever:
 //! another hash would look for records where they are not.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
@@ -13,7 +14,7 @@ use crate::view::View;
 
 /// Points of a node on the ring. With 64, of 8 nodes none led more than 1.3 times its share of 1024 partitions, in the mean
 /// of many rings; with 256, 1.17 times: see the test.
-pub const POINTS: u64 = 256;
+pub const POINTS: u64 = 64;
 
 /// A view's ring.
 #[derive(Clone, Debug)]
@@ -27,13 +28,18 @@ pub struct Ring {
 impl Ring {
     /// The ring of that view.
     pub fn new(view: &View) -> Self {
-        let of_node = |node: &NodeId| {
-            let node = *node;
-            (0..POINTS).map(move |point| (hash(b"point", &[&node.0.to_le_bytes(), &point.to_le_bytes()]), node))
-        };
-        let mut points: Vec<_> = view.members.iter().flat_map(of_node).collect();
+        Ring::of(view, &view.members, &mut BTreeMap::new())
+    }
+
+    /// The ring that a view would have with other members. Points that were computed already are in `known`.
+    pub(crate) fn of(view: &View, members: &BTreeSet<NodeId>, known: &mut BTreeMap<NodeId, Vec<u64>>) -> Self {
+        let mut points = Vec::new();
+        for node in members {
+            let of_node = known.entry(*node).or_insert_with(|| points_of(*node));
+            points.extend(of_node.iter().map(|point| (*point, *node)));
+        }
         points.sort_unstable();
-        let mut ring = Ring { points, members: view.members.len(), replicas: Vec::new() };
+        let mut ring = Ring { points, members: members.len(), replicas: Vec::new() };
         let keepers = view.replicas_of(ring.members);
         ring.replicas = (0..view.partitions)
             .map(|partition| ring.successors(hash(b"partition", &[&partition.to_le_bytes()])).take(keepers).collect())
@@ -81,6 +87,10 @@ impl Ring {
         };
         after.iter().chain(before).map(|(_, node)| *node).filter(is_new).take(self.members)
     }
+}
+
+fn points_of(node: NodeId) -> Vec<u64> {
+    (0..POINTS).map(|point| hash(b"point", &[&node.0.to_le_bytes(), &point.to_le_bytes()])).collect()
 }
 
 /// A place on the ring: the first 64 bits of BLAKE3 over what it is the place of.

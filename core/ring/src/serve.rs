@@ -33,6 +33,8 @@ pub(crate) enum Doing {
     Writing(Writing),
     /// The file that is to come is asked for.
     Moving(Moving),
+    /// The leader of the new name is told of the file that was here, before another takes its place.
+    Leaving(Stored),
 }
 
 pub(crate) struct Writing {
@@ -105,6 +107,14 @@ impl Node {
             if let Some(moving) = stored.as_ref().and_then(Moving::of) {
                 waiting.push_front((request, op));
                 self.start(name, Doing::Moving(moving), waiting, turn);
+                return;
+            }
+            let is_leaving = |stored: &Stored| matches!(stored.entry, Entry::Departed { .. });
+            if matches!(op, Op::Create { .. } | Op::Rename { .. })
+                && let Some(leaving) = stored.clone().filter(is_leaving)
+            {
+                waiting.push_front((request, op));
+                self.start(name, Doing::Leaving(leaving), waiting, turn);
                 return;
             }
             match self.decide(request, op, stored.as_ref()) {
@@ -210,6 +220,10 @@ impl Node {
                 let (leader, body) = (place.ring.leader(&moving.from), moving.asked(name));
                 self.send(leader, body, turn);
             }
+            Doing::Leaving(Stored { entry, .. }) => {
+                let entry = entry.clone();
+                self.tell_moved(name, &entry, turn);
+            }
         }
     }
 
@@ -307,6 +321,7 @@ impl Doing {
     fn request(&self) -> Option<u64> {
         match self {
             Doing::Moving(moving) => moving.request,
+            Doing::Leaving(_) => None,
             Doing::Writing(writing) => match &writing.then {
                 Then::Done { request, .. } | Then::Refuse { request, .. } | Then::Arrived { request, .. } => *request,
                 Then::Move { request } => Some(*request),
@@ -319,7 +334,7 @@ impl Doing {
     pub fn before(&self) -> Option<Option<&Stored>> {
         match self {
             Doing::Writing(writing) => Some(writing.before.as_ref()),
-            Doing::Moving(_) => None,
+            Doing::Moving(_) | Doing::Leaving(_) => None,
         }
     }
 }

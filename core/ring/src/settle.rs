@@ -57,8 +57,8 @@ impl Leading {
 }
 
 impl Node {
-    /// Whether all partitions that it leads have a write quorum in this view.
-    pub fn is_settled(&self) -> bool {
+    /// Whether all partitions that this node leads have a write quorum in this view.
+    pub(crate) fn has_settled(&self) -> bool {
         let Some(place) = &self.place else { return false };
         self.leading.iter().all(|(partition, leading)| leading.filled.len() >= place.write_quorum(*partition))
     }
@@ -152,7 +152,10 @@ impl Node {
             Phase::Collecting(_) => true,
             Phase::Filling => leading.filled.len() < place.write_quorum(**partition),
         };
-        let mut room = MAX_SETTLING.saturating_sub(self.leading.iter().filter(is_under_way).count());
+        // It counts itself among those who refuse earlier leaders.
+        let is_free = place.sources.is_empty() || self.leases.is_free(turn.now_us);
+        let most = if is_free { MAX_SETTLING } else { 0 };
+        let mut room = most.saturating_sub(self.leading.iter().filter(is_under_way).count());
         let waits = |(_, leading): &(&u16, &Leading)| matches!(leading.phase, Phase::Waiting);
         let waiting: Vec<u16> = self.leading.iter().filter(waits).map(|(partition, _)| *partition).collect();
         for partition in waiting {

@@ -9,6 +9,8 @@ use eyas_types::dfs::{FileName, NodeId};
 use crate::random::Random;
 
 pub const MS: u64 = 1_000;
+/// Nothing takes longer on its way.
+pub const MAX_DELAY_US: u64 = 3_000 * MS;
 
 /// What can go wrong for now, in so many of 1000 cases each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +47,7 @@ impl Disk {
             Save::Boots(boots) => self.saved.boots = boots,
             Save::View(view) => self.saved.view = Some(view),
             Save::Acceptor(acceptor) => self.saved.acceptor = acceptor,
+            Save::Settled(settled) => self.saved.settled = settled,
             Save::Round { partition, round } if round == Round::default() => {
                 self.saved.rounds.remove(&partition);
             }
@@ -155,6 +158,7 @@ impl Cluster {
 
     pub fn start(&mut self, node: NodeId) {
         let ahead_us = self.dice.below(10_000 * MS);
+        if std::env::var("TRACE").is_ok() { eprintln!("{:.3} {node} START", self.now_us as f64/1000.0) }
         let now_us = self.now_us;
         let machine = self.machines.get_mut(&node).unwrap();
         machine.ahead_us = ahead_us;
@@ -169,6 +173,7 @@ impl Cluster {
     }
 
     pub fn crash(&mut self, node: NodeId) {
+        if std::env::var("TRACE").is_ok() { eprintln!("{:.3} {node} CRASH", self.now_us as f64/1000.0) }
         self.machines.get_mut(&node).unwrap().node = None;
         self.crashes += 1;
     }
@@ -202,7 +207,7 @@ impl Cluster {
 
     fn delay_us(&mut self) -> u64 {
         let late = self.dice.chance(self.faults.late);
-        MS + self.dice.below(if late { 3_000 * MS } else { 10 * MS })
+        MS + self.dice.below(if late { MAX_DELAY_US } else { 10 * MS })
     }
 
     /// Does what is next; false, if that is after `until_us`.
@@ -281,10 +286,31 @@ impl Cluster {
         node.handle(clock_us, event, &machine.disk, &mut effects);
         node.validate();
         self.perform(at, effects);
+        self.at_most_one_answers(at);
+    }
+
+    /// Something happened at a node: it answers for no partition for which another does.
+    fn at_most_one_answers(&self, at: NodeId) {
+        let answers = |machine: &Machine, partition| {
+            let clock_us = machine.clock_us(self.now_us);
+            machine.node.as_ref().is_some_and(|node| node.answers(partition, clock_us))
+        };
+        let partitions = 0..self.machines[&at].config.partitions;
+        for partition in partitions.filter(|partition| answers(&self.machines[&at], *partition)) {
+            let all = self.machines.iter().filter(|(_, machine)| answers(machine, partition));
+            let all: Vec<&NodeId> = all.map(|(node, _)| node).collect();
+            assert_eq!(all, [&at], "who answers for partition {partition}");
+        }
     }
 
     fn perform(&mut self, node: NodeId, effects: Vec<Effect>) {
         for effect in effects {
+            if std::env::var("TRACE").is_ok() {
+                match &effect {
+                    Effect::Send { message, .. } if matches!(message.body, eyas_ring::Body::Heartbeat{..} | eyas_ring::Body::Heard{..}) => {}
+                    e => { let t = format!("{e:?}"); eprintln!("{:.3} {node} {}", self.now_us as f64/1000.0, t.chars().take(420).collect::<String>()) }
+                }
+            }
             if self.dice.chance(self.faults.crash) && self.dice.chance(50) {
                 return self.crash(node);
             }
