@@ -198,6 +198,7 @@ impl DfsNode {
 
 impl Drop for DfsNode {
     fn drop(&mut self) {
+        self.shared.gossip.end();
         let _ = self.shared.told.send(Told::End);
         if let Some(brain) = self.brain.take()
             && brain.join().is_err()
@@ -259,7 +260,12 @@ impl Hands for Fingers {
         let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
         self.runtime.spawn(async move {
             let from = shared.transfers(&from);
-            match shared.chunks.fetch(wanted, &from, false).await {
+            let fetched = match shared.chunks.prepare(wanted).await {
+                Ok(Some(place)) => place.fetch(&from, false).await,
+                Ok(None) => Ok(()),
+                Err(why) => Err(why),
+            };
+            match fetched {
                 Ok(()) => shared.tell(Event::Fetched { object }),
                 Err(why) => {
                     tracing::info!(%object, "a chunk was not replicated to this node: {why}");

@@ -87,7 +87,6 @@ impl Chooser {
         self.settled.clear();
     }
 
-
     pub fn alive(&mut self, alive: BTreeSet<NodeId>) {
         self.alive = alive;
     }

@@ -16,6 +16,7 @@ use eyas_types::dfs::{
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::client::calls::Replies;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::{File, Files, unexpected};
 use crate::protocol::{Member, Reply, What};
@@ -192,16 +193,13 @@ impl Files {
                 break;
             }
             let chunk = Arriving { object, size_bytes, checksum, content: content.clone() };
-            let mut is_broken = false;
-            for (member, stored) in self.chain(chunk, replicas.first(), further).await {
+            for (member, stored) in self.chain(&chunk, replicas.first(), further).await {
                 match stored {
                     Ok(()) => replicas.push(member),
-                    // Behind the first that does not take it, nobody else can be blamed.
-                    Err(_) if is_broken => {}
                     Err(error) => {
                         tracing::info!(node = %member.node, "a node does not take a chunk: {error}");
                         unfit.insert(member.node);
-                        (is_broken, why) = (true, Some(error));
+                        why = Some(error);
                     }
                 }
             }
@@ -218,46 +216,79 @@ impl Files {
     }
 
     /// Has a chunk stored by these nodes: one gets it from who has it, or from here, the next from that one while it comes.
-    /// Tells for each, in this order.
+    /// Who has no room is left out of the chain. Tells who has it, and of those who do not, whose fault that is.
     async fn chain(
         &self,
-        chunk: Arriving,
+        chunk: &Arriving,
         from: Option<&Member>,
         to: &[&Member],
     ) -> Vec<(Member, Result<(), FilesError>)> {
-        let sources = from.into_iter().chain(to.iter().copied()).map(|member| member.transfer);
-        let sources = from.is_none().then_some(None).into_iter().chain(sources.map(Some));
-        let link = |(member, source): (&&Member, Option<SocketAddr>)| {
-            let (files, member, chunk) = (self.clone(), **member, chunk.clone());
-            tokio::spawn(async move { (member, files.store_on(&member, chunk, source).await) })
-        };
-        let links: Vec<_> = to.iter().zip(sources).map(link).collect();
-        let mut stored = Vec::with_capacity(links.len());
-        for link in links {
-            stored.push(link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())));
-        }
-        stored
-    }
-
-    /// Has one node store a chunk.
-    async fn store_on(&self, member: &Member, chunk: Arriving, from: Option<SocketAddr>) -> Result<(), FilesError> {
-        let Arriving { object, size_bytes, checksum, content } = chunk;
-        let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
-        loop {
-            match replies.next().await? {
-                Reply::Ready => {
-                    let pushed = self.0.peers.push(member.transfer, object, content.clone()).await;
-                    pushed.map_err(|error| FilesError::unreachable(error.message))?;
+        let mut source = from.map(|member| member.transfer);
+        let (mut links, mut ended) = (Vec::new(), Vec::new());
+        for member in to.iter().map(|member| **member) {
+            match self.begin(&member, chunk, source).await {
+                Ok(begun) => {
+                    let (files, chunk) = (self.clone(), chunk.clone());
+                    let brings = source.is_none();
+                    links.push((
+                        member,
+                        tokio::spawn(async move { files.store_on(&member, chunk, begun, brings).await }),
+                    ));
+                    source = Some(member.transfer);
                 }
-                Reply::Stored(Ok(())) => return Ok(()),
-                Reply::Stored(Err(why)) => {
-                    let message = format!("node {} cannot store a chunk: {why}", member.node);
-                    return Err(FilesError::new(FilesErrorKind::Full, message));
-                }
-                _ => return Err(unexpected()),
+                Err(error) => ended.push((member, Err(error))),
             }
         }
+        let mut is_broken = false;
+        for (member, link) in links {
+            let stored = link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            // Behind the first that breaks the chain, nobody can be blamed.
+            if stored.is_ok() || !is_broken {
+                is_broken |= stored.is_err();
+                ended.push((member, stored));
+            }
+        }
+        ended
     }
+
+    /// Asks a node to store a chunk; none if it has it already.
+    async fn begin(
+        &self,
+        member: &Member,
+        chunk: &Arriving,
+        from: Option<SocketAddr>,
+    ) -> Result<Option<Replies>, FilesError> {
+        let Arriving { object, size_bytes, checksum, .. } = *chunk;
+        let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
+        match replies.next().await? {
+            Reply::Ready => Ok(Some(replies)),
+            Reply::Stored(stored) => stored.map(|()| None).map_err(|why| not_stored(member, &why)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Waits until a node that has room for a chunk has stored it, which this client `brings` or another node gives.
+    async fn store_on(
+        &self,
+        member: &Member,
+        chunk: Arriving,
+        begun: Option<Replies>,
+        brings: bool,
+    ) -> Result<(), FilesError> {
+        let Some(mut replies) = begun else { return Ok(()) };
+        if brings {
+            let pushed = self.0.peers.push(member.transfer, chunk.object, chunk.content).await;
+            pushed.map_err(|error| FilesError::unreachable(error.message))?;
+        }
+        match replies.next().await? {
+            Reply::Stored(stored) => stored.map_err(|why| not_stored(member, &why)),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn not_stored(member: &Member, why: &str) -> FilesError {
+    FilesError::new(FilesErrorKind::Full, format!("node {} cannot store a chunk: {why}", member.node))
 }
 
 /// A chunk on its way to nodes.

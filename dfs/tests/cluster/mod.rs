@@ -1,6 +1,6 @@
 //! Nodes of a file system in this process, each with its own folder, store and sockets.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, Format};
 use tempfile::TempDir;
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// In which whatever is waited for has to happen.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -73,14 +75,21 @@ impl Cluster {
     /// A node that has ended starts again in its folder.
     pub async fn start(&mut self, place: usize, is_full: bool) {
         let folder = self.folders[place].path();
-        let (store, _) = ObjectStore::open(folder.join("store")).unwrap();
+        // What a node was about when it ended lets go of its folder soon.
+        let mut opened = None;
+        eventually("the folder is free", async || {
+            let both = (ObjectStore::open(folder.join("store")), Site::open(&folder.join("files"), LOCALHOST));
+            opened = if let (Ok((store, _)), Ok(site)) = both { Some((store, site)) } else { None };
+            opened.is_some()
+        })
+        .await;
+        let (store, site) = opened.unwrap();
         let unlimited = (Limiter::unlimited(), Limiter::unlimited());
         let key = PeerKey(self.access.peer_key());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = PeerServer::start(listener, store.clone(), key.clone(), PeerLimits::default(), unlimited);
         let server = Arc::new(server.unwrap());
         let peers = Peers::new(key, PeerLimits::default(), Limiter::unlimited());
-        let site = Site::open(&folder.join("files"), "127.0.0.1".parse().unwrap()).unwrap();
         let room = Arc::new(Disk { store: store.clone(), is_full });
         let parts = (store.clone(), peers, server.clone());
         let node = DfsNode::start(site, (place == 0, &self.addresses()), self.access.clone(), parts, room).await;

@@ -75,7 +75,9 @@ impl Clients {
                 let view = cluster.machines[&node].node.as_ref().unwrap().view().unwrap().number;
                 let op = Op::List { view, folder: folder.to_owned(), after: after.clone(), most: 2 };
                 let Ok(Answer::Listed { files, has_more }) = self.answer(node, op, cluster) else { panic!("no list") };
-                assert!(files.is_sorted_by(|a, b| a.name < b.name) && files.iter().all(|file| *file.name.as_str() > *after));
+                assert!(
+                    files.is_sorted_by(|a, b| a.name < b.name) && files.iter().all(|file| *file.name.as_str() > *after)
+                );
                 after = files.last().map_or_else(String::new, |file| file.name.as_str().to_owned());
                 let count = files.len();
                 all.extend(files.into_iter().map(|file| (file.name, file.id)));
@@ -201,7 +203,8 @@ impl Clients {
             }
             (8, _) => {
                 let ring = any_ring(cluster)?;
-                let op = Op::List { view: cluster.dice.below(9), folder: "/0".to_owned(), after: String::new(), most: 9 };
+                let op =
+                    Op::List { view: cluster.dice.below(9), folder: "/0".to_owned(), after: String::new(), most: 9 };
                 return Some((op, 0, ring.leader(&name)));
             }
             _ => Op::Stat { name },

@@ -38,7 +38,9 @@ impl fmt::Display for Attempt {
         let Some((at_us, answer)) = &self.answer else { return f.write_str(" -") };
         write!(f, " - {:.3} ", ms(*at_us))?;
         match answer {
-            Ok(Answer::Found { record, .. }) => write!(f, "{} written {}", short(record.id), record.modified_us % 10_000),
+            Ok(Answer::Found { record, .. }) => {
+                write!(f, "{} written {}", short(record.id), record.modified_us % 10_000)
+            }
             Err(Refusal::Exists { id }) => write!(f, "{} exists", short(*id)),
             other => write!(f, "{other:?}"),
         }
