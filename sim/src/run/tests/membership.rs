@@ -3,7 +3,7 @@
 use eyas_types::ProvisioningPolicy;
 
 use super::*;
-use crate::clock::SECOND;
+use crate::clock::{SECOND, seconds};
 use crate::nodes::{Batch, Failures};
 
 fn nodes_over_time(outcome: &Outcome) -> Vec<u64> {
@@ -54,6 +54,25 @@ fn the_least_nodes_are_there_all_the_time_and_are_replaced_when_their_time_is_ov
     // Of each 65 s, 60 until the notice and 5 until the next are there.
     let share = outcome.held_cpu_ns as f64 / (outcome.makespan_ns * 6) as f64;
     assert!((0.9..0.95).contains(&share), "{share}");
+}
+
+#[test]
+fn who_comes_back_has_no_more_time_than_before() {
+    let workload = Zipf { objects: 50, tasks: 60, interval_us: 10_000_000, ..Zipf::default() };
+    let batch = Batch {
+        min_nodes: 1,
+        walltime_ns: 240 * SECOND,
+        grants_after_ns: (60 * SECOND, 60 * SECOND),
+        ..Batch::default()
+    };
+    let failures = Failures { disconnected_after_ns: Some(50 * SECOND), ..Failures::default() };
+    let cluster = Cluster { batch: Some(batch), failures, ..plain(1, 2) };
+    let outcome = run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1);
+    assert!(outcome.is_complete() && outcome.broken_connections > 3);
+    let longest = nodes_over_time(&outcome).split(|nodes| *nodes == 0).map(<[_]>::len).max().unwrap_or(0);
+    let longest_s = seconds(longest as u64 * outcome.course.every_ns);
+    // Two minutes before its time is over it is given no more tasks, and leaves.
+    assert!((119.0..125.0).contains(&longest_s), "a node was there for {longest_s} s");
 }
 
 #[test]
