@@ -313,11 +313,11 @@ impl Run<'_> {
             }
             Source::Here => Origin::Local,
         };
+        self.say(Fact::Fetched { executor: by, object, from, took_us: took_us.try_into().unwrap_or(u32::MAX) });
         if self.caches {
             let executor = &mut self.executors[by as usize];
             executor.replicas.insert(object, Replica::Whole);
             executor.pages.touch(object);
-            self.say(Fact::Fetched { executor: by, object, from, took_us: took_us.try_into().unwrap_or(u32::MAX) });
             self.say(Fact::Stored { executor: by, object });
         }
         self.tell_node(by, Event::Fetched { object: id, from, took_us });

@@ -28,6 +28,20 @@ fn a_batch_system_gives_nodes_for_what_there_is_to_do_and_gets_them_back() {
 }
 
 #[test]
+fn demand_counts_transfers_also_where_nothing_is_kept() {
+    // 500 MB a second, of which a link gives 125; hardly anything is computed.
+    let workload = Zipf { objects: 50, tasks: 6_000, interval_us: 20_000, compute_us: 1_000, ..Zipf::default() };
+    let storage = Storage { bytes_per_s: 1e9, client_bytes_per_s: None, latency_ns: 0 };
+    let batch = Some(Batch { grants_after_ns: (SECOND, SECOND), ..Batch::default() });
+    let cluster = Cluster { batch, storage, ..plain(20, 2) };
+    let outcome = run(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), &workload, 1);
+    assert!(outcome.is_complete());
+    assert!(outcome.makespan_s() < 121.0, "{} s, where the last comes after 120", outcome.makespan_s());
+    let nodes = outcome.cpu_hours() * 1800.0 / outcome.makespan_s();
+    assert!((5.0..12.0).contains(&nodes), "{nodes} nodes on average");
+}
+
+#[test]
 fn the_least_nodes_are_there_all_the_time_and_are_replaced_when_their_time_is_over() {
     let workload = Zipf { objects: 50, tasks: 60, interval_us: 10_000_000, ..Zipf::default() };
     let batch = Batch {
