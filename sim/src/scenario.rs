@@ -102,6 +102,11 @@ pub enum Hopeless {
     /// Nodes come as all dispatchers together need them, not each.
     #[error("{0} dispatchers: nodes are asked for on behalf of one alone")]
     Provisioned(u32),
+    /// Nodes keep nothing of what is pushed to them.
+    #[error(
+        "`distribution` pushes into stores, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
+    )]
+    KeptByNobody,
     /// No store has room for all that is pushed to it.
     #[error("a store of {} has no room for all objects, {}, which `distribution` pushes to each: make `cache` larger", format_bytes(*.cache_bytes), format_bytes(*.data_bytes))]
     CacheTooSmallForAll {
@@ -135,8 +140,7 @@ struct ScenarioFields {
     #[serde(default)]
     cluster: Option<toml::Spanned<ClusterFields>>,
     workload: toml::Spanned<WorkloadFields>,
-    #[serde(default)]
-    policies: PolicyFields,
+    policies: Option<toml::Spanned<PolicyFields>>,
     provisioning: Option<toml::Spanned<ProvisioningFields>>,
     failures: Option<toml::Spanned<FailureFields>>,
 }
@@ -178,6 +182,8 @@ impl Scenario {
         let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
         let dispatchers_at = cluster.dispatchers.as_ref().map_or(cluster_at, |dispatchers| dispatchers.span().start);
         let mut cluster = cluster.cluster();
+        let policies_at = policies.as_ref().map_or(0, |fields| fields.span().start);
+        let policies = policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
         let provisioning_at = provisioning.as_ref().map_or(0, |fields| fields.span().start);
         if let Some(fields) = provisioning {
             let batch = fields.get_ref().batch(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
@@ -191,15 +197,16 @@ impl Scenario {
         let workload = workload.into_inner().workload(seed, folder);
         let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
         let scenario = Scenario {
+                Hopeless::KeptByNobody => policies_at,
             name: own_name.unwrap_or_else(|| name.to_owned()),
             cluster,
             needs: Needs::of(&*workload),
             workload,
-            policies: policies.policies(),
+            policies,
             seed,
             limit_us: limit.map_or(LIMIT_US, |limit| limit.0),
         };
-        scenario.check(&scenario.cluster).map_err(|hopeless| {
+        scenario.check(&scenario.cluster, &scenario.policies).map_err(|hopeless| {
             let at = match hopeless {
                 Hopeless::CacheTooSmall { .. } | Hopeless::CacheTooSmallForAll { .. } => cache_at,
                 Hopeless::PushedToNobody => provisioning_at,
@@ -211,11 +218,11 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Whether its workload can end on that cluster, as far as that is known beforehand.
+    /// Whether its workload can end on that cluster under those policies, as far as that is known beforehand.
     ///
     /// # Errors
     /// Why it cannot.
-    pub fn check(&self, cluster: &Cluster) -> Result<(), Hopeless> {
+    pub fn check(&self, cluster: &Cluster, policies: &Policies) -> Result<(), Hopeless> {
         let (cache_bytes, inputs_bytes) = (cluster.cache_bytes, self.needs.inputs_bytes);
         if inputs_bytes > cache_bytes {
             return Err(Hopeless::CacheTooSmall { cache_bytes, inputs_bytes });
@@ -227,12 +234,17 @@ impl Scenario {
         if dispatchers > 1 && cluster.batch.is_some() {
             return Err(Hopeless::Provisioned(dispatchers));
         }
-        if self.policies.distribution.is_some() && cluster.batch.is_some() {
-            return Err(Hopeless::PushedToNobody);
-        }
-        let data_bytes = self.workload.data_bytes();
-        if self.policies.distribution.is_some() && data_bytes > cache_bytes {
-            return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
+        if policies.distribution.is_some() {
+            let data_bytes = self.workload.data_bytes();
+            if !policies.caches() {
+                return Err(Hopeless::KeptByNobody);
+            }
+            if cluster.batch.is_some() {
+                return Err(Hopeless::PushedToNobody);
+            }
+            if data_bytes > cache_bytes {
+                return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
+            }
         }
         let limit_us = self.limit_us;
         let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());

@@ -98,8 +98,9 @@ fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<Combination
     let combinations = with_each(combinations, nodes, |(cluster, _), nodes| cluster.nodes = nodes);
     let combinations = with_each(combinations, cache, |(cluster, _), bytes| cluster.cache_bytes = bytes);
     let combinations = with_each(combinations, dispatchers, |(cluster, _), count| cluster.dispatchers = count);
-    for (cluster, _) in &combinations {
-        scenario.check(cluster).map_err(|e| format!("with {} nodes: {e}", cluster.nodes))?;
+    for (cluster, policies) in &combinations {
+        let placement = policies.placement;
+        scenario.check(cluster, policies).map_err(|e| format!("{placement} on {} nodes: {e}", cluster.nodes))?;
     }
     Ok(combinations)
 }

@@ -82,6 +82,10 @@ fn a_sweep_runs_all_combinations_in_order() {
     assert!(rows[0]["peer_bytes"].as_u64() > rows[1]["peer_bytes"].as_u64(), "a part of one node has no peers: {rows}");
     assert!(home.read("parts.html").contains("\"cost, 4 dispatchers\""));
     home.eyas(&parts("5")).exits(1).says(&["5 dispatchers for 4 nodes"]);
+    home.write("pushed.toml", SMALL.replace("100 MB", "1 GB") + "[policies]\ndistribution = \"chain\"\n");
+    let pushed = |policies| ["sim", "sweep", "pushed.toml", "--policy", policies];
+    home.eyas(&pushed("gcc,cost")).exits(0);
+    home.eyas(&pushed("gcc,fa")).exits(1).says(&["fa on 4 nodes: `distribution` pushes into stores"]);
 }
 
 #[test]
