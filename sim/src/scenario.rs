@@ -33,6 +33,7 @@ use thiserror::Error;
 use crate::bound::Needs;
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
+use crate::file::FileError;
 use crate::outcome::Outcome;
 
 mod amount;
@@ -68,18 +69,6 @@ pub struct Scenario {
     pub limit_us: u64,
 }
 
-/// What is wrong with a scenario file, and where.
-#[derive(Debug, Error)]
-#[error("{file}, line {line}: {why}")]
-pub struct ScenarioError {
-    /// Which file.
-    pub file: String,
-    /// Which line, from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub why: String,
-}
-
 /// Why a workload cannot end on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Hopeless {
@@ -102,11 +91,6 @@ pub enum Hopeless {
     /// Nodes come as all dispatchers together need them, not each.
     #[error("{0} dispatchers: nodes are asked for on behalf of one alone")]
     Provisioned(u32),
-    /// Nodes keep nothing of what is pushed to them.
-    #[error(
-        "`distribution` pushes into stores, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
-    )]
-    KeptByNobody,
     /// No store has room for all that is pushed to it.
     #[error("a store of {} has no room for all objects, {}, which `distribution` pushes to each: make `cache` larger", format_bytes(*.cache_bytes), format_bytes(*.data_bytes))]
     CacheTooSmallForAll {
@@ -118,6 +102,11 @@ pub enum Hopeless {
     /// Objects are pushed to those who are there at the beginning.
     #[error("`distribution` pushes to the nodes that are there at the beginning; with [provisioning] there are none")]
     PushedToNobody,
+    /// Nodes keep nothing of what is pushed to them.
+    #[error(
+        "`distribution` pushes into stores, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
+    )]
+    KeptByNobody,
     /// It takes longer than it may.
     #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
     TooLong {
@@ -153,13 +142,12 @@ impl Scenario {
     /// Reads a scenario file. Files that it names are looked for in its folder.
     ///
     /// # Errors
-    /// What is wrong and in which line.
-    pub fn read(path: &Path) -> Result<Scenario, ScenarioError> {
-        let wrong = |line, why| ScenarioError { file: path.display().to_string(), line, why };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
+    /// Why it cannot be read, or what is wrong and in which line.
+    pub fn read(path: &Path) -> Result<Scenario, FileError> {
+        let text = std::fs::read_to_string(path).map_err(|e| FileError::unreadable(path, e))?;
         let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy());
         let folder = path.parent().unwrap_or(Path::new(""));
-        Scenario::parse(&text, &stem, folder).map_err(|(line, why)| wrong(line, why))
+        Scenario::parse(&text, &stem, folder).map_err(|wrong| FileError::wrong(path, wrong))
     }
 
     /// Reads the text of a scenario, which has that `name` if it does not say another. Files that it names are looked for in
@@ -182,8 +170,6 @@ impl Scenario {
         let cache_at = cluster.cache.as_ref().map_or(cluster_at, |cache| cache.span().start);
         let dispatchers_at = cluster.dispatchers.as_ref().map_or(cluster_at, |dispatchers| dispatchers.span().start);
         let mut cluster = cluster.cluster();
-        let policies_at = policies.as_ref().map_or(0, |fields| fields.span().start);
-        let policies = policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
         let provisioning_at = provisioning.as_ref().map_or(0, |fields| fields.span().start);
         if let Some(fields) = provisioning {
             let batch = fields.get_ref().batch(&cluster).map_err(|why| (line_of(fields.span().start), why))?;
@@ -196,8 +182,9 @@ impl Scenario {
         let workload_at = workload.span().start;
         let workload = workload.into_inner().workload(seed, folder);
         let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
+        let policies_at = policies.as_ref().map_or(0, |fields| fields.span().start);
+        let policies = policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
         let scenario = Scenario {
-                Hopeless::KeptByNobody => policies_at,
             name: own_name.unwrap_or_else(|| name.to_owned()),
             cluster,
             needs: Needs::of(&*workload),
@@ -210,6 +197,7 @@ impl Scenario {
             let at = match hopeless {
                 Hopeless::CacheTooSmall { .. } | Hopeless::CacheTooSmallForAll { .. } => cache_at,
                 Hopeless::PushedToNobody => provisioning_at,
+                Hopeless::KeptByNobody => policies_at,
                 Hopeless::NoNodes { .. } | Hopeless::Provisioned(_) => dispatchers_at,
                 Hopeless::TooLong { .. } => workload_at,
             };
