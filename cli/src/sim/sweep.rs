@@ -127,12 +127,12 @@ fn simulate(scenario: &Scenario, combinations: &[Combination], stop: &Stop) -> V
         while !stop.is_wished() {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some((cluster, policies)) = combinations.get(place) else { return };
-            let mut is_whole = true;
+            let mut flow = ControlFlow::Continue(());
             let outcome = scenario.run(cluster, policies, &mut |_| {
-                is_whole = !stop.is_wished();
-                if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                flow = stop.go_on();
+                flow
             });
-            if is_whole {
+            if flow.is_continue() {
                 // Each place is of one thread.
                 let _ = outcomes[place].set(outcome);
                 bar.inc(1);

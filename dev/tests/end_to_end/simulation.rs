@@ -118,6 +118,16 @@ fn an_interrupted_sweep_prints_what_is_done() {
     assert!(home.read("sweep.csv").lines().count() <= 3);
 }
 
+#[test]
+fn an_interrupted_experiment_of_the_paper_is_broken_off() {
+    let home = Home::new();
+    let paper = home.spawn(&["sim", "paper", "--only", "mi-fa", "--csv", "paper.csv"]);
+    wait_until("it listens to interrupts", || catches_interrupts(paper.id()));
+    signal(paper.id(), Signal::INT);
+    finish(paper).exits(130).says(&["interrupted; these are 0 of 1 experiments"]);
+    assert_eq!(home.read("paper.csv"), "", "what was broken off is no figure");
+}
+
 fn catches_interrupts(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
