@@ -3,8 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use eyas_types::dfs::{Chunk, FileName, FileRecord};
 use eyas_types::ObjectId;
+use eyas_types::dfs::{Chunk, FileName, FileRecord};
 use serde::{Deserialize, Serialize};
 
 use crate::choose::{Ballot, Proposal};

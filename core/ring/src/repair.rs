@@ -167,7 +167,9 @@ impl Node {
     /// Writes who has the chunks of a file now.
     fn end_repair(&mut self, name: &FileName, turn: &mut Turn) {
         let Some(Repair { version, fetched, .. }) = self.repairs.files.remove(name) else { return };
-        let Some(Some(Stored { version: is, entry: Entry::File(mut record) })) = self.served(name, turn) else { return };
+        let Some(Some(Stored { version: is, entry: Entry::File(mut record) })) = self.served(name, turn) else {
+            return;
+        };
         let Some(place) = self.place.as_ref().filter(|_| is == version && !fetched.is_empty()) else { return };
         for chunk in &mut record.chunks {
             let new = fetched.iter().filter(|(object, _)| *object == chunk.object).map(|(_, node)| *node);

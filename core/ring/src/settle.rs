@@ -66,8 +66,7 @@ impl Node {
     /// Whether a partition is led by this node, and what it has of it is all that was acknowledged, and no more.
     pub(crate) fn serves(&self, partition: u16) -> bool {
         let Some(place) = &self.place else { return false };
-        let serves =
-            |leading: &Leading| leading.goes_on || leading.filled.len() >= place.write_quorum(partition);
+        let serves = |leading: &Leading| leading.goes_on || leading.filled.len() >= place.write_quorum(partition);
         self.leading.get(&partition).is_some_and(serves)
     }
 
@@ -118,10 +117,11 @@ impl Node {
         }
         (self.place, self.leading) = (Some(place), leading);
         self.leases.enter_view();
-        self.chooser.enter_view();
+        self.chooser.enter_view(turn.now_us);
         self.receiving.clear();
         self.leave_work(turn);
-        let going_on: Vec<u16> = self.leading.iter().filter(|(_, led)| led.goes_on).map(|(partition, _)| *partition).collect();
+        let going_on: Vec<u16> =
+            self.leading.iter().filter(|(_, led)| led.goes_on).map(|(partition, _)| *partition).collect();
         going_on.into_iter().for_each(|partition| self.complete(partition, turn));
         self.forget_partitions(turn);
         self.settle(turn);
@@ -222,7 +222,8 @@ impl Node {
         page: Page,
         turn: &mut Turn,
     ) {
-        let Some(leading) = self.leading.get_mut(&partition).filter(|_| round == Round { view: round.view, boot: self.boot })
+        let Some(leading) =
+            self.leading.get_mut(&partition).filter(|_| round == Round { view: round.view, boot: self.boot })
         else {
             return;
         };

@@ -130,6 +130,7 @@ impl Cluster {
             tick_us: 100 * MS,
             resend_us: 200 * MS,
             patience_us: 1_500 * MS,
+            tidy_us: 15_000 * MS,
             lease_us: 600 * MS,
             ..Config::new(node)
         };
@@ -158,7 +159,9 @@ impl Cluster {
 
     pub fn start(&mut self, node: NodeId) {
         let ahead_us = self.dice.below(10_000 * MS);
-        if std::env::var("TRACE").is_ok() { eprintln!("{:.3} {node} START", self.now_us as f64/1000.0) }
+        if std::env::var("TRACE").is_ok() {
+            eprintln!("{:.3} {node} START", self.now_us as f64 / 1000.0)
+        }
         let now_us = self.now_us;
         let machine = self.machines.get_mut(&node).unwrap();
         machine.ahead_us = ahead_us;
@@ -173,7 +176,9 @@ impl Cluster {
     }
 
     pub fn crash(&mut self, node: NodeId) {
-        if std::env::var("TRACE").is_ok() { eprintln!("{:.3} {node} CRASH", self.now_us as f64/1000.0) }
+        if std::env::var("TRACE").is_ok() {
+            eprintln!("{:.3} {node} CRASH", self.now_us as f64 / 1000.0)
+        }
         self.machines.get_mut(&node).unwrap().node = None;
         self.crashes += 1;
     }
@@ -242,7 +247,8 @@ impl Cluster {
     }
 
     fn gossip(&mut self, node: NodeId) {
-        let Some(group) = self.machines.get(&node).filter(|machine| machine.node.is_some()).map(|machine| machine.group)
+        let Some(group) =
+            self.machines.get(&node).filter(|machine| machine.node.is_some()).map(|machine| machine.group)
         else {
             return;
         };
@@ -306,8 +312,19 @@ impl Cluster {
         for effect in effects {
             if std::env::var("TRACE").is_ok() {
                 match &effect {
-                    Effect::Send { message, .. } if matches!(message.body, eyas_ring::Body::Heartbeat{..} | eyas_ring::Body::Heard{..}) => {}
-                    e => { let t = format!("{e:?}"); eprintln!("{:.3} {node} {}", self.now_us as f64/1000.0, t.chars().take(420).collect::<String>()) }
+                    Effect::Send { message, .. }
+                        if matches!(
+                            message.body,
+                            eyas_ring::Body::Heartbeat { .. } | eyas_ring::Body::Heard { .. }
+                        ) => {}
+                    e => {
+                        let t = format!("{e:?}");
+                        eprintln!(
+                            "{:.3} {node} {}",
+                            self.now_us as f64 / 1000.0,
+                            t.chars().take(420).collect::<String>()
+                        )
+                    }
                 }
             }
             if self.dice.chance(self.faults.crash) && self.dice.chance(50) {

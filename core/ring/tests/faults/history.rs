@@ -38,7 +38,9 @@ impl fmt::Display for Attempt {
         let Some((at_us, answer)) = &self.answer else { return f.write_str(" -") };
         write!(f, " - {:.3} ", ms(*at_us))?;
         match answer {
-            Ok(Answer::Found { record, .. }) => write!(f, "{} written {}", short(record.id), record.modified_us % 10_000),
+            Ok(Answer::Found { record, .. }) => {
+                write!(f, "{} written {}", short(record.id), record.modified_us % 10_000)
+            }
             Err(Refusal::Exists { id }) => write!(f, "{} exists", short(*id)),
             other => write!(f, "{other:?}"),
         }
@@ -104,9 +106,7 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
             None => unknown(id == Some(*removed), None),
         },
         Op::Stat { name: of } if of == name => match answer {
-            Some(Ok(Answer::Found { record, .. })) => {
-                only_if(*state == Some((record.id, record.modified_us)), *state)
-            }
+            Some(Ok(Answer::Found { record, .. })) => only_if(*state == Some((record.id, record.modified_us)), *state),
             Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
             Some(other) => panic!("{other:?} to {attempt:?}"),
             None => vec![*state],

@@ -27,7 +27,7 @@ const SEEDS: u64 = 200;
 /// A cluster that is not whole again by then, after all was healed, never is.
 const HEALED_WITHIN_US: u64 = 120_000 * MS;
 /// It is whole when nothing was wrong at so many looks in a row: longer than it takes to be found missing.
-const QUIET: u64 = 5;
+const QUIET: u64 = 4;
 
 #[test]
 fn whatever_breaks_nothing_acknowledged_is_lost() {
@@ -38,8 +38,15 @@ fn whatever_breaks_nothing_acknowledged_is_lost() {
         (None, None) => {
             let outcomes: Vec<_> = (0..number("EYAS_SEEDS").unwrap_or(SEEDS)).map(try_seed).collect();
             let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-            println!("{} seeds: {} crashes, {} views, {} acknowledged, {} lost for ever, {} messages", outcomes.len(),
-                sum(|of| of.crashes), sum(|of| of.views), sum(|of| of.acknowledged), sum(|of| of.lost), sum(|of| of.messages));
+            println!(
+                "{} seeds: {} crashes, {} views, {} acknowledged, {} lost for ever, {} messages",
+                outcomes.len(),
+                sum(|of| of.crashes),
+                sum(|of| of.views),
+                sum(|of| of.acknowledged),
+                sum(|of| of.lost),
+                sum(|of| of.messages)
+            );
             assert!(sum(|of| of.crashes) > SEEDS && sum(|of| of.views) > SEEDS, "too little breaks");
             assert!(sum(|of| of.acknowledged) > 50 * SEEDS, "too little is done");
         }
@@ -129,8 +136,7 @@ impl Run {
     fn break_things(&mut self) {
         let dice = &mut self.cluster.dice;
         let mut some = |most: u64| if dice.chance(500) { dice.below(most) } else { 0 };
-        let faults =
-            Faults { lost: some(200), twice: some(100), late: some(100), crash: some(40), wrong: some(150) };
+        let faults = Faults { lost: some(200), twice: some(100), late: some(100), crash: some(40), wrong: some(150) };
         self.cluster.faults = faults;
         for _ in 0..3 + self.cluster.dice.below(8) {
             match self.cluster.dice.below(6) {
