@@ -139,7 +139,9 @@ impl Node {
         let stay = members.iter().filter(|node| !is_missed(node));
         let wanted: BTreeSet<NodeId> = stay.chain(&chooser.alive).copied().collect();
         let is_old = is_settled && now_us >= chooser.entered_us + self.config.tidy_us;
-        if wanted == *members && !is_old {
+        // What was accepted by a few only would lie in wait, and be chosen when other members are wanted.
+        let is_open = chooser.acceptor.view > place.view.number && chooser.acceptor.accepted.is_some();
+        if wanted == *members && !is_old && !is_open {
             (chooser.wanted_since, chooser.attempt) = (None, None);
             return;
         }

@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, MAX_DELAY_US, MS};
 use crate::history::Attempt;
 
 /// When a client does not wait longer for an answer.
-const PATIENCE_US: u64 = 1_500 * MS;
+const PATIENCE_US: u64 = 1_000 * MS;
 
 pub fn record(id: FileId, stamp: u64) -> FileRecord {
     FileRecord { id, format: Format::Lines, chunk_bytes: 1, replication: 2, modified_us: stamp, chunks: Vec::new() }
