@@ -145,8 +145,13 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     };
     let key = access.peer_key();
     let listener = TcpListener::bind((session.local.ip(), 0)).map_err(io("listen for peers beside", &sandboxes))?;
-    let server =
-        PeerServer::start(listener, store.clone(), PeerKey(key), PeerLimits::default(), limits.link_out.clone());
+    let server = PeerServer::start(
+        listener,
+        store.clone(),
+        PeerKey(key),
+        PeerLimits::default(),
+        (limits.link_in.clone(), limits.link_out.clone()),
+    );
     let server = server.map_err(io("serve peers from", &sandboxes))?;
     let peers = Peers::new(PeerKey(key), PeerLimits::default(), limits.link_in.clone());
     let storage = Storage::new(limits);

@@ -46,7 +46,13 @@ fn main() {
     put(&there, small, 100);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let key = PeerKey([5; 32]);
-    let server = PeerServer::start(listener, there, key.clone(), PeerLimits::default(), Limiter::unlimited());
+    let server = PeerServer::start(
+        listener,
+        there,
+        key.clone(),
+        PeerLimits::default(),
+        (Limiter::unlimited(), Limiter::unlimited()),
+    );
     let server = server.expect("the peer's server");
     let peers = Peers::new(key, PeerLimits::default(), Limiter::unlimited());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");

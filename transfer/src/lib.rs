@@ -3,7 +3,7 @@
 //!
 //! [`PeerServer`] sends what its node has, also of objects that are still being received: so nodes that want the same
 //! object at the same time form a chain, in which each relays to the next. [`Peers`] holds connections to other nodes' servers and
-//! receives into the store. [`Fetcher`] is what an executor calls: here already, or from a peer that is said to have it,
+//! receives into the store, or pushes what another node [expects](PeerServer::expect). [`Fetcher`] is what an executor calls: here already, or from a peer that is said to have it,
 //! or from persistent storage, or a failure that tells what was tried.
 //!
 //! Hints about who has what come from outside and may be wrong; nothing here keeps a catalog or decides where a task
@@ -18,6 +18,7 @@ mod fetcher;
 pub mod limits;
 mod peers;
 mod protocol;
+mod push;
 mod receive;
 mod server;
 
@@ -26,4 +27,5 @@ pub use fetcher::{Fetched, Fetcher, Holder, Source};
 pub use limits::PeerLimits;
 pub use peers::{Broken, Peers};
 pub use protocol::PeerKey;
+pub use push::Expected;
 pub use server::{PeerServer, Served};

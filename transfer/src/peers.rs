@@ -15,6 +15,7 @@ use crate::connection::{nonce, read_message};
 use crate::error::{PeerError, PeerErrorKind};
 use crate::limits::{MAX_PEERS, MAX_RANGE_BYTES, PeerLimits};
 use crate::protocol::{self, PeerKey, Reply, Request, Session, TO_THE_END, Welcome};
+use crate::push::push;
 use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_range};
 
 /// Buffers kept for the next transfers.
@@ -64,7 +65,6 @@ pub(crate) struct Connection {
     pub stream: TcpStream,
     session: Session,
     last_used: Instant,
-    read_timeout: Option<Duration>,
 }
 
 /// What was seen of a peer lately: moving averages.
@@ -142,6 +142,16 @@ impl Peers {
         Duration::from_secs_f64(rtt_s + bytes as f64 * f64::from(1 + others) / bytes_per_s)
     }
 
+    /// Gives an object to the peer at `addr`, which expects it, and returns when its store has it.
+    ///
+    /// # Errors
+    /// `NotHere` if it is not expected there; `Busy`, `Unreachable`, `Avoided`: the peer does not have it, or does not
+    /// say so.
+    pub async fn push(&self, addr: SocketAddr, id: ObjectId, content: Arc<Vec<u8>>) -> Result<(), PeerError> {
+        self.with_peer(addr, move |inner| inner.request(addr, |connection| push(inner, addr, connection, id, &content)))
+            .await
+    }
+
     /// Reads `length` bytes from `offset` of the object that the peer at `addr` has.
     ///
     /// # Errors
@@ -158,7 +168,7 @@ impl Peers {
     ) -> Result<Vec<u8>, PeerError> {
         assert!(length <= MAX_RANGE_BYTES, "a range is read into memory");
         self.with_peer(addr, move |inner| {
-            let request = Request { id, offset, length, expected: false };
+            let request = Request { id, offset, length, expected: false, is_push: false };
             let patience = Patience { stall: inner.limits.relay_patience, is_choosy: false };
             inner.request(addr, |connection| receive_range(inner, addr, connection, request, patience))
         })
@@ -204,7 +214,8 @@ impl Inner {
         let mut buffer = self.take_buffer();
         let received = self.request(addr, |connection| {
             let (started, offset) = (Instant::now(), incoming.written_bytes());
-            let request = Request { id: incoming.id(), offset, length: TO_THE_END, expected: is_expected };
+            let (id, expected) = (incoming.id(), is_expected);
+            let request = Request { id, offset, length: TO_THE_END, expected, is_push: false };
             let received = receive_object(self, addr, connection, request, incoming, patience, &mut buffer);
             self.saw_rate(addr, incoming.written_bytes() - offset, started.elapsed());
             received
@@ -330,7 +341,7 @@ impl Inner {
         match protocol::read_welcome(&self.key, &client, &answer) {
             Some((Welcome::Ready, server)) => {
                 let session = Session::new(&self.key, &client, &server);
-                Ok(Connection { stream, session, last_used: Instant::now(), read_timeout: None })
+                Ok(Connection { stream, session, last_used: Instant::now() })
             }
             Some((Welcome::Busy, _)) => Err(PeerError::new(PeerErrorKind::Busy, addr, "has too many connections")),
             None => Err(PeerError::unreachable(addr, "does not know the cluster's key")),
@@ -375,37 +386,43 @@ impl Connection {
         self.last_used.elapsed() < limits.idle_timeout / 2
     }
 
-    /// How long a read may take from now on.
-    pub fn set_read_timeout(&mut self, timeout: Duration) -> std::io::Result<()> {
-        if self.read_timeout != Some(timeout) {
-            self.stream.set_read_timeout(Some(timeout))?;
-            self.read_timeout = Some(timeout);
-        }
-        Ok(())
-    }
-
     /// Sends `request`, and returns what comes of it.
     pub fn ask(&mut self, addr: SocketAddr, request: Request, timeout: Duration) -> Result<Follows, Failure> {
+        match self.exchange(addr, request, timeout)? {
+            Reply::Here { size_bytes, checksum, length } => {
+                Ok(Follows { size_bytes, checksum: Some(checksum), length })
+            }
+            Reply::Coming { size_bytes, length } => Ok(Follows { size_bytes, checksum: None, length }),
+            Reply::NotHere => Err(Failure::of(PeerErrorKind::NotHere, addr, "does not have it")),
+            Reply::NoSuchRange => Err(Failure::of(PeerErrorKind::NotHere, addr, "has no such range of it")),
+            Reply::Failed => Err(Failure::unreachable(addr, "cannot read its store".into())),
+            Reply::Wanted { .. } | Reply::Stored => Err(strange_answer(addr)),
+        }
+    }
+
+    /// Sends `request`, and returns the answer.
+    pub fn exchange(&mut self, addr: SocketAddr, request: Request, timeout: Duration) -> Result<Reply, Failure> {
         let stale = |what: String| Failure { error: PeerError::unreachable(addr, what), may_be_stale: true };
         let message = self.session.request(request);
         (&self.stream).write_all(&message).map_err(|error| stale(format!("cannot be asked: {error}")))?;
-        self.read_timeout = None;
-        let reply = match read_message(&self.stream, timeout) {
-            Ok(Some(reply)) => reply,
-            Ok(None) => return Err(stale("closed the connection".into())),
-            Err(error) => return Err(Failure::unreachable(addr, format!("did not answer: {error}"))),
-        };
-        match self.session.read_reply(&reply) {
-            Some(Reply::Here { size_bytes, checksum, length }) => {
-                Ok(Follows { size_bytes, checksum: Some(checksum), length })
+        self.answer(addr, timeout)
+    }
+
+    /// The next answer to the last request.
+    pub fn answer(&mut self, addr: SocketAddr, timeout: Duration) -> Result<Reply, Failure> {
+        match read_message(&self.stream, timeout) {
+            Ok(Some(reply)) => self.session.read_reply(&reply).ok_or_else(|| strange_answer(addr)),
+            Ok(None) => {
+                let error = PeerError::unreachable(addr, "closed the connection");
+                Err(Failure { error, may_be_stale: true })
             }
-            Some(Reply::Coming { size_bytes, length }) => Ok(Follows { size_bytes, checksum: None, length }),
-            Some(Reply::NotHere) => Err(Failure::of(PeerErrorKind::NotHere, addr, "does not have it")),
-            Some(Reply::NoSuchRange) => Err(Failure::of(PeerErrorKind::NotHere, addr, "has no such range of it")),
-            Some(Reply::Failed) => Err(Failure::unreachable(addr, "cannot read its store".into())),
-            None => Err(Failure::unreachable(addr, "answered what it was not asked".into())),
+            Err(error) => Err(Failure::unreachable(addr, format!("did not answer: {error}"))),
         }
     }
+}
+
+fn strange_answer(addr: SocketAddr) -> Failure {
+    Failure::unreachable(addr, "answered what it was not asked".into())
 }
 
 impl Failure {

@@ -4,7 +4,7 @@
 //! ```text
 //! hello    client → server   "eyas" | version u16 | 0 u16 | nonce 24        MAC under the cluster's key
 //! welcome  server → client   "eyas" | version u16 | status u16 | nonce 24   MAC also over the client's nonce
-//! request  client → server   id 16 | offset u63, expected u1 | length u64   MAC under the session's key, over its number
+//! request  client → server   id 16 | offset u62, push u1, expected u1 | length u64   MAC under the session's key, over its number
 //! reply    server → client   status u64 | size u64 | checksum u64 | length u64   MAC likewise, and over its number
 //! ```
 //!
@@ -18,6 +18,9 @@
 //!          wait:    nothing; the server has no more yet, and is alive
 //!          end:     the whole object's checksum u64
 //! ```
+//!
+//! A push is a request whose content goes the other way: the server replies from where on it wants the object, the client
+//! sends pieces from there and an end, and the server replies again when the object is stored.
 //!
 //! `had` is how much of the object the server itself has.
 //!
@@ -42,9 +45,12 @@ pub(crate) const CHECKSUM_BYTES: usize = 8;
 /// In the word of a request's offset: the object may be on its way to the server.
 const EXPECTED_BIT: u64 = 1 << 63;
 
+/// In the same word: the client brings the object, which has `length` bytes.
+const PUSH_BIT: u64 = 1 << 62;
+
 const CONTENT_BYTES: usize = 32;
 const MAGIC: &[u8; 4] = b"eyas";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 pub(crate) type Message = [u8; MESSAGE_BYTES];
 pub(crate) type Nonce = [u8; 24];
@@ -75,6 +81,8 @@ pub(crate) struct Request {
     pub length: u64,
     /// If the server does not have it, it is on its way there: worth waiting a moment.
     pub expected: bool,
+    /// The client brings it; it is not asked for.
+    pub is_push: bool,
 }
 
 /// What follows a request.
@@ -90,6 +98,10 @@ pub(crate) enum Reply {
     NoSuchRange,
     /// The server's disk failed.
     Failed,
+    /// What is to be pushed is wanted from here on.
+    Wanted { offset: u64 },
+    /// What was pushed is in the store.
+    Stored,
 }
 
 /// What a MAC is for, so that none passes for another.
@@ -144,8 +156,9 @@ impl Session {
         self.number += 1;
         let mut content = [0; CONTENT_BYTES];
         content[..16].copy_from_slice(&request.id.0);
-        let expected = if request.expected { EXPECTED_BIT } else { 0 };
-        content[16..24].copy_from_slice(&(request.offset | expected).to_le_bytes());
+        let flags = [(request.expected, EXPECTED_BIT), (request.is_push, PUSH_BIT)];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit);
+        content[16..24].copy_from_slice(&(request.offset | flags).to_le_bytes());
         content[24..].copy_from_slice(&request.length.to_le_bytes());
         sealed(&self.key, Purpose::Request, &self.number.to_le_bytes(), content)
     }
@@ -157,8 +170,8 @@ impl Session {
         let mut id = [0; 16];
         id.copy_from_slice(&content[..16]);
         let (offset, length) = (u64_at(content, 16), u64_at(content, 24));
-        let expected = offset & EXPECTED_BIT != 0;
-        Some(Request { id: ObjectId(id), offset: offset & !EXPECTED_BIT, length, expected })
+        let (expected, is_push) = (offset & EXPECTED_BIT != 0, offset & PUSH_BIT != 0);
+        Some(Request { id: ObjectId(id), offset: offset & !(EXPECTED_BIT | PUSH_BIT), length, expected, is_push })
     }
 
     /// The reply to the last request.
@@ -169,6 +182,8 @@ impl Session {
             Reply::NoSuchRange => (2, 0, 0, 0),
             Reply::Failed => (3, 0, 0, 0),
             Reply::Coming { size_bytes, length } => (4, size_bytes, 0, length),
+            Reply::Wanted { offset } => (5, offset, 0, 0),
+            Reply::Stored => (6, 0, 0, 0),
         };
         let mut content = [0; CONTENT_BYTES];
         for (field, value) in content.chunks_exact_mut(8).zip([status, size_bytes, checksum, length]) {
@@ -187,6 +202,8 @@ impl Session {
             2 => Some(Reply::NoSuchRange),
             3 => Some(Reply::Failed),
             4 => Some(Reply::Coming { size_bytes, length }),
+            5 => Some(Reply::Wanted { offset: size_bytes }),
+            6 => Some(Reply::Stored),
             _ => None,
         }
     }
@@ -277,7 +294,8 @@ mod tests {
     const OTHER: PeerKey = PeerKey([8; 32]);
     const CLIENT: Nonce = [1; 24];
     const SERVER: Nonce = [2; 24];
-    const REQUEST: Request = Request { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END, expected: true };
+    const REQUEST: Request =
+        Request { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END, expected: true, is_push: false };
 
     #[test]
     fn both_sides_prove_that_they_know_the_key() {
@@ -307,6 +325,9 @@ mod tests {
     fn a_request_counts_once_and_in_its_session() {
         let mut client = Session::new(&KEY, &CLIENT, &SERVER);
         let mut server = Session::new(&KEY, &CLIENT, &SERVER);
+        let push = Request { expected: false, is_push: true, ..REQUEST };
+        let pushed = client.request(push);
+        assert_eq!(server.read_request(&pushed), Some(push));
         let first = client.request(REQUEST);
         assert_eq!(server.read_request(&first), Some(REQUEST));
         assert_eq!(server.read_request(&first), None, "played again");
@@ -341,6 +362,8 @@ mod tests {
             Reply::NotHere,
             Reply::NoSuchRange,
             Reply::Failed,
+            Reply::Wanted { offset: 7 },
+            Reply::Stored,
         ] {
             let request = client.request(REQUEST);
             assert_eq!(server.read_request(&request), Some(REQUEST));

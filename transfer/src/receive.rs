@@ -1,10 +1,10 @@
-//! What a client makes of the content that follows a reply: pieces, each held to its checksum before the store sees it.
+//! What is made of the content that follows a reply, or a push: pieces, each held to its checksum before the store sees it.
 
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use eyas_store::{Checksum, Incoming, PIECE_BYTES};
+use eyas_store::{Checksum, Incoming, Limiter, PIECE_BYTES};
 
 use crate::error::{PeerError, PeerErrorKind};
 use crate::peers::{Connection, Failure, Inner};
@@ -55,19 +55,8 @@ pub(crate) fn receive_object(
         let (id, told, known) = (into.id(), follows.size_bytes, into.size_bytes());
         return Err(corrupt(format!("says that object {id} has {told} bytes; it has {known}")));
     }
-    let mut pieces = Pieces::new(inner, addr, connection, follows, patience);
-    while let Some((content, checksum)) = pieces.next(buffer)? {
-        let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
-            && (content.len() == PIECE_BYTES || into.written_bytes() + content.len() as u64 == into.size_bytes());
-        match is_piece {
-            true => into.write_piece(content, checksum)?,
-            false => into.write(content)?,
-        }
-    }
-    match pieces.checksum()? {
-        checksum if checksum == into.checksum() => Ok(()),
-        _ => Err(corrupt(format!("sent object {} damaged, or another before it did", into.id()))),
-    }
+    let stall = inner.limits.stall_timeout;
+    Pieces::new(addr, &connection.stream, &inner.link_in, stall, follows, patience)?.receive(into, buffer)
 }
 
 /// Receives a range into memory.
@@ -84,7 +73,8 @@ pub(crate) fn receive_range(
     }
     let mut range = Vec::with_capacity(follows.length as usize);
     let mut buffer = vec![0; BUFFER_BYTES.min(follows.length as usize + CHECKSUM_BYTES)];
-    let mut pieces = Pieces::new(inner, addr, connection, follows, patience);
+    let stall = inner.limits.stall_timeout;
+    let mut pieces = Pieces::new(addr, &connection.stream, &inner.link_in, stall, follows, patience)?;
     while let Some((content, _)) = pieces.next(&mut buffer)? {
         range.extend_from_slice(content);
     }
@@ -92,11 +82,11 @@ pub(crate) fn receive_range(
     Ok(range)
 }
 
-/// The pieces that follow a reply.
-struct Pieces<'a> {
-    inner: &'a Inner,
+/// The pieces that follow a reply, or a push.
+pub(crate) struct Pieces<'a> {
     addr: SocketAddr,
-    connection: &'a mut Connection,
+    stream: &'a TcpStream,
+    link_in: &'a Limiter,
     follows: Follows,
     patience: Patience,
     left: u64,
@@ -112,15 +102,38 @@ struct Compared {
 }
 
 impl<'a> Pieces<'a> {
-    fn new(
-        inner: &'a Inner,
+    /// What comes from `addr` over `stream`, which may be silent for as long as `stall`.
+    pub fn new(
         addr: SocketAddr,
-        connection: &'a mut Connection,
+        stream: &'a TcpStream,
+        link_in: &'a Limiter,
+        stall: Duration,
         follows: Follows,
         patience: Patience,
-    ) -> Self {
+    ) -> Result<Self, Failure> {
         let (left, moved) = (follows.length, Instant::now());
-        Pieces { inner, addr, connection, follows, patience, left, moved, compared: None }
+        let pieces = Pieces { addr, stream, link_in, follows, patience, left, moved, compared: None };
+        stream.set_read_timeout(Some(stall)).map_err(|error| pieces.stopped(error))?;
+        Ok(pieces)
+    }
+
+    /// Receives what is missing of an object.
+    pub fn receive(&mut self, into: &mut Incoming, buffer: &mut [u8]) -> Result<(), Failure> {
+        while let Some((content, checksum)) = self.next(buffer)? {
+            let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
+                && (content.len() == PIECE_BYTES || into.written_bytes() + content.len() as u64 == into.size_bytes());
+            match is_piece {
+                true => into.write_piece(content, checksum)?,
+                false => into.write(content)?,
+            }
+        }
+        match self.checksum()? {
+            checksum if checksum == into.checksum() => Ok(()),
+            _ => {
+                let what = format!("sent object {} damaged, or another before it did", into.id());
+                Err(Failure::of(PeerErrorKind::Corrupt, self.addr, what))
+            }
+        }
     }
 
     /// The next piece, and its checksum; nothing after the last.
@@ -132,7 +145,7 @@ impl<'a> Pieces<'a> {
                     let length = header.length as usize;
                     let bytes = &mut buffer[..length + CHECKSUM_BYTES];
                     self.read(bytes)?;
-                    self.inner.link_in.take_blocking(length as u64);
+                    self.link_in.take_blocking(length as u64);
                     let (content, checksum) = bytes.split_at(length);
                     let sum = Checksum::of(content);
                     if sum.0.to_le_bytes() != *checksum {
@@ -175,8 +188,11 @@ impl<'a> Pieces<'a> {
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
-        let failed = |error| Failure::unreachable(self.addr, format!("stopped in the middle: {error}"));
-        self.connection.read_exact(bytes, self.inner.limits.stall_timeout).map_err(failed)
+        self.stream.read_exact(bytes).map_err(|error| self.stopped(error))
+    }
+
+    fn stopped(&self, error: std::io::Error) -> Failure {
+        Failure::unreachable(self.addr, format!("stopped in the middle: {error}"))
     }
 
     /// The peer has no more yet.
@@ -208,12 +224,5 @@ impl<'a> Pieces<'a> {
 
     fn nonsense(&self) -> Failure {
         Failure { error: PeerError::unreachable(self.addr, "sent what no peer sends"), may_be_stale: false }
-    }
-}
-
-impl Connection {
-    fn read_exact(&mut self, bytes: &mut [u8], timeout: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(timeout)?;
-        (&self.stream).read_exact(bytes)
     }
 }

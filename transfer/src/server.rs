@@ -1,4 +1,4 @@
-//! Gives this node's objects to its peers, whole ones and those that are still being received: a thread for each
+//! Gives this node's objects to its peers, whole ones and those that are still being received, and takes what it expects: a thread for each
 //! connection, `sendfile` from the page cache.
 //!
 //! What comes in over the port is read in messages of a fixed size, and until one proves that its sender knows the
@@ -16,12 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_store::{Arrival, Arriving, Checksum, Limiter, ObjectStore, PIECE_BYTES, Progress, StoreErrorKind};
+use eyas_store::{Arrival, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Progress, StoreErrorKind};
 use rustix::net::{SendFlags, Shutdown};
 
 use crate::connection::{nonce, read_message};
 use crate::limits::PeerLimits;
 use crate::protocol::{self, PeerKey, PieceHeader, PieceKind, Reply, Request, Session, Welcome};
+use crate::push::{Expectations, Expected};
 
 /// How long an object that is expected here is waited for before the peer is told that it is not here.
 const EXPECTED_PATIENCE: Duration = Duration::from_secs(2);
@@ -56,7 +57,9 @@ struct Shared {
     store: ObjectStore,
     key: PeerKey,
     limits: PeerLimits,
+    link_in: Limiter,
     link_out: Limiter,
+    expectations: Arc<Expectations>,
     stopping: AtomicBool,
     handshakes: AtomicUsize,
     connections: Mutex<Connections>,
@@ -74,7 +77,7 @@ struct Connections {
 }
 
 impl PeerServer {
-    /// Serves `store` on `listener`.
+    /// Serves `store` on `listener`, over the node's link in both directions.
     ///
     /// # Errors
     /// If the listener or a thread cannot be set up.
@@ -83,7 +86,7 @@ impl PeerServer {
         store: ObjectStore,
         key: PeerKey,
         limits: PeerLimits,
-        link_out: Limiter,
+        (link_in, link_out): (Limiter, Limiter),
     ) -> io::Result<Self> {
         listener.set_nonblocking(false)?;
         let addr = listener.local_addr()?;
@@ -92,7 +95,9 @@ impl PeerServer {
             store,
             key,
             limits,
+            link_in,
             link_out,
+            expectations: Arc::default(),
             stopping: AtomicBool::new(false),
             handshakes: AtomicUsize::new(0),
             connections: Mutex::default(),
@@ -109,6 +114,11 @@ impl PeerServer {
     /// The address it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Takes what is missing of an object from whoever pushes it, as long as what this returns lives.
+    pub fn expect(&self, into: Incoming) -> Expected {
+        self.shared.expectations.expect(into)
     }
 
     /// What it has given away so far.
@@ -197,7 +207,13 @@ fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, handshake: 
     let mut session = Session::new(&shared.key, &client, &server);
     while let Some(message) = read_message(stream, shared.limits.idle_timeout)? {
         let Some(request) = session.read_request(&message) else { return Ok(()) };
-        answer(shared, stream, &session, request)?;
+        match request.is_push {
+            true => {
+                let Shared { link_in, limits, .. } = &**shared;
+                shared.expectations.receive(stream, peer, &session, request, link_in, limits)?;
+            }
+            false => answer(shared, stream, &session, request)?,
+        }
         if shared.is_stopping() {
             break;
         }

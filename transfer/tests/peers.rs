@@ -244,7 +244,8 @@ async fn links_go_at_their_rate_both_ways() {
     there.put(ID, &content(2_000_000));
     let slow = || Limiter::own(20_000_000);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = PeerServer::start(listener, there.store.clone(), KEY, limits(), slow()).unwrap();
+    let server =
+        PeerServer::start(listener, there.store.clone(), KEY, limits(), (Limiter::unlimited(), slow())).unwrap();
     let here = Node::new();
     for (addr, link_in) in [(server.addr(), Limiter::unlimited()), (there.addr(), slow())] {
         let peers = Peers::new(KEY, limits(), link_in);
@@ -271,5 +272,5 @@ fn reopen(dir: &std::path::Path) -> ObjectStore {
 
 fn serve(store: ObjectStore, limits: PeerLimits) -> PeerServer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    PeerServer::start(listener, store, KEY, limits, Limiter::unlimited()).unwrap()
+    PeerServer::start(listener, store, KEY, limits, (Limiter::unlimited(), Limiter::unlimited())).unwrap()
 }

@@ -134,7 +134,9 @@ async fn a_slow_relay_is_left_for_a_faster_source() {
     let [root, slow, last] = [(); 3].map(|()| Node::new());
     let spec = source(&root, "input", bytes).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let narrow = PeerServer::start(listener, slow.store.clone(), KEY, limits(), Limiter::own(1_000_000)).unwrap();
+    let narrow =
+        PeerServer::start(listener, slow.store.clone(), KEY, limits(), (Limiter::unlimited(), Limiter::own(1_000_000)))
+            .unwrap();
     let first = begin(&root, &spec, "20MB/s", &[]);
     let second = begin(&slow, &spec, "1kB/s", &[relay(&root)]);
     let narrow_relay = Holder { is_relay: true, ..holder(narrow.addr()) };

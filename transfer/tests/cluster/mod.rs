@@ -32,7 +32,14 @@ impl Node {
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = PeerServer::start(listener, store.clone(), key.clone(), limits, Limiter::unlimited()).unwrap();
+        let server = PeerServer::start(
+            listener,
+            store.clone(),
+            key.clone(),
+            limits,
+            (Limiter::unlimited(), Limiter::unlimited()),
+        )
+        .unwrap();
         Node { dir, store, server, peers: Peers::new(key, limits, Limiter::unlimited()) }
     }
 

@@ -1,0 +1,181 @@
+//! Objects that are given to a node that expects them: how a client brings what no node has yet.
+//!
+//! The receiving side says beforehand which object it expects and into what it goes ([`PeerServer::expect`]), so a push
+//! can only fill what was made for it. While it comes, the object is passed on like any other that is being received.
+//! One that breaks off goes on, when it is pushed again, where it stopped.
+//!
+//! [`PeerServer::expect`]: crate::PeerServer::expect
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eyas_store::{Checksum, Incoming, Limiter, PIECE_BYTES};
+use eyas_types::ObjectId;
+use tokio::sync::oneshot;
+
+use crate::error::PeerErrorKind;
+use crate::limits::PeerLimits;
+use crate::peers::{Connection, Failure, Inner};
+use crate::protocol::{PieceHeader, PieceKind, Reply, Request, Session};
+use crate::receive::{BUFFER_BYTES, Follows, Patience, Pieces};
+
+/// What a server expects to be given.
+#[derive(Default)]
+pub(crate) struct Expectations(Mutex<HashMap<ObjectId, Waiting>>);
+
+struct Waiting {
+    /// Not there while somebody is giving it.
+    into: Option<Incoming>,
+    stored: oneshot::Sender<Checksum>,
+}
+
+/// An object that is expected for as long as this lives.
+pub struct Expected {
+    expectations: Arc<Expectations>,
+    id: ObjectId,
+    stored: oneshot::Receiver<Checksum>,
+}
+
+impl Expected {
+    /// The checksum of the object, once it is in the store; nothing if it came damaged, the store failed, or the same
+    /// object was expected anew.
+    pub async fn stored(mut self) -> Option<Checksum> {
+        (&mut self.stored).await.ok()
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.stored.close();
+        let mut waiting = self.expectations.waiting();
+        if waiting.get(&self.id).is_some_and(|waiting| waiting.stored.is_closed()) {
+            waiting.remove(&self.id);
+        }
+    }
+}
+
+impl Expectations {
+    /// Expects the object that goes into `into`.
+    pub fn expect(self: &Arc<Self>, into: Incoming) -> Expected {
+        let ((stored, to_come), id) = (oneshot::channel(), into.id());
+        self.waiting().insert(id, Waiting { into: Some(into), stored });
+        Expected { expectations: self.clone(), id, stored: to_come }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<ObjectId, Waiting>> {
+        // No update of the map can panic half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, id: ObjectId) -> Option<Incoming> {
+        self.waiting().get_mut(&id)?.into.take()
+    }
+
+    /// For the next who gives it, if it is still expected.
+    fn put_back(&self, into: Incoming) {
+        if let Some(waiting) = self.waiting().get_mut(&into.id()) {
+            waiting.into = Some(into);
+        }
+    }
+
+    fn stored(&self, id: ObjectId, checksum: Checksum) {
+        if let Some(waiting) = self.waiting().remove(&id) {
+            // Who does not wait for it any more finds it in the store.
+            let _ = waiting.stored.send(checksum);
+        }
+    }
+
+    fn give_up(&self, id: ObjectId) {
+        self.waiting().remove(&id);
+    }
+
+    /// The server's side of a push.
+    pub fn receive(
+        &self,
+        stream: &TcpStream,
+        peer: SocketAddr,
+        session: &Session,
+        request: Request,
+        link_in: &Limiter,
+        limits: &PeerLimits,
+    ) -> io::Result<()> {
+        let answer = |reply| (&*stream).write_all(&session.reply(reply));
+        let Some(mut into) = self.take(request.id) else { return answer(Reply::NotHere) };
+        if request.length != into.size_bytes() {
+            self.put_back(into);
+            return answer(Reply::NoSuchRange);
+        }
+        let offset = into.written_bytes();
+        answer(Reply::Wanted { offset })?;
+        let follows = Follows { size_bytes: request.length, checksum: None, length: request.length - offset };
+        let patience = Patience { stall: limits.stall_timeout, is_choosy: false };
+        let received = Pieces::new(peer, stream, link_in, limits.stall_timeout, follows, patience)
+            .and_then(|mut pieces| pieces.receive(&mut into, &mut vec![0; BUFFER_BYTES]));
+        let (id, is_whole) = (into.id(), into.written_bytes() == into.size_bytes());
+        match received {
+            Ok(()) => match into.commit() {
+                Ok(checksum) => {
+                    self.stored(id, checksum);
+                    answer(Reply::Stored)
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot store what was pushed");
+                    self.give_up(id);
+                    answer(Reply::Failed)
+                }
+            },
+            // All bytes came, and they are not those that were sent: none can be trusted.
+            Err(failure) if is_whole && failure.error.kind == PeerErrorKind::Corrupt => {
+                self.give_up(id);
+                answer(Reply::Failed)
+            }
+            Err(failure) => {
+                self.put_back(into);
+                Err(io::Error::other(failure.error))
+            }
+        }
+    }
+}
+
+/// The client's side.
+pub(crate) fn push(
+    inner: &Inner,
+    addr: SocketAddr,
+    connection: &mut Connection,
+    id: ObjectId,
+    content: &[u8],
+) -> Result<(), Failure> {
+    let size_bytes = content.len() as u64;
+    let request = Request { id, offset: 0, length: size_bytes, expected: false, is_push: true };
+    let offset = match connection.exchange(addr, request, inner.limits.stall_timeout)? {
+        Reply::Wanted { offset } if offset <= size_bytes => offset,
+        Reply::NoSuchRange => return Err(Failure::of(PeerErrorKind::NotHere, addr, "expects it in another size")),
+        Reply::NotHere => return Err(Failure::of(PeerErrorKind::NotHere, addr, "does not expect what it was to get")),
+        _ => return Err(Failure::unreachable(addr, "does not take what it was to get".into())),
+    };
+    let rest = &content[offset as usize..];
+    send_pieces(&connection.stream, rest, size_bytes)
+        .and_then(|()| send_end(&connection.stream, Checksum::of(content)))
+        .map_err(|error| Failure::unreachable(addr, format!("stopped taking what it was given: {error}")))?;
+    match connection.answer(addr, inner.limits.stall_timeout)? {
+        Reply::Stored => Ok(()),
+        _ => Err(Failure::unreachable(addr, "could not store what it was given".into())),
+    }
+}
+
+fn send_pieces(mut stream: &TcpStream, content: &[u8], had_bytes: u64) -> io::Result<()> {
+    for piece in content.chunks(PIECE_BYTES) {
+        let header = PieceHeader { kind: PieceKind::Content, length: piece.len() as u32, had_bytes };
+        stream.write_all(&header.to_bytes())?;
+        stream.write_all(piece)?;
+        stream.write_all(&Checksum::of(piece).0.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+fn send_end(mut stream: &TcpStream, checksum: Checksum) -> io::Result<()> {
+    stream.write_all(&PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 }.to_bytes())?;
+    stream.write_all(&checksum.0.to_le_bytes())
+}
