@@ -52,7 +52,9 @@ pub(crate) struct Chooser {
     alive: BTreeSet<NodeId>,
     /// Since when each member that is not said to live is not.
     missing_since: BTreeMap<NodeId, u64>,
-    /// Since when other members are wanted.
+    /// Since when this view is known.
+    entered_us: u64,
+    /// Since when other members, or another view of them, are wanted.
     wanted_since: Option<u64>,
     /// Whom to propose.
     wanted: BTreeSet<NodeId>,
@@ -77,11 +79,12 @@ struct Attempt {
 
 impl Chooser {
     /// Of a node that has promised that, and knew that view to be settled.
-    pub fn new(acceptor: Acceptor, settled_view: u64) -> Self {
-        Chooser { acceptor, settled_view, ..Chooser::default() }
+    pub fn new(acceptor: Acceptor, settled_view: u64, now_us: u64) -> Self {
+        Chooser { acceptor, settled_view, entered_us: now_us, ..Chooser::default() }
     }
 
-    pub fn enter_view(&mut self) {
+    pub fn enter_view(&mut self, now_us: u64) {
+        self.entered_us = now_us;
         (self.attempt, self.wanted_since) = (None, None);
         self.missing_since.clear();
         self.settled.clear();
@@ -135,7 +138,10 @@ impl Node {
         };
         let stay = members.iter().filter(|node| !is_missed(node));
         let wanted: BTreeSet<NodeId> = stay.chain(&chooser.alive).copied().collect();
-        if wanted == *members {
+        let is_old = is_settled && now_us >= chooser.entered_us + self.config.tidy_us;
+        // What was accepted by a few only would lie in wait, and be chosen when other members are wanted.
+        let is_open = chooser.acceptor.view > place.view.number && chooser.acceptor.accepted.is_some();
+        if wanted == *members && !is_old && !is_open {
             (chooser.wanted_since, chooser.attempt) = (None, None);
             return;
         }

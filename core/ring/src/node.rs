@@ -89,7 +89,7 @@ impl Node {
             config,
             boot,
             place: view.map(Place::new),
-            chooser: Chooser::new(acceptor, settled),
+            chooser: Chooser::new(acceptor, settled, now_us),
             leases: Leases::new(config.lease_us, now_us, is_new),
             rounds,
             receiving: BTreeMap::new(),

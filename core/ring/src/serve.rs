@@ -3,6 +3,7 @@
 //! One thing is done to a name at a time; further requests for it wait in line. Nothing is shown that a write quorum does
 //! not have.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -30,11 +31,11 @@ pub(crate) struct Work {
 
 pub(crate) enum Doing {
     /// Something is being written.
-    Writing(Writing),
+    Writing(Box<Writing>),
     /// The file that is to come is asked for.
     Moving(Moving),
     /// The leader of the new name is told of the file that was here, before another takes its place.
-    Leaving(Stored),
+    Leaving,
 }
 
 pub(crate) struct Writing {
@@ -110,17 +111,15 @@ impl Node {
                 return;
             }
             let is_leaving = |stored: &Stored| matches!(stored.entry, Entry::Departed { .. });
-            if matches!(op, Op::Create { .. } | Op::Rename { .. })
-                && let Some(leaving) = stored.clone().filter(is_leaving)
-            {
+            if matches!(op, Op::Create { .. } | Op::Rename { .. }) && stored.as_ref().is_some_and(is_leaving) {
                 waiting.push_front((request, op));
-                self.start(name, Doing::Leaving(leaving), waiting, turn);
+                self.start(name, Doing::Leaving, waiting, turn);
                 return;
             }
             match self.decide(request, op, stored.as_ref()) {
                 Ok((entry, then)) => {
                     let writing = self.writing(partition, entry, stored, then);
-                    self.start(name, Doing::Writing(writing), waiting, turn);
+                    self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
                     return;
                 }
                 Err(answer) => self.answer(request, answer, turn),
@@ -189,7 +188,7 @@ impl Node {
         let waiting = self.work.remove(name).map_or_else(VecDeque::new, |work| work.waiting);
         let before = turn.disk.get(partition, name);
         let writing = self.writing(partition, entry, before, then);
-        self.start(name, Doing::Writing(writing), waiting, turn);
+        self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
     }
 
     pub(crate) fn start(&mut self, name: &FileName, doing: Doing, waiting: VecDeque<(u64, Op)>, turn: &mut Turn) {
@@ -210,7 +209,8 @@ impl Node {
         let partition = work.partition;
         work.asked_us = turn.now_us;
         match &work.doing {
-            Doing::Writing(Writing { stored, acks, .. }) => {
+            Doing::Writing(writing) => {
+                let Writing { stored, acks, .. } = &**writing;
                 let body = Body::Write { partition, round, name: name.clone(), stored: stored.clone() };
                 let replicas = place.ring.replicas(partition).iter();
                 let lacking: Vec<NodeId> = replicas.filter(|node| !acks.contains(node)).copied().collect();
@@ -220,9 +220,10 @@ impl Node {
                 let (leader, body) = (place.ring.leader(&moving.from), moving.asked(name));
                 self.send(leader, body, turn);
             }
-            Doing::Leaving(Stored { entry, .. }) => {
-                let entry = entry.clone();
-                self.tell_moved(name, &entry, turn);
+            Doing::Leaving => {
+                if let Some(Stored { entry, .. }) = turn.disk.get(partition, name) {
+                    self.tell_moved(name, &entry, turn);
+                }
             }
         }
     }
@@ -238,12 +239,12 @@ impl Node {
 
     fn commit_if_written(&mut self, name: &FileName, turn: &mut Turn) {
         let (Some(place), Some(work)) = (&self.place, self.work.get(name)) else { return };
-        let Doing::Writing(Writing { acks, .. }) = &work.doing else { return };
-        if acks.len() < place.write_quorum(work.partition) {
+        let Doing::Writing(writing) = &work.doing else { return };
+        if writing.acks.len() < place.write_quorum(work.partition) {
             return;
         }
         let Some(Work { doing: Doing::Writing(writing), waiting, .. }) = self.work.remove(name) else { return };
-        let Writing { stored: Stored { version, entry }, then, .. } = writing;
+        let Writing { stored: Stored { version, entry }, then, .. } = *writing;
         match then {
             Then::Done { request, dropped } => {
                 self.answer_if(request, Ok(Answer::Done { version }), turn);
@@ -321,7 +322,7 @@ impl Doing {
     fn request(&self) -> Option<u64> {
         match self {
             Doing::Moving(moving) => moving.request,
-            Doing::Leaving(_) => None,
+            Doing::Leaving => None,
             Doing::Writing(writing) => match &writing.then {
                 Then::Done { request, .. } | Then::Refuse { request, .. } | Then::Arrived { request, .. } => *request,
                 Then::Move { request } => Some(*request),
@@ -334,7 +335,7 @@ impl Doing {
     pub fn before(&self) -> Option<Option<&Stored>> {
         match self {
             Doing::Writing(writing) => Some(writing.before.as_ref()),
-            Doing::Moving(_) | Doing::Leaving(_) => None,
+            Doing::Moving(_) | Doing::Leaving => None,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::random::Random;
 
 pub const MS: u64 = 1_000;
 /// Nothing takes longer on its way.
-pub const MAX_DELAY_US: u64 = 3_000 * MS;
+pub const MAX_DELAY_US: u64 = 1_500 * MS;
 
 /// What can go wrong for now, in so many of 1000 cases each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Faults {
 
 #[derive(Default)]
 pub struct Disk {
-    saved: Saved,
+    pub saved: Saved,
     pub records: BTreeMap<(u16, String), Stored>,
 }
 
@@ -129,8 +129,9 @@ impl Cluster {
             replication,
             tick_us: 100 * MS,
             resend_us: 200 * MS,
-            patience_us: 1_500 * MS,
-            lease_us: 600 * MS,
+            patience_us: 800 * MS,
+            tidy_us: 10_000 * MS,
+            lease_us: 400 * MS,
             ..Config::new(node)
         };
         let machine = Machine {
