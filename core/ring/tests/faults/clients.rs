@@ -74,16 +74,12 @@ impl Clients {
             loop {
                 let view = cluster.machines[&node].node.as_ref().unwrap().view().unwrap().number;
                 let op = Op::List { view, folder: folder.to_owned(), after: after.clone(), most: 2 };
-<<<<<<< HEAD
-                let Ok(Answer::Listed { files, has_more }) = self.answer(node, op, cluster) else { panic!("no list") };
-=======
                 let (files, has_more) = match self.answer(node, op, cluster) {
                     Ok(Answer::Listed { files, has_more }) => (files, has_more),
                     // The same members are in it.
                     Err(Refusal::OtherView { .. }) => continue,
                     other => panic!("{other:?} is no list"),
                 };
->>>>>>> ring
                 assert!(
                     files.is_sorted_by(|a, b| a.name < b.name) && files.iter().all(|file| *file.name.as_str() > *after)
                 );
