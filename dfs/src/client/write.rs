@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use eyas_blocks::format::{Cutter, Ending};
 use eyas_ring::{Answer, Op, place};
 use eyas_store::Checksum;
+use eyas_types::ObjectId;
 use eyas_types::dfs::{
     Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS, NodeId,
 };
@@ -217,7 +218,7 @@ impl Files {
 
     /// Has a chunk stored by these nodes: one gets it from who has it, or from here, the next from that one while it comes.
     /// Who has no room is left out of the chain. Tells who has it, and of those who do not, whose fault that is.
-    async fn chain(
+    pub(crate) async fn chain(
         &self,
         chunk: &Arriving,
         from: Option<&Member>,
@@ -293,11 +294,12 @@ fn not_stored(member: &Member, why: &str) -> FilesError {
 
 /// A chunk on its way to nodes.
 #[derive(Clone)]
-struct Arriving {
-    object: eyas_types::ObjectId,
-    size_bytes: u64,
-    checksum: u64,
-    content: Arc<Vec<u8>>,
+pub(crate) struct Arriving {
+    pub object: ObjectId,
+    pub size_bytes: u64,
+    pub checksum: u64,
+    /// Nothing where a node has it.
+    pub content: Arc<Vec<u8>>,
 }
 
 /// Reads a source to its end, behind what has `begun` a chunk, and sends it on in chunks.
