@@ -118,6 +118,7 @@ impl Node {
         (self.place, self.leading) = (Some(place), leading);
         self.leases.enter_view();
         self.chooser.enter_view(turn.now_us);
+        self.repairs.enter_view();
         self.receiving.clear();
         self.leave_work(turn);
         let going_on: Vec<u16> =
