@@ -10,9 +10,11 @@ use clap_complete::Shell;
 use eyas_client::types::{Distribution, JobId, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, check_array};
 
+pub(crate) use crate::command::dfs::{DfsCommand, FileShapeArgs};
 pub(crate) use crate::command::node::{NodeArgs, labels, named_amounts};
 use crate::{get::PlaceArgs, model::ModelArgs, push::PushArgs, sim::SimCommand};
 
+mod dfs;
 mod node;
 
 /// Runs very many short tasks over very much shared data, and brings work and data together.
@@ -81,6 +83,9 @@ pub(crate) enum Command {
     Catalog(CatalogCommand),
     /// Have executors fetch objects before tasks want them
     Push(PushArgs),
+    /// Files of the cluster's own file system, on executors that were started with --dfs
+    #[command(subcommand)]
+    Dfs(Box<DfsCommand>),
     /// Write a job's report
     Report(ReportArgs),
     /// Watch the cluster: its executors, jobs and rates, as they change

@@ -167,6 +167,9 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
     if args.no_overlap {
         words.push("--no-overlap".into());
     }
+    if args.dfs {
+        words.push("--dfs".into());
+    }
     words
 }
 

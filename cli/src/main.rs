@@ -8,6 +8,7 @@
 
 mod ask;
 mod command;
+mod dfs;
 mod get;
 mod local;
 mod model;
@@ -57,6 +58,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => run::run(args, &reach).await,
         Command::Submit(args) => ask::submit(args, &reach).await,
+        Command::Dfs(what) => dfs::dfs(*what, &reach).await,
         Command::Job(which) => ask::job(which, &reach).await,
         Command::Task(which) => ask::task(which, &reach).await,
         Command::Explain { task } => ask::explain(task, &reach).await,

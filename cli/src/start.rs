@@ -95,6 +95,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
             // Inodes are few where bytes are few; a thousand are left to others.
             floor_inodes: 1000,
         },
+        has_files: args.node.dfs,
         eviction: args.node.eviction,
         overlap: Overlap {
             is_on: !args.node.no_overlap,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use eyas_dfs::{Files, FilesError};
 use eyas_session::{Access, Session, SessionError, dial};
 use eyas_types::JobId;
 use eyas_wire::Role;
@@ -16,6 +17,9 @@ use crate::draft::Draft;
 const REDIAL: Duration = Duration::from_millis(100);
 const REDIAL_MOST: Duration = Duration::from_secs(5);
 
+/// What the file system cannot do at once is tried for so long.
+const FILES_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Why a request was not answered.
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -28,6 +32,12 @@ pub enum ClientError {
     /// The dispatcher answered something else.
     #[error("the dispatcher gave an answer that does not fit the question; is it another version of eyas?")]
     Unexpected,
+    /// There is no file system.
+    #[error("no executor of this cluster keeps files: start some with `eyas start executor --dfs`")]
+    NoFiles,
+    /// The file system cannot be used.
+    #[error(transparent)]
+    Files(#[from] FilesError),
 }
 
 /// What is seen of a watched job.
@@ -79,6 +89,20 @@ impl Client {
                 answered => return answered,
             }
         }
+    }
+
+    /// The cluster's files.
+    ///
+    /// # Errors
+    /// If no node of it keeps any, or none answers.
+    pub async fn files(&mut self) -> Result<Files, ClientError> {
+        let ToClient::FilesNodes(nodes) = self.ask(FromClient::FilesNodes).await? else {
+            return Err(ClientError::Unexpected);
+        };
+        if nodes.is_empty() {
+            return Err(ClientError::NoFiles);
+        }
+        Ok(Files::connect(self.access.clone(), nodes, FILES_PATIENCE).await?)
     }
 
     pub(crate) fn access(&self) -> &Access {
@@ -256,7 +280,7 @@ mod tests {
 
     /// Serves one connection after the other, each until its answers are sent; where each watch began.
     async fn serve(listener: TcpListener, access: &Access, connections: Vec<Vec<ToClient>>) -> Vec<u64> {
-        let acceptor = Acceptor::new(access);
+        let acceptor = Acceptor::new(access, Role::Dispatcher);
         let mut began = Vec::new();
         for answers in connections {
             let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();

@@ -36,5 +36,6 @@ pub use jobfile::{
 };
 pub use sources::{Line, SourceError, array, check_array, files_of, lines_of};
 
+pub use eyas_dfs as files;
 pub use eyas_types as types;
 pub use eyas_wire::{client as messages, view};

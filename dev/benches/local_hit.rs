@@ -151,7 +151,8 @@ impl Executor {
         command.arg(&access_path).arg("--folder").arg(home.join("executor"));
         let process = Owned(command.stdin(Stdio::piped()).spawn().expect("eyas can be started"));
         let (stream, _) = listener.accept().await.expect("the executor connects");
-        let (mut session, _) = Acceptor::new(&access).accept(stream).await.expect("it has the access file");
+        let (mut session, _) =
+            Acceptor::new(&access, Role::Dispatcher).accept(stream).await.expect("it has the access file");
         let first = session.reader.next::<FromExecutor>().await.expect("it registers");
         assert!(matches!(first[..], [FromExecutor::Register(_)]), "{first:?}");
         let welcome = ToExecutor::Welcome {
@@ -159,6 +160,8 @@ impl Executor {
             caching: true,
             heartbeat_us: 60_000_000,
             lease_us: 180_000_000,
+            files: Vec::new(),
+            founds_files: false,
         };
         session.writer.send(&[welcome]).await.expect("it reads");
         Executor { session, next: TaskId { job: JobId(0), index: 0 }, _process: process }

@@ -57,6 +57,7 @@ impl Brain {
                 ToClient::Log(result.map(Box::new))
             }
             FromClient::Explain { task } => ToClient::Explained(Box::new(self.explain(task)?)),
+            FromClient::FilesNodes => ToClient::FilesNodes(self.executors.files_nodes(None)),
             FromClient::Executors => ToClient::Executors(self.executor_views()),
             FromClient::Catalog { object, source } => ToClient::Objects(self.objects(object, &source)),
             FromClient::Report { job } => ToClient::Report(Box::new(self.report(self.job(job)?))),

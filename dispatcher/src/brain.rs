@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use eyas_sched::{Effect, Event, Profile, Scheduler};
 use eyas_session::Outbox;
+use eyas_types::dfs::NodeId;
 use eyas_types::matching::Expression;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, JobId, Load, ObjectId, Outcome, Status, TaskId};
@@ -232,6 +233,17 @@ impl Brain {
 
     // ---- executors
 
+    /// Whether a node is the one that begins the file system: the first there ever was.
+    fn founds_files(&self, node: NodeId) -> bool {
+        match self.journal.founder(node) {
+            Ok(founder) => founder == node,
+            Err(why) => {
+                tracing::error!("cannot tell who begins the file system: {why}");
+                false
+            }
+        }
+    }
+
     fn joined(
         &mut self,
         registration: &Registration,
@@ -244,7 +256,10 @@ impl Brain {
         let heartbeat_us = self.heartbeat.as_micros() as u64;
         // Shorter than it takes to count as lost.
         let lease_us = heartbeat_us * u64::from(MISSED_HEARTBEATS - 1);
-        self.executors.send(id, ToExecutor::Welcome { executor: id, caching: self.caching, heartbeat_us, lease_us });
+        let (caching, files) = (self.caching, self.executors.files_nodes(Some(id)));
+        let founds_files = registration.files.is_some_and(|files| self.founds_files(files.node));
+        let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files, founds_files };
+        self.executors.send(id, welcome);
         let _ = reply.send(id);
         if self.stopping.is_some() {
             self.executors.send(id, ToExecutor::Stop);

@@ -10,6 +10,9 @@ use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, JobId, Load, ObjectId, Reads, Resources, TaskId};
 use eyas_wire::executor::{Holder, Registration, ToExecutor};
 
+/// Nodes of the file system that are named to a new one, or to a client: they know the others.
+const FILES_NODES_TOLD: usize = 16;
+
 pub(crate) struct Executor {
     pub name: String,
     pub host: String,
@@ -21,6 +24,8 @@ pub(crate) struct Executor {
     pub capacity: Resources,
     pub store_bytes: u64,
     pub transfer: SocketAddr,
+    /// Where its node of the file system takes sessions.
+    files: Option<SocketAddr>,
     outbox: Outbox<ToExecutor>,
     /// What it is to be sent, in order.
     messages: Vec<ToExecutor>,
@@ -63,6 +68,7 @@ impl Executors {
             capacity: registration.capacity.clone(),
             store_bytes: registration.store_bytes,
             transfer: registration.transfer,
+            files: registration.files.map(|files| files.address),
             outbox,
             messages: Vec::new(),
             last_heard: Instant::now(),
@@ -106,6 +112,12 @@ impl Executors {
             Some(Holder { transfer, is_relay: *is_relay, others: *others })
         });
         holders.collect()
+    }
+
+    /// Where some nodes of the file system are, but not that of one executor.
+    pub fn files_nodes(&self, but: Option<ExecutorId>) -> Vec<SocketAddr> {
+        let others = self.iter().filter(|(id, _)| Some(*id) != but);
+        others.filter_map(|(_, executor)| executor.files).take(FILES_NODES_TOLD).collect()
     }
 
     /// Does not count so much silence against anyone.

@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use eyas_types::JobId;
+use eyas_types::dfs::NodeId;
 use eyas_wire::client::TaskResult;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ const JOBS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("jobs");
 const PART_BYTES: usize = 1 << 20;
 /// What happened to each, in order.
 const ENTRIES: TableDefinition<(u32, u64), &[u8]> = TableDefinition::new("entries");
-/// The journal's own version.
+/// The journal's own version, and which node was to begin the file system.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const VERSION: u64 = 1;
 /// Writes that may wait for the thread; who writes more waits, which holds the whole dispatcher back.
@@ -155,6 +156,20 @@ impl Journal {
     /// Puts something to be written. Writing that has failed was told of before.
     pub fn write(&self, write: Write) {
         let _ = self.writes.send(write);
+    }
+
+    /// Which node is to begin the file system: the first that this was asked for. On disk when it returns.
+    pub fn founder(&self, candidate: NodeId) -> Result<NodeId, String> {
+        let founder = || -> Result<NodeId, redb::Error> {
+            let write = self.database.begin_write()?;
+            let known = write.open_table(META)?.get("founder")?.map(|node| NodeId(node.value()));
+            if known.is_none() {
+                write.open_table(META)?.insert("founder", candidate.0)?;
+                write.commit()?;
+            }
+            Ok(known.unwrap_or(candidate))
+        };
+        founder().map_err(|e| e.to_string())
     }
 
     /// All jobs as they were submitted, oldest first.

@@ -132,7 +132,7 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     // Whoever finds the access file finds a dispatcher that listens.
     access.save(&access_path)?;
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
-    let acceptor = Acceptor::new(&access);
+    let acceptor = Acceptor::new(&access, Role::Dispatcher);
     let accepting = tokio::spawn(accept(listener, acceptor, brain_sender, journal));
     let work = tokio::spawn(async move {
         brain.run(inbox, written, stop).await;
@@ -217,6 +217,6 @@ async fn greet(
     match role {
         Role::Executor => executor_session::serve(session, brain).await,
         Role::Client => client_session::serve(session, brain, journal).await,
-        Role::Dispatcher => Ok(()),
+        Role::Dispatcher | Role::Node => Ok(()),
     }
 }

@@ -5,7 +5,7 @@
 //! object, a slot's thread of the task that has ended. So the thread finds its next task waiting and nobody is woken
 //! for it. Nothing but the local disk, when something is evicted, is waited for while the brain is held; what there is to tell the dispatcher, the session sends.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
 mod hold;
+mod pin;
 
 /// While tasks are lined up behind those that run, what there is to tell gathers for so long: the dispatcher has no need
 /// to hear of each short task alone, which would cost both sides more than the task. It gives out work for longer ahead.
@@ -110,6 +111,10 @@ pub(crate) struct Brain {
     fetching: HashMap<ObjectId, Fetching>,
     /// Objects that are to be held and are not here yet, with those who may have them.
     to_hold: HashMap<ObjectId, (ObjectSpec, Vec<executor::Holder>)>,
+    /// Chunks of the file system that are held, or are to be.
+    pins: HashSet<ObjectId>,
+    /// Those that wait for room.
+    pinning: HashMap<ObjectId, pin::Pinning>,
     /// Turns at looking at outputs in persistent storage.
     checks: Arc<Semaphore>,
     /// Why the store cannot keep what the task that has just ended wrote.
@@ -150,6 +155,8 @@ impl Brain {
             tasks: HashMap::new(),
             fetching: HashMap::new(),
             to_hold: HashMap::new(),
+            pins: HashSet::new(),
+            pinning: HashMap::new(),
             checks: Arc::new(Semaphore::new(MAX_CHECKS)),
             cannot_keep: None,
             unavailable: HashMap::new(),
@@ -371,6 +378,7 @@ impl Brain {
         match effect {
             Effect::Fetch { object, task } => self.fetch(object, task),
             Effect::Evict { object } => self.evict(object),
+            Effect::Expected { object } => self.expected(object),
             Effect::Held { object } => self.held(object),
             Effect::NotHeld { object, reason } => self.not_held(object, reason),
             Effect::CannotKeep { object, reason, .. } => self.remove_unkept(object, reason),

@@ -31,6 +31,8 @@ pub struct Config {
     pub folder: PathBuf,
     /// Bounds on the store.
     pub limits: Limits,
+    /// Whether it is a node of the file system.
+    pub has_files: bool,
     /// Which object leaves a full store.
     pub eviction: EvictionPolicy,
     /// What is data-intensive, and whether others compute while it is staged.
@@ -58,6 +60,10 @@ impl Config {
 
     pub(crate) fn store_folder(&self) -> PathBuf {
         self.folder.join("store")
+    }
+
+    pub(crate) fn files_folder(&self) -> PathBuf {
+        self.folder.join("files")
     }
 
     pub(crate) fn sandbox_folder(&self) -> PathBuf {

@@ -8,6 +8,7 @@ mod brain;
 mod claim;
 mod config;
 mod deliver;
+mod files;
 pub mod guardian;
 mod lease;
 mod process;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use eyas_dfs::{NodeError, Site};
 use eyas_node::Node;
 use eyas_session::{Access, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
@@ -21,6 +22,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use crate::brain::{Desk, tick_every};
 use crate::claim::{claim, claim_inner};
 use crate::config::Config;
+use crate::files::Files;
 use crate::guardian::Guardian;
 use crate::lease::{Lease, Moment};
 use crate::sandbox;
@@ -54,6 +56,9 @@ pub enum ExecutorError {
     /// What shall be emulated cannot be.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Its node of the file system cannot be.
+    #[error(transparent)]
+    Files(#[from] NodeError),
     /// The system would not let us.
     #[error("{what}: {source}")]
     Io {
@@ -89,7 +94,9 @@ struct Executor {
     access: Access,
     workshop: Arc<Workshop>,
     fetcher: Fetcher,
-    server: PeerServer,
+    peers: Peers,
+    server: Arc<PeerServer>,
+    files: Option<Files>,
 }
 
 /// How a session ended.
@@ -169,8 +176,16 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         strays: strays.ok(),
         movers,
     });
-    let fetcher = Fetcher::new(store, storage, peers);
-    let executor = Executor { config, access, workshop, fetcher, server };
+    let files = match config.has_files {
+        true => {
+            claim_inner(&config.files_folder()).map_err(io("make", &config.files_folder()))?;
+            let site = Site::open(&config.files_folder(), session.local.ip())?;
+            Some(Files::new(site, store.clone(), config.limits.floor_bytes))
+        }
+        false => None,
+    };
+    let fetcher = Fetcher::new(store, storage, peers.clone());
+    let executor = Executor { config, access, workshop, fetcher, peers, server: Arc::new(server), files };
     let mut held = found;
     loop {
         match executor.serve(session, &held, &mut stop).await? {
@@ -211,11 +226,12 @@ impl Executor {
             capacity: self.config.capacity.clone(),
             store_bytes: self.config.limits.bytes,
             transfer: self.server.addr(),
+            files: self.files.as_ref().map(Files::announced),
             held: at_once.to_vec(),
         };
         let registered = Moment::now();
         // The outbox is new and empty.
-        let _ = outbox.post(vec![FromExecutor::Register(registration)]);
+        let _ = outbox.post(vec![FromExecutor::Register(Box::new(registration))]);
         let first = tokio::select! {
             first = timeout(WELCOME_DEADLINE, reader.next::<ToExecutor>()) => first,
             () = stop.wait() => return Ok(Ended::Stopped),
@@ -229,7 +245,8 @@ impl Executor {
             }
         };
         let mut first = first.into_iter();
-        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us }) = first.next() else {
+        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us, files, founds_files }) = first.next()
+        else {
             let why = "the dispatcher did not welcome this executor".to_owned();
             return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
         };
@@ -245,6 +262,10 @@ impl Executor {
         let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         desk.brain().found(held);
+        if let Some(node) = &self.files {
+            let (transfers, movers) = ((&self.peers, &self.server), &self.workshop.movers);
+            node.welcomed(&desk, (founds_files, files), &self.access, transfers, movers).await?;
+        }
         let receive = async {
             desk.brain().commands(first.collect());
             while !desk.brain().stopped {

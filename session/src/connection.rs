@@ -99,17 +99,18 @@ pub struct Writer {
 #[derive(Clone)]
 pub struct Acceptor {
     tls: TlsAcceptor,
+    role: Role,
 }
 
 impl Acceptor {
-    /// An acceptor for the cluster of `access`.
+    /// An acceptor for the cluster of `access`, of a process that is a `role`.
     ///
     /// # Panics
     /// If `access` was not checked when it was loaded.
-    pub fn new(access: &Access) -> Self {
+    pub fn new(access: &Access, role: Role) -> Self {
         let identity = Identity::of(access).expect("checked when it was made or loaded");
         let config = identity.server().expect("the key belongs to the certificate");
-        Acceptor { tls: TlsAcceptor::from(Arc::new(config)) }
+        Acceptor { tls: TlsAcceptor::from(Arc::new(config)), role }
     }
 
     /// Greets whoever connected; gives the session and what the other side is.
@@ -122,14 +123,15 @@ impl Acceptor {
         let greet = async {
             let stream = self.tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
             let mut session = Session::over(TlsStream::Server(stream))?;
-            let hello = session.greet(Role::Dispatcher).await?;
+            let hello = session.greet(self.role).await?;
             Ok((session, hello.role))
         };
         timeout(HANDSHAKE_DEADLINE, greet).await.map_err(|_| deadline())?
     }
 }
 
-/// Connects to the dispatcher that `access` names.
+/// Connects to the dispatcher that `access` names, or to another process of the cluster that it was
+/// [made to name](Access::moved_to).
 ///
 /// # Errors
 /// If it cannot be reached, has another secret, or speaks another version.
@@ -295,7 +297,7 @@ mod tests {
     async fn messages_cross_and_arrive_in_order() {
         let (listener, address) = listener().await;
         let access = Access::create("test", &address);
-        let acceptor = Acceptor::new(&access);
+        let acceptor = Acceptor::new(&access, Role::Dispatcher);
         let serve = async {
             let (mut session, role) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
             let mut received = Vec::new();
@@ -317,7 +319,7 @@ mod tests {
     #[tokio::test]
     async fn another_clusters_secret_does_not_open_the_door() {
         let (listener, address) = listener().await;
-        let acceptor = Acceptor::new(&Access::create("ours", &address));
+        let acceptor = Acceptor::new(&Access::create("ours", &address), Role::Dispatcher);
         let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await };
         let other = Access::create("theirs", &address);
         let (served, dialled) = tokio::join!(serve, dial(&other, Role::Client));
@@ -329,7 +331,7 @@ mod tests {
     #[tokio::test]
     async fn garbage_on_the_port_is_dropped() {
         let (listener, address) = listener().await;
-        let acceptor = Acceptor::new(&Access::create("ours", &address));
+        let acceptor = Acceptor::new(&Access::create("ours", &address), Role::Dispatcher);
         let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await };
         let garbage = async {
             let mut stream = TcpStream::connect(&address).await.unwrap();

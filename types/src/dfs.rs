@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::id::ObjectId;
 use crate::object::Version;
@@ -137,18 +137,18 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What a file's records are: no chunk ends within one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a file's records are: no chunk ends within one. In text, as users write it, `fasta` or `fixed:100`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Lines of text, each ended by a line feed.
     Lines,
-    /// Comma-separated values, with line feeds in quotes.
+    /// Comma-separated values, with line feeds in quotes (RFC 4180).
     Csv,
     /// A JSON value a line.
     JsonLines,
     /// Records of one size.
     Fixed {
-        /// That size, bytes.
+        /// That size, bytes; not 0.
         record_bytes: u32,
     },
     /// Sequences that begin with `>` at the start of a line.
@@ -164,6 +164,89 @@ pub enum Format {
     },
     /// The whole file is one record.
     Whole,
+}
+
+impl Format {
+    /// What a file of this name is likely to be, by what follows its last dot. If that says nothing, `is_text` decides, which
+    /// is for the caller to see from its first bytes: text is lines, and anything else is cut anywhere, as HDFS cuts.
+    pub fn guess(name: &str, is_text: bool) -> Self {
+        let (_, extension) = name.rsplit_once('.').unwrap_or_default();
+        match extension.to_ascii_lowercase().as_str() {
+            "csv" => Format::Csv,
+            "jsonl" | "ndjson" => Format::JsonLines,
+            "fa" | "fasta" | "fna" | "ffn" | "faa" | "frn" => Format::Fasta,
+            "fq" | "fastq" => Format::Fastq,
+            // Tabs part fields that have no quotes.
+            "txt" | "log" | "tsv" => Format::Lines,
+            _ if is_text => Format::Lines,
+            _ => Format::Fixed { record_bytes: 1 },
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Format::Lines => f.write_str("lines"),
+            Format::Csv => f.write_str("csv"),
+            Format::JsonLines => f.write_str("json-lines"),
+            Format::Fixed { record_bytes } => write!(f, "fixed:{record_bytes}"),
+            Format::Fasta => f.write_str("fasta"),
+            Format::Fastq => f.write_str("fastq"),
+            Format::LengthPrefixed { prefix_bytes, is_big_endian } => {
+                write!(f, "length-prefixed:{prefix_bytes}{}", if *is_big_endian { "be" } else { "le" })
+            }
+            Format::Whole => f.write_str("whole"),
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| Err(format!("`{}` is not a format: {why}", shortened(text)));
+        let (name, size) = text.split_once(':').map_or((text, None), |(name, size)| (name, Some(size)));
+        Ok(match (name, size) {
+            ("lines", None) => Format::Lines,
+            ("csv", None) => Format::Csv,
+            ("json-lines", None) => Format::JsonLines,
+            ("fasta", None) => Format::Fasta,
+            ("fastq", None) => Format::Fastq,
+            ("whole", None) => Format::Whole,
+            ("fixed", size) => match size.unwrap_or_default().parse() {
+                Ok(record_bytes) if record_bytes > 0 => Format::Fixed { record_bytes },
+                _ => return wrong("write a record's size in bytes, for example fixed:100"),
+            },
+            ("length-prefixed", size) => match size.and_then(|size| size.split_at_checked(1)) {
+                Some((bytes @ ("1" | "2" | "4" | "8"), order @ ("be" | "le"))) => {
+                    Format::LengthPrefixed { prefix_bytes: bytes.as_bytes()[0] - b'0', is_big_endian: order == "be" }
+                }
+                _ => {
+                    return wrong(
+                        "write its length's bytes (1, 2, 4, 8) and their order, for example length-prefixed:4be",
+                    );
+                }
+            },
+            _ => {
+                return wrong(
+                    "there are lines, csv, json-lines, fixed:100, fasta, fastq, length-prefixed:4be and whole",
+                );
+            }
+        })
+    }
+}
+
+impl Serialize for Format {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Format {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
 }
 
 /// A stored piece of a file: some of its records, whole.
@@ -194,7 +277,7 @@ pub struct FileRecord {
     pub id: FileId,
     /// What its records are.
     pub format: Format,
-    /// Where a chunk ends: with the first record that reaches this size, bytes.
+    /// A chunk ends with the first record that ends at a multiple of this in the file, or after it. Bytes.
     pub chunk_bytes: u64,
     /// How many replicas each chunk is to have, where there are so many nodes.
     pub replication: u8,
@@ -213,6 +296,8 @@ impl FileRecord {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     #[test]
@@ -236,5 +321,44 @@ mod tests {
             assert_eq!(name.is_within(prefix), within, "{prefix}");
         }
         assert_eq!(name.base_name(), "d");
+    }
+
+    #[test]
+    fn formats_have_text() {
+        let texts = ["lines", "csv", "json-lines", "fixed:1", "fixed:4294967295", "fasta", "fastq", "whole"];
+        let prefixed =
+            ["1be", "2be", "4be", "8be", "1le", "2le", "4le", "8le"].map(|size| format!("length-prefixed:{size}"));
+        for text in texts.into_iter().chain(prefixed.iter().map(String::as_str)) {
+            assert_eq!(text.parse::<Format>().unwrap().to_string(), text);
+        }
+        let prefix = Format::LengthPrefixed { prefix_bytes: 4, is_big_endian: false };
+        assert_eq!("length-prefixed:4le".parse(), Ok(prefix));
+        let wrong =
+            ["", "line", "CSV", "csv:", "whole:1", "fixed", "fixed:", "fixed:0", "fixed:-1", "fixed:4294967296"];
+        for text in
+            wrong.into_iter().chain(["length-prefixed", "length-prefixed:3be", "length-prefixed:4", &"é".repeat(999)])
+        {
+            let error = text.parse::<Format>().unwrap_err();
+            assert!(error.contains("is not a format") && error.len() < 400, "{error}");
+        }
+    }
+
+    #[test]
+    fn formats_are_guessed_by_name() {
+        let anywhere = Format::Fixed { record_bytes: 1 };
+        for (name, is_text, format) in [
+            ("/sky/a.csv", true, Format::Csv),
+            ("A.CSV", false, Format::Csv),
+            ("x.ndjson", true, Format::JsonLines),
+            ("x.tar.fa", true, Format::Fasta),
+            ("reads.fastq", true, Format::Fastq),
+            ("reads.fastq.gz", false, anywhere),
+            ("syslog.log", false, Format::Lines),
+            ("csv", true, Format::Lines),
+            ("/a.csv/b", false, anywhere),
+            ("", true, Format::Lines),
+        ] {
+            assert_eq!(Format::guess(name, is_text), format, "{name}");
+        }
     }
 }

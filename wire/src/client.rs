@@ -121,6 +121,8 @@ pub enum FromClient {
         /// From this task on.
         from: u32,
     },
+    /// Answered by `FilesNodes`: where nodes of the file system are.
+    FilesNodes,
     /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
     Stop,
     /// Let one executor leave. Answered by `Done`.
@@ -138,6 +140,8 @@ pub enum ToClient {
         /// The job's id.
         job: JobId,
     },
+    /// Where some of the file system's nodes take sessions.
+    FilesNodes(Vec<SocketAddr>),
     /// The request cannot be done; for a person.
     Refused(String),
     /// It is done; how many tasks or executors it met.

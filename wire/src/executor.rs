@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use eyas_types::dfs::NodeId;
 use eyas_types::matching::Labels;
 use eyas_types::{
     ExecutorId, JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, Resources, TaskId, TaskTemplate, Value,
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
     /// Its first message.
-    Register(Registration),
+    Register(Box<Registration>),
     /// It is alive; sent regularly.
     Heartbeat {
         /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up.
@@ -106,8 +107,19 @@ pub struct Registration {
     pub store_bytes: u64,
     /// Where peers fetch from its store.
     pub transfer: SocketAddr,
+    /// Its part in the file system, if it has one.
+    pub files: Option<FilesNode>,
     /// What its store holds from earlier.
     pub held: Vec<(ObjectId, u64)>,
+}
+
+/// A node of the file system, in an executor's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesNode {
+    /// Which.
+    pub node: NodeId,
+    /// Where it takes sessions.
+    pub address: SocketAddr,
 }
 
 /// Commands to an executor.
@@ -124,6 +136,10 @@ pub enum ToExecutor {
         /// For so long after it sent a heartbeat that was answered, its silence alone does not have its tasks given to
         /// others.
         lease_us: u64,
+        /// Some nodes of the file system.
+        files: Vec<SocketAddr>,
+        /// Whether it is its node that begins the file system, if it knows of none.
+        founds_files: bool,
     },
     /// The answer to a heartbeat.
     Heard,

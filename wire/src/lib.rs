@@ -36,6 +36,8 @@ pub enum Role {
     Executor,
     /// Places tasks.
     Dispatcher,
+    /// Keeps files of the distributed file system.
+    Node,
 }
 
 impl Hello {

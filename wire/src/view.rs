@@ -1,6 +1,8 @@
 //! What is shown of jobs, tasks, executors and objects. The CLI's `--json` prints these as they are, so that a field
 //! that changes its meaning needs a new [`SCHEMA_VERSION`].
 
+pub mod files;
+
 use eyas_types::matching::Labels;
 use eyas_types::{Estimate, ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
 use serde::{Deserialize, Serialize};

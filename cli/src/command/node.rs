@@ -33,6 +33,9 @@ pub(crate) struct NodeArgs {
     /// Leave so much of the disk free
     #[arg(long, value_name = "SIZE", help_heading = "Executors", default_value = "1GB", value_parser = units::parse_bytes)]
     pub keep_free: u64,
+    /// Keep files of the cluster's file system (`eyas dfs`) in each executor's store, too
+    #[arg(long, help_heading = "Executors")]
+    pub dfs: bool,
     /// Which object leaves a full store: random, fifo, lru, lfu
     #[arg(long, value_name = "POLICY", help_heading = "Executors", default_value = "lru")]
     pub eviction: EvictionPolicy,

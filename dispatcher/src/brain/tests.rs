@@ -44,7 +44,8 @@ impl Dispatcher {
         // Nobody reads what executors are sent.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let access = Access::create("test", &listener.local_addr().unwrap().to_string());
-        let accept = async { Acceptor::new(&access).accept(listener.accept().await.unwrap().0).await };
+        let accept =
+            async { Acceptor::new(&access, Role::Dispatcher).accept(listener.accept().await.unwrap().0).await };
         let (accepted, _dialled) = tokio::join!(accept, dial(&access, Role::Executor));
         let (outbox, _) = outbox(accepted.unwrap().0.writer);
         Dispatcher { brain, written, outbox, folder }
@@ -84,6 +85,7 @@ impl Dispatcher {
             capacity: Resources { cpus_milli: 1000 * slots, ..Resources::default() },
             store_bytes: 0,
             transfer: SocketAddr::from(([127, 0, 0, 1], 1)),
+            files: None,
             held: Vec::new(),
         };
         let (reply, mut id) = oneshot::channel();

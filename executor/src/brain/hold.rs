@@ -27,6 +27,7 @@ impl Brain {
 
     /// It is here and is held from now on.
     pub(super) fn held(&mut self, object: ObjectId) {
+        self.answer_pin(object, Ok(()));
         if let Some((spec, _)) = self.to_hold.remove(&object) {
             self.tell(FromExecutor::Stored { object, size_bytes: spec.size_bytes() });
         }
@@ -34,6 +35,9 @@ impl Brain {
 
     /// It is not here, and cannot be had.
     pub(super) fn not_held(&mut self, object: ObjectId, reason: String) {
+        if self.pins.remove(&object) {
+            return self.answer_pin(object, Err(reason));
+        }
         self.to_hold.remove(&object);
         let reason = self.unavailable.get(&object).map_or(reason, |(_, message)| message.clone());
         self.tell(FromExecutor::NotHeld { object, reason });

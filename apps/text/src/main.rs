@@ -1,0 +1,113 @@
+//! Programs over blocks of text, as Hadoop's examples define them: grep, word count, aggregate word count, join and sort.
+//!
+//! A map program reads its block, whole lines, from its input and writes lines `key TAB value`. A reduce program reads such
+//! lines, all of a key together, and writes results. Any shuffle will do between them, and `LC_ALL=C sort` is one. They know
+//! nothing of who runs them, and must never read a file or remember anything from run to run: a block that is worked through
+//! again gives the same bytes.
+
+#![forbid(unsafe_code)]
+
+mod counts;
+mod grep;
+mod join;
+mod pieces;
+mod sort;
+mod trouble;
+mod words;
+
+use std::io::{self, BufReader, BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use regex::bytes::Regex;
+
+use crate::join::Side;
+use crate::trouble::Trouble;
+
+/// How much is read and written at once.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Programs over blocks of text: they read lines from stdin and write lines to stdout.
+///
+/// Map programs write `key TAB value`; reduce programs read that, all lines of a key together:
+///
+/// eyas-text word-count map < part | LC_ALL=C sort | eyas-text word-count reduce
+#[derive(Parser)]
+#[command(version, verbatim_doc_comment)]
+struct Args {
+    #[command(subcommand)]
+    program: Program,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Lines with a match. That there is none is no failure
+    Grep {
+        /// A regular expression, in the syntax of Rust's regex crate
+        pattern: Regex,
+        /// Write `match TAB 1` for each match instead, to be summed by `word-count reduce`; tabs in it become spaces
+        #[arg(long)]
+        matches: bool,
+    },
+    /// How often each word occurs; words are what white space parts
+    WordCount { step: Step },
+    /// The same, but a block's occurrences are added up before they are written
+    AggregateWordCount { step: Step },
+    /// Pairs of the values that a key has in two inputs
+    Join {
+        #[command(subcommand)]
+        step: JoinStep,
+    },
+    /// Lines in the order of their keys, which the shuffle gives them
+    Sort { step: Step },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Step {
+    Map,
+    Reduce,
+}
+
+#[derive(Subcommand)]
+enum JoinStep {
+    /// Lines `key TAB value` of one input, marked with which it is
+    Map {
+        /// Which input the lines are of; if it is not said, each line begins with that and a tab
+        input: Option<Side>,
+    },
+    /// Lines `key TAB value of input 1 TAB value of input 2`
+    Reduce,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    let done = run(args.program, &mut output).and_then(|()| Ok(output.flush()?));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            if !trouble.is_closed_pipe() {
+                eprintln!("eyas-text: {trouble}");
+            }
+            ExitCode::from(trouble.exit_code())
+        }
+    }
+}
+
+fn run(program: Program, output: &mut impl Write) -> Result<(), Trouble> {
+    let input = BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
+    match program {
+        Program::Grep { pattern, matches: false } => grep::lines(&pattern, input, output),
+        Program::Grep { pattern, matches: true } => grep::matches(&pattern, input, output),
+        Program::WordCount { step: Step::Map } => words::map(input, output),
+        Program::AggregateWordCount { step: Step::Map } => words::aggregate(input, output, words::MAX_TABLE_BYTES),
+        Program::WordCount { step: Step::Reduce } | Program::AggregateWordCount { step: Step::Reduce } => {
+            counts::reduce(input, output)
+        }
+        Program::Join { step: JoinStep::Map { input: Some(side) } } => join::map(side, input, output),
+        Program::Join { step: JoinStep::Map { input: None } } => join::map_marked(input, output),
+        Program::Join { step: JoinStep::Reduce } => join::reduce(input, output, join::MAX_KEY_BYTES),
+        // The shuffle sorts; as in Hadoop, neither step has anything to do with it.
+        Program::Sort { step: Step::Map | Step::Reduce } => sort::copy(input, output),
+    }
+}

@@ -1,0 +1,340 @@
+//! `eyas dfs …`: files of the cluster's file system.
+
+use std::fs::File as LocalFile;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use eyas_client::Client;
+use eyas_client::files::{File, Files, FilesError, FilesErrorKind, WriteOptions};
+use eyas_client::types::dfs::{FileName, Format};
+use eyas_client::types::units::format_bytes;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::Failure;
+use crate::command::{DfsCommand, FileShapeArgs, Reach};
+use crate::run::INTERRUPTED;
+use crate::start::interrupted;
+
+mod views;
+
+/// Looked at to see whether a file is text.
+const LOOKED_AT_BYTES: usize = 8 << 10;
+
+/// Does what is asked, unless it is interrupted; what was begun leaves nothing then.
+pub(crate) async fn dfs(command: DfsCommand, reach: &Reach) -> Result<ExitCode, Failure> {
+    let access = reach.cluster()?.access()?;
+    let files = Client::connect(&access).await?.files().await?;
+    let session = Session { files, json: reach.json };
+    tokio::select! {
+        biased;
+        () = interrupted(false) => Ok(ExitCode::from(INTERRUPTED)),
+        done = session.act(command) => done,
+    }
+}
+
+struct Session {
+    files: Files,
+    json: bool,
+}
+
+impl Session {
+    async fn act(self, command: DfsCommand) -> Result<ExitCode, Failure> {
+        match command {
+            DfsCommand::Put { sources, name, recursive, shape } => self.put(&sources, &name, recursive, shape).await?,
+            DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
+            DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,
+            DfsCommand::Cat { names, offset, length } => self.cat(&names, offset, length).await?,
+            DfsCommand::Ls { folder } => views::list(&self.files.list(&folder).await?, self.json)?,
+            DfsCommand::Show { name } => {
+                let file = self.files.stat(&name).await?;
+                views::chunks(&file, &self.files.membership().await?, self.json)?;
+            }
+            DfsCommand::Append { source, name } => self.append(&source, &name).await?,
+            DfsCommand::Rename { from, to } => self.files.rename(&from, &to).await?,
+            DfsCommand::Stat { name } => views::stat(&self.files.stat(&name).await?, self.json)?,
+            DfsCommand::Du { folder } => self.sum_up(folder).await?,
+            DfsCommand::Verify { names, quick } => return self.verify(&names, !quick).await,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn put(&self, sources: &[PathBuf], name: &str, recursive: bool, shape: FileShapeArgs) -> Result<(), Failure> {
+        let into_folder = name.ends_with('/') || sources.len() > 1;
+        let mut all = Vec::new();
+        for source in sources {
+            let named = match (into_folder, base_name(source)) {
+                (false, _) => name.to_owned(),
+                (true, Some(base)) => format!("{}/{base}", name.trim_end_matches('/')),
+                (true, None) => {
+                    return Err(format!("{} has no name of its own to put it under", source.display()).into());
+                }
+            };
+            match source.is_dir() {
+                true if recursive => {
+                    let mut within = Vec::new();
+                    files_within(source, &mut within)?;
+                    for path in within {
+                        let rest = path.strip_prefix(source)?.to_str().ok_or_else(|| not_unicode(&path))?.to_owned();
+                        all.push((path, format!("{}/{rest}", named.trim_end_matches('/'))));
+                    }
+                }
+                true => return Err(format!("{} is a folder: put it with -r", source.display()).into()),
+                false => all.push((source.clone(), named)),
+            }
+        }
+        let mut put = Vec::new();
+        for (source, name) in all {
+            let name: FileName = name.parse()?;
+            let (input, size_bytes) = open(&source)?;
+            let (format, input) = match shape.format {
+                Some(format) => (format, input),
+                None => guess(&source, input)?,
+            };
+            let options = WriteOptions { format, chunk_bytes: shape.chunk_size, replication: shape.replicas };
+            let bar = self.bar(&name, size_bytes);
+            let file = self.files.write(&name, input, options, |bytes| bar.set_position(bytes)).await;
+            bar.finish_and_clear();
+            let file = file.map_err(|error| of(&source, error))?;
+            if !self.json {
+                eprintln!("eyas: {name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file));
+            }
+            put.push(file);
+        }
+        if self.json {
+            views::files(&put)?;
+        }
+        Ok(())
+    }
+
+    async fn append(&self, source: &Path, name: &FileName) -> Result<(), Failure> {
+        let (input, size_bytes) = open(source)?;
+        let bar = self.bar(name, size_bytes);
+        let file = self.files.append(name, input, |bytes| bar.set_position(bytes)).await;
+        bar.finish_and_clear();
+        let file = file.map_err(|error| of(source, error))?;
+        match self.json {
+            true => views::files(&[file])?,
+            false => eprintln!("eyas: {name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file)),
+        }
+        Ok(())
+    }
+
+    async fn get(&self, name: &str, to: Option<PathBuf>, recursive: bool, force: bool) -> Result<(), Failure> {
+        if !recursive {
+            let name: FileName = name.parse()?;
+            let file = self.files.stat(&name).await?;
+            return match to {
+                Some(to) if to == Path::new("-") => self.print(&file, 0, file.record.size_bytes()).await,
+                Some(to) if to.is_dir() => self.bring(&file, &to.join(name.base_name()), force).await,
+                Some(to) => self.bring(&file, &to, force).await,
+                None => self.bring(&file, Path::new(name.base_name()), force).await,
+            };
+        }
+        let folder = name.trim_end_matches('/');
+        let listed = self.files.list(&rooted(folder)).await?;
+        if listed.is_empty() {
+            return Err(format!("there is no file in {name}").into());
+        }
+        let to = to
+            .unwrap_or_else(|| PathBuf::from(folder.rsplit('/').next().filter(|last| !last.is_empty()).unwrap_or(".")));
+        for listing in listed {
+            let rest = listing.name.as_str()[rooted(folder).len()..].trim_start_matches('/');
+            // A file of the folder's own name.
+            let place = if rest.is_empty() { to.join(listing.name.base_name()) } else { to.join(rest) };
+            let file = self.files.stat(&listing.name).await?;
+            if let Some(parent) = place.parent() {
+                std::fs::create_dir_all(parent).map_err(|e| format!("cannot make {}: {e}", parent.display()))?;
+            }
+            self.bring(&file, &place, force).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a file beside its place, and has it appear there when it is whole.
+    async fn bring(&self, file: &File, place: &Path, force: bool) -> Result<(), Failure> {
+        if !force && place.symlink_metadata().is_ok() {
+            return Err(format!("{} is there already: --force replaces it", place.display()).into());
+        }
+        let cannot = |e: std::io::Error| format!("cannot write {}: {e}", place.display());
+        let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut landing =
+            tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempfile_in(folder).map_err(cannot)?;
+        let bar = self.bar(&file.name, Some(file.record.size_bytes()));
+        let mut reading = self.files.read(file);
+        while let Some(part) = reading.next().await? {
+            landing.as_file_mut().write_all(&part).map_err(cannot)?;
+            bar.inc(part.len() as u64);
+        }
+        bar.finish_and_clear();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666 & !umask());
+        landing.as_file().set_permissions(mode).map_err(cannot)?;
+        match force {
+            true => landing.persist(place).map(drop).map_err(|e| cannot(e.error))?,
+            false => landing.persist_noclobber(place).map(drop).map_err(|e| cannot(e.error))?,
+        }
+        if !self.json {
+            eprintln!("eyas: {} ({})", place.display(), format_bytes(file.record.size_bytes()));
+        }
+        Ok(())
+    }
+
+    async fn cat(&self, names: &[FileName], offset: u64, length: Option<u64>) -> Result<(), Failure> {
+        for name in names {
+            let file = self.files.stat(name).await?;
+            let size_bytes = file.record.size_bytes();
+            let start = offset.min(size_bytes);
+            let end = length.map_or(size_bytes, |length| start.saturating_add(length).min(size_bytes));
+            self.print(&file, start, end).await?;
+        }
+        Ok(())
+    }
+
+    async fn print(&self, file: &File, start: u64, end: u64) -> Result<(), Failure> {
+        let mut reading = self.files.read_range(file, start..end);
+        let mut output = std::io::stdout();
+        while let Some(part) = reading.next().await? {
+            match output.write_all(&part) {
+                // Whoever reads it has enough.
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written?,
+            }
+        }
+        Ok(output.flush()?)
+    }
+
+    async fn remove(&self, names: &[String], recursive: bool) -> Result<(), Failure> {
+        for name in names {
+            if !recursive {
+                self.files.remove(&name.parse()?).await?;
+                continue;
+            }
+            let listed = self.files.list(&rooted(name.trim_end_matches('/'))).await?;
+            if listed.is_empty() {
+                return Err(format!("there is no file in {name}").into());
+            }
+            for listing in listed {
+                match self.files.remove(&listing.name).await {
+                    // Somebody else removes them, too.
+                    Err(error) if error.kind == FilesErrorKind::NotFound => {}
+                    removed => removed?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn sum_up(&self, folder: Option<String>) -> Result<(), Failure> {
+        let listed = self.files.list(&rooted(folder.as_deref().unwrap_or("").trim_end_matches('/'))).await?;
+        let (count, bytes) = (listed.len(), listed.iter().map(|file| file.size_bytes).sum());
+        let mut nodes = Vec::new();
+        if folder.is_none() {
+            for member in self.files.membership().await?.alive {
+                nodes.push((member, self.files.usage(&member).await.ok()));
+            }
+        }
+        Ok(views::usage(count as u64, bytes, &nodes, self.json)?)
+    }
+
+    async fn verify(&self, names: &[String], thoroughly: bool) -> Result<ExitCode, Failure> {
+        let (mut verified, mut bad) = (0, Vec::new());
+        for name in names {
+            for listing in self.files.list(&rooted(name.trim_end_matches('/'))).await? {
+                let file = match self.files.stat(&listing.name).await {
+                    Err(error) if error.kind == FilesErrorKind::NotFound => continue,
+                    file => file?,
+                };
+                verified += 1;
+                let found = self.files.verify(&file, thoroughly).await?;
+                bad.extend(found.into_iter().map(|(place, node)| (file.name.clone(), place, node)));
+            }
+        }
+        views::verified(verified, &bad, self.json)?;
+        Ok(if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn bar(&self, name: &FileName, bytes: Option<u64>) -> ProgressBar {
+        if self.json {
+            return ProgressBar::hidden();
+        }
+        let style =
+            ProgressStyle::with_template("eyas: {msg} {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left");
+        let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
+        bar.with_style(style.expect("a valid template")).with_message(name.to_string())
+    }
+}
+
+fn chunks(file: &File) -> String {
+    match file.record.chunks.len() {
+        1 => "1 chunk".into(),
+        count => format!("{count} chunks"),
+    }
+}
+
+/// A folder as names have it.
+fn rooted(folder: &str) -> String {
+    match folder.is_empty() || folder.starts_with('/') {
+        true => folder.to_owned(),
+        false => format!("/{folder}"),
+    }
+}
+
+fn base_name(path: &Path) -> Option<&str> {
+    path.file_name().filter(|name| *name != "-")?.to_str()
+}
+
+fn not_unicode(path: &Path) -> Failure {
+    format!("the name of {} is not Unicode: rename it first", path.display()).into()
+}
+
+fn of(source: &Path, error: FilesError) -> Failure {
+    match error.kind {
+        FilesErrorKind::Invalid | FilesErrorKind::Local => format!("{}: {error}", source.display()).into(),
+        _ => error.into(),
+    }
+}
+
+/// Files in a folder and those within it, in the order of their names. Links are followed to files, not to folders.
+fn files_within(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let cannot = |e: std::io::Error| format!("cannot read {}: {e}", folder.display());
+    let mut entries = std::fs::read_dir(folder).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, is_folder) = (entry.path(), entry.file_type().map_err(cannot)?.is_dir());
+        match is_folder {
+            true => files_within(&path, files)?,
+            false if path.is_file() => files.push(path),
+            false => eprintln!("eyas: {} is no file; left out", path.display()),
+        }
+    }
+    Ok(())
+}
+
+/// A source, and its size as far as it is known.
+fn open(source: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Failure> {
+    if source == Path::new("-") {
+        return Ok((Box::new(std::io::stdin()), None));
+    }
+    let file = LocalFile::open(source).map_err(|e| format!("cannot read {}: {e}", source.display()))?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(format!("{} is a folder", source.display()).into());
+    }
+    Ok((Box::new(file), metadata.is_file().then_some(metadata.len())))
+}
+
+/// What the records of a source are, as far as its name and its beginning tell; and the source, from its beginning on.
+fn guess(source: &Path, mut input: Box<dyn Read + Send>) -> Result<(Format, Box<dyn Read + Send>), Failure> {
+    let mut beginning = Vec::new();
+    (&mut input).take(LOOKED_AT_BYTES as u64).read_to_end(&mut beginning)?;
+    let is_text = !beginning.contains(&0);
+    let format = Format::guess(base_name(source).unwrap_or(""), is_text);
+    Ok((format, Box::new(std::io::Cursor::new(beginning).chain(input))))
+}
+
+/// What the process takes from the modes of files it makes.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u32::from_str_radix(line.strip_prefix("Umask:")?.trim(), 8).ok());
+    mask.unwrap_or(0o022)
+}

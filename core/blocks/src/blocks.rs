@@ -1,0 +1,406 @@
+//! The decider: who is lent which chunks for how long, and whose work counts.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use eyas_types::dfs::NodeId;
+
+use crate::chunks::{Chunks, Nodes, Place};
+use crate::event::{Effect, Event, LeaseId, Progress, Record, WorkerId};
+use crate::ledger::Ledger;
+use crate::measures::Rate;
+use crate::run::Run;
+use crate::schedulers::{self, Outlook, Policy, Scheduler};
+use crate::sizes::{Sizer, Sizes};
+use crate::supply::Supply;
+
+mod copies;
+mod progress;
+mod steal;
+mod validate;
+
+/// How long a lease lasts without a word of its worker, unless told otherwise, microseconds.
+pub const DEFAULT_TERM_US: u64 = 10_000_000;
+
+/// A worker may begin as many chunks without asking as it reads in this time, unless told otherwise, microseconds: some
+/// hundred round trips, so that asking costs it a hundredth of its time at most.
+pub const DEFAULT_WINDOW_US: u64 = 50_000;
+
+/// Leases of one start of the leader; those of the next begin with greater numbers.
+const LEASES_OF_AN_EPOCH: u64 = 1 << 40;
+
+/// What a job wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Who gets what.
+    pub policy: Policy,
+    /// Where each worker is to run that is expected at a time, and how many bytes a second it may read, if that is known.
+    pub slots: Vec<(NodeId, Option<u64>)>,
+    /// Whether who runs idle takes chunks from the tails of others' leases.
+    pub steal: bool,
+    /// Whether who runs idle at the end repeats what others may be long about.
+    pub speculate: bool,
+    /// A worker loses its block when nothing is heard of it for so long, microseconds.
+    pub term_us: u64,
+    /// A worker may begin as many chunks without asking as it reads in this time, microseconds.
+    pub window_us: u64,
+}
+
+impl Config {
+    /// A job under that scheduler as it is meant to be: leases are split under lean alone, since the others are there to
+    /// compare with.
+    pub fn new(policy: Policy, slots: Vec<(NodeId, Option<u64>)>) -> Self {
+        let is_lean = matches!(policy, Policy::Lean(_));
+        let (term_us, window_us) = (DEFAULT_TERM_US, DEFAULT_WINDOW_US);
+        Config { policy, slots, steal: is_lean, speculate: is_lean, term_us, window_us }
+    }
+}
+
+/// See the [crate's](crate) documentation.
+pub struct Blocks {
+    config: Config,
+    scheduler: Box<dyn Scheduler>,
+    sizer: Sizer,
+    chunks: Chunks,
+    nodes: Nodes,
+    slots: Vec<(Place, Rate)>,
+    ledger: Ledger,
+    supply: Supply,
+    /// Workers that have a block, and those that are idle.
+    runs: BTreeMap<WorkerId, Run>,
+    /// When each of them is given up.
+    expiries: BTreeSet<(u64, WorkerId)>,
+    /// Blocks of which others may take, by how long their workers have to go, microseconds.
+    tails: BTreeSet<(u64, WorkerId)>,
+    /// Workers without a block.
+    idle: BTreeSet<WorkerId>,
+    /// Workers whose rate is known, and the sum of their rates.
+    rated: (u64, u64),
+    next_lease: LeaseId,
+    is_planned: bool,
+    is_told: bool,
+    /// When idle workers look for work of others again, and who did last.
+    look_us: Option<u64>,
+    looked: WorkerId,
+}
+
+impl Blocks {
+    /// The blocks of a job over these chunks, each with its size and the nodes that have a replica.
+    ///
+    /// `records` are what was saved of this job in the order in which it was; `epoch` is greater than at each earlier start.
+    /// A lost end of them is all right, as long as nobody was told [`Effect::Committed`] of what is lost.
+    ///
+    /// # Panics
+    /// If the records are not of this job, or of a later epoch.
+    pub fn new<'a>(
+        config: Config,
+        chunks: impl IntoIterator<Item = (u64, &'a [NodeId])>,
+        epoch: u32,
+        records: impl IntoIterator<Item = Record>,
+        now_us: u64,
+    ) -> Self {
+        let (mut nodes, mut all) = (Nodes::new(), Chunks::default());
+        let slots: Vec<_> =
+            config.slots.iter().map(|(node, rate)| (nodes.place(*node), rate.map(|rate| rate.max(1)))).collect();
+        for (size_bytes, replicas) in chunks {
+            all.push(size_bytes, replicas.iter().map(|node| nodes.place(*node)));
+        }
+        for (node, rate) in &slots {
+            nodes.rates[*node as usize] = *rate;
+        }
+        let sizes = if let Policy::Lean(lean) = config.policy { lean.sizes } else { Sizes::Factoring };
+        let mut blocks = Blocks {
+            scheduler: schedulers::of(config.policy),
+            sizer: Sizer::new(sizes),
+            ledger: Ledger::new(all.len()),
+            chunks: all,
+            nodes,
+            slots,
+            supply: Supply::default(),
+            runs: BTreeMap::new(),
+            expiries: BTreeSet::new(),
+            tails: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            rated: (0, 0),
+            next_lease: LeaseId(u64::from(epoch) * LEASES_OF_AN_EPOCH),
+            is_planned: false,
+            is_told: false,
+            look_us: None,
+            looked: WorkerId(0),
+            config,
+        };
+        blocks.recover(records, now_us);
+        blocks
+    }
+
+    /// Takes up what was saved. Where workers are is heard when they next ask; until then all of their blocks counts as
+    /// confirmed.
+    fn recover(&mut self, records: impl IntoIterator<Item = Record>, now_us: u64) {
+        let mut freed = Vec::new();
+        for record in records {
+            if let Record::Granted { lease, .. } = &record {
+                assert!(*lease < self.next_lease, "{lease:?} is of a later epoch");
+            }
+            self.ledger.apply(&record, &mut freed);
+        }
+        let held: Vec<_> = self.ledger.blocks().map(|(worker, block)| (worker, block.len())).collect();
+        for (worker, confirmed) in held {
+            self.enter(worker, None, now_us);
+            let bytes = self.block_bytes(worker);
+            let run = self.runs.get_mut(&worker).expect("it has just come");
+            run.begin(now_us, bytes);
+            run.confirmed = confirmed;
+        }
+    }
+
+    /// Applies one event, and adds to `effects` what is to be done about it. Time may stand still between events, and never
+    /// goes back.
+    pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
+        self.expire(now_us, effects);
+        match event {
+            Event::Claim { worker, node, lease, progress } => {
+                self.claim(now_us, worker, node, lease, progress, effects);
+            }
+            Event::Renew { worker, lease, progress } => self.renew(now_us, worker, lease, progress, effects),
+            Event::Commit { worker, lease, done } => self.commit(worker, lease, done, effects),
+            Event::Gone { worker } => self.give_up(worker, effects),
+            Event::Measured { node, disk, load } => {
+                let node = self.nodes.place(node);
+                self.nodes.measures[node as usize].measured(now_us, disk, load);
+            }
+            Event::Tick => {}
+        }
+        self.serve_idle(now_us, effects);
+        if self.ledger.is_complete() && !self.is_told {
+            self.is_told = true;
+            effects.push(Effect::Complete);
+        }
+    }
+
+    /// When it wants to be told [`Event::Tick`], if nothing else happens before.
+    pub fn next_timeout(&self) -> Option<u64> {
+        let expiry = self.expiries.first().map(|(expires_us, _)| *expires_us);
+        expiry.into_iter().chain(self.look_us).min()
+    }
+
+    /// How many chunks are committed.
+    pub fn committed_chunks(&self) -> u32 {
+        self.ledger.committed()
+    }
+
+    /// Whether all are.
+    pub fn is_complete(&self) -> bool {
+        self.ledger.is_complete()
+    }
+
+    // ---- what workers say
+
+    fn claim(
+        &mut self,
+        now_us: u64,
+        worker: WorkerId,
+        node: NodeId,
+        lease: Option<LeaseId>,
+        progress: Progress,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(lease) = self.ledger.ended(worker) {
+            effects.push(Effect::Committed { worker, lease });
+            return;
+        }
+        let Some(block) = self.ledger.block(worker) else {
+            match lease {
+                Some(_) => effects.push(Effect::Discard { worker }),
+                None => {
+                    let node = self.nodes.place(node);
+                    self.enter(worker, Some(node), now_us);
+                    self.idle.insert(worker);
+                    self.serve(now_us, worker, effects);
+                }
+            }
+            return;
+        };
+        let (last, previous) = (block.lease, block.previous);
+        if lease == previous {
+            // It has not heard the answer to this question.
+            self.enter(worker, None, now_us);
+            let granted = self.granted(worker);
+            effects.push(granted);
+        } else if lease > Some(last) || lease == Some(last) && !self.advance(now_us, worker, progress, effects) {
+            self.discard(worker, effects);
+        } else if lease == Some(last) {
+            let node = self.nodes.place(node);
+            self.runs.get_mut(&worker).expect("who has a block is known").node = Some(node);
+            self.more(now_us, worker, effects);
+        }
+    }
+
+    fn renew(&mut self, now_us: u64, worker: WorkerId, lease: LeaseId, progress: Progress, effects: &mut Vec<Effect>) {
+        let Some(block) = self.ledger.block(worker) else {
+            // Who has committed may have said so after this.
+            if self.ledger.ended(worker).is_none() {
+                effects.push(Effect::Discard { worker });
+            }
+            return;
+        };
+        let last = block.lease;
+        if lease > last || lease == last && !self.advance(now_us, worker, progress, effects) {
+            self.discard(worker, effects);
+        } else if lease == last {
+            effects.push(self.renewed(worker));
+        }
+    }
+
+    fn commit(&mut self, worker: WorkerId, lease: LeaseId, done: u32, effects: &mut Vec<Effect>) {
+        if let Some(ended) = self.ledger.ended(worker) {
+            let answer = if ended == lease { Effect::Committed { worker, lease } } else { Effect::Discard { worker } };
+            effects.push(answer);
+        } else if !self.ledger.may_commit(worker, lease, done) {
+            // Its block may be that of a claim which came late: nobody works on it.
+            self.discard(worker, effects);
+        } else {
+            let twin = self.ledger.block(worker).and_then(|block| block.twin);
+            self.save(Record::Committed { worker, lease, done }, effects);
+            effects.push(Effect::Committed { worker, lease });
+            self.leave(worker);
+            if let Some(twin) = twin {
+                self.leave(twin);
+                effects.push(Effect::Discard { worker: twin });
+            }
+        }
+    }
+
+    /// Takes a worker's block from it, and tells it so.
+    fn discard(&mut self, worker: WorkerId, effects: &mut Vec<Effect>) {
+        self.give_up(worker, effects);
+        effects.push(Effect::Discard { worker });
+    }
+
+    fn give_up(&mut self, worker: WorkerId, effects: &mut Vec<Effect>) {
+        if self.ledger.block(worker).is_some() {
+            self.save(Record::Dropped { worker }, effects);
+        }
+        self.leave(worker);
+    }
+
+    fn expire(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
+        while let Some((expires_us, worker)) = self.expiries.first().copied()
+            && expires_us <= now_us
+        {
+            self.discard(worker, effects);
+        }
+    }
+
+    // ---- giving
+
+    /// Gives a worker that has done with its block more of it confirmed, or more chunks, or nothing.
+    fn more(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
+        let (block, run) = (self.ledger.block(worker).expect("who has more has some"), &self.runs[&worker]);
+        let chunks = block.len();
+        if run.confirmed < chunks {
+            effects.push(self.renewed(worker));
+        } else if run.is_ending || block.twin.is_some() {
+            effects.push(Effect::NoMore { worker, chunks });
+        } else if !self.give(now_us, worker, effects) {
+            self.runs.get_mut(&worker).expect("it is known").is_ending = true;
+            effects.push(Effect::NoMore { worker, chunks });
+        }
+    }
+
+    /// Lends a worker what nobody has, or what another has and has not begun. False if there is nothing.
+    fn give(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) -> bool {
+        self.plan();
+        let node = self.runs[&worker].node.expect("who asks says where it is");
+        let Some(chunks) = self.next_chunks(worker, node).or_else(|| self.steal(worker, effects)) else { return false };
+        self.lend(now_us, worker, chunks, None, effects);
+        true
+    }
+
+    /// Local chunks first, then where most are left (elastic-blocks §2.5).
+    fn next_chunks(&mut self, worker: WorkerId, node: Place) -> Option<Vec<u32>> {
+        if let Some(share) = self.supply.take_own_share(node) {
+            return Some(share);
+        }
+        if self.supply.rest() > 0 {
+            let speed = self.rate(worker).zip(self.mean_rate());
+            let workers = self.runs.len().max(self.slots.len()) as u32;
+            let count = self.sizer.next(self.supply.rest(), workers, speed);
+            return Some(self.supply.take(&self.chunks, node, count));
+        }
+        let all = self.chunks.len() as f64;
+        let need = |node: Place, left| self.scheduler.need(left as f64 / all, &self.nodes.measures[node as usize]);
+        self.supply.take_neediest_share(need)
+    }
+
+    fn lend(
+        &mut self,
+        now_us: u64,
+        worker: WorkerId,
+        chunks: Vec<u32>,
+        copy_of: Option<WorkerId>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let lease = self.next_lease;
+        self.next_lease.0 += 1;
+        self.idle.remove(&worker);
+        let bytes: u64 = chunks.iter().map(|chunk| self.chunks.size_bytes(*chunk)).sum();
+        let run = self.runs.get_mut(&worker).expect("who is lent to is known");
+        run.begin(now_us, bytes);
+        run.is_ending |= copy_of.is_some();
+        self.save(Record::Granted { worker, lease, chunks, copy_of }, effects);
+        self.confirm(worker);
+        let granted = self.granted(worker);
+        effects.push(granted);
+    }
+
+    /// Makes shares in advance, when the first chunk is given: so late, that what was measured counts.
+    fn plan(&mut self) {
+        if core::mem::replace(&mut self.is_planned, true) {
+            return;
+        }
+        let free: Vec<u32> = self.ledger.free().collect();
+        let mut is_shared = alloc::vec![false; self.chunks.len()];
+        if !self.slots.is_empty() {
+            let measures = &self.nodes.measures;
+            let outlook = Outlook { chunks: &self.chunks, free: &free, slots: &self.slots, measures };
+            for share in self.scheduler.shares(&outlook) {
+                share.chunks.iter().for_each(|chunk| is_shared[*chunk as usize] = true);
+                self.supply.add_share(share);
+            }
+        }
+        for chunk in free.into_iter().filter(|chunk| !is_shared[*chunk as usize]) {
+            self.supply.add(&self.chunks, chunk);
+        }
+    }
+
+    /// Saves a record and does as it says.
+    fn save(&mut self, record: Record, effects: &mut Vec<Effect>) {
+        let freed = self.record(record, effects);
+        // Before there is a plan, what is free is in the ledger alone.
+        if self.is_planned {
+            freed.into_iter().for_each(|chunk| self.supply.add(&self.chunks, chunk));
+        }
+    }
+
+    /// Saves a record, and returns the chunks that it frees.
+    fn record(&mut self, record: Record, effects: &mut Vec<Effect>) -> Vec<u32> {
+        let mut freed = Vec::new();
+        self.ledger.apply(&record, &mut freed);
+        effects.push(Effect::Save(record));
+        freed
+    }
+
+    fn granted(&self, worker: WorkerId) -> Effect {
+        let block = self.ledger.block(worker).expect("who is granted something has a block");
+        let chunks = block.chunks[block.start as usize..].to_vec();
+        let confirmed = self.runs[&worker].confirmed;
+        Effect::Granted { worker, lease: block.lease, kept: block.start, chunks, confirmed }
+    }
+
+    fn renewed(&self, worker: WorkerId) -> Effect {
+        let block = self.ledger.block(worker).expect("whose lease is renewed has a block");
+        let confirmed = self.runs[&worker].confirmed;
+        Effect::Renewed { worker, lease: block.lease, chunks: block.len(), confirmed }
+    }
+}

@@ -1,0 +1,36 @@
+//! Splitting a lease that runs: its worker goes on from the head, and who would run idle takes from the tail.
+
+use alloc::vec::Vec;
+
+use super::Blocks;
+use crate::event::{Effect, Record, WorkerId};
+use crate::measures::duration_us;
+
+impl Blocks {
+    /// Takes from the worker who has longest to go what the thief does before that one would, so that both end at about the
+    /// same time. None if there is nothing of the kind.
+    pub(super) fn steal(&mut self, thief: WorkerId, effects: &mut Vec<Effect>) -> Option<Vec<u32>> {
+        let (_, victim) = self.tails.last().copied()?;
+        let [thief_rate, victim_rate] = [thief, victim].map(|worker| self.rate_or_mean(worker));
+        let block = self.ledger.block(victim).expect("who is taken from has a block");
+        let run = &self.runs[&victim];
+        let (mut left_bytes, mut taken_bytes) = (run.left_bytes(), 0);
+        let mut chunks = block.len();
+        while chunks > run.confirmed {
+            let size_bytes = self.chunks.size_bytes(block.chunks[chunks as usize - 1]);
+            // The first is worth taking if it is done before the victim would come to its end.
+            let rest_bytes = if taken_bytes == 0 { left_bytes } else { left_bytes - size_bytes };
+            if duration_us(taken_bytes + size_bytes, thief_rate) > duration_us(rest_bytes, victim_rate) {
+                break;
+            }
+            (left_bytes, taken_bytes, chunks) = (left_bytes - size_bytes, taken_bytes + size_bytes, chunks - 1);
+        }
+        if chunks == block.len() {
+            return None;
+        }
+        let taken = self.record(Record::Shortened { worker: victim, chunks }, effects);
+        self.runs.get_mut(&victim).expect("who has a block is known").block_bytes -= taken_bytes;
+        self.weigh(victim);
+        Some(taken)
+    }
+}

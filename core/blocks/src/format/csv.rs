@@ -1,0 +1,83 @@
+//! Comma-separated values (RFC 4180): a record ends with the line feed, after a carriage return or not, that is not in quotes.
+//!
+//! A quote opens where a field begins: at a record's start or after `,`, `;`, tab or `|`, so that files of any of those
+//! separators are read. It closes at the next one that is not doubled. Any other quote is like any other content, as most
+//! readers take it. A quote that is never closed is refused: it would make one record of all that follows.
+
+use memchr::{memchr, memchr2};
+
+use super::{Ending, Misfit, Problem, Records};
+
+/// Remembers the last byte, and the last quote that was opened or closed.
+pub(super) struct Csv {
+    last: u8,
+    quote: Quote,
+}
+
+#[derive(Clone, Copy)]
+enum Quote {
+    /// None, or one that is closed and over.
+    None,
+    /// What follows is in the quote that was opened at this offset.
+    Open { opened: u64 },
+    /// It was closed right before `end`. If a quote is there too, the two were one in the text.
+    Closed { opened: u64, end: u64 },
+}
+
+impl Default for Csv {
+    fn default() -> Self {
+        Csv { last: b'\n', quote: Quote::None }
+    }
+}
+
+impl Csv {
+    /// A quote at this offset, outside of quotes and after the byte `before`.
+    fn see_quote(&mut self, at: u64, before: u8) {
+        self.quote = match self.quote {
+            Quote::Closed { opened, end } if end == at => Quote::Open { opened },
+            _ if matches!(before, b'\n' | b',' | b';' | b'\t' | b'|') => Quote::Open { opened: at },
+            _ => Quote::None,
+        };
+    }
+}
+
+impl Records for Csv {
+    fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit> {
+        // Line feeds before here end nothing of interest. Quotes have to be seen.
+        let skipped = least.saturating_sub(offset + 1).min(bytes.len() as u64) as usize;
+        let mut at = 0;
+        while at < bytes.len() {
+            if let Quote::Open { opened } = self.quote {
+                let Some(found) = memchr(b'"', &bytes[at..]) else { break };
+                at += found + 1;
+                self.quote = Quote::Closed { opened, end: offset + at as u64 };
+                continue;
+            }
+            let found = match at < skipped {
+                true => memchr(b'"', &bytes[at..skipped]),
+                false => memchr2(b'"', b'\n', &bytes[at..]),
+            };
+            let Some(found) = found.map(|found| at + found) else {
+                at = if at < skipped { skipped } else { bytes.len() };
+                continue;
+            };
+            at = found + 1;
+            if bytes[found] == b'\n' {
+                self.last = b'\n';
+                return Ok(Some(offset + at as u64));
+            }
+            let before = if found == 0 { self.last } else { bytes[found - 1] };
+            self.see_quote(offset + found as u64, before);
+        }
+        self.last = bytes.last().copied().unwrap_or(self.last);
+        Ok(None)
+    }
+
+    fn ending(&self) -> Result<Ending, Misfit> {
+        match self.quote {
+            Quote::Open { opened } => Err((opened, Problem::OpenQuote)),
+            _ if self.last == b'\n' => Ok(Ending::Whole),
+            _ => Ok(Ending::Open),
+        }
+    }
+}

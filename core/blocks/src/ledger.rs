@@ -1,0 +1,197 @@
+//! Who holds which chunks, and which are committed: what makes every chunk count exactly once.
+//!
+//! The ledger changes by [`Record`]s alone, at run time as after a restart, so that what was saved leads to where it was.
+//! It must never decide who gets what.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::event::{LeaseId, Record, WorkerId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// In nobody's block.
+    Free,
+    /// In one block, or in a block and its copy.
+    Held,
+    /// Counts.
+    Committed,
+}
+
+/// What a worker holds.
+pub(crate) struct Block {
+    /// All its chunks, in order.
+    pub chunks: Vec<u32>,
+    /// Its last lease, which is of the chunks from `start` on.
+    pub lease: LeaseId,
+    pub start: u32,
+    /// The lease before.
+    pub previous: Option<LeaseId>,
+    /// Who else works through the same chunks.
+    pub twin: Option<WorkerId>,
+    /// How many copies were made before this one.
+    pub generation: u32,
+}
+
+impl Block {
+    pub fn len(&self) -> u32 {
+        self.chunks.len() as u32
+    }
+
+    /// How many chunks there are up to the end of that lease. None, if it is neither the last nor the one before.
+    fn end_of(&self, lease: LeaseId) -> Option<u32> {
+        if lease == self.lease {
+            return Some(self.len());
+        }
+        (Some(lease) == self.previous).then_some(self.start)
+    }
+}
+
+pub(crate) struct Ledger {
+    states: Vec<State>,
+    blocks: BTreeMap<WorkerId, Block>,
+    /// Who has committed, with which lease, to answer them again.
+    ended: BTreeMap<WorkerId, LeaseId>,
+    committed: u32,
+}
+
+impl Ledger {
+    pub fn new(chunks: usize) -> Self {
+        Ledger {
+            states: alloc::vec![State::Free; chunks],
+            blocks: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            committed: 0,
+        }
+    }
+
+    pub fn block(&self, worker: WorkerId) -> Option<&Block> {
+        self.blocks.get(&worker)
+    }
+
+    pub fn blocks(&self) -> impl Iterator<Item = (WorkerId, &Block)> {
+        self.blocks.iter().map(|(worker, block)| (*worker, block))
+    }
+
+    /// The lease with which a worker has committed.
+    pub fn ended(&self, worker: WorkerId) -> Option<LeaseId> {
+        self.ended.get(&worker).copied()
+    }
+
+    pub fn committed(&self) -> u32 {
+        self.committed
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.committed as usize == self.states.len()
+    }
+
+    pub fn state(&self, chunk: u32) -> State {
+        self.states[chunk as usize]
+    }
+
+    /// Chunks in nobody's block.
+    pub fn free(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.states).filter(|(_, state)| **state == State::Free).map(|(chunk, _)| chunk)
+    }
+
+    /// Whether a worker may commit so many chunks by that lease.
+    pub fn may_commit(&self, worker: WorkerId, lease: LeaseId, done: u32) -> bool {
+        self.blocks.get(&worker).and_then(|block| block.end_of(lease)).is_some_and(|end| done <= end)
+    }
+
+    /// Takes one more record; chunks that nobody holds any more are added to `freed`.
+    ///
+    /// # Panics
+    /// If it contradicts earlier ones.
+    pub fn apply(&mut self, record: &Record, freed: &mut Vec<u32>) {
+        let before = freed.len();
+        match record {
+            Record::Granted { worker, lease, chunks, copy_of } => self.granted(*worker, *lease, chunks, *copy_of),
+            Record::Shortened { worker, chunks } => {
+                let block = self.blocks.get_mut(worker).expect("who is shortened has a block");
+                assert!(block.start <= *chunks && block.twin.is_none(), "{worker:?}: only its last lease is shortened");
+                freed.extend(block.chunks.drain(*chunks as usize..));
+            }
+            Record::Committed { worker, lease, done } => {
+                assert!(self.may_commit(*worker, *lease, *done), "{worker:?} may not commit {done} by {lease:?}");
+                let block = self.blocks.remove(worker).expect("who commits has a block");
+                if let Some(twin) = block.twin {
+                    self.blocks.remove(&twin);
+                }
+                let (done, rest) = block.chunks.split_at(*done as usize);
+                for chunk in done {
+                    self.enter(*chunk, State::Held, State::Committed);
+                }
+                self.committed += done.len() as u32;
+                self.ended.insert(*worker, *lease);
+                freed.extend(rest);
+            }
+            Record::Dropped { worker } => {
+                let block = self.blocks.remove(worker).expect("who is dropped has a block");
+                match block.twin.and_then(|twin| self.blocks.get_mut(&twin)) {
+                    Some(twin) => twin.twin = None,
+                    None => freed.extend(block.chunks),
+                }
+            }
+        }
+        for chunk in &freed[before..] {
+            self.enter(*chunk, State::Held, State::Free);
+        }
+    }
+
+    fn granted(&mut self, worker: WorkerId, lease: LeaseId, chunks: &[u32], copy_of: Option<WorkerId>) {
+        let mut generation = 0;
+        match copy_of {
+            None => chunks.iter().for_each(|chunk| self.enter(*chunk, State::Free, State::Held)),
+            Some(first) => {
+                let first = self.blocks.get_mut(&first).expect("who is copied has a block");
+                assert!(first.twin.is_none() && first.chunks == chunks, "a block is copied whole, once at a time");
+                first.twin = Some(worker);
+                first.generation += 1;
+                generation = first.generation;
+            }
+        }
+        match self.blocks.get_mut(&worker) {
+            Some(block) => {
+                assert!(block.lease < lease && block.twin.is_none() && copy_of.is_none(), "{worker:?}: {lease:?}");
+                block.previous = Some(block.lease);
+                (block.lease, block.start) = (lease, block.len());
+                block.chunks.extend(chunks);
+            }
+            None => {
+                let block =
+                    Block { chunks: chunks.to_vec(), lease, start: 0, previous: None, twin: copy_of, generation };
+                self.blocks.insert(worker, block);
+            }
+        }
+    }
+
+    fn enter(&mut self, chunk: u32, from: State, to: State) {
+        let state = &mut self.states[chunk as usize];
+        assert_eq!(*state, from, "chunk {chunk} cannot become {to:?}");
+        *state = to;
+    }
+
+    /// Checks that every chunk is in as many blocks as its state says.
+    ///
+    /// # Panics
+    /// If it is not so.
+    pub fn validate(&self) {
+        let mut holders: Vec<u32> = alloc::vec![0; self.states.len()];
+        for (worker, block) in &self.blocks {
+            assert!(!self.ended.contains_key(worker), "{worker:?} has committed");
+            if let Some(twin) = block.twin.map(|twin| &self.blocks[&twin]) {
+                assert!(twin.twin == Some(*worker) && twin.chunks == block.chunks);
+            }
+            // Of two that hold the same the first is counted.
+            if block.twin.is_none_or(|twin| *worker < twin) {
+                block.chunks.iter().for_each(|chunk| holders[*chunk as usize] += 1);
+            }
+        }
+        for (chunk, (state, holders)) in self.states.iter().zip(&holders).enumerate() {
+            assert_eq!(u32::from(*state == State::Held), *holders, "chunk {chunk} is {state:?}");
+        }
+        assert_eq!(self.states.iter().filter(|state| **state == State::Committed).count(), self.committed as usize);
+    }
+}

@@ -1,0 +1,70 @@
+//! How busy nodes are, and how fast workers read: moving averages of what is reported.
+
+/// The past counts as much as what was reported over this time.
+const MEMORY_US: u64 = 10_000_000;
+
+/// How much of an average a report makes up that stands for so long a time.
+fn weight(over_us: u64) -> f64 {
+    over_us as f64 / (over_us + MEMORY_US) as f64
+}
+
+/// How busy a node is, each a share of 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Measures {
+    pub disk: f64,
+    pub load: f64,
+    measured_us: Option<u64>,
+}
+
+impl Measures {
+    /// Takes one more report. The first is believed as it is.
+    pub fn measured(&mut self, now_us: u64, disk: f64, load: f64) {
+        let weight = self.measured_us.map_or(1.0, |last_us| weight(now_us.saturating_sub(last_us)));
+        self.disk += weight * (disk.clamp(0.0, 1.0) - self.disk);
+        self.load += weight * (load.clamp(0.0, 1.0) - self.load);
+        self.measured_us = Some(now_us);
+    }
+}
+
+/// How fast somebody reads, in bytes a second, never 0; unknown before the first report.
+pub(crate) type Rate = Option<u64>;
+
+/// The rate after so many bytes in so long a time, the last of `elapsed_us` in which it was measured.
+pub(crate) fn measured(rate: Rate, bytes: u64, over_us: u64, elapsed_us: u64) -> Rate {
+    let over_us = over_us.max(1);
+    let seen = (u128::from(bytes) * 1_000_000 / u128::from(over_us)).clamp(1, u64::MAX.into()) as u64;
+    // At first all reports count by their time: what a pipe takes at once must not stand for ten seconds.
+    let weight = weight(over_us).max(over_us as f64 / elapsed_us.max(over_us) as f64);
+    Some(rate.map_or(seen, |before| ((1.0 - weight) * before as f64 + weight * seen as f64).max(1.0) as u64))
+}
+
+/// How long so many bytes take.
+pub(crate) fn duration_us(bytes: u64, rate: u64) -> u64 {
+    (u128::from(bytes) * 1_000_000 / u128::from(rate)).min(u64::MAX.into()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_follow_what_lasts() {
+        let mut node = Measures::default();
+        node.measured(0, 1.0, 0.5);
+        assert_eq!((node.disk, node.load), (1.0, 0.5), "nothing else is known");
+        node.measured(MEMORY_US / 9, 0.0, 0.5);
+        assert!((node.disk - 0.9).abs() < 1e-6 && node.load == 0.5, "a short time weighs little: {node:?}");
+        (2..60).for_each(|n| node.measured(n * MEMORY_US, 0.0, 7.0));
+        assert!(node.disk < 1e-6 && node.load > 0.999 && node.load <= 1.0, "{node:?}");
+    }
+
+    #[test]
+    fn rates_follow_what_lasts() {
+        let rate = measured(None, 4_000_000, 2_000_000, 2_000_000);
+        assert_eq!(rate, Some(2_000_000));
+        assert_eq!(measured(rate, 8_000_000, 2_000_000, 4_000_000), Some(3_000_000), "early, it is the mean");
+        assert_eq!(measured(rate, 40_000_000, MEMORY_US, 100 * MEMORY_US), Some(3_000_000));
+        assert_eq!(measured(None, 0, 0, 0), Some(1), "nobody divides by it in vain");
+        assert_eq!(duration_us(4_000_000, 2_000_000), 2_000_000);
+    }
+}

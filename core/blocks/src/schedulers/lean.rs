@@ -1,0 +1,64 @@
+//! Lean: a share of the chunks is assigned in advance, round robin over the nodes that hold a replica; workers claim the
+//! others while they run (elastic-blocks §2.5).
+
+use alloc::vec::Vec;
+
+use super::{Outlook, Scheduler, Share, by_mark};
+use crate::measures::Rate;
+use crate::sizes::Sizes;
+
+/// The paper's degree of pre-assigned input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Alpha {
+    /// That share of the chunks, from 0 to 1.
+    Fixed(f64),
+    /// As much as the slowest worker can do while the others do all else: its speed by the mean speed. Nothing, if a speed
+    /// is not known, since any of them might be the slowest.
+    Auto,
+}
+
+/// The lean scheduler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lean {
+    /// How much is assigned in advance.
+    pub alpha: Alpha,
+    /// How much is claimed at once.
+    pub sizes: Sizes,
+}
+
+impl Scheduler for Lean {
+    fn shares(&self, outlook: &Outlook) -> Vec<Share> {
+        let alpha = match self.alpha {
+            Alpha::Fixed(alpha) => alpha.clamp(0.0, 1.0),
+            Alpha::Auto => best_alpha(outlook.slots.iter().map(|(_, rate)| *rate)),
+        };
+        let count = (alpha * outlook.free.len() as f64) as usize;
+        let fewest = |_, slots, assigned| -f64::from(assigned) / f64::from(slots);
+        let nodes = by_mark(outlook, &outlook.free[..count], fewest);
+        let shares = nodes.into_iter().flat_map(|(node, (slots, chunks))| {
+            let (count, mut rest) = (chunks.len(), chunks);
+            let sizes = (0..slots as usize).map(move |slot| (count + slot) / slots as usize);
+            sizes.rev().map(move |size| Share { wave: 0, node, chunks: rest.drain(..size).collect() })
+        });
+        shares.filter(|share| !share.chunks.is_empty()).collect()
+    }
+}
+
+/// No share above it lets the slowest finish with the others, as lean takes at least alpha * W / (P * slowest).
+fn best_alpha(rates: impl Iterator<Item = Rate>) -> f64 {
+    let Some(rates) = rates.collect::<Option<Vec<u64>>>() else { return 0.0 };
+    let slowest = rates.iter().min().copied().unwrap_or(0);
+    slowest as f64 * rates.len() as f64 / rates.iter().map(|rate| *rate as f64).sum::<f64>().max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alpha_is_the_slowest_speed_by_the_mean() {
+        assert_eq!(best_alpha([Some(100), Some(100), Some(25)].into_iter()), 25.0 / 75.0);
+        assert_eq!(best_alpha([Some(7), Some(7)].into_iter()), 1.0);
+        assert_eq!(best_alpha([Some(100), None].into_iter()), 0.0);
+    }
+}

@@ -1,0 +1,150 @@
+//! What is assigned to whom in advance, and what others take first: one scheduler a file (elastic-blocks §2.5, §2.6).
+//!
+//! A scheduler makes *shares*: chunks for one worker of a node, to be leased at once. What is in no share is claimed at run
+//! time. So is, under every scheduler, what comes back from those who failed.
+
+mod io_aware;
+mod lean;
+mod multiwave;
+mod static_blocks;
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+pub use io_aware::IoAware;
+pub use lean::{Alpha, Lean};
+
+use crate::chunks::{Chunks, NOWHERE, Place};
+use crate::measures::{Measures, Rate};
+use crate::sizes::Sizes;
+
+/// A scheduler and what it is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Policy {
+    /// All chunks split evenly in advance.
+    Static,
+    /// Some in advance, the others as workers ask for them.
+    Lean(Lean),
+    /// In waves, each of smaller blocks than the last.
+    Multiwave,
+    /// To the replica whose node is the least busy.
+    IoAware(IoAware),
+}
+
+/// All schedulers with what they are told by default, by their names.
+pub const POLICIES: &[(&str, Policy)] = &[
+    ("lean", Policy::Lean(Lean { alpha: Alpha::Auto, sizes: Sizes::Factoring })),
+    ("static", Policy::Static),
+    ("multiwave", Policy::Multiwave),
+    ("io-aware", Policy::IoAware(IoAware::DEFAULT)),
+];
+
+impl Policy {
+    /// The scheduler of that name, as in [`POLICIES`].
+    pub fn named(name: &str) -> Option<Policy> {
+        POLICIES.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
+    }
+}
+
+/// Chunks for one worker.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Share {
+    /// All shares of a wave are given before those of the next.
+    pub wave: u32,
+    pub node: Place,
+    /// At least one.
+    pub chunks: Vec<u32>,
+}
+
+/// What is known before the first chunk is given.
+pub(crate) struct Outlook<'a> {
+    pub chunks: &'a Chunks,
+    /// Which of them are to be divided.
+    pub free: &'a [u32],
+    /// Where each worker is to run that is expected, and how fast it may read.
+    pub slots: &'a [(Place, Rate)],
+    /// By place.
+    pub measures: &'a [Measures],
+}
+
+pub(crate) trait Scheduler: Send {
+    /// What is assigned in advance.
+    fn shares(&self, outlook: &Outlook) -> Vec<Share>;
+
+    /// How much a node with so large a part of all chunks in its shares is in need of others who take some.
+    fn need(&self, part: f64, _: &Measures) -> f64 {
+        part
+    }
+}
+
+pub(crate) fn of(policy: Policy) -> Box<dyn Scheduler> {
+    match policy {
+        Policy::Static => Box::new(static_blocks::Static),
+        Policy::Lean(lean) => Box::new(lean),
+        Policy::Multiwave => Box::new(multiwave::Multiwave),
+        Policy::IoAware(io_aware) => Box::new(io_aware),
+    }
+}
+
+/// Slots by their nodes.
+fn slots_of(slots: &[(Place, Rate)]) -> BTreeMap<Place, u32> {
+    let mut count = BTreeMap::new();
+    slots.iter().for_each(|(node, _)| *count.entry(*node).or_default() += 1);
+    count
+}
+
+/// Divides chunks over slots: as many to each, one more to the first if it does not come out even, and to nodes with a
+/// replica as far as that goes.
+fn evenly(wave: u32, all: &Chunks, chunks: &[u32], slots: &[(Place, Rate)]) -> Vec<Share> {
+    let [each, more] = [chunks.len() / slots.len(), chunks.len() % slots.len()];
+    let sizes = (0..slots.len()).map(|slot| each + usize::from(slot < more));
+    let mut left: BTreeMap<Place, usize> = BTreeMap::new();
+    sizes.clone().zip(slots).for_each(|(size, (node, _))| *left.entry(*node).or_default() += size);
+    let mut given: BTreeMap<Place, Vec<u32>> = BTreeMap::new();
+    let mut remote = Vec::new();
+    for chunk in chunks {
+        let local = all.replicas(*chunk).iter().filter_map(|node| left.get(node).map(|left| (*left, *node)));
+        // The first of those with most left.
+        match local.max_by_key(|(left, node)| (*left, core::cmp::Reverse(*node))) {
+            Some((1.., node)) => {
+                *left.get_mut(&node).expect("it was found there") -= 1;
+                given.entry(node).or_default().push(*chunk);
+            }
+            _ => remote.push(*chunk),
+        }
+    }
+    for (node, left) in left {
+        given.entry(node).or_default().extend(remote.drain(..left));
+    }
+    let shares = sizes.zip(slots).map(|(size, (node, _))| {
+        let chunks = given.get_mut(node).expect("each node was given what its slots need").drain(..size).collect();
+        Share { wave, node: *node, chunks }
+    });
+    shares.filter(|share| !share.chunks.is_empty()).collect()
+}
+
+/// Assigns each chunk to the one of its replicas' nodes with the best mark, by what each was assigned so far; of equals to
+/// the first. Chunks without a replica where there are slots are left out.
+fn by_mark(
+    outlook: &Outlook,
+    chunks: &[u32],
+    mark: impl Fn(Place, u32 /* slots */, u32 /* assigned */) -> f64,
+) -> BTreeMap<Place, (u32, Vec<u32>)> {
+    let mut nodes: BTreeMap<Place, (u32, Vec<u32>)> =
+        slots_of(outlook.slots).into_iter().map(|(node, slots)| (node, (slots, Vec::new()))).collect();
+    for chunk in chunks {
+        let mut best: Option<(f64, Place)> = None;
+        for node in outlook.chunks.replicas(*chunk).iter().filter(|node| **node != NOWHERE) {
+            let Some((slots, assigned)) = nodes.get(node) else { continue };
+            let mark = mark(*node, *slots, assigned.len() as u32);
+            if best.is_none_or(|(best, _)| best < mark) {
+                best = Some((mark, *node));
+            }
+        }
+        if let Some((_, node)) = best {
+            nodes.get_mut(&node).expect("it was found there").1.push(*chunk);
+        }
+    }
+    nodes
+}

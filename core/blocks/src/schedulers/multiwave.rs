@@ -1,0 +1,57 @@
+//! Multiwave: each wave has half of the chunks that are left, so that who is free early takes small blocks
+//! (elastic-blocks §2.6, listing 4).
+
+use alloc::vec::Vec;
+
+use super::{Outlook, Scheduler, Share, evenly};
+
+/// A wave gives each slot at least so many chunks: the paper's MIN_BLOCK_SIZE of 8 MiB, in its chunks of 4 MiB.
+const MIN_BLOCK_CHUNKS: usize = 2;
+
+pub(super) struct Multiwave;
+
+impl Scheduler for Multiwave {
+    fn shares(&self, outlook: &Outlook) -> Vec<Share> {
+        let mut rest = outlook.free;
+        let mut shares = Vec::new();
+        for (wave, chunks) in (0..).zip(waves(rest.len(), outlook.slots.len())) {
+            let (first, later) = rest.split_at(chunks);
+            shares.extend(evenly(wave, outlook.chunks, first, outlook.slots));
+            rest = later;
+        }
+        shares
+    }
+}
+
+/// How many chunks each wave has, the largest first; half is rounded down.
+fn waves(chunks: usize, slots: usize) -> Vec<usize> {
+    let mut waves = Vec::new();
+    let mut rest = chunks;
+    // What is left is divided when both halves are large enough to be waves: the second is the larger.
+    while (rest - rest / 2) / slots >= MIN_BLOCK_CHUNKS {
+        waves.push(rest / 2);
+        rest -= rest / 2;
+    }
+    waves.push(rest);
+    waves.sort_unstable_by_key(|chunks| core::cmp::Reverse(*chunks));
+    waves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waves_are_those_of_the_worked_examples() {
+        for (chunks, slots, expected) in [
+            (64, 4, &[32, 16, 8, 8][..]),
+            (70, 4, &[35, 17, 9, 9]),
+            (256, 8, &[128, 64, 32, 16, 16]),
+            (7, 4, &[7]),
+            (0, 4, &[0]),
+            (5, 1, &[2, 2, 1]),
+        ] {
+            assert_eq!(waves(chunks, slots), expected, "{chunks} chunks on {slots} slots");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What nobody holds: shares that were assigned in advance and not claimed yet, and chunks by the nodes that have them.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use crate::chunks::{Chunks, Place};
+use crate::schedulers::Share;
+
+/// Shares of one wave that are left, by node.
+type Wave = BTreeMap<Place, VecDeque<Vec<u32>>>;
+
+#[derive(Default)]
+pub(crate) struct Supply {
+    /// By place: chunks in no share with a replica there, each at all of its replicas.
+    local: Vec<BTreeSet<u32>>,
+    /// How many those are.
+    rest: u32,
+    /// None of them empty.
+    waves: BTreeMap<u32, Wave>,
+}
+
+impl Supply {
+    pub fn is_empty(&self) -> bool {
+        self.rest == 0 && self.waves.is_empty()
+    }
+
+    /// How many chunks are in no share.
+    pub fn rest(&self) -> u32 {
+        self.rest
+    }
+
+    pub fn add(&mut self, chunks: &Chunks, chunk: u32) {
+        for node in chunks.replicas(chunk) {
+            if self.local.len() <= *node as usize {
+                self.local.resize_with(*node as usize + 1, BTreeSet::new);
+            }
+            self.local[*node as usize].insert(chunk);
+        }
+        self.rest += 1;
+    }
+
+    pub fn add_share(&mut self, share: Share) {
+        self.waves.entry(share.wave).or_default().entry(share.node).or_default().push_back(share.chunks);
+    }
+
+    /// The next share of the first wave for a worker of that node.
+    pub fn take_own_share(&mut self, node: Place) -> Option<Vec<u32>> {
+        let mut wave = self.waves.first_entry()?;
+        let shares = wave.get_mut().get_mut(&node)?;
+        let share = shares.pop_front().expect("no list of shares is empty");
+        if shares.is_empty() {
+            wave.get_mut().remove(&node);
+        }
+        if wave.get().is_empty() {
+            wave.remove();
+        }
+        Some(share)
+    }
+
+    /// The next share of the first wave, of the node that is most in need by what its shares have; of equals, of the first.
+    pub fn take_neediest_share(&mut self, need: impl Fn(Place, usize) -> f64) -> Option<Vec<u32>> {
+        let wave = self.waves.first_key_value()?.1;
+        let needs = wave.iter().map(|(node, shares)| (need(*node, shares.iter().map(Vec::len).sum()), *node));
+        let (_, node) = needs.reduce(|best, next| if best.0 < next.0 { next } else { best })?;
+        self.take_own_share(node)
+    }
+
+    /// Up to so many chunks in no share: those that the node has; if it has none, of the node that has the most of them.
+    pub fn take(&mut self, chunks: &Chunks, node: Place, count: u32) -> Vec<u32> {
+        let own = self.local.get(node as usize).is_some_and(|local| !local.is_empty());
+        let from = if own { Some(node as usize) } else { self.fullest() };
+        let Some(from) = from else { return Vec::new() };
+        let mut taken = Vec::new();
+        while taken.len() < count as usize {
+            // Whose chunks they are begins at the other end.
+            let next = if own { self.local[from].first() } else { self.local[from].last() };
+            let Some(next) = next.copied() else { break };
+            for replica in chunks.replicas(next) {
+                self.local[*replica as usize].remove(&next);
+            }
+            taken.push(next);
+        }
+        self.rest -= taken.len() as u32;
+        // Read in the order of the file all the same.
+        taken.sort_unstable();
+        taken
+    }
+
+    /// Looks at all nodes, which only those do who have nothing of their own.
+    fn fullest(&self) -> Option<usize> {
+        let by_count = |place: &usize| (self.local[*place].len(), core::cmp::Reverse(*place));
+        (0..self.local.len()).max_by_key(by_count).filter(|place| !self.local[*place].is_empty())
+    }
+
+    /// All chunks, each once.
+    ///
+    /// # Panics
+    /// If one is there twice, or not at all of its replicas.
+    pub fn validate(&self, chunks: &Chunks) -> BTreeSet<u32> {
+        let mut all: BTreeSet<u32> = self.local.iter().flatten().copied().collect();
+        assert_eq!(all.len(), self.rest as usize);
+        for chunk in &all {
+            assert!(chunks.replicas(*chunk).iter().all(|node| self.local[*node as usize].contains(chunk)), "{chunk}");
+        }
+        for shares in self.waves.values().flat_map(BTreeMap::values) {
+            assert!(!shares.is_empty() && shares.iter().all(|share| !share.is_empty()));
+            shares.iter().flatten().for_each(|chunk| assert!(all.insert(*chunk), "chunk {chunk} is in two shares"));
+        }
+        all
+    }
+}

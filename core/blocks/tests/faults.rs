@@ -1,0 +1,169 @@
+//! Jobs in which whatever can fail does: messages come late, twice or not at all; workers die, stall, come back when they
+//! have been given up, and commit late; the leader restarts with what it had saved, the end of which may be lost.
+//!
+//! What counts is what the workers of committed runs have really read. Each chunk is read once in it, whatever fails, and
+//! in the end all are.
+//!
+//! `cargo test` tries a thousand seeds, `make soak MINUTES=10` others for as long as asked. A seed that fails is tried
+//! again by `EYAS_SEED=17 make soak`.
+
+#[path = "faults/world.rs"]
+mod world;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use eyas_blocks::{Alpha, Lean, POLICIES, Policy, Sizes};
+use world::{Case, Faults, Outcome, Random, SECOND};
+
+/// Seeds of every day.
+const SEEDS: u64 = 1_000;
+
+#[test]
+fn whatever_fails_each_chunk_counts_once() {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
+        (Some(seed), _) => println!("{:?}", try_seed(seed)),
+        (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
+        (None, None) => {
+            let outcomes: Vec<_> = (0..SEEDS).map(try_seed).collect();
+            let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+            let all = [
+                sum(|of| of.restarts),
+                sum(|of| of.lost_records),
+                sum(|of| of.given_up),
+                sum(|of| of.late_commits),
+                sum(|of| of.split),
+                sum(|of| of.copied),
+            ];
+            assert!(all.iter().all(|count| *count > SEEDS / 20), "too little happens: {all:?}");
+        }
+    }
+}
+
+/// Tries seeds that nobody has tried, as long as that.
+fn soak(time: Duration) {
+    let began = Instant::now();
+    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
+    let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
+    println!("{seeds} seeds from {first} on: nothing has failed");
+}
+
+fn try_seed(seed: u64) -> Outcome {
+    let _replay = Replay(seed);
+    let case = faulty(seed);
+    let outcome = case.run();
+    assert_eq!(outcome, case.run(), "the same seed is another run: {case:?}");
+    outcome
+}
+
+/// Says how a seed is tried again when it fails.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("to try this seed again: EYAS_SEED={} make soak", self.0);
+        }
+    }
+}
+
+/// A small job of that seed.
+fn faulty(seed: u64) -> Case {
+    let mut dice = Random::new(seed);
+    let (_, mut policy) = POLICIES[dice.below(POLICIES.len() as u64) as usize];
+    if let Policy::Lean(lean) = &mut policy {
+        let alpha = [Alpha::Auto, Alpha::Fixed(0.1 * dice.below(11) as f64)][dice.below(2) as usize];
+        let sizes = [Sizes::Factoring, Sizes::Fixed(1 + dice.below(8) as u32), Sizes::Guided { divisor: 1 }];
+        *lean = Lean { alpha, sizes: sizes[dice.below(3) as usize] };
+    }
+    let rare = |dice: &mut Random| [0.0, 0.02, 0.2][dice.below(3) as usize];
+    let faults = Faults {
+        until_us: 60 * SECOND,
+        delay_us: [1_000, SECOND][dice.below(2) as usize],
+        lost: rare(&mut dice),
+        repeated: rare(&mut dice),
+        died: rare(&mut dice),
+        stalled: rare(&mut dice),
+        leader_us: [u64::MAX, 10 * SECOND, 2 * SECOND][dice.below(3) as usize],
+    };
+    Case {
+        policy,
+        steal: dice.below(3) > 0,
+        speculate: dice.below(3) > 0,
+        is_known: dice.below(2) == 0,
+        window_us: [0, 100_000, 5 * SECOND][dice.below(3) as usize],
+        speeds: (0..1 + dice.below(8)).map(|_| 500_000 + dice.below(20) * 500_000).collect(),
+        sizes_bytes: (0..dice.below(80)).map(|_| dice.below(5) * 1_000_000).collect(),
+        replication: dice.below(4) as usize,
+        faults,
+        seed,
+    }
+}
+
+/// Without faults, and with messages that take half a millisecond.
+fn quiet(policy: Policy, speeds: &[u64], chunks: usize, is_known: bool, seed: u64) -> Case {
+    let is_lean = matches!(policy, Policy::Lean(_));
+    Case {
+        policy,
+        steal: is_lean,
+        speculate: is_lean,
+        is_known,
+        window_us: 50_000,
+        speeds: speeds.to_vec(),
+        sizes_bytes: vec![4 << 20; chunks],
+        replication: 3,
+        faults: Faults { delay_us: 500, ..Faults::NONE },
+        seed,
+    }
+}
+
+#[test]
+fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
+    let lean = Policy::named("lean").expect("it is there");
+    let mut worst: f64 = 0.0;
+    for seed in 0..150 {
+        let mut dice = Random::new(seed);
+        let (workers, is_known) = (2 + dice.below(15), dice.below(2) == 0);
+        // Two in three runs have one straggler, as in the worked example; in the others everybody has a speed of their own.
+        let speed = |worker, dice: &mut Random| match seed % 3 {
+            0 => (2 + dice.below(40)) * 1_000_000,
+            1 => {
+                if worker == 0 {
+                    5_000_000
+                } else {
+                    20_000_000
+                }
+            }
+            _ => {
+                if worker == 0 {
+                    4_000_000
+                } else {
+                    20_000_000
+                }
+            }
+        };
+        let speeds: Vec<u64> = (0..workers).map(|worker| speed(worker, &mut dice)).collect();
+        let chunks = (workers * (8 + dice.below(40))) as usize;
+        let makespan_s = quiet(lean, &speeds, chunks, is_known, seed).run().makespan_us as f64 / 1e6;
+        let chunk_bytes = f64::from(4 << 20);
+        let best_s = chunks as f64 * chunk_bytes / speeds.iter().sum::<u64>() as f64;
+        let slowest_s = chunk_bytes / *speeds.iter().min().expect("there are some") as f64;
+        assert!(
+            makespan_s <= 1.10 * best_s + slowest_s,
+            "seed {seed}: {makespan_s} s of {best_s} and {slowest_s} on {speeds:?}, {chunks} chunks"
+        );
+        worst = worst.max(makespan_s / best_s);
+    }
+    println!("at worst {worst:.2} times the bound");
+}
+
+#[test]
+fn a_straggler_costs_static_blocks_several_times_as_much() {
+    let speeds = [20_000_000, 20_000_000, 20_000_000, 4_000_000];
+    let makespan = |name| {
+        let policy = Policy::named(name).expect("it is there");
+        quiet(policy, &speeds, 256, false, 1).run().makespan_us as f64
+    };
+    let [lean, by_static] = ["lean", "static"].map(makespan);
+    assert!((3.0..4.5).contains(&(by_static / lean)), "static takes {:.2} times as long as lean", by_static / lean);
+}

@@ -1,0 +1,172 @@
+//! The thread that the ring's decider lives in: it is told what happens, decides, saves, and has done what is decided.
+//!
+//! What has gathered while it saved is decided together and gets on disk together, so that one slow disk write is shared
+//! by all who wait. Nothing is said or answered before what it rests on is on disk.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use eyas_ring::{Answer, Config, Effect, Event, Message, Node, Op, Refusal, Saved, View};
+use eyas_types::ObjectId;
+use eyas_types::dfs::NodeId;
+use tokio::sync::{oneshot, watch};
+
+use crate::database::{Database, DatabaseError};
+
+/// Events that are decided together.
+const MAX_TOGETHER: usize = 4096;
+
+/// What the brain is told.
+pub(crate) enum Told {
+    /// Something happened.
+    Event(Event),
+    /// A client wants something, and waits.
+    Asked(Op, oneshot::Sender<Result<Answer, Refusal>>),
+    /// It is to end.
+    End,
+}
+
+/// What others do for it.
+pub(crate) trait Hands: Send + 'static {
+    /// Says something to a node.
+    fn say(&self, to: NodeId, message: Message);
+    /// Fetches a chunk from one of these, and tells.
+    fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
+    /// Forgets a chunk.
+    fn drop(&self, object: ObjectId);
+}
+
+/// How the file system stands, as this node sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct State {
+    /// None before the node has joined.
+    pub view: Option<View>,
+    /// Whether all that this node leads is served.
+    pub is_settled: bool,
+}
+
+pub(crate) struct Brain<H> {
+    node: Node,
+    database: Arc<Database>,
+    hands: H,
+    told: mpsc::Receiver<Told>,
+    state: watch::Sender<State>,
+    /// Of `now_us`.
+    began: Instant,
+    effects: Vec<Effect>,
+    waiting: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>>,
+    next_request: u64,
+}
+
+impl<H: Hands> Brain<H> {
+    /// One that goes on where it was when it was `saved`.
+    pub fn new(
+        config: Config,
+        saved: Saved,
+        database: Arc<Database>,
+        hands: H,
+        told: mpsc::Receiver<Told>,
+        state: watch::Sender<State>,
+    ) -> Self {
+        let (began, mut effects) = (Instant::now(), Vec::new());
+        let node = Node::new(config, saved, 0, &mut effects);
+        let waiting = HashMap::new();
+        Brain { node, database, hands, told, state, began, effects, waiting, next_request: 0 }
+    }
+
+    /// Lives until it is to end, or nobody can tell it anything any more.
+    pub fn live(mut self) -> Result<(), DatabaseError> {
+        self.settle(VecDeque::new())?;
+        loop {
+            let due = Duration::from_micros(self.node.next_timeout_us().saturating_sub(self.now_us()));
+            let first = match self.told.recv_timeout(due) {
+                Ok(told) => told,
+                Err(RecvTimeoutError::Timeout) => Told::Event(Event::Tick),
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            let mut events = VecDeque::new();
+            let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(MAX_TOGETHER);
+            for told in std::iter::once(first).chain(more) {
+                match told {
+                    Told::Event(event) => events.push_back(event),
+                    Told::Asked(op, answer) => {
+                        let request = self.next_request;
+                        self.next_request += 1;
+                        self.waiting.insert(request, answer);
+                        events.push_back(Event::Asked { request, op });
+                    }
+                    Told::End => return Ok(()),
+                }
+            }
+            self.settle(events)?;
+        }
+    }
+
+    /// Decides these, and has done what is decided.
+    fn settle(&mut self, mut events: VecDeque<Event>) -> Result<(), DatabaseError> {
+        let (database, now_us) = (self.database.clone(), self.now_us());
+        database.look(|records| {
+            while !saves_any(&self.effects)
+                && let Some(event) = events.pop_front()
+            {
+                self.node.handle(now_us, event, records, &mut self.effects);
+            }
+        })?;
+        if saves_any(&self.effects) {
+            database.save(|tables| {
+                let mut saved = 0;
+                loop {
+                    for effect in &self.effects[saved..] {
+                        if let Effect::Save(save) = effect {
+                            tables.apply(save);
+                        }
+                    }
+                    saved = self.effects.len();
+                    let Some(event) = events.pop_front() else { break };
+                    self.node.handle(now_us, event, &tables.records, &mut self.effects);
+                }
+            })?;
+        }
+        for effect in std::mem::take(&mut self.effects) {
+            self.carry_out(effect);
+        }
+        self.state.send_if_modified(|state| {
+            let is_settled = self.node.is_settled();
+            let number = |view: Option<&View>| view.map(|view| view.number);
+            let is_new = number(state.view.as_ref()) != number(self.node.view());
+            if is_new {
+                state.view = self.node.view().cloned();
+            }
+            is_new | (std::mem::replace(&mut state.is_settled, is_settled) != is_settled)
+        });
+        Ok(())
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            // Done already.
+            Effect::Save(_) => {}
+            Effect::Send { to, message } => self.hands.say(to, message),
+            Effect::Answer { request, answer } => {
+                if let Some(waiting) = self.waiting.remove(&request) {
+                    // Who does not wait any more needs no answer.
+                    let _ = waiting.send(answer);
+                }
+            }
+            Effect::Fetch { object, size_bytes, checksum, from } => {
+                self.hands.fetch(object, size_bytes, checksum, from);
+            }
+            Effect::Drop { object } => self.hands.drop(object),
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.began.elapsed().as_micros() as u64
+    }
+}
+
+fn saves_any(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Save(_)))
+}

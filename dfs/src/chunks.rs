@@ -1,0 +1,238 @@
+//! The chunks that a node is to have: brought by a client, or fetched from another node, held to their checksum, and pinned
+//! in the store that cached objects are in too.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use eyas_store::{Incoming, ObjectStore, StoreError};
+use eyas_transfer::{Expected, PeerServer, Peers};
+use eyas_types::ObjectId;
+use tokio::time::timeout;
+
+use crate::database::{Database, DatabaseError, OwnChunk};
+use crate::room::Room;
+
+/// A client that was told to bring a chunk has brought it by then.
+const BRING_DEADLINE: Duration = Duration::from_secs(120);
+
+/// The chunks of one node.
+pub(crate) struct Chunks {
+    database: Arc<Database>,
+    store: ObjectStore,
+    peers: Peers,
+    server: Arc<PeerServer>,
+    room: Arc<dyn Room>,
+    own: Mutex<HashMap<ObjectId, Own>>,
+}
+
+struct Own {
+    chunk: OwnChunk,
+    /// When a file's leader last asked for it.
+    claimed: Instant,
+}
+
+impl Own {
+    fn claimed_now(chunk: OwnChunk) -> Self {
+        Own { chunk, claimed: Instant::now() }
+    }
+}
+
+/// A chunk that is wanted here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub object: ObjectId,
+    pub size_bytes: u64,
+    pub checksum: u64,
+}
+
+/// Room for a chunk, which is given back unless the chunk comes.
+pub(crate) struct Place<'a> {
+    chunks: &'a Chunks,
+    wanted: Wanted,
+    /// Until it is known what came of it.
+    is_open: bool,
+}
+
+/// A chunk that is expected to be brought.
+pub(crate) struct Bringing<'a> {
+    place: Place<'a>,
+    expected: Expected,
+}
+
+impl Chunks {
+    pub fn open(
+        database: Arc<Database>,
+        store: ObjectStore,
+        peers: Peers,
+        server: Arc<PeerServer>,
+        room: Arc<dyn Room>,
+    ) -> Result<Self, DatabaseError> {
+        let own = database.chunks()?.into_iter().map(|(object, chunk)| (object, Own::claimed_now(chunk)));
+        let own = Mutex::new(own.collect());
+        Ok(Chunks { database, store, peers, server, room, own })
+    }
+
+    /// All of them, with their sizes.
+    pub fn all(&self) -> Vec<(ObjectId, OwnChunk)> {
+        self.own().iter().map(|(object, own)| (*object, own.chunk)).collect()
+    }
+
+    /// How many there are, and their bytes.
+    pub fn count(&self) -> (u64, u64) {
+        let own = self.own();
+        (own.len() as u64, own.values().map(|own| own.chunk.size_bytes).sum())
+    }
+
+    /// Whether a chunk is here; reads it, if that is to be known `thoroughly`. Blocks then.
+    pub fn has(&self, object: ObjectId, thoroughly: bool) -> bool {
+        let is_here = |is_here: Result<bool, StoreError>| is_here.unwrap_or(false);
+        self.own().contains_key(&object)
+            && match thoroughly {
+                true => is_here(self.store.verify_again(object)),
+                false => self.store.contains(object),
+            }
+    }
+
+    /// A leader has asked for these; tells which of them are not here.
+    pub fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
+        let mut own = self.own();
+        let mut is_missing = |object: &ObjectId| match own.get_mut(object) {
+            Some(own) if self.store.contains(*object) => {
+                own.claimed = Instant::now();
+                false
+            }
+            _ => true,
+        };
+        objects.iter().filter(|object| is_missing(object)).copied().collect()
+    }
+
+    /// Those that no leader has asked for so long.
+    pub fn unclaimed(&self, for_so_long: Duration) -> Vec<ObjectId> {
+        let own = self.own();
+        let is_stale = |own: &Own| own.claimed.elapsed() >= for_so_long;
+        own.iter().filter(|(_, own)| is_stale(own)).map(|(object, _)| *object).collect()
+    }
+
+    /// Makes room for a chunk; nothing if it is here already.
+    pub async fn prepare(&self, wanted: Wanted) -> Result<Option<Place<'_>>, String> {
+        let is_here = self.own().contains_key(&wanted.object) && self.store.contains(wanted.object);
+        if is_here {
+            return self.take(wanted).map(|()| None);
+        }
+        self.room.reserve(wanted.object, wanted.size_bytes).await?;
+        Ok(Some(Place { chunks: self, wanted, is_open: true }))
+    }
+
+    /// Forgets a chunk.
+    pub fn drop(&self, object: ObjectId) {
+        if self.own().remove(&object).is_none() {
+            return;
+        }
+        self.remember(object, None);
+        self.room.release(object);
+    }
+
+    /// Reads a chunk, and forgets it if it is damaged; tells whether it is good. Blocks.
+    pub fn scrub(&self, object: ObjectId) -> bool {
+        let is_good = self.has(object, true);
+        if !is_good {
+            self.drop(object);
+        }
+        is_good
+    }
+
+    /// Makes a chunk that is in the store this node's own.
+    fn take(&self, wanted: Wanted) -> Result<(), String> {
+        let chunk = OwnChunk::now(wanted.size_bytes, wanted.checksum);
+        self.database.own(wanted.object, Some(chunk)).map_err(|error| error.to_string())?;
+        self.own().insert(wanted.object, Own::claimed_now(chunk));
+        Ok(())
+    }
+
+    fn remember(&self, object: ObjectId, chunk: Option<OwnChunk>) {
+        if let Err(error) = self.database.own(object, chunk) {
+            tracing::warn!(%object, %error, "a chunk is not remembered");
+        }
+    }
+
+    fn own(&self) -> MutexGuard<'_, HashMap<ObjectId, Own>> {
+        // No update of the map can panic half-way.
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Place<'a> {
+    /// Expects the chunk to be brought by whoever wants it here.
+    pub fn bring(self) -> Result<Bringing<'a>, String> {
+        let expected = self.chunks.server.expect(self.begin().map_err(|error| error.message)?);
+        Ok(Bringing { place: self, expected })
+    }
+
+    /// Fetches the chunk from the first of these that gives it.
+    pub async fn fetch(self, from: &[SocketAddr], is_expected: bool) -> Result<(), String> {
+        let (chunks, wanted) = (self.chunks, self.wanted);
+        let (mut into, mut result) = (None, Err("nobody has it".to_owned()));
+        for addr in from {
+            let next = match into.take() {
+                Some(into) => into,
+                None => match self.begin() {
+                    Ok(into) => into,
+                    Err(error) => {
+                        result = Err(error.message);
+                        break;
+                    }
+                },
+            };
+            result = match chunks.peers.fetch(*addr, next, is_expected, false).await {
+                Ok(checksum) if checksum.0 == wanted.checksum => chunks.take(wanted),
+                Ok(_) => Err(format!("peer {addr} has another content under its name")),
+                Err(broken) => {
+                    into = broken.rest;
+                    Err(broken.error.message)
+                }
+            };
+            if result.is_ok() {
+                break;
+            }
+        }
+        self.settle(result)
+    }
+
+    fn begin(&self) -> Result<Incoming, StoreError> {
+        self.chunks.store.begin(self.wanted.object, self.wanted.size_bytes, false)
+    }
+
+    fn settle(mut self, result: Result<(), String>) -> Result<(), String> {
+        if result.is_err() {
+            // What came is not what was wanted.
+            let _ = self.chunks.store.remove(self.wanted.object);
+        }
+        self.is_open = false;
+        self.chunks.room.arrived(self.wanted.object, result.is_ok());
+        result
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.chunks.room.arrived(self.wanted.object, false);
+        }
+    }
+}
+
+impl Bringing<'_> {
+    /// Waits until it is here.
+    pub async fn stored(self) -> Result<(), String> {
+        let Bringing { place, expected } = self;
+        let checksum = timeout(BRING_DEADLINE, expected.stored()).await.ok().flatten();
+        let result = match checksum {
+            Some(checksum) if checksum.0 == place.wanted.checksum => place.chunks.take(place.wanted),
+            Some(_) => Err("it was brought with another content than was announced".into()),
+            None => Err("it was not brought".into()),
+        };
+        place.settle(result)
+    }
+}

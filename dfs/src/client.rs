@@ -1,0 +1,368 @@
+//! What a program does with files: write, read from anywhere in them, append, rename, remove, ask what is known
+//! (elastic-blocks listing 1).
+//!
+//! A client finds the leader of a name itself, by the view that it was told; whoever is asked in error says who leads now.
+//! Chunks go between client and nodes directly.
+
+mod calls;
+mod error;
+mod read;
+mod write;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use eyas_ring::{Answer, Listing, Op, Refusal, Ring, Version, View};
+use eyas_session::Access;
+use eyas_store::Limiter;
+use eyas_transfer::{PeerKey, PeerLimits, Peers};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{FileName, FileRecord, NodeId};
+use tokio::time::sleep;
+
+use calls::Calls;
+pub use error::{FilesError, FilesErrorKind};
+pub use read::Reading;
+pub use write::WriteOptions;
+
+use crate::protocol::{Member, Membership, Reply, Usage, What};
+
+/// Between two tries of what was not possible for a moment.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MOST: Duration = Duration::from_millis(500);
+
+/// Names that are listed by one node at a time.
+const LIST_TOGETHER: u32 = 1000;
+
+/// Chunks that a node is asked about at a time.
+pub(crate) const CHECK_TOGETHER: usize = 1024;
+
+/// The files of a cluster. Clones share its connections.
+#[derive(Clone)]
+pub struct Files(Arc<Inner>);
+
+struct Inner {
+    calls: Calls,
+    peers: Peers,
+    /// Where nodes may be found when none of those that are known answers.
+    seeds: Vec<SocketAddr>,
+    known: Mutex<Known>,
+    patience: Duration,
+}
+
+/// The file system, as far as this client was told.
+#[derive(Clone)]
+struct Known {
+    view: View,
+    ring: Arc<Ring>,
+    members: Arc<BTreeMap<NodeId, Member>>,
+}
+
+/// A file as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Its name.
+    pub name: FileName,
+    /// What is known of it.
+    pub record: FileRecord,
+    /// By which others notice that it was changed.
+    pub(crate) version: Version,
+}
+
+impl Files {
+    /// The files of the cluster of `access`, some of whose nodes are at `seeds`. What cannot be done at once is tried again
+    /// for as long as there is `patience`.
+    ///
+    /// # Errors
+    /// `Unreachable`, if none of them answers, or is part of a file system.
+    pub async fn connect(access: Access, seeds: Vec<SocketAddr>, patience: Duration) -> Result<Self, FilesError> {
+        let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
+        let calls = Calls::new(access);
+        let deadline = Instant::now() + patience;
+        let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
+        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience })))
+    }
+
+    /// What is known of a file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unreachable`.
+    pub async fn stat(&self, name: &FileName) -> Result<File, FilesError> {
+        match self.operate(Op::Stat { name: name.clone() }).await? {
+            Answer::Found { version, record } => Ok(File { name: name.clone(), record, version }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Whether there is such a file.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn exists(&self, name: &FileName) -> Result<bool, FilesError> {
+        match self.stat(name).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == FilesErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unreachable`.
+    pub async fn remove(&self, name: &FileName) -> Result<(), FilesError> {
+        let id = self.stat(name).await?.record.id;
+        self.operate(Op::Remove { name: name.clone(), id }).await.map(drop)
+    }
+
+    /// Calls a file by another name. Whoever reads meanwhile finds it under one of the two.
+    ///
+    /// # Errors
+    /// `NotFound`; `Exists` if there is a file of the new name; `Changed`, `Unreachable`.
+    pub async fn rename(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
+        let File { record, version, .. } = self.stat(from).await?;
+        if from == to {
+            return Ok(());
+        }
+        let op = Op::Rename { from: from.clone(), version, id: record.id, to: to.clone() };
+        self.operate(op).await.map(drop)
+    }
+
+    /// The files in a folder and those within it, sorted by name; the empty text and `/` are all.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn list(&self, folder: &str) -> Result<Vec<Listing>, FilesError> {
+        let folder = folder.trim_end_matches('/');
+        let deadline = self.deadline();
+        let mut pause = PAUSE;
+        loop {
+            let known = self.known();
+            match self.list_in(&known, folder).await {
+                Ok(Some(files)) => return Ok(files),
+                Ok(None) if Instant::now() < deadline => {}
+                Ok(None) => {
+                    return Err(FilesError::unreachable("the file system does not come to rest; try again later"));
+                }
+                Err(error) if error.kind == FilesErrorKind::Unreachable && Instant::now() < deadline => {}
+                Err(error) => return Err(error),
+            }
+            self.pause(&mut pause).await;
+            self.refresh(deadline).await?;
+        }
+    }
+
+    /// Who there is, by which view.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn membership(&self) -> Result<Membership, FilesError> {
+        self.refresh(self.deadline()).await?;
+        let Known { view, members, .. } = self.known();
+        Ok(Membership { view: Some(view), alive: members.values().copied().collect() })
+    }
+
+    /// What a node has.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn usage(&self, member: &Member) -> Result<Usage, FilesError> {
+        match self.0.calls.ask_once(member.address, What::Usage).await? {
+            Reply::Usage(usage) => Ok(usage),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Which replicas of a file are not where they are to be, or damaged if they are read `thoroughly`: chunks, by their
+    /// place in the file, and nodes. Their leader is told, and has them replaced.
+    ///
+    /// # Errors
+    /// `Unreachable`.
+    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Vec<(usize, NodeId)>, FilesError> {
+        let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
+        for (place, chunk) in file.record.chunks.iter().enumerate() {
+            for node in &chunk.replicas {
+                by_node.entry(*node).or_default().push(place);
+            }
+        }
+        let mut bad = Vec::new();
+        for (node, places) in by_node {
+            for places in places.chunks(CHECK_TOGETHER) {
+                let objects: Vec<_> = places.iter().map(|place| file.record.chunks[*place].object).collect();
+                let has = self.has(node, objects, thoroughly).await;
+                bad.extend(places.iter().zip(has).filter(|(_, has)| !has).map(|(place, _)| (*place, node)));
+            }
+        }
+        for (place, node) in &bad {
+            self.tell_bad(&file.name, file.record.chunks[*place].object, *node).await;
+        }
+        bad.sort_unstable();
+        Ok(bad)
+    }
+
+    /// What a node has of these. One that does not answer has nothing.
+    async fn has(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
+        let (nothing, member) = (vec![false; objects.len()], self.known().members.get(&node).copied());
+        let Some(member) = member else { return nothing };
+        match self.0.calls.ask_once(member.address, What::Check { objects, thoroughly }).await {
+            Ok(Reply::Has(has)) if has.len() == nothing.len() => has,
+            _ => nothing,
+        }
+    }
+
+    /// Tells a file's leader of a replica that is missing or damaged. If it does not get there, an audit finds it too.
+    async fn tell_bad(&self, name: &FileName, object: ObjectId, node: NodeId) {
+        let known = self.known();
+        if let Some(leader) = known.members.get(&known.ring.leader(name)) {
+            let bad = What::Bad { name: name.clone(), object, node };
+            let _ = self.0.calls.ask(leader.address, bad).await;
+        }
+    }
+
+    /// Has the leader do something, whoever that is.
+    async fn operate(&self, op: Op) -> Result<Answer, FilesError> {
+        let name = name_of(&op).clone();
+        let deadline = self.deadline();
+        let (mut pause, mut leader) = (PAUSE, None);
+        let mut last = None;
+        loop {
+            let known = self.known();
+            let asked = leader.take().unwrap_or_else(|| known.ring.leader(&name));
+            let reply = match known.members.get(&asked) {
+                Some(member) => self.0.calls.ask_once(member.address, What::Operate(op.clone())).await,
+                None => Err(FilesError::unreachable(format!("the leader of {name}, node {asked}, is not there"))),
+            };
+            match reply {
+                Ok(Reply::Operated(Ok(answer))) => return Ok(answer),
+                Ok(Reply::Operated(Err(refusal))) => match refusal {
+                    Refusal::NotFound => return Err(FilesError::not_found(absent(&op))),
+                    Refusal::Exists { .. } => return Err(FilesError::exists(&name)),
+                    Refusal::Changed => return Err(FilesError::changed(absent(&op))),
+                    Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
+                    Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.refresh(deadline).await?,
+                    Refusal::NotYet | Refusal::Busy | Refusal::Unknown => {}
+                },
+                Ok(_) => return Err(unexpected()),
+                Err(error) => {
+                    last = Some(error);
+                    self.refresh(deadline).await?;
+                }
+            }
+            if Instant::now() >= deadline {
+                let late =
+                    || FilesError::unreachable(format!("{name} has no leader that can be asked; try again later"));
+                return Err(last.unwrap_or_else(late));
+            }
+            if leader.is_none() {
+                self.pause(&mut pause).await;
+            }
+        }
+    }
+
+    /// The files of a folder as the members of one view list them; nothing if the view has changed.
+    async fn list_in(&self, known: &Known, folder: &str) -> Result<Option<Vec<Listing>>, FilesError> {
+        let mut all = BTreeMap::new();
+        for node in &known.view.members {
+            let missing = || FilesError::unreachable(format!("node {node} is not there"));
+            let member = known.members.get(node).ok_or_else(missing)?;
+            let mut after = String::new();
+            loop {
+                let op = Op::List { view: known.view.number, folder: folder.into(), after, most: LIST_TOGETHER };
+                match self.0.calls.ask_once(member.address, What::Operate(op)).await? {
+                    Reply::Operated(Ok(Answer::Listed { files, has_more })) => {
+                        after = files.last().map_or_else(String::new, |last| last.name.as_str().to_owned());
+                        all.extend(files.into_iter().map(|file| (file.name.clone(), file)));
+                        if !has_more {
+                            break;
+                        }
+                    }
+                    Reply::Operated(Err(_)) => return Ok(None),
+                    _ => return Err(unexpected()),
+                }
+            }
+        }
+        Ok(Some(all.into_values().collect()))
+    }
+
+    /// Asks around how the file system stands.
+    async fn refresh(&self, deadline: Instant) -> Result<(), FilesError> {
+        let known = self.known();
+        let addresses = known.members.values().map(|member| member.address).chain(self.0.seeds.iter().copied());
+        let fresh = discover(&self.0.calls, &addresses.collect::<Vec<_>>(), deadline).await?;
+        *self.lock() = fresh;
+        Ok(())
+    }
+
+    async fn pause(&self, pause: &mut Duration) {
+        sleep(*pause).await;
+        *pause = (*pause * 2).min(PAUSE_MOST);
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.0.patience
+    }
+
+    fn known(&self) -> Known {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // It is only ever replaced as a whole.
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The newest of what these nodes say, asked until one of them is part of a file system.
+async fn discover(calls: &Calls, addresses: &[SocketAddr], deadline: Instant) -> Result<Known, FilesError> {
+    let mut pause = PAUSE;
+    loop {
+        let mut last = FilesError::unreachable("no node of the file system is known");
+        let mut newest: Option<(View, Vec<Member>)> = None;
+        for address in addresses {
+            match calls.ask_once(*address, What::Membership).await {
+                Ok(Reply::Membership(Membership { view: Some(view), alive })) => {
+                    if newest.as_ref().is_none_or(|(known, _)| known.number < view.number) {
+                        newest = Some((view, alive));
+                    }
+                }
+                Ok(_) => {
+                    last = FilesError::unreachable(format!("the node at {address} has not joined the file system yet"))
+                }
+                Err(error) => last = error,
+            }
+        }
+        if let Some((view, alive)) = newest {
+            let ring = Arc::new(Ring::new(&view));
+            let members = Arc::new(alive.into_iter().map(|member| (member.node, member)).collect());
+            return Ok(Known { view, ring, members });
+        }
+        if Instant::now() >= deadline {
+            return Err(last);
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MOST);
+    }
+}
+
+/// Whose leader is asked.
+fn name_of(op: &Op) -> &FileName {
+    match op {
+        Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => name,
+        Op::Rename { to, .. } => to,
+        Op::List { .. } => unreachable!("lists are asked of all"),
+    }
+}
+
+/// What is not there, if something is not.
+fn absent(op: &Op) -> &FileName {
+    match op {
+        Op::Rename { from, .. } => from,
+        op => name_of(op),
+    }
+}
+
+fn unexpected() -> FilesError {
+    FilesError::unreachable("a node of the file system answered what it was not asked: use the same eyas on all nodes")
+}

@@ -1,0 +1,127 @@
+//! A client's connections to nodes: one to each that it has business with, requests on it answered in any order.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eyas_session::{Access, Outbox, Session, dial, outbox};
+use eyas_wire::Role;
+use tokio::sync::mpsc;
+
+use crate::client::error::FilesError;
+use crate::protocol::{Answered, Reply, Request, What};
+
+/// Connections to nodes.
+pub(crate) struct Calls {
+    access: Access,
+    /// One at a time is made to each node.
+    nodes: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<Option<Call>>>>>,
+}
+
+/// A connection.
+#[derive(Clone)]
+struct Call {
+    outbox: Outbox<Request>,
+    pending: Arc<Mutex<Pending>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    next: u64,
+    /// Nothing once the connection has ended.
+    replies: Option<HashMap<u64, mpsc::UnboundedSender<Reply>>>,
+}
+
+/// The replies to a request, as they come.
+pub(crate) struct Replies {
+    address: SocketAddr,
+    number: u64,
+    pending: Arc<Mutex<Pending>>,
+    replies: mpsc::UnboundedReceiver<Reply>,
+}
+
+impl Calls {
+    pub fn new(access: Access) -> Self {
+        Calls { access, nodes: Mutex::default() }
+    }
+
+    /// Asks the node at `address`.
+    pub async fn ask(&self, address: SocketAddr, what: What) -> Result<Replies, FilesError> {
+        let call = lock(&self.nodes).entry(address).or_default().clone();
+        let mut call = call.lock().await;
+        let connected = match call.as_ref().filter(|call| lock(&call.pending).replies.is_some()) {
+            Some(connected) => connected.clone(),
+            None => call.insert(self.connect(address).await?).clone(),
+        };
+        drop(call);
+        let (reply, replies) = mpsc::unbounded_channel();
+        let number = {
+            let mut pending = lock(&connected.pending);
+            let number = pending.next;
+            pending.next += 1;
+            let waiting = pending.replies.as_mut().ok_or_else(|| gone(address))?;
+            waiting.insert(number, reply);
+            number
+        };
+        let replies = Replies { address, number, pending: connected.pending, replies };
+        connected.outbox.put(vec![Request { number, what }]).await.map_err(|_| gone(address))?;
+        Ok(replies)
+    }
+
+    /// Asks, and waits for the one reply there is.
+    pub async fn ask_once(&self, address: SocketAddr, what: What) -> Result<Reply, FilesError> {
+        self.ask(address, what).await?.next().await
+    }
+
+    async fn connect(&self, address: SocketAddr) -> Result<Call, FilesError> {
+        let access = self.access.clone().moved_to(&self.access.cluster, &address.to_string());
+        let session = dial(&access, Role::Client).await.map_err(|error| FilesError::unreachable(error.to_string()))?;
+        let Session { mut reader, writer, .. } = session;
+        let (outbox, send) = outbox(writer);
+        let pending = Arc::new(Mutex::new(Pending { next: 0, replies: Some(HashMap::new()) }));
+        let sending = tokio::spawn(send);
+        tokio::spawn({
+            let pending = pending.clone();
+            async move {
+                while let Ok(answers) = reader.next::<Answered>().await {
+                    let mut pending = lock(&pending);
+                    let waiting = pending.replies.as_mut().expect("it ends below");
+                    for Answered { number, reply } in answers {
+                        if let Some(waiting) = waiting.get(&number) {
+                            // Who does not wait any more has no need of it.
+                            let _ = waiting.send(reply);
+                        }
+                    }
+                }
+                // Whoever waits notices.
+                lock(&pending).replies = None;
+                sending.abort();
+            }
+        });
+        Ok(Call { outbox, pending })
+    }
+}
+
+impl Replies {
+    /// The next reply.
+    pub async fn next(&mut self) -> Result<Reply, FilesError> {
+        self.replies.recv().await.ok_or_else(|| gone(self.address))
+    }
+}
+
+impl Drop for Replies {
+    fn drop(&mut self) {
+        if let Some(waiting) = &mut lock(&self.pending).replies {
+            waiting.remove(&self.number);
+        }
+    }
+}
+
+fn gone(address: SocketAddr) -> FilesError {
+    FilesError::unreachable(format!("the file system's node at {address} has ended the connection"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No update of what is behind these can panic half-way.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

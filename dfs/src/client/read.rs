@@ -1,0 +1,159 @@
+//! Reading: each chunk from whichever replica gives it, the near and the quick first, held to its checksum. A replica that
+//! does not is told of, and the next is asked.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use eyas_store::Checksum;
+use eyas_transfer::PeerErrorKind;
+use eyas_types::dfs::{Chunk, NodeId};
+use tokio::task::JoinHandle;
+
+use crate::client::error::{FilesError, FilesErrorKind};
+use crate::client::{File, Files};
+
+/// Chunks that are fetched ahead of whoever reads.
+const CHUNKS_AHEAD: usize = 4;
+
+/// Bytes of a chunk that are asked for at a time.
+const RANGE_BYTES: u64 = 16 << 20;
+
+/// A file being read from its start to its end, a part of a chunk at a time.
+pub struct Reading {
+    files: Files,
+    file: File,
+    /// What is wanted of which chunks and is not being fetched yet.
+    rest: VecDeque<(usize, Range<u64>)>,
+    ahead: VecDeque<JoinHandle<Result<Vec<u8>, FilesError>>>,
+}
+
+impl Reading {
+    /// What follows; nothing at the end.
+    ///
+    /// # Errors
+    /// `Lost` if no replica of a chunk can be read.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, FilesError> {
+        while self.ahead.len() < CHUNKS_AHEAD
+            && let Some((place, range)) = self.rest.pop_front()
+        {
+            let (files, file) = (self.files.clone(), self.file.clone());
+            self.ahead.push_back(tokio::spawn(async move { files.part(&file, place, range).await }));
+        }
+        match self.ahead.pop_front() {
+            None => Ok(None),
+            Some(fetched) => fetched.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())).map(Some),
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.ahead.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Files {
+    /// Reads a file from its start to its end.
+    pub fn read(&self, file: &File) -> Reading {
+        self.read_range(file, 0..file.record.size_bytes())
+    }
+
+    /// Reads `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `NotFound` if the file ends before; `Lost`.
+    pub async fn read_at(&self, file: &File, offset: u64, length: u64) -> Result<Vec<u8>, FilesError> {
+        let size_bytes = file.record.size_bytes();
+        let Some(end) = offset.checked_add(length).filter(|end| *end <= size_bytes) else {
+            let message = format!("{} has {size_bytes} bytes, not {length} from {offset} on", file.name);
+            return Err(FilesError::new(FilesErrorKind::NotFound, message));
+        };
+        let mut reading = self.read_range(file, offset..end);
+        let mut read = Vec::new();
+        while let Some(part) = reading.next().await? {
+            read.extend_from_slice(&part);
+        }
+        Ok(read)
+    }
+
+    /// The content of a chunk, by its place in the file.
+    ///
+    /// # Errors
+    /// `Lost` if no replica of it can be read.
+    pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
+        self.part(file, place, 0..file.record.chunks[place].size_bytes).await
+    }
+
+    /// Reads this part of a file, as far as it goes.
+    pub fn read_range(&self, file: &File, wanted: Range<u64>) -> Reading {
+        let (mut rest, mut start) = (VecDeque::new(), 0);
+        for (place, chunk) in file.record.chunks.iter().enumerate() {
+            let end = start + chunk.size_bytes;
+            let part = wanted.start.max(start)..wanted.end.min(end);
+            if !part.is_empty() {
+                rest.push_back((place, part.start - start..part.end - start));
+            }
+            start = end;
+        }
+        Reading { files: self.clone(), file: file.clone(), rest, ahead: VecDeque::new() }
+    }
+
+    /// Reads a part of a chunk from the first replica that gives it.
+    async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<Vec<u8>, FilesError> {
+        let chunk = &file.record.chunks[place];
+        let mut tried = Vec::new();
+        for (node, addr) in self.in_order(chunk, place) {
+            match self.part_from(addr, chunk, range.clone()).await {
+                Ok(part) => return Ok(part),
+                Err((is_bad, why)) => {
+                    if is_bad {
+                        self.tell_bad(&file.name, chunk.object, node).await;
+                    }
+                    tried.push(why);
+                }
+            }
+        }
+        let lives = if tried.is_empty() { "none of its nodes lives".to_owned() } else { tried.join("; ") };
+        let message = format!("chunk {place} of {} cannot be read: {lives}", file.name);
+        Err(FilesError::new(FilesErrorKind::Lost, message))
+    }
+
+    /// Reads from one replica; else, whether that is bad, and why.
+    async fn part_from(&self, addr: SocketAddr, chunk: &Chunk, range: Range<u64>) -> Result<Vec<u8>, (bool, String)> {
+        let mut part = Vec::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let length = RANGE_BYTES.min(range.end - at);
+            match self.0.peers.read_range(addr, chunk.object, at, length).await {
+                Ok(bytes) => part.extend_from_slice(&bytes),
+                Err(error) => {
+                    let is_bad = matches!(error.kind, PeerErrorKind::NotHere | PeerErrorKind::Corrupt);
+                    return Err((is_bad, error.message));
+                }
+            }
+            at += length;
+        }
+        let is_whole = range == (0..chunk.size_bytes);
+        match is_whole && Checksum::of(&part).0 != chunk.checksum {
+            true => Err((true, format!("peer {addr} has another content under its name"))),
+            false => Ok(part),
+        }
+    }
+
+    /// Those who have a chunk, the quickest first; among equals another one for each chunk, so that all give some.
+    fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<(NodeId, SocketAddr)> {
+        let known = self.known();
+        let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
+        let mut holders: Vec<_> = alive.map(|member| (member.node, member.transfer)).collect();
+        if !holders.is_empty() {
+            let first = place % holders.len();
+            holders.rotate_left(first);
+        }
+        let magnitude = |(_, addr): &(NodeId, SocketAddr)| {
+            self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros().checked_ilog2()
+        };
+        holders.sort_by_cached_key(magnitude);
+        holders
+    }
+}

@@ -1,0 +1,273 @@
+//! What a node of the file system must not forget, in one file: its part of the ring, the records it keeps, and which
+//! chunks are its own.
+//!
+//! The ring's decider reads through [`Database::look`], and, once it wants something saved, through [`Database::save`]: it
+//! sees what was saved before, and all that gathers meanwhile gets on disk at once.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use eyas_ring::{Records, Save, Saved, Stored};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{FileName, NodeId};
+use redb::{
+    Database as Redb, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, Table,
+    TableDefinition,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What there is once: the node's name, its part in the ring.
+const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
+/// How far each partition of the ring is.
+const ROUNDS: TableDefinition<u16, &[u8]> = TableDefinition::new("rounds");
+/// Files' records, by partition and name.
+const RECORDS: TableDefinition<(u16, &str), &[u8]> = TableDefinition::new("records");
+/// Chunks that this node is to have.
+const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
+
+const VERSION: u32 = 1;
+/// Memory for pages: what is opened often.
+const CACHE_BYTES: usize = 256 << 20;
+
+/// Why the database cannot be used.
+#[derive(Debug, Error)]
+#[error("the file system's database {path}: {why}")]
+pub struct DatabaseError {
+    path: String,
+    why: String,
+}
+
+/// A chunk that this node is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OwnChunk {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its checksum, as the store sums.
+    pub checksum: u64,
+    /// When it came, microseconds since 1970.
+    pub stored_us: u64,
+}
+
+impl OwnChunk {
+    /// One that comes now.
+    pub fn now(size_bytes: u64, checksum: u64) -> Self {
+        let stored_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        OwnChunk { size_bytes, checksum, stored_us }
+    }
+}
+
+pub(crate) struct Database {
+    redb: Redb,
+    path: PathBuf,
+}
+
+impl Database {
+    /// Opens the database, or makes one with a new name for the node.
+    pub fn open(path: &Path) -> Result<Self, DatabaseError> {
+        let failed = |why: String| DatabaseError { path: path.display().to_string(), why };
+        // Nobody else's business.
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let file = file.map_err(|e| failed(e.to_string()))?;
+        let redb = Redb::builder().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| match e {
+            redb::DatabaseError::DatabaseAlreadyOpen => failed("is in use by another executor".into()),
+            e => failed(format!(
+                "{e}. If it is damaged, move it away: the node joins again as a new one, and gets its part from the others"
+            )),
+        })?;
+        let database = Database { redb, path: path.to_owned() };
+        database.prepare().map_err(|e| failed(e.to_string()))?;
+        match database.meta::<u32>("version")? {
+            Some(VERSION) => Ok(database),
+            Some(other) => {
+                Err(failed(format!("was written by another eyas (version {other}, this one has {VERSION})")))
+            }
+            None => Err(failed("is not of eyas".into())),
+        }
+    }
+
+    fn prepare(&self) -> Result<(), redb::Error> {
+        let write = self.redb.begin_write()?;
+        {
+            let mut meta = write.open_table(META)?;
+            if meta.is_empty()? {
+                let mut number = [0; 8];
+                rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())
+                    .map_err(|errno| redb::StorageError::Io(errno.into()))?;
+                meta.insert("version", &*bytes_of(&VERSION))?;
+                meta.insert("node", &*bytes_of(&NodeId(u64::from_le_bytes(number))))?;
+            }
+            write.open_table(ROUNDS)?;
+            write.open_table(RECORDS)?;
+            write.open_table(CHUNKS)?;
+        }
+        write.commit()?;
+        Ok(())
+    }
+
+    fn failed(&self, why: impl std::fmt::Display) -> DatabaseError {
+        DatabaseError { path: self.path.display().to_string(), why: why.to_string() }
+    }
+
+    fn meta<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, DatabaseError> {
+        let read = || -> Result<_, redb::Error> {
+            let value = self.redb.begin_read()?.open_table(META)?.get(key)?;
+            Ok(value.map(|value| value.value().to_vec()))
+        };
+        let value = read().map_err(|e| self.failed(e))?;
+        value.map(|value| of_bytes(&value).map_err(|why| self.failed(why))).transpose()
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> Result<NodeId, DatabaseError> {
+        self.meta("node")?.ok_or_else(|| self.failed("has no name of its node"))
+    }
+
+    /// What the ring's decider has saved.
+    pub fn saved(&self) -> Result<Saved, DatabaseError> {
+        let rounds = || -> Result<Vec<_>, redb::Error> {
+            let rounds = self.redb.begin_read()?.open_table(ROUNDS)?;
+            rounds
+                .iter()?
+                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .collect()
+        };
+        let rounds = rounds().map_err(|e| self.failed(e))?;
+        let rounds = rounds.iter().map(|(partition, round)| of_bytes(round).map(|round| (*partition, round)));
+        Ok(Saved {
+            boots: self.meta("boots")?.unwrap_or_default(),
+            view: self.meta("view")?,
+            settled: self.meta("settled")?.unwrap_or_default(),
+            acceptor: self.meta("acceptor")?.unwrap_or_default(),
+            rounds: rounds.collect::<Result<_, _>>().map_err(|why| self.failed(why))?,
+        })
+    }
+
+    /// The chunks that this node is to have.
+    pub fn chunks(&self) -> Result<Vec<(ObjectId, OwnChunk)>, DatabaseError> {
+        let chunks = || -> Result<Vec<_>, redb::Error> {
+            let chunks = self.redb.begin_read()?.open_table(CHUNKS)?;
+            chunks
+                .iter()?
+                .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
+                .collect()
+        };
+        let chunks = chunks().map_err(|e| self.failed(e))?;
+        let chunk = |(object, chunk): &([u8; 16], Vec<u8>)| of_bytes(chunk).map(|chunk| (ObjectId(*object), chunk));
+        chunks.iter().map(chunk).collect::<Result<_, _>>().map_err(|why| self.failed(why))
+    }
+
+    /// Remembers a chunk, or forgets it.
+    pub fn own(&self, object: ObjectId, chunk: Option<OwnChunk>) -> Result<(), DatabaseError> {
+        let write = || -> Result<(), redb::Error> {
+            let mut write = self.redb.begin_write()?;
+            // Losing it in a power cut loses what an audit finds; waiting for the disk would cost more than the chunk.
+            write.set_durability(redb::Durability::None).map_err(redb::Error::from)?;
+            {
+                let mut chunks = write.open_table(CHUNKS)?;
+                match chunk {
+                    Some(chunk) => chunks.insert(object.0, &*bytes_of(&chunk))?,
+                    None => chunks.remove(object.0)?,
+                };
+            }
+            write.commit()?;
+            Ok(())
+        };
+        write().map_err(|e| self.failed(e))
+    }
+
+    /// Lets `decide` look at the records.
+    pub fn look<T>(&self, decide: impl FnOnce(&Look<ReadOnlyTable<Key, &[u8]>>) -> T) -> Result<T, DatabaseError> {
+        let look = || -> Result<_, redb::Error> { Ok(Look(self.redb.begin_read()?.open_table(RECORDS)?)) };
+        look().map(|look| decide(&look)).map_err(|e| self.failed(e))
+    }
+
+    /// Lets `decide` look at the records and save, and returns when what it saved is on disk.
+    pub fn save<T>(&self, decide: impl FnOnce(&mut Tables) -> T) -> Result<T, DatabaseError> {
+        let save = || -> Result<_, redb::Error> {
+            let write = self.redb.begin_write()?;
+            let decided = {
+                let mut tables = Tables {
+                    meta: write.open_table(META)?,
+                    rounds: write.open_table(ROUNDS)?,
+                    records: Look(write.open_table(RECORDS)?),
+                };
+                decide(&mut tables)
+            };
+            write.commit()?;
+            Ok(decided)
+        };
+        save().map_err(|e| self.failed(e))
+    }
+}
+
+/// Of a record: its partition, and the file's name.
+type Key = (u16, &'static str);
+
+/// The records as they are.
+///
+/// A database that fails in the middle of a decision leaves nothing to decide by: it panics, which ends the node.
+pub(crate) struct Look<T>(T);
+
+/// What can be saved.
+pub(crate) struct Tables<'a> {
+    meta: Table<'a, &'static str, &'static [u8]>,
+    rounds: Table<'a, u16, &'static [u8]>,
+    pub records: Look<Table<'a, Key, &'static [u8]>>,
+}
+
+impl<T: ReadableTable<Key, &'static [u8]>> Records for Look<T> {
+    fn get(&self, partition: u16, name: &FileName) -> Option<Stored> {
+        let value = self.0.get((partition, name.as_str())).unwrap_or_else(|e| broken(&e));
+        value.map(|value| of_bytes(value.value()).unwrap_or_else(|e| broken(&e)))
+    }
+
+    fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
+        let next = self.0.range((partition, from)..).unwrap_or_else(|e| broken(&e)).next()?;
+        let (key, value) = next.unwrap_or_else(|e| broken(&e));
+        let (of, name) = key.value();
+        let name = || name.parse().unwrap_or_else(|e: String| broken(&e));
+        (of == partition).then(|| (name(), of_bytes(value.value()).unwrap_or_else(|e| broken(&e))))
+    }
+}
+
+impl Tables<'_> {
+    /// Saves what the decider wants saved.
+    pub fn apply(&mut self, save: &Save) {
+        self.try_apply(save).unwrap_or_else(|e| broken(&e));
+    }
+
+    fn try_apply(&mut self, save: &Save) -> Result<(), StorageError> {
+        match save {
+            Save::Boots(boots) => drop(self.meta.insert("boots", &*bytes_of(boots))?),
+            Save::View(view) => drop(self.meta.insert("view", &*bytes_of(view))?),
+            Save::Settled(view) => drop(self.meta.insert("settled", &*bytes_of(view))?),
+            Save::Acceptor(acceptor) => drop(self.meta.insert("acceptor", &*bytes_of(acceptor))?),
+            Save::Round { partition, round } => drop(self.rounds.insert(partition, &*bytes_of(round))?),
+            Save::Record { partition, name, stored } => {
+                drop(self.records.0.insert((*partition, name.as_str()), &*bytes_of(stored))?);
+            }
+            Save::Erase { partition, name } => drop(self.records.0.remove((*partition, name.as_str()))?),
+            Save::Clear { partition } => {
+                let after = (*partition, "")..(partition.saturating_add(1), "");
+                self.records.0.retain_in::<(u16, &str), _>(after, |_, _| false)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn broken(error: &dyn std::fmt::Display) -> ! {
+    panic!("the file system's database has failed: {error}")
+}
+
+fn bytes_of<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("every value can be encoded")
+}
+
+fn of_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    postcard::from_bytes(bytes).map_err(|e| format!("has a value that is not understood ({e})"))
+}

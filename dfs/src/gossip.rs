@@ -1,0 +1,270 @@
+//! Who is alive: nodes gossip over UDP, and tell each other where they are and what they have. Membership by hearsay; what
+//! the file system is held to is decided by the ring's views.
+//!
+//! Each datagram is sealed with a hash under a key that only the cluster's nodes know; without it nothing in a datagram
+//! is even parsed. An old recording says nothing new: what is gossiped has versions.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use chitchat::transport::{Socket, Transport};
+use chitchat::{
+    ChitchatConfig, ChitchatHandle, ChitchatId, ChitchatMessage, Deserializable, FailureDetectorConfig, NodeState,
+    Serializable, spawn_chitchat,
+};
+use eyas_types::dfs::NodeId;
+use tokio::net::UdpSocket;
+use tokio::sync::watch;
+
+/// How often a node tells others that it is alive.
+const GOSSIP_EVERY: Duration = Duration::from_millis(250);
+
+/// A node that has been silent for some twenty times the usual is taken for dead.
+const PHI_THRESHOLD: f64 = 8.0;
+
+/// Longer silences say nothing of what is usual.
+const LONGEST_USUAL: Duration = Duration::from_secs(2);
+
+/// Until it is known what is usual.
+const USUAL_AT_FIRST: Duration = Duration::from_secs(1);
+
+/// For which what a dead node told is remembered.
+const DEAD_REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// Largest datagram that UDP has room for. What is longer is not sent: what some 400 nodes have to say fits.
+const MAX_DATAGRAM_BYTES: usize = 65_507;
+
+const SEAL_BYTES: usize = blake3::OUT_LEN;
+
+const TRANSFER: &str = "transfer";
+const FREE_BYTES: &str = "free_bytes";
+
+/// What a node tells of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Where it takes sessions, and gossip.
+    pub address: SocketAddr,
+    /// Where it gives and takes chunks.
+    pub transfer: SocketAddr,
+    /// Bytes it has for chunks.
+    pub free_bytes: u64,
+}
+
+/// One node's part in the gossip.
+pub(crate) struct Gossip {
+    handle: ChitchatHandle,
+}
+
+impl Gossip {
+    /// Joins those at `seeds`, and who joins at this node's address. A socket that is bound already is taken, so that it has
+    /// the port of this node's sessions.
+    pub async fn start(
+        cluster: &str,
+        key: &[u8; 32],
+        node: NodeId,
+        me: Neighbour,
+        socket: std::net::UdpSocket,
+        seeds: &[SocketAddr],
+    ) -> io::Result<Self> {
+        let generation = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+        let config = ChitchatConfig {
+            chitchat_id: ChitchatId::new(node.to_string(), generation, me.address),
+            cluster_id: cluster.to_owned(),
+            gossip_interval: GOSSIP_EVERY,
+            listen_addr: me.address,
+            seed_nodes: seeds.iter().map(SocketAddr::to_string).collect(),
+            failure_detector_config: FailureDetectorConfig {
+                phi_threshold: PHI_THRESHOLD,
+                max_interval: LONGEST_USUAL,
+                initial_interval: USUAL_AT_FIRST,
+                dead_node_grace_period: DEAD_REMEMBERED,
+                ..FailureDetectorConfig::default()
+            },
+            marked_for_deletion_grace_period: DEAD_REMEMBERED,
+            catchup_callback: None,
+            extra_liveness_predicate: None,
+        };
+        let told = [(TRANSFER, me.transfer.to_string()), (FREE_BYTES, me.free_bytes.to_string())];
+        let told = told.map(|(key, value)| (key.to_owned(), value)).to_vec();
+        let key = blake3::derive_key("eyas dfs gossip", key);
+        socket.set_nonblocking(true)?;
+        let transport = Sealed { key, socket: std::sync::Mutex::new(Some(socket)) };
+        let handle = spawn_chitchat(config, told, &transport).await.map_err(io::Error::other)?;
+        Ok(Gossip { handle })
+    }
+
+    /// Greets another node, which may know more.
+    pub fn greet(&self, address: SocketAddr) {
+        // It fails only when the gossip has ended.
+        let _ = self.handle.gossip(address);
+    }
+
+    /// Falls silent.
+    pub fn end(&self) {
+        // It fails only when it has ended.
+        let _ = self.handle.initiate_shutdown();
+    }
+
+    /// Tells what this node has for chunks.
+    pub async fn tell_free(&self, free_bytes: u64) {
+        self.handle.with_chitchat(|chitchat| chitchat.self_node_state().set(FREE_BYTES, free_bytes)).await;
+    }
+
+    /// Who is alive, this node among them, whenever that changes.
+    pub async fn alive(&self) -> Alive {
+        Alive(self.handle.with_chitchat(|chitchat| chitchat.live_nodes_watcher()).await)
+    }
+}
+
+/// See [`Gossip::alive`].
+pub(crate) struct Alive(watch::Receiver<BTreeMap<ChitchatId, NodeState>>);
+
+impl Alive {
+    /// Waits for a change; false when the gossip has ended.
+    pub async fn changed(&mut self) -> bool {
+        self.0.changed().await.is_ok()
+    }
+
+    /// The nodes that are alive now.
+    pub fn now(&mut self) -> BTreeMap<NodeId, Neighbour> {
+        let mut generations = BTreeMap::new();
+        let mut alive = BTreeMap::new();
+        for (id, state) in self.0.borrow_and_update().iter() {
+            let Some((node, neighbour)) = neighbour(id, state) else { continue };
+            // A node that came back soon is there twice: as it was, and as it is.
+            let newest = generations.entry(node).or_insert(0);
+            if id.generation_id >= *newest {
+                *newest = id.generation_id;
+                alive.insert(node, neighbour);
+            }
+        }
+        alive
+    }
+}
+
+fn neighbour(id: &ChitchatId, state: &NodeState) -> Option<(NodeId, Neighbour)> {
+    let node = NodeId(u64::from_str_radix(&id.node_id, 16).ok()?);
+    let transfer = state.get(TRANSFER)?.parse().ok()?;
+    let free_bytes = state.get(FREE_BYTES)?.parse().ok()?;
+    Some((node, Neighbour { address: id.gossip_advertise_addr, transfer, free_bytes }))
+}
+
+/// Datagrams with a seal.
+struct Sealed {
+    key: [u8; 32],
+    /// Until it is opened.
+    socket: std::sync::Mutex<Option<std::net::UdpSocket>>,
+}
+
+#[async_trait]
+impl Transport for Sealed {
+    async fn open(&self, _: SocketAddr) -> anyhow::Result<Box<dyn Socket>> {
+        let socket = self.socket.lock().expect("nobody panics with it").take();
+        let socket = UdpSocket::from_std(socket.ok_or_else(|| anyhow::anyhow!("opened twice"))?)?;
+        Ok(Box::new(SealedSocket {
+            key: self.key,
+            socket,
+            datagram: Vec::new(),
+            received: vec![0; MAX_DATAGRAM_BYTES],
+        }))
+    }
+}
+
+struct SealedSocket {
+    key: [u8; 32],
+    socket: UdpSocket,
+    datagram: Vec<u8>,
+    received: Vec<u8>,
+}
+
+#[async_trait]
+impl Socket for SealedSocket {
+    async fn send(&mut self, to: SocketAddr, message: ChitchatMessage) -> anyhow::Result<()> {
+        self.datagram.clear();
+        self.datagram.resize(SEAL_BYTES, 0);
+        message.serialize(&mut self.datagram);
+        let (seal, content) = self.datagram.split_at_mut(SEAL_BYTES);
+        seal.copy_from_slice(blake3::keyed_hash(&self.key, content).as_bytes());
+        // Gossip is repeated; what does not arrive now does later.
+        if let Err(error) = self.socket.send_to(&self.datagram, to).await {
+            tracing::debug!(%to, %error, "gossip was not sent");
+        }
+        Ok(())
+    }
+
+    async fn recv(&mut self) -> anyhow::Result<(SocketAddr, ChitchatMessage)> {
+        loop {
+            let (size, from) = match self.socket.recv_from(&mut self.received).await {
+                Ok(received) => received,
+                // What was sent earlier has met nobody.
+                Err(error) => {
+                    tracing::debug!(%error, "gossip was not received");
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            };
+            match opened(&self.key, &self.received[..size]) {
+                Some(message) => return Ok((from, message)),
+                None => tracing::debug!(%from, "a stranger's datagram; ignored"),
+            }
+        }
+    }
+}
+
+fn opened(key: &[u8; 32], datagram: &[u8]) -> Option<ChitchatMessage> {
+    let (seal, mut content) = datagram.split_at_checked(SEAL_BYTES)?;
+    // The comparison of `Hash` takes the same time wherever the first difference is.
+    let is_ours = blake3::keyed_hash(key, content) == blake3::Hash::from_slice(seal).ok()?;
+    is_ours.then(|| ChitchatMessage::deserialize(&mut content).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn node(number: u64, key: &[u8; 32], seeds: &[SocketAddr]) -> (Gossip, Neighbour) {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let me = Neighbour { address, transfer: "127.0.0.1:9".parse().unwrap(), free_bytes: number };
+        (Gossip::start("test", key, NodeId(number), me, socket, seeds).await.unwrap(), me)
+    }
+
+    async fn sees(gossip: &Gossip, nodes: &BTreeMap<NodeId, Neighbour>) -> bool {
+        let mut alive = gossip.alive().await;
+        let wait = async {
+            while alive.now() != *nodes {
+                assert!(alive.changed().await);
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), wait).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn nodes_of_one_cluster_find_each_other_and_no_stranger() {
+        let (first, one) = node(1, &[7; 32], &[]).await;
+        let (second, two) = node(2, &[7; 32], &[one.address]).await;
+        let (stranger, three) = node(3, &[8; 32], &[one.address, two.address]).await;
+        let both = BTreeMap::from([(NodeId(1), one), (NodeId(2), two)]);
+        assert!(sees(&first, &both).await && sees(&second, &both).await);
+        assert!(sees(&stranger, &BTreeMap::from([(NodeId(3), three)])).await);
+        second.tell_free(77).await;
+        let two = Neighbour { free_bytes: 77, ..two };
+        let mut alive = first.alive().await;
+        let heard = async {
+            while alive.now().get(&NodeId(2)) != Some(&two) {
+                assert!(alive.changed().await);
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), heard).await.expect("what it has to tell arrives");
+    }
+
+    #[test]
+    fn garbage_is_not_parsed() {
+        for size in [0, 1, 31, 32, 33, 1000] {
+            assert!(opened(&[7; 32], &vec![b'e'; size]).is_none(), "{size} bytes");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The distributed file system: big files in chunks on the executors' own disks, without a master (elastic-blocks §2.4).
+//!
+//! A [`DfsNode`] is one node's part; it lives in an executor's process and shares its store. [`Files`] is what a client has.
+//! Who leads which file, and who keeps what, `eyas_ring` decides; where files are cut, `eyas_blocks`.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod brain;
+mod chunks;
+mod client;
+mod database;
+mod gossip;
+mod links;
+mod node;
+mod protocol;
+mod room;
+mod serve;
+
+pub use client::{File, Files, FilesError, FilesErrorKind, Reading, WriteOptions};
+pub use database::DatabaseError;
+pub use eyas_ring::{Listing, View};
+pub use node::{DfsNode, NodeError, Site};
+pub use protocol::{Member, Membership, Usage};
+pub use room::{Room, Waiting};

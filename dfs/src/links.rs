@@ -1,0 +1,100 @@
+//! What a node says to other nodes: one connection to each, made when there is something to say. What cannot be said is
+//! lost; the ring says it again.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use eyas_session::{Access, Session, SessionError, dial};
+use eyas_types::dfs::NodeId;
+use eyas_wire::Role;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::protocol::ToPeer;
+
+/// Messages that wait for one node; further ones are lost.
+const MAX_WAITING: usize = 4096;
+
+/// Of those that wait, so many go out together.
+const MAX_TOGETHER: usize = 256;
+
+/// Between two tries to reach a node that was not reached. What is to be said meanwhile waits, or is lost.
+const REDIAL: Duration = Duration::from_millis(200);
+
+/// Connections to other nodes.
+pub(crate) struct Links {
+    node: NodeId,
+    access: Access,
+    runtime: Handle,
+    links: Mutex<HashMap<NodeId, Link>>,
+}
+
+struct Link {
+    address: SocketAddr,
+    waiting: mpsc::Sender<ToPeer>,
+}
+
+impl Links {
+    pub fn new(node: NodeId, access: Access) -> Self {
+        Links { node, access, runtime: Handle::current(), links: Mutex::default() }
+    }
+
+    /// Says something to a node that is at `address`.
+    pub fn say(&self, to: NodeId, address: SocketAddr, message: ToPeer) {
+        let mut links = self.links();
+        let link = links.entry(to).or_insert_with(|| self.link(address));
+        if link.address != address || link.waiting.is_closed() {
+            *link = self.link(address);
+        }
+        if link.waiting.try_send(message).is_err() {
+            tracing::debug!(%to, "a node takes no more messages for now");
+        }
+    }
+
+    /// Closes connections to nodes that are not `alive`.
+    pub fn keep(&self, alive: impl Fn(NodeId) -> bool) {
+        self.links().retain(|node, _| alive(*node));
+    }
+
+    fn link(&self, address: SocketAddr) -> Link {
+        let (waiting, messages) = mpsc::channel(MAX_WAITING);
+        let access = self.access.clone().moved_to(&self.access.cluster, &address.to_string());
+        self.runtime.spawn(carry(self.node, access, messages));
+        Link { address, waiting }
+    }
+
+    fn links(&self) -> MutexGuard<'_, HashMap<NodeId, Link>> {
+        // No update of the map can panic half-way.
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Carries messages until nobody has any more.
+async fn carry(node: NodeId, access: Access, mut messages: mpsc::Receiver<ToPeer>) {
+    let mut session = None;
+    let mut together = Vec::new();
+    while messages.recv_many(&mut together, MAX_TOGETHER).await > 0 {
+        let carried = async {
+            let session = match &mut session {
+                Some(session) => session,
+                None => session.insert(greet(node, &access).await?),
+            };
+            session.writer.send(&together).await
+        };
+        if let Err(error) = carried.await {
+            tracing::debug!(address = access.dispatcher, %error, "a node was not told");
+            session = None;
+            sleep(REDIAL).await;
+        }
+        together.clear();
+    }
+}
+
+async fn greet(node: NodeId, access: &Access) -> Result<Session, SessionError> {
+    let mut session = dial(access, Role::Node).await?;
+    session.writer.send(&[ToPeer::From(node)]).await?;
+    Ok(session)
+}

@@ -1,0 +1,320 @@
+//! A node of the file system: gossips, has its part in the ring, keeps records and chunks, and serves clients.
+//!
+//! What has to be decided is decided in [`Brain`](crate::brain::Brain)'s thread; what waits, for the network or the disk,
+//! waits in tasks. Dropped, a node ends at once, as if its process had died: others notice.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use eyas_ring::{Event, Message};
+use eyas_session::{Acceptor, Access};
+use eyas_store::ObjectStore;
+use eyas_transfer::{PeerServer, Peers};
+use eyas_types::ObjectId;
+use eyas_types::dfs::NodeId;
+use eyas_wire::Role;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+
+use crate::audit;
+use crate::brain::{Brain, Hands, State, Told};
+use crate::chunks::{Chunks, Wanted};
+use crate::database::{Database, DatabaseError};
+use crate::gossip::{Alive, Gossip, Neighbour};
+use crate::links::Links;
+use crate::protocol::{Member, Membership, ToPeer};
+use crate::room::Room;
+use crate::serve;
+
+/// Ports that are tried until one is free for sessions and for gossip.
+const PORT_TRIES: usize = 16;
+
+/// How often a node tells others what room it has for chunks.
+const TELL_FREE_EVERY: Duration = Duration::from_secs(5);
+
+/// A node that is about to be: it has its name and its address.
+pub struct Site {
+    database: Database,
+    node: NodeId,
+    listener: TcpListener,
+    socket: UdpSocket,
+    address: SocketAddr,
+}
+
+/// Why a node cannot be started.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// What it has to remember cannot be.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// The system would not let us.
+    #[error("the file system's node cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A node that runs.
+pub struct DfsNode {
+    shared: Arc<Shared>,
+    brain: Option<JoinHandle<()>>,
+    _tasks: JoinSet<()>,
+}
+
+pub(crate) struct Shared {
+    pub node: NodeId,
+    pub address: SocketAddr,
+    pub database: Arc<Database>,
+    pub chunks: Chunks,
+    pub links: Links,
+    pub told: mpsc::Sender<Told>,
+    pub state: watch::Receiver<State>,
+    pub gossip: Gossip,
+    pub room: Arc<dyn Room>,
+    neighbours: Mutex<BTreeMap<NodeId, Neighbour>>,
+}
+
+impl Site {
+    /// What a node has in its own `folder`, which is made if need be; reached by others at `address`.
+    ///
+    /// # Errors
+    /// If its database cannot be opened, or the network not be used.
+    pub fn open(folder: &Path, address: IpAddr) -> Result<Self, NodeError> {
+        std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
+        let database = Database::open(&folder.join("files.redb"))?;
+        let node = database.node()?;
+        let (listener, socket) = bind(address).map_err(failed("listen"))?;
+        let address = listener.local_addr().map_err(failed("listen"))?;
+        Ok(Site { database, node, listener, socket, address })
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Where it will take sessions.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl DfsNode {
+    /// Starts a node on the runtime that this is called in, with chunks in `store`, which `server` serves from. It joins those
+    /// at `seeds`; if it knows of no file system and `founds` one, it begins it.
+    ///
+    /// # Errors
+    /// If its database cannot be read, or the network not be used.
+    pub async fn start(
+        site: Site,
+        (founds, seeds): (bool, &[SocketAddr]),
+        access: Access,
+        (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
+        room: Arc<dyn Room>,
+    ) -> Result<Self, NodeError> {
+        let Site { database, node, listener, socket, address } = site;
+        let saved = database.saved()?;
+        let database = Arc::new(database);
+        let me = Neighbour { address, transfer: server.addr(), free_bytes: room.free_bytes() };
+        let key = access.peer_key();
+        let gossip = Gossip::start(&access.cluster, &key, node, me, socket, seeds).await;
+        let gossip = gossip.map_err(failed("gossip"))?;
+        let mut alive = gossip.alive().await;
+        let (told, listens) = mpsc::channel();
+        let (tell_state, state) = watch::channel(State::default());
+        let chunks = Chunks::open(database.clone(), store, peers, server, room.clone())?;
+        let links = Links::new(node, access.clone());
+        let neighbours = Mutex::new(alive.now());
+        let shared = Arc::new(Shared {
+            node,
+            address,
+            database: database.clone(),
+            chunks,
+            links,
+            told,
+            state,
+            gossip,
+            room,
+            neighbours,
+        });
+        let ring = eyas_ring::Config { found: founds, ..eyas_ring::Config::new(node) };
+        let hands = Fingers { shared: shared.clone(), runtime: Handle::current() };
+        let brain = Brain::new(ring, saved, database, hands, listens, tell_state);
+        let brain = std::thread::Builder::new().name("dfs-ring".into()).spawn(move || {
+            if let Err(error) = brain.live() {
+                tracing::error!("{error}; this node leaves the file system");
+            }
+        });
+        let brain = Some(brain.map_err(failed("start its thread"))?);
+        let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
+        let listener = listener.map_err(failed("listen"))?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve::accept(shared.clone(), listener, Acceptor::new(&access, Role::Node)));
+        tasks.spawn(watch_alive(shared.clone(), alive));
+        tasks.spawn(tell_free(shared.clone()));
+        tasks.spawn(audit::audit(shared.clone()));
+        tasks.spawn(audit::scrub(shared.clone()));
+        Ok(DfsNode { shared, brain, _tasks: tasks })
+    }
+
+    /// Where it takes sessions.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// Greets other nodes.
+    pub fn greet(&self, seeds: &[SocketAddr]) {
+        seeds.iter().filter(|seed| **seed != self.shared.address).for_each(|seed| self.shared.gossip.greet(*seed));
+    }
+
+    /// The chunks it is to have, with their sizes.
+    pub fn chunks(&self) -> Vec<(ObjectId, u64)> {
+        self.shared.chunks.all().into_iter().map(|(object, chunk)| (object, chunk.size_bytes)).collect()
+    }
+
+    /// The store does not have a chunk any more, or only damaged.
+    pub fn lost(&self, chunk: ObjectId) {
+        self.shared.chunks.drop(chunk);
+    }
+
+    /// Waits until it is in a view and serves all that it leads; tells whether it does in time.
+    pub async fn is_ready(&self, patience: Duration) -> bool {
+        let mut state = self.shared.state.clone();
+        let ready = state.wait_for(|state| state.view.is_some() && state.is_settled);
+        matches!(timeout(patience, ready).await, Ok(Ok(_)))
+    }
+}
+
+impl Drop for DfsNode {
+    fn drop(&mut self) {
+        self.shared.gossip.end();
+        let _ = self.shared.told.send(Told::End);
+        if let Some(brain) = self.brain.take()
+            && brain.join().is_err()
+        {
+            tracing::error!("the file system's node has broken off");
+        }
+    }
+}
+
+impl Shared {
+    /// The file system as it stands.
+    pub fn membership(&self) -> Membership {
+        let member = |(node, neighbour): (&NodeId, &Neighbour)| {
+            let Neighbour { address, transfer, free_bytes } = *neighbour;
+            Member { node: *node, address, transfer, free_bytes }
+        };
+        let alive = self.neighbours().iter().map(member).collect();
+        Membership { view: self.state.borrow().view.clone(), alive }
+    }
+
+    /// Tells the brain; in vain once it has ended.
+    pub fn tell(&self, event: Event) {
+        let _ = self.told.send(Told::Event(event));
+    }
+
+    /// Says something to another node, if it is known where that is.
+    pub fn say(&self, to: NodeId, message: ToPeer) {
+        let address = self.neighbours().get(&to).map(|neighbour| neighbour.address);
+        match address {
+            Some(address) => self.links.say(to, address, message),
+            None => tracing::trace!(%to, "a node that is not known to live is not told"),
+        }
+    }
+
+    /// Where these give chunks, as far as they live.
+    pub fn transfers(&self, nodes: &[NodeId]) -> Vec<SocketAddr> {
+        let neighbours = self.neighbours();
+        nodes.iter().filter_map(|node| neighbours.get(node)).map(|neighbour| neighbour.transfer).collect()
+    }
+
+    fn neighbours(&self) -> MutexGuard<'_, BTreeMap<NodeId, Neighbour>> {
+        // It is only ever replaced as a whole.
+        self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the brain has done.
+struct Fingers {
+    shared: Arc<Shared>,
+    runtime: Handle,
+}
+
+impl Hands for Fingers {
+    fn say(&self, to: NodeId, message: Message) {
+        self.shared.say(to, ToPeer::Ring(message));
+    }
+
+    fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {
+        let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
+        self.runtime.spawn(async move {
+            let from = shared.transfers(&from);
+            let fetched = match shared.chunks.prepare(wanted).await {
+                Ok(Some(place)) => place.fetch(&from, false).await,
+                Ok(None) => Ok(()),
+                Err(why) => Err(why),
+            };
+            match fetched {
+                Ok(()) => shared.tell(Event::Fetched { object }),
+                Err(why) => {
+                    tracing::info!(%object, "a chunk was not replicated to this node: {why}");
+                    shared.tell(Event::FetchFailed { object });
+                }
+            }
+        });
+    }
+
+    fn drop(&self, object: ObjectId) {
+        self.shared.chunks.drop(object);
+    }
+}
+
+async fn watch_alive(shared: Arc<Shared>, mut alive: Alive) {
+    loop {
+        let now = alive.now();
+        shared.links.keep(|node| now.contains_key(&node));
+        shared.tell(Event::Alive(now.keys().copied().collect()));
+        *shared.neighbours() = now;
+        if !alive.changed().await {
+            tracing::error!("the file system's gossip has ended");
+            return;
+        }
+    }
+}
+
+async fn tell_free(shared: Arc<Shared>) {
+    let mut ticks = interval(TELL_FREE_EVERY);
+    loop {
+        ticks.tick().await;
+        shared.gossip.tell_free(shared.room.free_bytes()).await;
+    }
+}
+
+fn failed(what: &str) -> impl FnOnce(io::Error) -> NodeError {
+    let what = what.to_owned();
+    move |source| NodeError::Io { what, source }
+}
+
+/// One port for both.
+fn bind(address: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
+    let mut tries = 0;
+    loop {
+        let listener = TcpListener::bind((address, 0))?;
+        tries += 1;
+        match UdpSocket::bind(listener.local_addr()?) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES => {}
+            socket => return Ok((listener, socket?)),
+        }
+    }
+}

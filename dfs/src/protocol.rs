@@ -1,0 +1,101 @@
+//! What clients and nodes of the file system say to each other, and nodes among themselves, in frames of `eyas_session`.
+
+use std::net::SocketAddr;
+
+use eyas_ring::{Answer, Message, Op, Refusal, View};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{FileName, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// Where a node is, and what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Which.
+    pub node: NodeId,
+    /// Where it takes sessions.
+    pub address: SocketAddr,
+    /// Where it gives and takes chunks.
+    pub transfer: SocketAddr,
+    /// Bytes it has for chunks.
+    pub free_bytes: u64,
+}
+
+/// The file system as a node sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Membership {
+    /// By which files have leaders; none before the node has joined.
+    pub view: Option<View>,
+    /// Those who are alive.
+    pub alive: Vec<Member>,
+}
+
+/// A client's request. Answers name it, and come in any order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub number: u64,
+    pub what: What,
+}
+
+/// What a client wants.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// Who there is. Answered by [`Reply::Membership`].
+    Membership,
+    /// Something of a file that the node leads. Answered by [`Reply::Operated`].
+    Operate(Op),
+    /// A chunk to have: from a peer that has it or is about to, or else the client brings it. Answered by
+    /// [`Reply::Ready`] when there is room for it and it may be brought, and by [`Reply::Stored`] when it is there.
+    Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr> },
+    /// A replica of a file that the node leads was found missing or damaged. Not answered.
+    Bad { name: FileName, object: ObjectId, node: NodeId },
+    /// What the node has of these: answered by [`Reply::Has`], after reading them if `thoroughly`.
+    Check { objects: Vec<ObjectId>, thoroughly: bool },
+    /// What the node has in all. Answered by [`Reply::Usage`].
+    Usage,
+}
+
+/// A node's answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Answered {
+    pub number: u64,
+    pub reply: Reply,
+}
+
+/// See [`What`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Membership(Membership),
+    Operated(Result<Answer, Refusal>),
+    Ready,
+    /// Or why not, for a person.
+    Stored(Result<(), String>),
+    /// One for each that was asked for.
+    Has(Vec<bool>),
+    Usage(Usage),
+}
+
+/// What a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Chunks.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes it has for more.
+    pub free_bytes: u64,
+    /// Whether all files that it leads can be used.
+    pub is_settled: bool,
+}
+
+/// Between nodes. Any of it may be lost.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum ToPeer {
+    /// Who speaks: the first on each connection.
+    From(NodeId),
+    /// The ring's own.
+    Ring(Message),
+    /// Chunks of a file that the speaker leads, which the listener is to have.
+    Audit { name: FileName, objects: Vec<ObjectId> },
+    /// Those of an audit that the speaker does not have.
+    Missing { name: FileName, objects: Vec<ObjectId> },
+}

@@ -1,0 +1,169 @@
+//! Those who come to a node: clients, and other nodes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use eyas_ring::Event;
+use eyas_session::{Acceptor, Outbox, Session, SessionError, outbox};
+use eyas_types::ObjectId;
+use eyas_types::dfs::FileName;
+use eyas_wire::Role;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+use crate::brain::Told;
+use crate::chunks::Wanted;
+use crate::node::Shared;
+use crate::protocol::{Answered, Reply, Request, ToPeer, Usage, What};
+
+/// Connections at a time that have not said who they are; others wait to be accepted.
+const MAX_GREETINGS: usize = 256;
+
+/// Requests of one client that are not answered; further ones are read when some are.
+const MAX_REQUESTS: usize = 1024;
+
+/// Lets in whoever has the cluster's secret. When this ends, so do all connections.
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, acceptor: Acceptor) {
+    let greetings = Arc::new(Semaphore::new(MAX_GREETINGS));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        // It is never closed.
+        let Ok(greeting) = greetings.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a client of the file system; trying again");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let (shared, acceptor) = (shared.clone(), acceptor.clone());
+        connections.spawn(async move {
+            let accepted = acceptor.accept(stream).await;
+            drop(greeting);
+            let ended = match accepted {
+                Ok((session, Role::Client)) => client(shared, session).await,
+                Ok((session, Role::Node)) => peer(shared, session).await,
+                Ok((_, role)) => return tracing::debug!(?role, "has no business with the file system"),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ended {
+                tracing::debug!("{error}");
+            }
+        });
+    }
+}
+
+/// Listens to another node.
+async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
+    let mut reader = session.reader;
+    let mut from = None;
+    loop {
+        for message in reader.next::<ToPeer>().await? {
+            match (message, from) {
+                (ToPeer::From(node), None) => from = Some(node),
+                (ToPeer::Ring(message), Some(from)) => shared.tell(Event::Received { from, message }),
+                (ToPeer::Audit { name, objects }, Some(from)) => {
+                    let missing = shared.chunks.audited(&objects);
+                    if !missing.is_empty() {
+                        shared.say(from, ToPeer::Missing { name, objects: missing });
+                    }
+                }
+                (ToPeer::Missing { name, objects }, Some(node)) => {
+                    for object in objects {
+                        shared.tell(Event::Bad { name: name.clone(), object, node });
+                    }
+                }
+                (_, _) => tracing::warn!(remote = %session.remote, "a node does not say who it is; ignored"),
+            }
+        }
+    }
+}
+
+async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
+    let Session { mut reader, writer, .. } = session;
+    let (outbox, send) = outbox::<Answered>(writer);
+    let mut serving = JoinSet::new();
+    serving.spawn(async move { drop(send.await) });
+    let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
+    loop {
+        for Request { number, what } in reader.next().await? {
+            while serving.try_join_next().is_some() {}
+            // It is never closed.
+            let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
+            let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
+            serving.spawn(async move {
+                client.serve(what).await;
+                drop(request);
+            });
+        }
+    }
+}
+
+/// A client, and its request.
+struct Client {
+    shared: Arc<Shared>,
+    outbox: Outbox<Answered>,
+    number: u64,
+}
+
+impl Client {
+    async fn serve(&self, what: What) {
+        let reply = match what {
+            What::Membership => Reply::Membership(self.shared.membership()),
+            What::Operate(op) => {
+                let (answer, answered) = oneshot::channel();
+                let _ = self.shared.told.send(Told::Asked(op, answer));
+                match answered.await {
+                    Ok(answer) => Reply::Operated(answer),
+                    // The node ends; the client notices, and asks another.
+                    Err(_) => return,
+                }
+            }
+            What::Store { object, size_bytes, checksum, from } => {
+                Reply::Stored(self.store(Wanted { object, size_bytes, checksum }, from).await)
+            }
+            What::Bad { name, object, node } => return self.bad(name, object, node),
+            What::Check { objects, thoroughly } => Reply::Has(self.check(objects, thoroughly).await),
+            What::Usage => {
+                let (chunks, bytes) = self.shared.chunks.count();
+                let is_settled = self.shared.state.borrow().is_settled;
+                Reply::Usage(Usage { chunks, bytes, free_bytes: self.shared.room.free_bytes(), is_settled })
+            }
+        };
+        self.reply(reply).await;
+    }
+
+    /// Has a chunk stored, and says before when there is room for it.
+    async fn store(&self, wanted: Wanted, from: Option<SocketAddr>) -> Result<(), String> {
+        let Some(place) = self.shared.chunks.prepare(wanted).await? else { return Ok(()) };
+        match from {
+            Some(peer) => {
+                self.reply(Reply::Ready).await;
+                place.fetch(&[peer], true).await
+            }
+            None => {
+                let bringing = place.bring()?;
+                self.reply(Reply::Ready).await;
+                bringing.stored().await
+            }
+        }
+    }
+
+    fn bad(&self, name: FileName, object: ObjectId, node: eyas_types::dfs::NodeId) {
+        self.shared.tell(Event::Bad { name, object, node });
+    }
+
+    async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
+        let shared = self.shared.clone();
+        let check = move || objects.iter().map(|object| shared.chunks.has(*object, thoroughly)).collect();
+        tokio::task::spawn_blocking(check).await.unwrap_or_default()
+    }
+
+    async fn reply(&self, reply: Reply) {
+        // Who has gone needs no answer.
+        let _ = self.outbox.put(vec![Answered { number: self.number, reply }]).await;
+    }
+}
