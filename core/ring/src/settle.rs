@@ -223,12 +223,10 @@ impl Node {
         page: Page,
         turn: &mut Turn,
     ) {
-        let Some(leading) =
-            self.leading.get_mut(&partition).filter(|_| round == Round { view: round.view, boot: self.boot })
-        else {
+        if round != self.round() {
             return;
-        };
-        let Phase::Collecting(progress) = &mut leading.phase else { return };
+        }
+        let Some(Leading { phase: Phase::Collecting(progress), .. }) = self.leading.get_mut(&partition) else { return };
         let Some(expected) = progress.get_mut(&from).filter(|expected| expected.as_deref() == Some(after)) else {
             return;
         };

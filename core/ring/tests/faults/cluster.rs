@@ -159,9 +159,6 @@ impl Cluster {
 
     pub fn start(&mut self, node: NodeId) {
         let ahead_us = self.dice.below(10_000 * MS);
-        if std::env::var("TRACE").is_ok() {
-            eprintln!("{:.3} {node} START", self.now_us as f64 / 1000.0)
-        }
         let now_us = self.now_us;
         let machine = self.machines.get_mut(&node).unwrap();
         machine.ahead_us = ahead_us;
@@ -176,9 +173,6 @@ impl Cluster {
     }
 
     pub fn crash(&mut self, node: NodeId) {
-        if std::env::var("TRACE").is_ok() {
-            eprintln!("{:.3} {node} CRASH", self.now_us as f64 / 1000.0)
-        }
         self.machines.get_mut(&node).unwrap().node = None;
         self.crashes += 1;
     }
@@ -310,23 +304,6 @@ impl Cluster {
 
     fn perform(&mut self, node: NodeId, effects: Vec<Effect>) {
         for effect in effects {
-            if std::env::var("TRACE").is_ok() {
-                match &effect {
-                    Effect::Send { message, .. }
-                        if matches!(
-                            message.body,
-                            eyas_ring::Body::Heartbeat { .. } | eyas_ring::Body::Heard { .. }
-                        ) => {}
-                    e => {
-                        let t = format!("{e:?}");
-                        eprintln!(
-                            "{:.3} {node} {}",
-                            self.now_us as f64 / 1000.0,
-                            t.chars().take(420).collect::<String>()
-                        )
-                    }
-                }
-            }
             if self.dice.chance(self.faults.crash) && self.dice.chance(50) {
                 return self.crash(node);
             }
