@@ -52,6 +52,7 @@ unit: need
 # Small enough for every day, so that benchmarks do not rot.
 bench-tiny: need
 	$(CARGO) test --locked --workspace --bench caching -- --tiny
+	$(CARGO) test --locked --workspace --bench claims -- --tiny
 	$(CARGO) test --locked --workspace --bench decisions -- --tiny
 	$(CARGO) test --locked --workspace --bench model -- --tiny
 	$(CARGO) test --locked --workspace --bench scale -- --tiny

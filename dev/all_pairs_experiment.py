@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import shlex
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 from cluster import PROJECT, Cluster, eyas
-from experiment import command_line, conduct
+from experiment import ask_links, ask_nodes, command_line, conduct, proteins
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
@@ -39,10 +37,7 @@ def prepare(bed: Testbed, data: Path, files: int, length: int) -> list[Path]:
     whole = (data / "tursiops.fa").read_bytes()
     if files * length > len(whole):
         raise TestbedError(f"{files} files of {length} bytes are more than the {len(whole)} of the data")
-    (bed.shared / "parts").mkdir()
-    for number in range(files):
-        (bed.shared / "parts" / f"{number:03}").write_bytes(whole[number * length : (number + 1) * length])
-    return [bed.mount / "parts" / f"{number:03}" for number in range(files)]
+    return bed.put("parts", (whole[number * length : (number + 1) * length] for number in range(files)))
 
 
 def by_inputs(bed: Testbed, paths: list[Path], side: int) -> list[object]:
@@ -66,8 +61,7 @@ def in_place(bed: Testbed, paths: list[Path], side: int) -> list[object]:
 
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     """All of it; whether the goal holds."""
-    data = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
-    subprocess.run([sys.executable, APPS / "blast" / "fetch.py", data], check=True)
+    data = proteins()
     length = int(asked.kilobytes * 1000)
     rows, reads = [], {}
     for way, command in (("shared", in_place), ("ours", by_inputs)):
@@ -90,8 +84,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
         rows.append([way, statistics.median(times), reads[way], job.executors, len(job.tasks)])
     pairs = asked.files * (asked.files + 1) // 2
     what = f"{pairs} pairs of {asked.files} files of {asked.kilobytes:g} kB on {asked.nodes} nodes"
-    print(f"\n{what}, medians of {asked.runs} runs")
-    show(["way", "s", "read / distinct bytes", "nodes with a task", "tasks"], rows)
+    title = f"{what}, medians of {asked.runs} runs"
+    show(title, ["way", "s", "read / distinct bytes", "nodes with a task", "tasks"], rows)
     print(f"shared storage sends {reads['shared'] / reads['ours']:.2f} times as much when it is read in place")
     return conclude("bytes read from persistent storage / distinct bytes", reads["ours"], MOST_READS)
 
@@ -99,12 +93,11 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 def main() -> int:
     """The command line."""
     parser = command_line(__doc__, tiny="2 nodes, 4 files", runs=3)
-    parser.add_argument("--nodes", type=int, default=8, help="how many")
+    ask_nodes(parser)
     parser.add_argument("--files", type=int, default=24, help="rows and columns of the matrix")
     parser.add_argument("--kilobytes", type=float, default=200, help="size of each file")
     parser.add_argument("--block", type=int, default=4, help="rows and columns of a task")
-    parser.add_argument("--link", default="50mbit", help="each node's link")
-    parser.add_argument("--store-link", default="50mbit", help="the store's link")
+    ask_links(parser, "50mbit", "50mbit")
     return conduct(parser, {"nodes": 2, "files": 4, "block": 2}, experiment)
 
 

@@ -24,16 +24,14 @@ It needs what `dev/testbed/testbed.py check` and `apps/blast/fetch.py` ask for, 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 from cluster import PROJECT, Cluster, Job, eyas
-from experiment import ascending, command_line, conduct
+from experiment import ascending, ask_links, command_line, conduct, proteins
 from links import bits_per_s
 from table import conclude, show
 from testbed import Testbed, TestbedError
@@ -95,8 +93,7 @@ def course(job: Job, nodes: int, length_s: float) -> str:
 def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
     """All of it; whether the goals hold."""
     numbers = asked.nodes
-    data = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
-    subprocess.run([sys.executable, APP / "fetch.py", data], check=True)
+    data = proteins()
     shown = min(numbers, key=lambda number: abs(number - 16))
     rows, courses, seconds = [], {}, {}
     for number in numbers:
@@ -113,8 +110,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
                 courses[way] = runs[0][0]
         if len(found) != 1:
             raise TestbedError(f"the four ways gave {len(found)} different answers at {number} nodes")
-    print(f"\n5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of {asked.runs} runs")
-    show(["nodes", "way", "all tasks, s", "one task, s", "running, s", "databases sent", "of shared"], rows)
+    title = f"5n tasks on n nodes, links of {asked.link}, store's of {asked.store_link}, medians of {asked.runs} runs"
+    show(title, ["nodes", "way", "all tasks, s", "one task, s", "running, s", "databases sent", "of shared"], rows)
     length = max(job.elapsed_s for job in courses.values())
     print(f"\ntasks that run, in ninths of {shown} nodes, over {length:.1f} s (those of `shared` also read):")
     for way, job in courses.items():
@@ -137,8 +134,7 @@ def main() -> int:
     parser = command_line(__doc__, tiny="2 nodes", runs=1)
     parser.add_argument("--nodes", type=ascending, default="4,8,16,32", help="numbers of nodes")
     parser.add_argument("--pause", type=float, default=5, help="seconds that each task waits after its search")
-    parser.add_argument("--link", default="100mbit", help="each node's link")
-    parser.add_argument("--store-link", default="400mbit", help="the store's link")
+    ask_links(parser, "100mbit", "400mbit")
     return conduct(parser, {"nodes": [2], "pause": 0.5}, experiment)
 
 

@@ -116,9 +116,9 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             others = [pushed(bed, nodes[:number], how) for how in ("chain", "spanning-tree")]
             others.append(star(bed, nodes[:number]))
         rows.append([*row, *others])
-    print(f"\n{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs; pushes and star: one run")
+    title = f"{asked.megabytes:g} MB over links of {asked.link}, medians of {asked.runs} runs; pushes and star: one run"
     heads = ["nodes", "s", "of the first", "source sent, files", "nodes with a task"]
-    show([*heads, "pushed, s", "spanning tree, s", "star, s"], rows)
+    show(title, [*heads, "pushed, s", "spanning tree, s", "star, s"], rows)
     half = max(numbers[-1] // 2, 2)
     usual = statistics.median(demand(bed, nodes[:half], hold_s)[0].staged_s for _ in range(asked.runs))
     kills: list[tuple[float, str, float]] = []

@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 from cluster import Cluster, eyas
-from experiment import command_line, conduct
+from experiment import ask_links, ask_nodes, command_line, conduct
 from table import conclude, show
 from testbed import Testbed
 
@@ -43,21 +43,14 @@ def workloads(side: int) -> dict[str, Reads]:
             "stacking": stacking, "zipf": zipf}  # fmt: skip
 
 
-def prepare(bed: Testbed, files: int, length: int) -> list[Path]:
-    """Files of that length which do not compress, as nodes see them."""
-    dice = random.Random(2)
-    (bed.shared / "in").mkdir()
-    for number in range(files):
-        (bed.shared / "in" / f"{number:03}").write_bytes(dice.randbytes(length))
-    return [bed.mount / "in" / f"{number:03}" for number in range(files)]
-
-
 def timed(asked: argparse.Namespace, bed: Testbed, reads: Reads, policy: str) -> tuple[float, float]:
     """Seconds that the job takes, and bytes that the store sends in units of what is distinct."""
     # Made anew for each run, so that no node remembers anything.
     bed.up(asked.nodes, asked.link, asked.store_link)
     length = int(asked.kilobytes * 1000)
-    paths = prepare(bed, 2 * asked.side, length)
+    dice = random.Random(2)
+    # They do not compress.
+    paths = bed.put("in", (dice.randbytes(length) for _ in range(2 * asked.side)))
     lines = bed.folder / "lines"
     lines.write_text("".join(",".join(str(paths[file]) for file in files) + "\n" for files in reads))
     inputs = [word for place in range(len(reads[0])) for word in ("--input", f"{{{place + 1}}}")]
@@ -79,8 +72,8 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             times, sent = zip(*runs)
             medians[policy] = statistics.median(times)
             rows.append([policy, medians[policy], min(times), max(times), statistics.median(sent)])
-        print(f"\n{name}: {len(reads)} tasks of {asked.seconds:g} s on {asked.nodes} nodes, {asked.runs} runs")
-        show(["policy", "median s", "least", "most", "read / distinct bytes"], rows)
+        title = f"{name}: {len(reads)} tasks of {asked.seconds:g} s on {asked.nodes} nodes, {asked.runs} runs"
+        show(title, ["policy", "median s", "least", "most", "read / distinct bytes"], rows)
         behind[name] = medians["cost"] / min(medians.values())
     return all([conclude(f"{name}: cost / best", ratio, MOST_BEHIND) for name, ratio in behind.items()])
 
@@ -88,12 +81,11 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
 def main() -> int:
     """The command line."""
     parser = command_line(__doc__, tiny="2 nodes, 4 files", runs=3)
-    parser.add_argument("--nodes", type=int, default=8, help="how many")
+    ask_nodes(parser)
     parser.add_argument("--side", type=int, default=16, help="rows and columns of the pairs")
     parser.add_argument("--kilobytes", type=float, default=400, help="size of each file")
     parser.add_argument("--seconds", type=float, default=0.1, help="how long each task takes")
-    parser.add_argument("--link", default="50mbit", help="each node's link")
-    parser.add_argument("--store-link", default="50mbit", help="the store's link")
+    ask_links(parser, "50mbit", "50mbit")
     return conduct(parser, {"nodes": 2, "side": 2, "seconds": 0.0}, experiment)
 
 

@@ -11,10 +11,10 @@ use eyas_client::types::dfs::{FileName, Format};
 use eyas_client::types::units::format_bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::Failure;
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
 use crate::run::INTERRUPTED;
 use crate::start::interrupted;
+use crate::{Failure, show};
 
 mod views;
 
@@ -54,6 +54,8 @@ impl Session {
             DfsCommand::Rename { from, to } => self.files.rename(&from, &to).await?,
             DfsCommand::Stat { name } => views::stat(&self.files.stat(&name).await?, self.json)?,
             DfsCommand::Du { folder } => self.sum_up(folder).await?,
+            DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
+            DfsCommand::Format { .. } => self.remove_all("").await.map(drop)?,
             DfsCommand::Verify { names, quick } => return self.verify(&names, !quick).await,
         }
         Ok(ExitCode::SUCCESS)
@@ -209,17 +211,43 @@ impl Session {
                 self.files.remove(&name.parse()?).await?;
                 continue;
             }
-            let listed = self.files.list(&rooted(name.trim_end_matches('/'))).await?;
-            if listed.is_empty() {
+            if !self.remove_all(&rooted(name.trim_end_matches('/'))).await? {
                 return Err(format!("there is no file in {name}").into());
             }
-            for listing in listed {
-                match self.files.remove(&listing.name).await {
-                    // Somebody else removes them, too.
-                    Err(error) if error.kind == FilesErrorKind::NotFound => {}
-                    removed => removed?,
-                }
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a folder; tells whether there were any.
+    async fn remove_all(&self, folder: &str) -> Result<bool, Failure> {
+        let listed = self.files.list(folder).await?;
+        for listing in &listed {
+            match self.files.remove(&listing.name).await {
+                // Somebody else removes them, too.
+                Err(error) if error.kind == FilesErrorKind::NotFound => {}
+                removed => removed?,
             }
+        }
+        Ok(!listed.is_empty())
+    }
+
+    async fn rebalance(&self, folder: &str) -> Result<(), Failure> {
+        let mut moved = 0;
+        for listing in self.files.list(&rooted(folder.trim_end_matches('/'))).await? {
+            let rebalanced = match self.files.stat(&listing.name).await {
+                Ok(file) => self.files.rebalance(&file).await,
+                Err(error) => Err(error),
+            };
+            match rebalanced {
+                Ok(count) => moved += count,
+                // Whoever changes it brings it where it belongs.
+                Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::Changed) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match self.json {
+            true => show::json("moved", &moved)?,
+            false => eprintln!("eyas: {moved} replicas moved"),
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! `eyas sim`: what a simulated cluster does, as tables, files and pages.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -66,6 +67,11 @@ impl Stop {
 
     fn is_wished(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// What is asked again and again while something is simulated.
+    fn go_on(&self) -> ControlFlow<()> {
+        if self.is_wished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// With which code the command ends.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from cluster import PROJECT
 from links import LinkError
 from testbed import Testbed, TestbedError
 
@@ -26,6 +28,24 @@ def command_line(description: str | None, tiny: str, runs: int) -> argparse.Argu
     parser.add_argument("--tiny", action="store_true", help=f"figures without meaning: {tiny}, once")
     parser.add_argument("--runs", type=int, default=runs, help="runs of each, of which the median counts")
     return parser
+
+
+def ask_nodes(parser: argparse.ArgumentParser) -> None:
+    """For experiments on one number of nodes."""
+    parser.add_argument("--nodes", type=int, default=8, help="how many")
+
+
+def ask_links(parser: argparse.ArgumentParser, link: str, store_link: str) -> None:
+    """How fast links are, if nothing else is said."""
+    parser.add_argument("--link", default=link, help="each node's link")
+    parser.add_argument("--store-link", default=store_link, help="the store's link")
+
+
+def proteins() -> Path:
+    """The folder of what `apps/blast/fetch.py` fetches, which does so unless it is there."""
+    folder = Path(os.environ.get("CARGO_TARGET_DIR") or PROJECT / "target") / "blast"
+    subprocess.run([sys.executable, PROJECT / "apps" / "blast" / "fetch.py", folder], check=True)
+    return folder
 
 
 def conduct(

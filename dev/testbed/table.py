@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def show(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def show(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Prints rows under their heads, numbers to the right."""
+    print(f"\n{title}")
     texts = [[f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in [list(heads), *texts]) for place in range(len(heads))]
     for row in [list(heads), *texts]:

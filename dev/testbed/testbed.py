@@ -30,7 +30,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,15 @@ class Testbed:
         """All nodes, also dead ones, in the order of their making."""
         hosts = self.folder / "hosts"
         return [line.split()[1] for line in hosts.read_text().splitlines()[1:]] if hosts.exists() else []
+
+    def put(self, folder: str, contents: Iterable[bytes]) -> list[Path]:
+        """Shares files of such contents, in a folder of their own; as nodes see them."""
+        (self.shared / folder).mkdir()
+        names = []
+        for number, content in enumerate(contents):
+            names.append(f"{number:03}")
+            (self.shared / folder / names[-1]).write_bytes(content)
+        return [self.mount / folder / name for name in names]
 
     def words(self, node: str, command: Sequence[object]) -> list[str]:
         """What to run outside for `command` to run in the node."""

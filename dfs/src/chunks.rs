@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, StoreError};
+use eyas_store::{Incoming, ObjectStore, StoreError};
 use eyas_transfer::{Expected, PeerServer, Peers};
 use eyas_types::ObjectId;
 use tokio::time::timeout;
@@ -45,6 +45,20 @@ pub(crate) struct Wanted {
     pub object: ObjectId,
     pub size_bytes: u64,
     pub checksum: u64,
+}
+
+/// Room for a chunk, which is given back unless the chunk comes.
+pub(crate) struct Place<'a> {
+    chunks: &'a Chunks,
+    wanted: Wanted,
+    /// Until it is known what came of it.
+    is_open: bool,
+}
+
+/// A chunk that is expected to be brought.
+pub(crate) struct Bringing<'a> {
+    place: Place<'a>,
+    expected: Expected,
 }
 
 impl Chunks {
@@ -101,57 +115,14 @@ impl Chunks {
         own.iter().filter(|(_, own)| is_stale(own)).map(|(object, _)| *object).collect()
     }
 
-    /// Has a chunk brought by whoever wants it here. It may be brought as soon as this returns.
-    pub async fn expect(&self, wanted: Wanted) -> Result<Option<Expected>, String> {
-        if self.is_here(wanted) {
+    /// Makes room for a chunk; nothing if it is here already.
+    pub async fn prepare(&self, wanted: Wanted) -> Result<Option<Place<'_>>, String> {
+        let is_here = self.own().contains_key(&wanted.object) && self.store.contains(wanted.object);
+        if is_here {
             return self.take(wanted).map(|()| None);
         }
         self.room.reserve(wanted.object, wanted.size_bytes).await?;
-        match self.begin(wanted) {
-            Ok(into) => Ok(Some(self.server.expect(into))),
-            Err(error) => {
-                self.room.arrived(wanted.object, false);
-                Err(error.message)
-            }
-        }
-    }
-
-    /// Waits until what was expected has been brought.
-    pub async fn brought(&self, wanted: Wanted, expected: Expected) -> Result<(), String> {
-        let checksum = timeout(BRING_DEADLINE, expected.stored()).await.ok().flatten();
-        let result = match checksum {
-            Some(checksum) if checksum.0 == wanted.checksum => self.take(wanted),
-            Some(_) => Err("it was brought with another content than was announced".into()),
-            None => Err("it was not brought".into()),
-        };
-        self.settle(wanted, result)
-    }
-
-    /// Fetches a chunk from the first of these that gives it.
-    pub async fn fetch(&self, wanted: Wanted, from: &[SocketAddr], is_expected: bool) -> Result<(), String> {
-        if self.is_here(wanted) {
-            return self.take(wanted);
-        }
-        self.room.reserve(wanted.object, wanted.size_bytes).await?;
-        let mut result = Err("nobody has it".into());
-        for addr in from {
-            let into = match self.begin(wanted) {
-                Ok(into) => into,
-                Err(error) => {
-                    result = Err(error.message);
-                    break;
-                }
-            };
-            result = match self.peers.fetch(*addr, into, is_expected, false).await {
-                Ok(checksum) if checksum.0 == wanted.checksum => self.take(wanted),
-                Ok(_) => Err(format!("peer {addr} has another content under its name")),
-                Err(broken) => Err(broken.error.message),
-            };
-            if result.is_ok() {
-                break;
-            }
-        }
-        self.settle(wanted, result)
+        Ok(Some(Place { chunks: self, wanted, is_open: true }))
     }
 
     /// Forgets a chunk.
@@ -172,29 +143,12 @@ impl Chunks {
         is_good
     }
 
-    fn is_here(&self, wanted: Wanted) -> bool {
-        self.own().contains_key(&wanted.object) && self.store.contains(wanted.object)
-    }
-
-    fn begin(&self, wanted: Wanted) -> Result<eyas_store::Incoming, StoreError> {
-        self.store.begin(wanted.object, wanted.size_bytes, false)
-    }
-
     /// Makes a chunk that is in the store this node's own.
     fn take(&self, wanted: Wanted) -> Result<(), String> {
         let chunk = OwnChunk::now(wanted.size_bytes, wanted.checksum);
         self.database.own(wanted.object, Some(chunk)).map_err(|error| error.to_string())?;
         self.own().insert(wanted.object, Own::claimed_now(chunk));
         Ok(())
-    }
-
-    fn settle(&self, wanted: Wanted, result: Result<(), String>) -> Result<(), String> {
-        if result.is_err() {
-            // What came is not what was wanted.
-            let _ = self.store.remove(wanted.object);
-        }
-        self.room.arrived(wanted.object, result.is_ok());
-        result
     }
 
     fn remember(&self, object: ObjectId, chunk: Option<OwnChunk>) {
@@ -206,5 +160,79 @@ impl Chunks {
     fn own(&self) -> MutexGuard<'_, HashMap<ObjectId, Own>> {
         // No update of the map can panic half-way.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Place<'a> {
+    /// Expects the chunk to be brought by whoever wants it here.
+    pub fn bring(self) -> Result<Bringing<'a>, String> {
+        let expected = self.chunks.server.expect(self.begin().map_err(|error| error.message)?);
+        Ok(Bringing { place: self, expected })
+    }
+
+    /// Fetches the chunk from the first of these that gives it.
+    pub async fn fetch(self, from: &[SocketAddr], is_expected: bool) -> Result<(), String> {
+        let (chunks, wanted) = (self.chunks, self.wanted);
+        let (mut into, mut result) = (None, Err("nobody has it".to_owned()));
+        for addr in from {
+            let next = match into.take() {
+                Some(into) => into,
+                None => match self.begin() {
+                    Ok(into) => into,
+                    Err(error) => {
+                        result = Err(error.message);
+                        break;
+                    }
+                },
+            };
+            result = match chunks.peers.fetch(*addr, next, is_expected, false).await {
+                Ok(checksum) if checksum.0 == wanted.checksum => chunks.take(wanted),
+                Ok(_) => Err(format!("peer {addr} has another content under its name")),
+                Err(broken) => {
+                    into = broken.rest;
+                    Err(broken.error.message)
+                }
+            };
+            if result.is_ok() {
+                break;
+            }
+        }
+        self.settle(result)
+    }
+
+    fn begin(&self) -> Result<Incoming, StoreError> {
+        self.chunks.store.begin(self.wanted.object, self.wanted.size_bytes, false)
+    }
+
+    fn settle(mut self, result: Result<(), String>) -> Result<(), String> {
+        if result.is_err() {
+            // What came is not what was wanted.
+            let _ = self.chunks.store.remove(self.wanted.object);
+        }
+        self.is_open = false;
+        self.chunks.room.arrived(self.wanted.object, result.is_ok());
+        result
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.chunks.room.arrived(self.wanted.object, false);
+        }
+    }
+}
+
+impl Bringing<'_> {
+    /// Waits until it is here.
+    pub async fn stored(self) -> Result<(), String> {
+        let Bringing { place, expected } = self;
+        let checksum = timeout(BRING_DEADLINE, expected.stored()).await.ok().flatten();
+        let result = match checksum {
+            Some(checksum) if checksum.0 == place.wanted.checksum => place.chunks.take(place.wanted),
+            Some(_) => Err("it was brought with another content than was announced".into()),
+            None => Err("it was not brought".into()),
+        };
+        place.settle(result)
     }
 }

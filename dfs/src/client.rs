@@ -4,6 +4,7 @@
 //! A client finds the leader of a name itself, by the view that it was told; whoever is asked in error says who leads now.
 //! Chunks go between client and nodes directly.
 
+mod balance;
 mod calls;
 mod error;
 mod read;

@@ -148,6 +148,7 @@ impl Database {
         Ok(Saved {
             boots: self.meta("boots")?.unwrap_or_default(),
             view: self.meta("view")?,
+            settled: self.meta("settled")?.unwrap_or_default(),
             acceptor: self.meta("acceptor")?.unwrap_or_default(),
             rounds: rounds.collect::<Result<_, _>>().map_err(|why| self.failed(why))?,
         })
@@ -251,6 +252,7 @@ impl Tables<'_> {
         match save {
             Save::Boots(boots) => drop(self.meta.insert("boots", &*bytes_of(boots))?),
             Save::View(view) => drop(self.meta.insert("view", &*bytes_of(view))?),
+            Save::Settled(view) => drop(self.meta.insert("settled", &*bytes_of(view))?),
             Save::Acceptor(acceptor) => drop(self.meta.insert("acceptor", &*bytes_of(acceptor))?),
             Save::Round { partition, round } => drop(self.rounds.insert(partition, &*bytes_of(round))?),
             Save::Record { partition, name, stored } => {

@@ -53,7 +53,7 @@ pub struct Neighbour {
     pub free_bytes: u64,
 }
 
-/// One node's part in the gossip, until it is dropped.
+/// One node's part in the gossip.
 pub(crate) struct Gossip {
     handle: ChitchatHandle,
 }
@@ -100,6 +100,12 @@ impl Gossip {
     pub fn greet(&self, address: SocketAddr) {
         // It fails only when the gossip has ended.
         let _ = self.handle.gossip(address);
+    }
+
+    /// Falls silent.
+    pub fn end(&self) {
+        // It fails only when it has ended.
+        let _ = self.handle.initiate_shutdown();
     }
 
     /// Tells what this node has for chunks.

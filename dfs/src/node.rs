@@ -209,6 +209,7 @@ impl DfsNode {
 
 impl Drop for DfsNode {
     fn drop(&mut self) {
+        self.shared.gossip.end();
         let _ = self.shared.told.send(Told::End);
         let _ = self.shared.runs.send(runs::Told::End);
         for thread in self.threads.drain(..) {
@@ -271,7 +272,12 @@ impl Hands for Fingers {
         let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
         self.runtime.spawn(async move {
             let from = shared.transfers(&from);
-            match shared.chunks.fetch(wanted, &from, false).await {
+            let fetched = match shared.chunks.prepare(wanted).await {
+                Ok(Some(place)) => place.fetch(&from, false).await,
+                Ok(None) => Ok(()),
+                Err(why) => Err(why),
+            };
+            match fetched {
                 Ok(()) => shared.tell(Event::Fetched { object }),
                 Err(why) => {
                     tracing::info!(%object, "a chunk was not replicated to this node: {why}");

@@ -47,7 +47,7 @@ pub(crate) enum What {
     /// Something of a file that the node leads. Answered by [`Reply::Operated`].
     Operate(Op),
     /// A chunk to have: from a peer that has it or is about to, or else the client brings it. Answered by
-    /// [`Reply::Ready`] as soon as it may be brought, and by [`Reply::Stored`] when it is there.
+    /// [`Reply::Ready`] when there is room for it and it may be brought, and by [`Reply::Stored`] when it is there.
     Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr> },
     /// A replica of a file that the node leads was found missing or damaged. Not answered.
     Bad { name: FileName, object: ObjectId, node: NodeId },

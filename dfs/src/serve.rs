@@ -1,5 +1,6 @@
 //! Those who come to a node: clients, and other nodes.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use eyas_ring::Event;
@@ -9,6 +10,7 @@ use eyas_types::dfs::FileName;
 use eyas_wire::Role;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::brain::Told;
 use crate::chunks::Wanted;
@@ -22,10 +24,12 @@ const MAX_GREETINGS: usize = 256;
 /// Requests of one client that are not answered; further ones are read when some are.
 const MAX_REQUESTS: usize = 1024;
 
-/// Lets in whoever has the cluster's secret.
+/// Lets in whoever has the cluster's secret. When this ends, so do all connections.
 pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, acceptor: Acceptor) {
     let greetings = Arc::new(Semaphore::new(MAX_GREETINGS));
+    let mut connections = JoinSet::new();
     loop {
+        while connections.try_join_next().is_some() {}
         // It is never closed.
         let Ok(greeting) = greetings.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
@@ -37,7 +41,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, acceptor:
             }
         };
         let (shared, acceptor) = (shared.clone(), acceptor.clone());
-        tokio::spawn(async move {
+        connections.spawn(async move {
             let accepted = acceptor.accept(stream).await;
             drop(greeting);
             let ended = match accepted {
@@ -82,10 +86,12 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
 async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
     let Session { mut reader, writer, .. } = session;
     let (outbox, send) = outbox::<Answered>(writer);
-    tokio::spawn(send);
+    let mut serving = JoinSet::new();
+    serving.spawn(async move { drop(send.await) });
     let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
     loop {
         for Request { number, what } in reader.next().await? {
+            while serving.try_join_next().is_some() {}
             if let What::Tell { run, event } = what {
                 // At once, so that a worker's words stay in their order.
                 let _ = shared.runs.send(runs::Told::Event { run, event });
@@ -94,7 +100,7 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
             // It is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
-            tokio::spawn(async move {
+            serving.spawn(async move {
                 client.serve(what).await;
                 drop(request);
             });
@@ -123,12 +129,7 @@ impl Client {
                 }
             }
             What::Store { object, size_bytes, checksum, from } => {
-                let wanted = Wanted { object, size_bytes, checksum };
-                let stored = match from {
-                    Some(peer) => self.shared.chunks.fetch(wanted, &[peer], true).await,
-                    None => self.take(wanted).await,
-                };
-                Reply::Stored(stored)
+                Reply::Stored(self.store(Wanted { object, size_bytes, checksum }, from).await)
             }
             What::Bad { name, object, node } => return self.bad(name, object, node),
             What::Run { run, request } => return self.run(run, request).await,
@@ -143,13 +144,18 @@ impl Client {
         self.reply(reply).await;
     }
 
-    /// Has the client bring a chunk.
-    async fn take(&self, wanted: Wanted) -> Result<(), String> {
-        match self.shared.chunks.expect(wanted).await? {
-            None => Ok(()),
-            Some(expected) => {
+    /// Has a chunk stored, and says before when there is room for it.
+    async fn store(&self, wanted: Wanted, from: Option<SocketAddr>) -> Result<(), String> {
+        let Some(place) = self.shared.chunks.prepare(wanted).await? else { return Ok(()) };
+        match from {
+            Some(peer) => {
                 self.reply(Reply::Ready).await;
-                self.shared.chunks.brought(wanted, expected).await
+                place.fetch(&[peer], true).await
+            }
+            None => {
+                let bringing = place.bring()?;
+                self.reply(Reply::Ready).await;
+                bringing.stored().await
             }
         }
     }

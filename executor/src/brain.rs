@@ -378,6 +378,7 @@ impl Brain {
         match effect {
             Effect::Fetch { object, task } => self.fetch(object, task),
             Effect::Evict { object } => self.evict(object),
+            Effect::Expected { object } => self.expected(object),
             Effect::Held { object } => self.held(object),
             Effect::NotHeld { object, reason } => self.not_held(object, reason),
             Effect::CannotKeep { object, reason, .. } => self.remove_unkept(object, reason),
@@ -419,9 +420,6 @@ impl Brain {
     }
 
     fn fetch(&mut self, object: ObjectId, task: Option<TaskId>) {
-        if task.is_none() && self.fetch_pinned(object) {
-            return;
-        }
         let (spec, holders) = match task {
             Some(task) => {
                 let given = &self.tasks[&task];

@@ -234,7 +234,7 @@ impl Executor {
         };
         let registered = Moment::now();
         // The outbox is new and empty.
-        let _ = outbox.post(vec![FromExecutor::Register(registration)]);
+        let _ = outbox.post(vec![FromExecutor::Register(Box::new(registration))]);
         let first = tokio::select! {
             first = timeout(WELCOME_DEADLINE, reader.next::<ToExecutor>()) => first,
             () = stop.wait() => return Ok(Ended::Stopped),

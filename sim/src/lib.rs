@@ -12,6 +12,7 @@ pub mod bound;
 pub mod caching;
 pub mod clock;
 pub mod cluster;
+pub mod file;
 pub mod flows;
 pub mod index;
 pub mod model;

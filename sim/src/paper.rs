@@ -26,7 +26,7 @@ pub struct Experiment {
     /// What it ran on.
     pub cluster: Cluster,
     /// What it ran.
-    pub workload: Box<dyn Workload + Sync>,
+    pub workload: Box<dyn Workload + Send + Sync>,
     /// The paper's policies.
     pub policies: Policies,
     /// What was measured.

@@ -374,6 +374,8 @@ impl<'a> Run<'a> {
             }
             Fact::Returned { executor, task } => end(executor, task, Ended::Returned, None),
             Fact::Refused { executor, task } => end(executor, task, Ended::Refused, None),
+            // As real executors do not tell it, only the provisioner learns from it.
+            Fact::Fetched { .. } if !self.caches => return,
             Fact::Fetched { executor, object, from, took_us } => {
                 let (executor, object) = (by(executor), id_of(object, Owner::All));
                 Event::Fetched { executor, object, from, took_us: took_us.into() }

@@ -33,6 +33,7 @@ use thiserror::Error;
 use crate::bound::Needs;
 use crate::clock::{MICROSECOND, Ns};
 use crate::cluster::{Cluster, Policies};
+use crate::file::FileError;
 use crate::outcome::Outcome;
 
 mod amount;
@@ -68,18 +69,6 @@ pub struct Scenario {
     pub limit_us: u64,
 }
 
-/// What is wrong with a scenario file, and where.
-#[derive(Debug, Error)]
-#[error("{file}, line {line}: {why}")]
-pub struct ScenarioError {
-    /// Which file.
-    pub file: String,
-    /// Which line, from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub why: String,
-}
-
 /// Why a workload cannot end on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Hopeless {
@@ -113,6 +102,11 @@ pub enum Hopeless {
     /// Objects are pushed to those who are there at the beginning.
     #[error("`distribution` pushes to the nodes that are there at the beginning; with [provisioning] there are none")]
     PushedToNobody,
+    /// Nodes keep nothing of what is pushed to them.
+    #[error(
+        "`distribution` pushes into stores, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
+    )]
+    KeptByNobody,
     /// It takes longer than it may.
     #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
     TooLong {
@@ -135,8 +129,7 @@ struct ScenarioFields {
     #[serde(default)]
     cluster: Option<toml::Spanned<ClusterFields>>,
     workload: toml::Spanned<WorkloadFields>,
-    #[serde(default)]
-    policies: PolicyFields,
+    policies: Option<toml::Spanned<PolicyFields>>,
     provisioning: Option<toml::Spanned<ProvisioningFields>>,
     failures: Option<toml::Spanned<FailureFields>>,
 }
@@ -149,13 +142,12 @@ impl Scenario {
     /// Reads a scenario file. Files that it names are looked for in its folder.
     ///
     /// # Errors
-    /// What is wrong and in which line.
-    pub fn read(path: &Path) -> Result<Scenario, ScenarioError> {
-        let wrong = |line, why| ScenarioError { file: path.display().to_string(), line, why };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
+    /// Why it cannot be read, or what is wrong and in which line.
+    pub fn read(path: &Path) -> Result<Scenario, FileError> {
+        let text = std::fs::read_to_string(path).map_err(|e| FileError::unreadable(path, e))?;
         let stem = path.file_stem().map_or("scenario".into(), |stem| stem.to_string_lossy());
         let folder = path.parent().unwrap_or(Path::new(""));
-        Scenario::parse(&text, &stem, folder).map_err(|(line, why)| wrong(line, why))
+        Scenario::parse(&text, &stem, folder).map_err(|wrong| FileError::wrong(path, wrong))
     }
 
     /// Reads the text of a scenario, which has that `name` if it does not say another. Files that it names are looked for in
@@ -190,19 +182,22 @@ impl Scenario {
         let workload_at = workload.span().start;
         let workload = workload.into_inner().workload(seed, folder);
         let workload = workload.map_err(|(at, why)| (line_of(at.unwrap_or(workload_at)), why))?;
+        let policies_at = policies.as_ref().map_or(0, |fields| fields.span().start);
+        let policies = policies.map_or(PolicyFields::default(), toml::Spanned::into_inner).policies();
         let scenario = Scenario {
             name: own_name.unwrap_or_else(|| name.to_owned()),
             cluster,
             needs: Needs::of(&*workload),
             workload,
-            policies: policies.policies(),
+            policies,
             seed,
             limit_us: limit.map_or(LIMIT_US, |limit| limit.0),
         };
-        scenario.check(&scenario.cluster).map_err(|hopeless| {
+        scenario.check(&scenario.cluster, &scenario.policies).map_err(|hopeless| {
             let at = match hopeless {
                 Hopeless::CacheTooSmall { .. } | Hopeless::CacheTooSmallForAll { .. } => cache_at,
                 Hopeless::PushedToNobody => provisioning_at,
+                Hopeless::KeptByNobody => policies_at,
                 Hopeless::NoNodes { .. } | Hopeless::Provisioned(_) => dispatchers_at,
                 Hopeless::TooLong { .. } => workload_at,
             };
@@ -211,11 +206,11 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Whether its workload can end on that cluster, as far as that is known beforehand.
+    /// Whether its workload can end on that cluster under those policies, as far as that is known beforehand.
     ///
     /// # Errors
     /// Why it cannot.
-    pub fn check(&self, cluster: &Cluster) -> Result<(), Hopeless> {
+    pub fn check(&self, cluster: &Cluster, policies: &Policies) -> Result<(), Hopeless> {
         let (cache_bytes, inputs_bytes) = (cluster.cache_bytes, self.needs.inputs_bytes);
         if inputs_bytes > cache_bytes {
             return Err(Hopeless::CacheTooSmall { cache_bytes, inputs_bytes });
@@ -227,12 +222,17 @@ impl Scenario {
         if dispatchers > 1 && cluster.batch.is_some() {
             return Err(Hopeless::Provisioned(dispatchers));
         }
-        if self.policies.distribution.is_some() && cluster.batch.is_some() {
-            return Err(Hopeless::PushedToNobody);
-        }
-        let data_bytes = self.workload.data_bytes();
-        if self.policies.distribution.is_some() && data_bytes > cache_bytes {
-            return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
+        if policies.distribution.is_some() {
+            let data_bytes = self.workload.data_bytes();
+            if !policies.caches() {
+                return Err(Hopeless::KeptByNobody);
+            }
+            if cluster.batch.is_some() {
+                return Err(Hopeless::PushedToNobody);
+            }
+            if data_bytes > cache_bytes {
+                return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
+            }
         }
         let limit_us = self.limit_us;
         let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use eyas_types::ObjectId;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::arrival::{Arrival, Inputs};
 use crate::clock::MAX_TIME_US;
+use crate::file::FileError;
 use crate::run::MAX_TASKS;
 use crate::workload::Workload;
 
@@ -66,27 +66,14 @@ pub struct Trace {
     tasks: Vec<Arrival>,
 }
 
-/// Why a trace cannot be read.
-#[derive(Debug, Error)]
-#[error("{file}, line {line}: {why}")]
-pub struct TraceError {
-    /// Which file.
-    pub file: String,
-    /// Which line, from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub why: String,
-}
-
 impl Trace {
     /// Reads a trace.
     ///
     /// # Errors
-    /// What is wrong and in which line.
-    pub fn read(path: &Path, compute: Compute) -> Result<Trace, TraceError> {
-        let wrong = |(line, why)| TraceError { file: path.display().to_string(), line, why };
-        let file = File::open(path).map_err(|e| wrong((1, format!("cannot be read: {e}"))))?;
-        Trace::parse(BufReader::new(file), compute).map_err(wrong)
+    /// Why it cannot be read, or what is wrong and in which line.
+    pub fn read(path: &Path, compute: Compute) -> Result<Trace, FileError> {
+        let file = File::open(path).map_err(|e| FileError::unreadable(path, e))?;
+        Trace::parse(BufReader::new(file), compute).map_err(|wrong| FileError::wrong(path, wrong))
     }
 
     fn parse(text: impl BufRead, compute: Compute) -> Result<Trace, (usize, String)> {
@@ -229,8 +216,7 @@ mod tests {
             assert_eq!(error.0, number, "{error:?}");
             assert!(error.1.contains(why), "{error:?}");
         }
-        assert!(
-            Trace::read(Path::new("/nowhere/job.jsonl"), Compute::Ran).unwrap_err().to_string().contains("/nowhere")
-        );
+        let error = Trace::read(Path::new("/nowhere/job.jsonl"), Compute::Ran).unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/job.jsonl cannot be read: "), "{error}");
     }
 }

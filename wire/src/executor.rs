@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
     /// Its first message.
-    Register(Registration),
+    Register(Box<Registration>),
     /// It is alive; sent regularly.
     Heartbeat {
         /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up.

@@ -99,6 +99,18 @@ pub(crate) enum DfsCommand {
         #[arg(long)]
         quick: bool,
     },
+    /// Move chunks to nodes that have joined since files were written
+    Rebalance {
+        /// Files of this folder
+        #[arg(default_value = "/")]
+        folder: String,
+    },
+    /// Remove all files
+    Format {
+        /// It is meant
+        #[arg(long, required = true)]
+        yes: bool,
+    },
 }
 
 /// How files are written.

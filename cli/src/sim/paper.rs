@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use eyas_client::types::PlacementPolicy;
@@ -28,13 +31,18 @@ pub(crate) struct PaperArgs {
 }
 
 /// What came of an experiment.
-struct Repeated<'a> {
-    experiment: &'a Experiment,
+struct Repeated {
+    experiment: Experiment,
     /// With the paper's policies.
     there: Outcome,
     /// With eyas's, and cost placement, unless something is changed.
     eyas: Option<Outcome>,
+    /// The best that any placement could do.
+    bound: f64,
 }
+
+/// How often is looked whether it should stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCode, Failure> {
     let mut experiments = Experiment::all();
@@ -47,16 +55,23 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         return Err(format!("there is no experiment `{unknown}`; there are {}", names.join(", ")).into());
     }
     experiments.retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
-    let bar = progress(2 * experiments.len() as u64);
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
+    let bar = progress(names.len() as u64);
+    bar.enable_steady_tick(LOOK_EVERY);
+    // By a thread of their own, which is left alone with what it has begun when it should stop.
+    let (ended, ends) = mpsc::channel();
+    thread::spawn(move || experiments.into_iter().all(|experiment| ended.send(Repeated::of(experiment)).is_ok()));
     let mut repeated = Vec::new();
-    for experiment in experiments.iter().take_while(|_| !stop.is_wished()) {
-        bar.set_message(experiment.name);
-        let there = experiment.with_the_papers_policies();
-        bar.inc(1);
-        let eyas = (!experiment.is_changed).then(|| experiment.with_ours(PlacementPolicy::Cost));
-        bar.inc(1);
-        repeated.push(Repeated { experiment, there, eyas });
+    while let Some(name) = names.get(repeated.len())
+        && !stop.is_wished()
+    {
+        bar.set_message(*name);
+        match ends.recv_timeout(LOOK_EVERY) {
+            Ok(of) => repeated.push(of),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("the simulation has failed".into()),
+        }
+        bar.set_position(repeated.len() as u64);
     }
     bar.finish_and_clear();
     let columns: Vec<_> = repeated.iter().map(Repeated::columns).collect();
@@ -67,13 +82,22 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         true => show::json("paper", &columns.into_iter().map(object).collect::<Vec<_>>())?,
         false => print_table(&repeated)?,
     }
-    if repeated.len() < experiments.len() {
-        eprintln!("eyas: interrupted; these are {} of {} experiments", repeated.len(), experiments.len());
+    if repeated.len() < names.len() {
+        eprintln!("eyas: interrupted; these are {} of {} experiments", repeated.len(), names.len());
     }
     Ok(stop.code(repeated.iter().all(Repeated::is_complete)))
 }
 
-impl Repeated<'_> {
+impl Repeated {
+    /// Simulates all that is to be said of an experiment.
+    fn of(experiment: Experiment) -> Self {
+        let there = experiment.with_the_papers_policies();
+        let eyas = (!experiment.is_changed).then(|| experiment.with_ours(PlacementPolicy::Cost));
+        let makespan_ns = Needs::of(&*experiment.workload).bound_ns(&experiment.cluster);
+        let bound = experiment.measure(&Outcome { makespan_ns, ..Outcome::default() });
+        Repeated { experiment, there, eyas, bound }
+    }
+
     fn is_complete(&self) -> bool {
         self.there.is_complete() && self.eyas.as_ref().is_none_or(Outcome::is_complete)
     }
@@ -89,14 +113,8 @@ impl Repeated<'_> {
         self.experiment.measure(outcome)
     }
 
-    /// The best that any placement could do.
-    fn bound(&self) -> f64 {
-        let makespan_ns = Needs::of(&*self.experiment.workload).bound_ns(&self.experiment.cluster);
-        self.measure(&Outcome { makespan_ns, ..Outcome::default() })
-    }
-
     fn columns(&self) -> Columns {
-        let Repeated { experiment, there, eyas } = self;
+        let Repeated { experiment, there, eyas, .. } = self;
         let (measured, unit) = match experiment.measured {
             Measured::Makespan(_) => ("time", "s"),
             Measured::Efficiency(_) => ("efficiency", "share"),
@@ -111,7 +129,7 @@ impl Repeated<'_> {
             ("paper", json!(self.paper())),
             ("as_there", json!(self.measure(there))),
             ("eyas", json!(eyas.as_ref().map(|eyas| self.measure(eyas)))),
-            ("bound", json!(self.bound())),
+            ("bound", json!(self.bound)),
             ("paper_cpu_hours", json!(experiment.cpu_hours)),
             ("as_there_cpu_hours", json!(there.cpu_hours())),
             ("eyas_cpu_hours", json!(eyas.as_ref().map(Outcome::cpu_hours))),
@@ -124,7 +142,7 @@ impl Repeated<'_> {
     }
 }
 
-fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
+fn print_table(repeated: &[Repeated]) -> std::io::Result<()> {
     let mut table = Table::new(&[
         "EXPERIMENT",
         "IN",
@@ -144,7 +162,7 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
         "EYAS GB",
     ]);
     for of in repeated {
-        let Repeated { experiment, there, eyas } = of;
+        let Repeated { experiment, there, eyas, .. } = of;
         let written = |value: f64| match experiment.measured {
             Measured::Makespan(_) => format!("{value:.0} s"),
             Measured::Efficiency(_) => format!("{:.1}%", value * 100.0),
@@ -159,7 +177,7 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
             written(of.measure(there)),
             format!("{:+.1}%", 100.0 * (of.measure(there) / of.paper() - 1.0)),
             eyas.as_ref().map_or(String::new(), |eyas| written(of.measure(eyas))),
-            written(of.bound()),
+            written(of.bound),
             experiment.cpu_hours.map_or("-".into(), hours),
             hours(there.cpu_hours()),
             eyas.as_ref().map_or(String::new(), |eyas| hours(eyas.cpu_hours())),
@@ -176,7 +194,7 @@ fn print_table(repeated: &[Repeated<'_>]) -> std::io::Result<()> {
     );
     println!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.");
     println!("H: processor hours of nodes while they were there, in the paper, as there, and with eyas.");
-    for Experiment { name, cause, .. } in repeated.iter().map(|of| of.experiment).filter(|of| !of.cause.is_empty()) {
+    for Experiment { name, cause, .. } in repeated.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty()) {
         println!("{name}: {cause}.");
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! `eyas sim run`: one scenario.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -34,7 +33,7 @@ pub(super) fn run(args: &RunArgs, json: bool, stop: &Stop) -> Result<ExitCode, F
     let began = Instant::now();
     let outcome = scenario.run(cluster, policies, &mut |outcome| {
         bar.set_position(outcome.done);
-        if stop.is_wished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        stop.go_on()
     });
     bar.finish_and_clear();
     let row = Row::of(&scenario, cluster, policies, &outcome);

@@ -98,8 +98,9 @@ fn combinations(args: &SweepArgs, scenario: &Scenario) -> Result<Vec<Combination
     let combinations = with_each(combinations, nodes, |(cluster, _), nodes| cluster.nodes = nodes);
     let combinations = with_each(combinations, cache, |(cluster, _), bytes| cluster.cache_bytes = bytes);
     let combinations = with_each(combinations, dispatchers, |(cluster, _), count| cluster.dispatchers = count);
-    for (cluster, _) in &combinations {
-        scenario.check(cluster).map_err(|e| format!("with {} nodes: {e}", cluster.nodes))?;
+    for (cluster, policies) in &combinations {
+        let placement = policies.placement;
+        scenario.check(cluster, policies).map_err(|e| format!("{placement} on {} nodes: {e}", cluster.nodes))?;
     }
     Ok(combinations)
 }
@@ -126,12 +127,12 @@ fn simulate(scenario: &Scenario, combinations: &[Combination], stop: &Stop) -> V
         while !stop.is_wished() {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some((cluster, policies)) = combinations.get(place) else { return };
-            let mut is_whole = true;
+            let mut flow = ControlFlow::Continue(());
             let outcome = scenario.run(cluster, policies, &mut |_| {
-                is_whole = !stop.is_wished();
-                if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                flow = stop.go_on();
+                flow
             });
-            if is_whole {
+            if flow.is_continue() {
                 // Each place is of one thread.
                 let _ = outcomes[place].set(outcome);
                 bar.inc(1);

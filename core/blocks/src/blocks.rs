@@ -28,7 +28,7 @@ pub const DEFAULT_TERM_US: u64 = 10_000_000;
 pub const DEFAULT_WINDOW_US: u64 = 50_000;
 
 /// Leases of one start of the leader; those of the next begin with greater numbers.
-const MAX_LEASES: u64 = 1 << 40;
+const LEASES_OF_AN_EPOCH: u64 = 1 << 40;
 
 /// What a job wants.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +123,7 @@ impl Blocks {
             tails: BTreeSet::new(),
             idle: BTreeSet::new(),
             rated: (0, 0),
-            next_lease: LeaseId(u64::from(epoch) * MAX_LEASES),
+            next_lease: LeaseId(u64::from(epoch) * LEASES_OF_AN_EPOCH),
             is_planned: false,
             is_told: false,
             look_us: None,

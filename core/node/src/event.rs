@@ -70,6 +70,27 @@ pub enum Event {
         /// Its size.
         size_bytes: u64,
     },
+    /// Somebody is about to give this node an object, to hold it; it may come once it is [`Expected`](Effect::Expected).
+    Expect {
+        /// Which.
+        object: ObjectId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// An object that was expected is in the store, or does not come.
+    Given {
+        /// Which.
+        object: ObjectId,
+        /// Whether it is here.
+        is_here: bool,
+    },
+    /// The store had this object when it was opened, and holds it, whatever the limits are by now.
+    FoundHeld {
+        /// Which.
+        object: ObjectId,
+        /// Its size.
+        size_bytes: u64,
+    },
     /// An object that was held may be evicted again.
     Release {
         /// Which.
@@ -111,6 +132,12 @@ pub enum Effect {
         object: ObjectId,
         /// A task that needs it, whose hints say where to look; none, if the dispatcher wants it held.
         task: Option<TaskId>,
+    },
+    /// There is room for an object that somebody is about to give. What becomes of it is told by
+    /// [`Given`](Event::Given).
+    Expected {
+        /// Which.
+        object: ObjectId,
     },
     /// An object that was to be held is here.
     Held {

@@ -129,6 +129,8 @@ pub struct Node {
     /// Objects to fetch, when there are fewer than `max_fetches` under way.
     to_fetch: VecDeque<ObjectId>,
     under_way: usize,
+    /// Of the fetches that are under way, those of objects that somebody gives.
+    given: BTreeSet<ObjectId>,
     max_fetches: usize,
 }
 
@@ -160,6 +162,7 @@ impl Node {
             fetches: BTreeMap::new(),
             to_fetch: VecDeque::new(),
             under_way: 0,
+            given: BTreeSet::new(),
             max_fetches,
         }
     }
@@ -185,6 +188,9 @@ impl Node {
             Event::Found { object, size_bytes } => self.found(object, size_bytes, effects),
             Event::Lost { object } => self.lost(object, effects),
             Event::Hold { object, size_bytes } => self.hold(object, size_bytes, effects),
+            Event::Expect { object, size_bytes } => self.expect(object, size_bytes, effects),
+            Event::Given { object, is_here } => self.given(object, is_here, effects),
+            Event::FoundHeld { object, size_bytes } => self.found_held(object, size_bytes),
             Event::Release { object } => self.release(object, effects),
             Event::Produced { task, object, size_bytes } => self.produced(task, object, size_bytes, effects),
             Event::FreeSpace { bytes, inodes } => self.free_space(bytes, inodes),
@@ -213,6 +219,11 @@ impl Node {
     /// Bytes that the disk has for inputs and sandboxes: what is free, and what the store could give up.
     pub fn disk_bytes(&self) -> u64 {
         self.space.disk_bytes()
+    }
+
+    /// Bytes that there are for objects to hold: within the limits and on the disk, once all that may leave has left.
+    pub fn free_bytes(&self) -> u64 {
+        self.space.free_bytes()
     }
 
     // ---- staging
@@ -575,7 +586,8 @@ impl Node {
         let promised: usize = self.tasks.values().filter(|t| t.state != State::Queued).map(|t| t.inputs.len()).sum();
         assert_eq!(self.space.pins() as usize, promised, "promises are of tasks that have left the queue");
         assert!(self.under_way <= self.max_fetches);
-        assert_eq!(self.under_way, self.fetches.values().filter(|fetch| fetch.under_way).count());
+        let under_way = self.fetches.values().filter(|fetch| fetch.under_way).count();
+        assert_eq!(self.under_way + self.given.len(), under_way);
         let mut awaited = Awaited::default();
         self.tasks.values().for_each(|entry| awaited += entry.awaited());
         assert_eq!(self.awaited, awaited);

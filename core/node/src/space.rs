@@ -70,8 +70,8 @@ pub(crate) struct Space {
     used: Room,
     /// Those that could be evicted.
     idle: Room,
-    /// How many stay though no task was promised them.
-    staying: u64,
+    /// Those that stay though no task was promised them.
+    staying: Room,
     policy: Box<dyn Eviction>,
 }
 
@@ -83,7 +83,7 @@ impl Space {
             entries: HashMap::default(),
             used: Room::default(),
             idle: Room::default(),
-            staying: 0,
+            staying: Room::default(),
             policy: eviction::of(policy, seed),
         }
     }
@@ -96,6 +96,11 @@ impl Space {
     /// What the disk has for objects and whatever else: what is free above the floor, and all that the store has.
     pub fn disk_bytes(&self) -> u64 {
         self.free.bytes.saturating_add(self.used.bytes).saturating_sub(self.limits.floor_bytes)
+    }
+
+    /// What there is for objects that stay, once all that may leave has left.
+    pub fn free_bytes(&self) -> u64 {
+        self.limits.bytes.min(self.disk_bytes()).saturating_sub(self.staying.bytes)
     }
 
     pub fn limit_bytes(&self) -> u64 {
@@ -122,7 +127,7 @@ impl Space {
 
     /// Whether there is anything that cannot leave now but will be free to: promised to a task, or on its way.
     pub fn is_busy(&self) -> bool {
-        self.idle.objects + self.staying < self.used.objects
+        self.idle.objects + self.staying.objects < self.used.objects
     }
 
     /// Makes room for `more` within the limits and on the disk. What it evicts for that, of what no task was promised,
@@ -190,6 +195,12 @@ impl Space {
         fits
     }
 
+    /// Books and holds an object that was in the store when it was opened, though it may be beyond the limits.
+    pub fn enter_held(&mut self, object: ObjectId, size_bytes: u64) {
+        self.enter(object, Entry { size_bytes, pins: 0, here: true, held: true });
+        self.policy.stored(object);
+    }
+
     /// Books an object that is going to be fetched. Room was made for it.
     pub fn expect(&mut self, object: ObjectId, size_bytes: u64) {
         self.enter(object, Entry { size_bytes, pins: 0, here: false, held: false });
@@ -202,7 +213,9 @@ impl Space {
         if entry.is_idle() {
             self.idle.add(&entry);
         }
-        self.staying += u64::from(entry.stays());
+        if entry.stays() {
+            self.staying.add(&entry);
+        }
         assert!(self.entries.insert(object, entry).is_none(), "{object} booked twice");
     }
 
@@ -221,7 +234,9 @@ impl Space {
             if entry.is_idle() {
                 self.idle.take(&entry);
             }
-            self.staying -= u64::from(entry.stays());
+            if entry.stays() {
+                self.staying.take(&entry);
+            }
             self.free.bytes = self.free.bytes.saturating_add(entry.size_bytes);
             self.free.objects = self.free.objects.saturating_add(1);
             if entry.here {
@@ -279,7 +294,11 @@ impl Space {
             (true, false) => self.idle.take(entry),
             _ => {}
         }
-        self.staying = self.staying + u64::from(entry.stays()) - u64::from(did_stay);
+        match (did_stay, entry.stays()) {
+            (false, true) => self.staying.add(entry),
+            (true, false) => self.staying.take(entry),
+            _ => {}
+        }
     }
 
     #[cfg(test)]
@@ -288,9 +307,13 @@ impl Space {
         self.entries.values().for_each(|entry| used.add(entry));
         self.entries.values().filter(|entry| entry.is_idle()).for_each(|entry| idle.add(entry));
         assert_eq!((used, idle), (self.used, self.idle));
-        assert_eq!(self.entries.values().filter(|entry| entry.stays()).count() as u64, self.staying);
-        assert!(used.bytes <= self.limits.bytes, "{} of {} bytes", used.bytes, self.limits.bytes);
-        assert!(used.objects <= self.limits.inodes);
+        let mut staying = Room::default();
+        self.entries.values().filter(|entry| entry.stays()).for_each(|entry| staying.add(entry));
+        assert_eq!(staying, self.staying);
+        // What was held before the limits were made smaller is beyond them, and nothing else then comes.
+        let most = self.limits.bytes.max(staying.bytes);
+        assert!(used.bytes <= most, "{} of {} bytes", used.bytes, self.limits.bytes);
+        assert!(used.objects <= self.limits.inodes.max(staying.objects));
     }
 
     #[cfg(test)]

@@ -64,6 +64,8 @@ enum Step {
     Free { bytes: u8 },
     Lose { which: u8 },
     Hold { n: u8 },
+    Expect { n: u8 },
+    Give { which: u8, is_here: bool },
     Release { n: u8 },
     Produce { which: u8, n: u8 },
 }
@@ -80,6 +82,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..).prop_map(|bytes| Step::Free { bytes }),
         2 => any::<u8>().prop_map(|which| Step::Lose { which }),
         2 => (0u8..10).prop_map(|n| Step::Hold { n }),
+        2 => (0u8..10).prop_map(|n| Step::Expect { n }),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(which, is_here)| Step::Give { which, is_here }),
         1 => (0u8..12).prop_map(|n| Step::Release { n }),
         2 => (any::<u8>(), 8u8..12).prop_map(|(which, n)| Step::Produce { which, n }),
     ]
@@ -94,6 +98,8 @@ struct World {
     node: Node,
     store: BTreeSet<ObjectId>,
     fetching: BTreeSet<ObjectId>,
+    /// What somebody is giving.
+    giving: BTreeSet<ObjectId>,
     /// What the node was told to hold, and has not said that it does not.
     held: BTreeSet<ObjectId>,
     waiting: BTreeMap<TaskId, (BTreeSet<ObjectId>, u32)>,
@@ -112,6 +118,7 @@ impl World {
             node: node_with(policy, caching, overlap),
             store: BTreeSet::new(),
             fetching: BTreeSet::new(),
+            giving: BTreeSet::new(),
             held: BTreeSet::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -159,6 +166,11 @@ impl World {
                     let total: u64 = inputs.iter().map(|object| size_bytes(object.0[0])).sum();
                     let never = total > LIMITS.bytes || inputs.len() as u64 > LIMITS.inodes;
                     assert_eq!(*for_now, !never, "{task} reads {total} bytes");
+                }
+                Effect::Expected { object } => {
+                    assert!(
+                        self.held.contains(object) && !self.fetching.contains(object) && self.giving.insert(*object)
+                    );
                 }
                 Effect::Held { object } => assert!(self.store.contains(object) && self.held.contains(object)),
                 Effect::NotHeld { object, .. } => assert!(self.held.remove(object) && !self.store.contains(object)),
@@ -232,6 +244,15 @@ impl World {
                 self.held.insert(id(*n));
                 self.run(Event::Hold { object: id(*n), size_bytes: size_bytes(*n) });
             }
+            Step::Expect { n } => {
+                self.held.insert(id(*n));
+                self.run(Event::Expect { object: id(*n), size_bytes: size_bytes(*n) });
+            }
+            Step::Give { which, is_here } => {
+                let count = self.giving.len().max(1);
+                let Some(object) = self.giving.iter().nth(usize::from(*which) % count).copied() else { return };
+                self.give(object, *is_here);
+            }
             Step::Release { n } => {
                 self.held.remove(&id(*n));
                 self.run(Event::Release { object: id(*n) });
@@ -257,6 +278,14 @@ impl World {
         self.run(Event::Ended { task });
     }
 
+    fn give(&mut self, object: ObjectId, is_here: bool) {
+        self.giving.remove(&object);
+        if is_here {
+            self.store.insert(object);
+        }
+        self.run(Event::Given { object, is_here });
+    }
+
     /// What the store holds when it is opened.
     fn find(&mut self, objects: &BTreeSet<u8>) {
         for n in objects {
@@ -271,6 +300,8 @@ impl World {
             if let Some(object) = self.fetching.pop_first() {
                 self.store.insert(object);
                 self.run(Event::Fetched { object, from: Origin::Persistent, took_us: 1 });
+            } else if let Some(object) = self.giving.first().copied() {
+                self.give(object, true);
             } else if let Some(task) = self.running.keys().find(|task| !self.suspended.contains(task)).copied() {
                 self.end(task);
             } else {

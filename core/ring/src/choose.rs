@@ -52,7 +52,9 @@ pub(crate) struct Chooser {
     alive: BTreeSet<NodeId>,
     /// Since when each member that is not said to live is not.
     missing_since: BTreeMap<NodeId, u64>,
-    /// Since when other members are wanted.
+    /// Since when this view is known.
+    entered_us: u64,
+    /// Since when other members, or another view of them, are wanted.
     wanted_since: Option<u64>,
     /// Whom to propose.
     wanted: BTreeSet<NodeId>,
@@ -61,6 +63,8 @@ pub(crate) struct Chooser {
     attempt: Option<Attempt>,
     /// Who has said that all it leads in this view has a quorum.
     settled: BTreeSet<NodeId>,
+    /// The last view in which all have.
+    settled_view: u64,
 }
 
 struct Attempt {
@@ -74,19 +78,16 @@ struct Attempt {
 }
 
 impl Chooser {
-    /// Of a node that has promised that.
-    pub fn new(acceptor: Acceptor) -> Self {
-        Chooser { acceptor, ..Chooser::default() }
+    /// Of a node that has promised that, and knew that view to be settled.
+    pub fn new(acceptor: Acceptor, settled_view: u64, now_us: u64) -> Self {
+        Chooser { acceptor, settled_view, entered_us: now_us, ..Chooser::default() }
     }
 
-    pub fn enter_view(&mut self) {
+    pub fn enter_view(&mut self, now_us: u64) {
+        self.entered_us = now_us;
         (self.attempt, self.wanted_since) = (None, None);
         self.missing_since.clear();
         self.settled.clear();
-    }
-
-    pub fn is_settled(&mut self, node: NodeId) {
-        self.settled.insert(node);
     }
 
     pub fn alive(&mut self, alive: BTreeSet<NodeId>) {
@@ -100,8 +101,26 @@ impl Chooser {
 }
 
 impl Node {
+    /// Whether it is known that all of the view's partitions have a write quorum in it. From then on as many nodes may be lost as
+    /// if none had ever been.
+    pub fn is_settled(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| self.chooser.settled_view == place.view.number)
+    }
+
+    /// All that a member leads in this view has a quorum, or even all that anyone does.
+    pub(crate) fn is_told_settled(&mut self, node: NodeId, all: bool, turn: &mut Turn) {
+        let Some(place) = &self.place else { return };
+        self.chooser.settled.insert(node);
+        let number = place.view.number;
+        if self.chooser.settled_view < number && (all || place.view.members.is_subset(&self.chooser.settled)) {
+            self.chooser.settled_view = number;
+            turn.disk.effects.push(Effect::Save(Save::Settled(number)));
+        }
+    }
+
     /// Proposes a view if one is wanted, and it is this node's turn.
     pub(crate) fn choose(&mut self, turn: &mut Turn) {
+        let is_settled = self.is_settled();
         let Some(place) = &self.place else { return };
         let (members, me, now_us) = (&place.view.members, self.config.node, turn.now_us);
         if !members.contains(&me) {
@@ -119,7 +138,10 @@ impl Node {
         };
         let stay = members.iter().filter(|node| !is_missed(node));
         let wanted: BTreeSet<NodeId> = stay.chain(&chooser.alive).copied().collect();
-        if wanted == *members {
+        let is_old = is_settled && now_us >= chooser.entered_us + self.config.tidy_us;
+        // What was accepted by a few only would lie in wait, and be chosen when other members are wanted.
+        let is_open = chooser.acceptor.view > place.view.number && chooser.acceptor.accepted.is_some();
+        if wanted == *members && !is_old && !is_open {
             (chooser.wanted_since, chooser.attempt) = (None, None);
             return;
         }
@@ -129,7 +151,6 @@ impl Node {
         if is_under_way || now_us < since_us + rank * 2 * self.config.resend_us {
             return;
         }
-        let is_settled = chooser.settled.len() == members.len();
         if place.view.followed_by(wanted.clone(), is_settled).is_none() {
             return;
         }
@@ -157,6 +178,7 @@ impl Node {
 
     pub(crate) fn promise(&mut self, from: NodeId, ballot: Ballot, accepted: Option<Proposal>, turn: &mut Turn) {
         let Some(place) = &self.place else { return };
+        let is_settled = self.is_settled();
         let Some(attempt) = self.chooser.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
         if !place.view.members.contains(&from) || attempt.proposal.is_some() {
             return;
@@ -166,7 +188,6 @@ impl Node {
             return;
         }
         let earlier = attempt.promises.values().flatten().max_by_key(|proposal| proposal.ballot);
-        let is_settled = self.chooser.settled.len() == place.view.members.len();
         let view = match earlier {
             Some(proposal) => Some(proposal.view.clone()),
             None => place.view.followed_by(self.chooser.wanted.clone(), is_settled),

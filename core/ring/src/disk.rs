@@ -150,3 +150,78 @@ impl Stored {
         matches!(self.entry, Entry::Removed { .. }) && self.version.round.view < base
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Round, Version};
+    use eyas_types::dfs::FileId;
+
+    struct Two;
+
+    fn stored(view: u64) -> Stored {
+        let version = Version { round: Round { view, boot: 1 }, sequence: 1 };
+        Stored { version, entry: Entry::Removed { id: FileId(1), is_gone: true } }
+    }
+
+    fn name(text: &str) -> FileName {
+        text.parse().unwrap()
+    }
+
+    impl Records for Two {
+        fn get(&self, partition: u16, of: &FileName) -> Option<Stored> {
+            self.first(partition, of.as_str()).filter(|(name, _)| name == of).map(|(_, stored)| stored)
+        }
+
+        fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
+            ["/b", "/d"].into_iter().find(|name| partition == 3 && *name >= from).map(|found| (name(found), stored(5)))
+        }
+    }
+
+    #[test]
+    fn what_was_saved_in_this_call_is_seen() {
+        let mut effects = Vec::new();
+        let mut disk = Disk::new(&Two, &mut effects);
+        let all = |disk: &Disk| {
+            let page = disk.page(3, "", 5);
+            page.entries
+                .into_iter()
+                .map(|(name, stored)| (name.as_str().to_owned(), stored.version.round.view))
+                .collect::<Vec<_>>()
+        };
+        let owned = |of: &[(&str, u64)]| of.iter().map(|(name, view)| ((*name).to_owned(), *view)).collect::<Vec<_>>();
+        assert_eq!(all(&disk), owned(&[("/b", 5), ("/d", 5)]));
+        let digest = disk.digest(3, 5);
+        disk.save(3, &name("/c"), stored(6));
+        disk.save(3, &name("/d"), stored(6));
+        disk.save(4, &name("/a"), stored(6));
+        disk.save(3, &name("/e"), stored(4));
+        disk.erase(3, &name("/b"));
+        assert_eq!(all(&disk), owned(&[("/c", 6), ("/d", 6)]), "/e is of no more use");
+        assert_eq!((disk.get(3, &name("/b")), disk.get(3, &name("/d"))), (None, Some(stored(6))));
+        assert_ne!(disk.digest(3, 5), digest);
+        disk.clear(3);
+        assert_eq!(all(&disk), []);
+        disk.save(3, &name("/d"), stored(5));
+        disk.save(3, &name("/b"), stored(5));
+        assert_eq!(disk.digest(3, 5), digest, "whatever the order");
+        assert_eq!(effects.len(), 8);
+    }
+
+    #[test]
+    fn pages_are_bounded_and_follow_each_other() {
+        let mut effects = Vec::new();
+        let mut disk = Disk::new(&Two, &mut effects);
+        for index in 0..600 {
+            disk.save(7, &name(&format!("/{index:04}")), stored(9));
+        }
+        let (mut after, mut sizes) = (String::new(), Vec::new());
+        loop {
+            let page = disk.page(7, &after, 1);
+            sizes.push(page.entries.len());
+            let Some((last, _)) = page.entries.last().filter(|_| page.has_more) else { break };
+            after = last.as_str().to_owned();
+        }
+        assert_eq!(sizes, [256, 256, 88]);
+    }
+}

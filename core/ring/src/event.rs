@@ -30,6 +30,9 @@ pub struct Config {
     pub resend_us: u64,
     /// A member that nobody has heard of for so long is left out of the next view, microseconds.
     pub patience_us: u64,
+    /// After so long a view is followed by another, even of the same members: what was removed before it is forgotten then,
+    /// microseconds.
+    pub tidy_us: u64,
     /// How long a replica that answers its leader promises to wait for it, microseconds.
     pub lease_us: u64,
 }
@@ -45,6 +48,7 @@ impl Config {
             tick_us: 100_000,
             resend_us: 500_000,
             patience_us: 5_000_000,
+            tidy_us: 24 * 3_600_000_000,
             lease_us: 2_000_000,
         }
     }
@@ -60,6 +64,8 @@ pub struct Saved {
     pub view: Option<View>,
     /// What it has promised about the next one.
     pub acceptor: Acceptor,
+    /// The last view that it knew to be settled.
+    pub settled: u64,
     /// The round in which it was last brought up to date, by partition; the first round of all, if never.
     pub rounds: BTreeMap<u16, Round>,
 }
@@ -152,6 +158,8 @@ pub enum Save {
     View(View),
     /// In [`Saved::acceptor`].
     Acceptor(Acceptor),
+    /// In [`Saved::settled`].
+    Settled(u64),
     /// In [`Saved::rounds`].
     Round {
         /// Of which partition.

@@ -69,3 +69,34 @@ impl Leases {
         self.held.is_empty() && now_us >= self.forgotten_until_us
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_counts_on_less_than_was_promised() {
+        let [leader, replica] = [1, 2].map(NodeId);
+        let mut at_leader = Leases::new(800, 0, true);
+        let mut at_replica = Leases::new(800, 0, true);
+        at_leader.grant(replica, 1000);
+        at_replica.promise(leader, 1000);
+        assert!(at_leader.is_granted(replica, 1699) && !at_leader.is_granted(replica, 1700));
+        assert!(at_replica.is_free(1001), "in its own view it waits for nobody");
+        at_replica.enter_view();
+        assert!(!at_replica.is_free(1799) && at_replica.is_free(1800));
+        at_leader.enter_view();
+        assert!(!at_leader.is_granted(replica, 1001), "what was promised in another view");
+    }
+
+    #[test]
+    fn a_promise_ends_when_its_leader_has_come_along_and_is_not_forgotten_by_starting() {
+        let mut leases = Leases::new(800, 0, true);
+        leases.promise(NodeId(1), 100);
+        leases.enter_view();
+        leases.heard(NodeId(1));
+        assert!(leases.is_free(101));
+        let mut started = Leases::new(800, 5000, false);
+        assert!(!started.is_free(5799) && started.is_free(5800));
+    }
+}

@@ -32,6 +32,8 @@ mod replica;
 mod ring;
 mod serve;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use choose::{Acceptor, Ballot, Proposal};

@@ -49,6 +49,8 @@ pub enum Body {
         /// How often the sender had started: then its clock begins anew.
         boot: u64,
         /// Whether all partitions that it leads have a quorum in this view.
+        has_settled: bool,
+        /// Whether it knows that of all members.
         is_settled: bool,
     },
     /// To `Heartbeat`: I heard you, and wait for you.

@@ -36,8 +36,9 @@ pub(crate) struct Place {
 
 impl Place {
     pub fn new(view: View) -> Self {
-        let of_source = |members: &_| Ring::new(&View { members: Clone::clone(members), ..view.clone() });
-        Place { ring: Ring::new(&view), sources: view.sources.iter().map(of_source).collect(), view }
+        let mut known = BTreeMap::new();
+        let sources = view.sources.iter().map(|members| Ring::of(&view, members, &mut known)).collect();
+        Place { ring: Ring::of(&view, &view.members, &mut known), sources, view }
     }
 
     pub fn write_quorum(&self, partition: u16) -> usize {
@@ -75,7 +76,7 @@ impl Node {
     /// A node that starts with what was saved. `now_us` here and below are microseconds of a clock that never goes back
     /// while the process lives.
     pub fn new(config: Config, saved: Saved, now_us: u64, effects: &mut Vec<Effect>) -> Self {
-        let Saved { boots, view, acceptor, rounds } = saved;
+        let Saved { boots, view, acceptor, settled, rounds } = saved;
         let boot = boots + 1;
         effects.push(Effect::Save(Save::Boots(boot)));
         let is_new = view.is_none();
@@ -88,7 +89,7 @@ impl Node {
             config,
             boot,
             place: view.map(Place::new),
-            chooser: Chooser::new(acceptor),
+            chooser: Chooser::new(acceptor, settled, now_us),
             leases: Leases::new(config.lease_us, now_us, is_new),
             rounds,
             receiving: BTreeMap::new(),
@@ -151,12 +152,15 @@ impl Node {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
-        let (me, boot, is_settled) = (self.config.node, self.boot, self.is_settled());
-        if is_settled {
-            self.chooser.is_settled(me);
+        if self.place.is_none() {
+            return;
         }
-        let heartbeat = Body::Heartbeat { sent_us: turn.now_us, boot, is_settled };
+        let (me, boot, has_settled) = (self.config.node, self.boot, self.has_settled());
+        if has_settled {
+            self.is_told_settled(me, false, turn);
+        }
+        let heartbeat = Body::Heartbeat { sent_us: turn.now_us, boot, has_settled, is_settled: self.is_settled() };
+        let Some(place) = &self.place else { return };
         let others: Vec<_> = place.view.members.iter().copied().filter(|node| *node != me).collect();
         others.into_iter().for_each(|node| self.send(node, heartbeat.clone(), turn));
         self.choose(turn);
@@ -194,9 +198,9 @@ impl Node {
             Body::Accept(proposal) => self.accept(from, proposal, turn),
             Body::Accepted(ballot) => self.accepted(from, ballot, turn),
             Body::Outbid(promised) => self.chooser.outbid(promised),
-            Body::Heartbeat { sent_us, boot, is_settled } => {
-                if is_settled {
-                    self.chooser.is_settled(from);
+            Body::Heartbeat { sent_us, boot, has_settled, is_settled } => {
+                if has_settled || is_settled {
+                    self.is_told_settled(from, is_settled, turn);
                 }
                 self.leases.promise(from, turn.now_us);
                 self.send(from, Body::Heard { sent_us, boot }, turn);

@@ -20,3 +20,29 @@ pub fn place(
     let others = ring.from(object).filter(|node| Some(*node) != writer);
     own.chain(others).filter(|node| has_room(*node)).take(replication.into()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::View;
+
+    #[test]
+    fn the_writers_own_node_is_first_and_full_nodes_are_skipped() {
+        let view = View { members: (1..6).map(NodeId).collect(), ..View::founded_by(NodeId(1), 8, 3) };
+        let ring = Ring::new(&view);
+        let object = ObjectId([7; 16]);
+        let all: Vec<NodeId> = ring.from(object).collect();
+        let place = |replication, writer, full: &[NodeId]| {
+            place(&ring, object, replication, writer, |node| !full.contains(&node))
+        };
+        assert_eq!(all.len(), 5);
+        assert_eq!(place(3, None, &[]), all[..3]);
+        assert_eq!(place(3, Some(all[4]), &[]), [all[4], all[0], all[1]]);
+        assert_eq!(place(3, Some(all[4]), &[all[4], all[0]]), all[1..4]);
+        assert_eq!(
+            place(3, Some(NodeId(9)), &all[..3]),
+            all[3..],
+            "who is no member gets nothing; as many as there are"
+        );
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! The new name's leader writes that the file is to arrive, with the version that it has under its old name, and asks the old
 //! name's leader to move it. That is the one moment at which the file changes its name: when it is written that it has
-//! departed. Then the new name's leader writes the file, and the old one's forgets its part. Whoever asks for the new name
-//! meanwhile waits; so no reader finds both, or neither.
+//! departed. Then the new name's leader writes the file, and the old one's forgets its part, before which nothing else gets
+//! the old name. Whoever asks for the new name meanwhile waits; so no reader finds both, or neither.
 //!
 //! Versions are never used again. So a request to move that comes late moves nothing, and when the old name's leader says
 //! that no file is there with that version, it will always be so, and the new name is free again.
@@ -59,17 +59,17 @@ impl Node {
         token: Version,
         turn: &mut Turn,
     ) {
-        let Some(stored) = self.served(&from, turn) else { return };
-        match stored {
-            Some(Stored { version: is, entry: Entry::File(record) }) if is == version => {
+        match self.known(&from, turn) {
+            None => {}
+            Some(Some(Stored { version: is, entry: Entry::File(record) })) if is == version => {
                 self.put(&from, Entry::Departed { to, token, record }, Then::Moved, turn);
             }
-            Some(Stored { entry: Entry::Departed { to: known, token: known_token, record }, .. })
+            Some(Some(Stored { entry: Entry::Departed { to: known, token: known_token, record }, .. }))
                 if known == to && known_token == token =>
             {
                 self.send(asking, Body::Moved { to, token, from, record }, turn);
             }
-            _ => self.send(asking, Body::Gone { to, token }, turn),
+            Some(_) => self.send(asking, Body::Gone { to, token }, turn),
         }
     }
 
@@ -119,10 +119,8 @@ impl Node {
 
     /// The new name's leader has the file.
     pub(crate) fn arrived(&mut self, from: &FileName, token: Version, turn: &mut Turn) {
-        let Some(Some(Stored { entry: Entry::Departed { token: known, record, .. }, .. })) = self.served(from, turn)
-        else {
-            return;
-        };
+        let stored = self.known(from, turn).flatten();
+        let Some(Stored { entry: Entry::Departed { token: known, record, .. }, .. }) = stored else { return };
         if known == token {
             let then = Then::Done { request: None, dropped: Default::default() };
             self.put(from, Entry::Removed { id: record.id, is_gone: false }, then, turn);
@@ -146,9 +144,16 @@ impl Node {
         }
     }
 
+    /// What is under a name, if this node serves it and nothing is being written to it.
+    fn known(&self, name: &FileName, turn: &Turn) -> Option<Option<Stored>> {
+        let partition = self.place.as_ref()?.ring.partition(name);
+        let is_written = |work: &Work| matches!(work.doing, Doing::Writing(_));
+        let is_known = self.serves(partition) && !self.work.get(name).is_some_and(is_written);
+        is_known.then(|| turn.disk.get(partition, name))
+    }
+
     /// What is under a name, if this node serves it and nothing is being done to it.
     pub(crate) fn served(&self, name: &FileName, turn: &Turn) -> Option<Option<Stored>> {
-        let partition = self.place.as_ref()?.ring.partition(name);
-        (self.serves(partition) && !self.work.contains_key(name)).then(|| turn.disk.get(partition, name))
+        self.known(name, turn).filter(|_| !self.work.contains_key(name))
     }
 }

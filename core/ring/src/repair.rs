@@ -4,6 +4,7 @@
 //! fetch it, and writes who has it now. It also has what is left of renames finished, and each node erases what nobody
 //! needs to know any more.
 
+use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,6 +27,9 @@ pub const MAX_REPAIRS: usize = 64;
 /// A node fetches so many chunks for leaders at a time; more are refused, and tried elsewhere.
 pub const MAX_FETCHES: usize = 128;
 
+/// So many times as long as for a member that is missing is waited for one that fetches.
+const FETCH_PATIENCE: u64 = 12;
+
 /// What is being repaired, by this node as a leader and for others.
 #[derive(Default)]
 pub(crate) struct Repairs {
@@ -37,21 +41,37 @@ pub(crate) struct Repairs {
     avoided: BTreeMap<NodeId, u64>,
     /// The next to be looked at.
     place: (u16, String),
+    /// All was looked at; again from then on.
+    rest_until_us: u64,
 }
 
 struct Repair {
     /// Of the file's record.
     version: Version,
     /// Chunks that are being fetched, and who fetches them.
-    awaited: BTreeSet<(ObjectId, NodeId)>,
+    awaited: BTreeMap<(ObjectId, NodeId), Chunk>,
     fetched: BTreeSet<(ObjectId, NodeId)>,
+    /// When they were asked.
+    asked_us: u64,
     /// When it is given up to wait.
     until_us: u64,
 }
 
 impl Repairs {
+    /// A view has begun: what was enough may be so no more, and who is no member is not waited for. Others that fetched for
+    /// the same file say at once that they have, when they are asked again.
+    pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
+        self.rest_until_us = 0;
+        self.files.retain(|_, repair| repair.awaited.keys().all(|(_, node)| members.contains(node)));
+    }
+
+    /// How many chunks are being fetched for this node's files.
+    fn awaited(&self) -> usize {
+        self.files.values().map(|repair| repair.awaited.len()).sum()
+    }
+
     pub fn validate(&self) {
-        assert!(self.files.values().map(|repair| repair.awaited.len()).sum::<usize>() <= MAX_REPAIRS);
+        assert!(self.awaited() <= MAX_REPAIRS);
         assert!(self.files.values().all(|repair| !repair.awaited.is_empty()), "a repair waits for nothing");
         assert!(self.fetching.len() <= MAX_FETCHES && self.fetching.values().all(|whom| !whom.is_empty()));
     }
@@ -63,10 +83,17 @@ impl Node {
         let late = self.repairs.files.iter().filter(|(_, repair)| turn.now_us >= repair.until_us);
         let late: Vec<FileName> = late.map(|(name, _)| name.clone()).collect();
         late.iter().for_each(|name| self.end_repair(name, turn));
+        self.ask_repairs(turn);
         self.repairs.avoided.retain(|_, until_us| turn.now_us < *until_us);
         for _ in 0..MAX_LOOKS {
+            if turn.now_us < self.repairs.rest_until_us || self.repairs.awaited() >= MAX_REPAIRS {
+                break;
+            }
             let (at, from) = core::mem::take(&mut self.repairs.place);
-            let Some(partition) = self.rounds.range(at..).next().map(|(partition, _)| *partition) else { break };
+            let Some(partition) = self.rounds.range(at..).next().map(|(partition, _)| *partition) else {
+                self.repairs.rest_until_us = turn.now_us + self.config.patience_us;
+                break;
+            };
             let from = if partition == at { from } else { String::new() };
             match turn.disk.first(partition, &from) {
                 Some((name, stored)) => {
@@ -97,12 +124,12 @@ impl Node {
     fn repair_file(&mut self, name: &FileName, version: Version, record: &FileRecord, turn: &mut Turn) {
         let Some(view_place) = &self.place else { return };
         let Repairs { files, avoided, .. } = &self.repairs;
-        let mut room = MAX_REPAIRS.saturating_sub(files.values().map(|repair| repair.awaited.len()).sum());
         if files.contains_key(name) {
             return;
         }
+        let mut room = MAX_REPAIRS - self.repairs.awaited();
         let members = &view_place.view.members;
-        let mut asked = Vec::new();
+        let mut awaited = BTreeMap::new();
         for chunk in &record.chunks {
             let has: Vec<NodeId> = chunk.replicas.iter().copied().filter(|node| members.contains(node)).collect();
             let lacking = usize::from(record.replication).saturating_sub(has.len()).min(room);
@@ -112,17 +139,28 @@ impl Node {
             let may_take = |node: NodeId| !has.contains(&node) && !avoided.contains_key(&node);
             for node in place(&view_place.ring, chunk.object, lacking as u8, None, may_take) {
                 room -= 1;
-                asked.push((node, Chunk { replicas: has.clone(), ..chunk.clone() }));
+                awaited.insert((chunk.object, node), Chunk { replicas: has.clone(), ..chunk.clone() });
             }
         }
-        if asked.is_empty() {
-            return;
+        if !awaited.is_empty() {
+            let until_us = turn.now_us + FETCH_PATIENCE * self.config.patience_us;
+            let repair = Repair { version, awaited, fetched: BTreeSet::new(), asked_us: 0, until_us };
+            self.repairs.files.insert(name.clone(), repair);
+            self.ask_repairs(turn);
         }
-        let awaited = asked.iter().map(|(node, chunk)| (chunk.object, *node)).collect();
-        let until_us = turn.now_us + self.config.patience_us;
-        let repair = Repair { version, awaited, fetched: BTreeSet::new(), until_us };
-        self.repairs.files.insert(name.clone(), repair);
-        asked.into_iter().for_each(|(node, chunk)| self.send(node, Body::Have { name: name.clone(), chunk }, turn));
+    }
+
+    /// Asks those who are to fetch, again if they did not answer: who has done it says so at once.
+    fn ask_repairs(&mut self, turn: &mut Turn) {
+        let mut asked = Vec::new();
+        for (name, repair) in &mut self.repairs.files {
+            if turn.now_us >= repair.asked_us + self.config.resend_us {
+                repair.asked_us = turn.now_us;
+                let of_file = repair.awaited.iter();
+                asked.extend(of_file.map(|((_, node), chunk)| (*node, name.clone(), chunk.clone())));
+            }
+        }
+        asked.into_iter().for_each(|(node, name, chunk)| self.send(node, Body::Have { name, chunk }, turn));
     }
 
     /// A leader wants this node to have a chunk.
@@ -151,7 +189,7 @@ impl Node {
     pub(crate) fn has(&mut self, node: NodeId, name: &FileName, object: ObjectId, is_here: bool, turn: &mut Turn) {
         let avoided_until_us = turn.now_us + self.config.patience_us;
         let Some(repair) = self.repairs.files.get_mut(name) else { return };
-        if !repair.awaited.remove(&(object, node)) {
+        if repair.awaited.remove(&(object, node)).is_none() {
             return;
         }
         if is_here {
@@ -180,6 +218,8 @@ impl Node {
                 chunk.replicas.retain(|node| place.view.members.contains(node));
             }
         }
+        // There may be more to do for it.
+        (self.repairs.place, self.repairs.rest_until_us) = ((place.ring.partition(name), name.as_str().to_owned()), 0);
         self.put_record(name, record, turn);
     }
 

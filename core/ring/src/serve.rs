@@ -3,11 +3,12 @@
 //! One thing is done to a name at a time; further requests for it wait in line. Nothing is shown that a write quorum does
 //! not have.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, FileRecord, NodeId};
+use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId};
 
 use crate::event::{Answer, Effect, Op, Refusal};
 use crate::message::Body;
@@ -30,9 +31,11 @@ pub(crate) struct Work {
 
 pub(crate) enum Doing {
     /// Something is being written.
-    Writing(Writing),
+    Writing(Box<Writing>),
     /// The file that is to come is asked for.
     Moving(Moving),
+    /// The leader of the new name is told of the file that was here, before another takes its place.
+    Leaving,
 }
 
 pub(crate) struct Writing {
@@ -107,10 +110,16 @@ impl Node {
                 self.start(name, Doing::Moving(moving), waiting, turn);
                 return;
             }
+            let is_leaving = |stored: &Stored| matches!(stored.entry, Entry::Departed { .. });
+            if matches!(op, Op::Create { .. } | Op::Rename { .. }) && stored.as_ref().is_some_and(is_leaving) {
+                waiting.push_front((request, op));
+                self.start(name, Doing::Leaving, waiting, turn);
+                return;
+            }
             match self.decide(request, op, stored.as_ref()) {
                 Ok((entry, then)) => {
                     let writing = self.writing(partition, entry, stored, then);
-                    self.start(name, Doing::Writing(writing), waiting, turn);
+                    self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
                     return;
                 }
                 Err(answer) => self.answer(request, answer, turn),
@@ -179,7 +188,7 @@ impl Node {
         let waiting = self.work.remove(name).map_or_else(VecDeque::new, |work| work.waiting);
         let before = turn.disk.get(partition, name);
         let writing = self.writing(partition, entry, before, then);
-        self.start(name, Doing::Writing(writing), waiting, turn);
+        self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
     }
 
     pub(crate) fn start(&mut self, name: &FileName, doing: Doing, waiting: VecDeque<(u64, Op)>, turn: &mut Turn) {
@@ -200,7 +209,8 @@ impl Node {
         let partition = work.partition;
         work.asked_us = turn.now_us;
         match &work.doing {
-            Doing::Writing(Writing { stored, acks, .. }) => {
+            Doing::Writing(writing) => {
+                let Writing { stored, acks, .. } = &**writing;
                 let body = Body::Write { partition, round, name: name.clone(), stored: stored.clone() };
                 let replicas = place.ring.replicas(partition).iter();
                 let lacking: Vec<NodeId> = replicas.filter(|node| !acks.contains(node)).copied().collect();
@@ -209,6 +219,11 @@ impl Node {
             Doing::Moving(moving) => {
                 let (leader, body) = (place.ring.leader(&moving.from), moving.asked(name));
                 self.send(leader, body, turn);
+            }
+            Doing::Leaving => {
+                if let Some(Stored { entry, .. }) = turn.disk.get(partition, name) {
+                    self.tell_moved(name, &entry, turn);
+                }
             }
         }
     }
@@ -224,12 +239,12 @@ impl Node {
 
     fn commit_if_written(&mut self, name: &FileName, turn: &mut Turn) {
         let (Some(place), Some(work)) = (&self.place, self.work.get(name)) else { return };
-        let Doing::Writing(Writing { acks, .. }) = &work.doing else { return };
-        if acks.len() < place.write_quorum(work.partition) {
+        let Doing::Writing(writing) = &work.doing else { return };
+        if writing.acks.len() < place.write_quorum(work.partition) {
             return;
         }
         let Some(Work { doing: Doing::Writing(writing), waiting, .. }) = self.work.remove(name) else { return };
-        let Writing { stored: Stored { version, entry }, then, .. } = writing;
+        let Writing { stored: Stored { version, entry }, then, .. } = *writing;
         match then {
             Then::Done { request, dropped } => {
                 self.answer_if(request, Ok(Answer::Done { version }), turn);
@@ -307,6 +322,7 @@ impl Doing {
     fn request(&self) -> Option<u64> {
         match self {
             Doing::Moving(moving) => moving.request,
+            Doing::Leaving => None,
             Doing::Writing(writing) => match &writing.then {
                 Then::Done { request, .. } | Then::Refuse { request, .. } | Then::Arrived { request, .. } => *request,
                 Then::Move { request } => Some(*request),
@@ -319,19 +335,21 @@ impl Doing {
     pub fn before(&self) -> Option<Option<&Stored>> {
         match self {
             Doing::Writing(writing) => Some(writing.before.as_ref()),
-            Doing::Moving(_) => None,
+            Doing::Moving(_) | Doing::Leaving => None,
         }
     }
 }
 
-/// Chunks of a file that its new record does not have, by who has them.
+/// Replicas of a file that its new record does not have.
 fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
-    let kept: BTreeSet<ObjectId> = new.iter().flat_map(|new| &new.chunks).map(|chunk| chunk.object).collect();
+    let of = |chunk: &Chunk| {
+        let object = chunk.object;
+        chunk.replicas.iter().map(move |node| (*node, object)).collect::<Vec<_>>()
+    };
+    let kept: BTreeSet<(NodeId, ObjectId)> = new.iter().flat_map(|new| &new.chunks).flat_map(of).collect();
     let mut dropped = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-    for chunk in old.chunks.iter().filter(|chunk| !kept.contains(&chunk.object)) {
-        for node in &chunk.replicas {
-            dropped.entry(*node).or_default().push(chunk.object);
-        }
+    for (node, object) in old.chunks.iter().flat_map(of).filter(|replica| !kept.contains(replica)) {
+        dropped.entry(node).or_default().push(object);
     }
     dropped
 }

@@ -57,8 +57,8 @@ impl Leading {
 }
 
 impl Node {
-    /// Whether all partitions that it leads have a write quorum in this view.
-    pub fn is_settled(&self) -> bool {
+    /// Whether all partitions that this node leads have a write quorum in this view.
+    pub(crate) fn has_settled(&self) -> bool {
         let Some(place) = &self.place else { return false };
         self.leading.iter().all(|(partition, leading)| leading.filled.len() >= place.write_quorum(*partition))
     }
@@ -107,7 +107,7 @@ impl Node {
         }
         turn.disk.effects.push(Effect::Save(Save::View(view.clone())));
         let me = self.config.node;
-        let place = Place::new(view);
+        let (members, place) = (view.members.clone(), Place::new(view));
         let leads = |partition: &u16| place.ring.replicas(*partition)[0] == me;
         let mut leading = BTreeMap::new();
         for partition in (0..place.ring.partitions()).filter(leads) {
@@ -117,7 +117,8 @@ impl Node {
         }
         (self.place, self.leading) = (Some(place), leading);
         self.leases.enter_view();
-        self.chooser.enter_view();
+        self.chooser.enter_view(turn.now_us);
+        self.repairs.enter_view(&members);
         self.receiving.clear();
         self.leave_work(turn);
         let going_on: Vec<u16> =
@@ -152,7 +153,10 @@ impl Node {
             Phase::Collecting(_) => true,
             Phase::Filling => leading.filled.len() < place.write_quorum(**partition),
         };
-        let mut room = MAX_SETTLING.saturating_sub(self.leading.iter().filter(is_under_way).count());
+        // It counts itself among those who refuse earlier leaders.
+        let is_free = place.sources.is_empty() || self.leases.is_free(turn.now_us);
+        let most = if is_free { MAX_SETTLING } else { 0 };
+        let mut room = most.saturating_sub(self.leading.iter().filter(is_under_way).count());
         let waits = |(_, leading): &(&u16, &Leading)| matches!(leading.phase, Phase::Waiting);
         let waiting: Vec<u16> = self.leading.iter().filter(waits).map(|(partition, _)| *partition).collect();
         for partition in waiting {
@@ -219,12 +223,10 @@ impl Node {
         page: Page,
         turn: &mut Turn,
     ) {
-        let Some(leading) =
-            self.leading.get_mut(&partition).filter(|_| round == Round { view: round.view, boot: self.boot })
-        else {
+        if round != self.round() {
             return;
-        };
-        let Phase::Collecting(progress) = &mut leading.phase else { return };
+        }
+        let Some(Leading { phase: Phase::Collecting(progress), .. }) = self.leading.get_mut(&partition) else { return };
         let Some(expected) = progress.get_mut(&from).filter(|expected| expected.as_deref() == Some(after)) else {
             return;
         };

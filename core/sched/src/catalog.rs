@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 
 use crate::executors::ExecutorKey;
+use crate::growth;
 use crate::hash::Map;
 use crate::queue::Ticket;
 
@@ -140,7 +141,7 @@ impl Catalog {
             object.waiting.clear();
             object.list = object.list.wrapping_add(1).max(1);
         }
-        object.waiting.push_back(wait);
+        growth::push_back(&mut object.waiting, wait);
         object.wanted += 1;
     }
 

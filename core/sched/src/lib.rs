@@ -23,6 +23,7 @@ mod event;
 mod executors;
 mod explain;
 mod fill;
+mod growth;
 mod hash;
 mod kept;
 mod lines;

@@ -18,6 +18,7 @@ use eyas_types::Estimate;
 
 use crate::estimate::Estimator;
 use crate::executors::{ExecutorKey, Level};
+use crate::growth;
 use crate::hash::Fixed;
 use crate::queue::{Queue, State, TaskKey, Ticket};
 use crate::scheduler::Scheduler;
@@ -80,12 +81,7 @@ impl Lines {
         }
         assert_eq!(self.home(ticket.task), None, "a task stands in one line");
         self.homes[ticket.task.place()] = home;
-        let tickets = &mut self.tickets[home.place()];
-        if tickets.len() == tickets.capacity() {
-            // Not to double, as there is an entry for each task that waits.
-            tickets.reserve_exact(tickets.len() / 4 + 4);
-        }
-        tickets.push_back(ticket);
+        growth::push_back(&mut self.tickets[home.place()], ticket);
         let line = &mut self.lengths[home.place()];
         line.tasks += 1;
         line.entries += 1;

@@ -42,15 +42,14 @@ pub(crate) struct Ticket {
     pub turn: u32,
 }
 
-/// On one cache line: most looks at a task are the first for long.
-#[repr(align(64))]
+/// What is no ticket's turn.
+const NO_TURN: u32 = u32::MAX;
+
 pub(crate) struct Task {
     pub id: TaskId,
     pub inputs: Inputs,
     pub class: Class,
     pub state: State,
-    /// Which wait this is; see [`Ticket`].
-    pub turn: u32,
     /// How often it was assigned.
     pub attempt: u32,
     /// Some executor could not take it: see `Queue::refusals`.
@@ -63,7 +62,8 @@ pub(crate) struct Task {
     pub returns: u8,
 }
 
-const _: () = assert!(size_of::<Task>() == 64);
+// As many of them are kept as tasks wait.
+const _: () = assert!(size_of::<Task>() == 56);
 
 /// Legal moves: `Waiting → Assigned → Waiting …`, `Waiting → Held → Waiting`; from any state a task may be forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +81,10 @@ pub(crate) enum State {
     Forgotten,
 }
 
-/// Most tasks have a few inputs; those are kept in place.
+/// Most tasks have a few inputs; those are kept in place. Others are behind a box of one word, to be no larger.
 pub(crate) enum Inputs {
     Few(u8, [ObjectKey; 3]),
-    Many(Box<[ObjectKey]>),
+    Many(Box<Box<[ObjectKey]>>),
 }
 
 impl Inputs {
@@ -94,7 +94,7 @@ impl Inputs {
             few[..keys.len()].copy_from_slice(keys);
             Inputs::Few(keys.len() as u8, few)
         } else {
-            Inputs::Many(keys.into())
+            Inputs::Many(Box::new(keys.into()))
         }
     }
 
@@ -117,6 +117,9 @@ impl Inputs {
 #[derive(Default)]
 pub(crate) struct Queue {
     tasks: Vec<Task>,
+    /// The turn of each task that waits, by its place in the table, else [`NO_TURN`]. Apart from the table, as it
+    /// is asked of far more entries of lists than there are looks at tasks.
+    turns: Vec<u32>,
     free: Vec<TaskKey>,
     jobs: BTreeMap<JobId, Vec<Option<TaskKey>>>,
     classes: Vec<ClassQueue>,
@@ -132,9 +135,6 @@ pub(crate) struct Queue {
     pub new_class: Option<Class>,
     job_names: BTreeMap<JobId, Box<str>>,
     next_turn: u32,
-    /// The order given to the next task that joins at the back, and at the front.
-    next_back: i64,
-    next_front: i64,
     waiting: u64,
     /// Tasks that have left so far.
     taken: u64,
@@ -154,8 +154,8 @@ pub(crate) struct ClassNeed {
 
 struct ClassQueue {
     need: ClassNeed,
-    /// Oldest first, with its place in the order over all classes.
-    tickets: VecDeque<(i64, Ticket)>,
+    /// Oldest first.
+    tickets: VecDeque<Ticket>,
     /// Tasks of the class that are known; with the last of them, its place may go to another.
     known: u64,
     waiting: u64,
@@ -165,8 +165,8 @@ struct ClassQueue {
     way_made_by: Option<ExecutorKey>,
     /// Executors that were parked at each level before this number are known to have no room.
     no_room_before: [u64; 2],
-    /// Tickets before this place in the order read too much to compute while others are staged.
-    heavy_before: i64,
+    /// So many of the first tickets are of tasks that read too much to compute while others are staged.
+    heavy: usize,
 }
 
 impl Queue {
@@ -178,7 +178,6 @@ impl Queue {
             inputs: Inputs::new(inputs),
             class,
             state: State::Held,
-            turn: 0,
             attempt: 0,
             was_refused: false,
             returns: 0,
@@ -192,6 +191,7 @@ impl Queue {
             }
             None => {
                 self.tasks.push(task);
+                self.turns.push(NO_TURN);
                 TaskKey::at(self.tasks.len() - 1)
             }
         };
@@ -228,7 +228,7 @@ impl Queue {
             turn_at: 0,
             way_made_by: None,
             no_room_before: [0; 2],
-            heavy_before: i64::MIN,
+            heavy: 0,
         };
         match self.classes.get_mut(class.0 as usize) {
             Some(free) => *free = queue,
@@ -269,31 +269,33 @@ impl Queue {
 
     /// Whether the ticket's wait is still on.
     pub fn is_waiting(&self, ticket: Ticket) -> bool {
-        let task = &self[ticket.task];
-        task.turn == ticket.turn && task.state == State::Waiting
+        self.turns[ticket.task.place()] == ticket.turn
+    }
+
+    /// What names the wait of a task that waits.
+    pub fn ticket(&self, task: TaskKey) -> Ticket {
+        Ticket { task, turn: self.turns[task.place()] }
     }
 
     /// Puts a held task at the back, or at the front if it was there before.
     pub fn push(&mut self, key: TaskKey, front: bool) -> Ticket {
         let turn = self.next_turn;
-        self.next_turn = self.next_turn.wrapping_add(1);
+        self.next_turn = (turn + 1) % NO_TURN;
         let task = &mut self.tasks[key.place()];
         assert_eq!(task.state, State::Held, "task {} queued twice", task.id);
         task.state = State::Waiting;
-        task.turn = turn;
         task.was_put_first = front;
+        self.turns[key.place()] = turn;
         let ticket = Ticket { task: key, turn };
         let queue = &mut self.classes[task.class.0 as usize];
         if queue.waiting == 0 {
             queue.turn_at = self.taken;
         }
         if front {
-            self.next_front -= 1;
-            queue.tickets.push_front((self.next_front, ticket));
-            queue.heavy_before = i64::MIN;
+            queue.tickets.push_front(ticket);
+            queue.heavy = 0;
         } else {
-            queue.tickets.push_back((self.next_back, ticket));
-            self.next_back += 1;
+            queue.tickets.push_back(ticket);
         }
         queue.waiting += 1;
         self.waiting += 1;
@@ -302,35 +304,31 @@ impl Queue {
 
     /// Takes a waiting task out of the queue. Returns the executor that made way for it, if one did.
     pub fn take(&mut self, key: TaskKey) -> Option<ExecutorKey> {
+        let ticket = self.ticket(key);
+        self.turns[key.place()] = NO_TURN;
         let task = &mut self.tasks[key.place()];
         assert_eq!(task.state, State::Waiting, "task {} is not in the queue", task.id);
         task.state = State::Held;
         task.listed_cold = false;
-        let ticket = Ticket { task: key, turn: task.turn };
-        let class = task.class.0 as usize;
-        let was_put_first = task.was_put_first;
         self.waiting -= 1;
         self.taken += 1;
-        let queue = &mut self.classes[class];
+        let queue = &mut self.classes[task.class.0 as usize];
         queue.waiting -= 1;
         let mut made_way = None;
-        if queue.tickets.front().is_some_and(|(_, first)| *first == ticket) {
+        if queue.tickets.front() == Some(&ticket) {
             made_way = queue.way_made_by.take();
-            if !was_put_first {
+            if !task.was_put_first {
                 queue.turn_at = self.taken;
             }
         }
-        while let Some((_, first)) = self.classes[class].tickets.front() {
-            if self.is_waiting(*first) {
-                break;
-            }
-            self.classes[class].tickets.pop_front();
+        let turns = &self.turns;
+        let is_waiting = |ticket: &Ticket| turns[ticket.task.place()] == ticket.turn;
+        while queue.tickets.pop_front_if(|first| !is_waiting(first)).is_some() {
+            queue.heavy = queue.heavy.saturating_sub(1);
         }
-        let queue = &self.classes[class];
         if queue.tickets.len() as u64 > 2 * queue.waiting + 64 {
-            let mut tickets = core::mem::take(&mut self.classes[class].tickets);
-            tickets.retain(|(_, ticket)| self.is_waiting(*ticket));
-            self.classes[class].tickets = tickets;
+            queue.heavy = queue.tickets.iter().take(queue.heavy).filter(|ticket| is_waiting(ticket)).count();
+            queue.tickets.retain(is_waiting);
         }
         made_way
     }
@@ -342,7 +340,6 @@ impl Queue {
             inputs: Inputs::new(&[]),
             class: self[key].class,
             state: State::Forgotten,
-            turn: self[key].turn,
             attempt: 0,
             was_refused: false,
             returns: 0,
@@ -370,29 +367,33 @@ impl Queue {
 
     /// Classes with waiting tasks: of higher priority first, of equals the one with the oldest task.
     pub fn waiting_classes(&self) -> impl Iterator<Item = Class> + use<> {
+        let queue = |class: Class| &self.classes[class.0 as usize];
         let oldest = |class: Class| {
-            let queue = &self.classes[class.0 as usize];
-            Some(((Reverse(queue.need.need.priority), queue.tickets.front()?.0), class))
+            let first = queue(class).tickets.front()?;
+            let age = self.next_turn.wrapping_sub(first.turn);
+            // What is put at the front goes before what was put there earlier.
+            let order = if self[first.task].was_put_first { (0, age) } else { (1, !age) };
+            Some(((Reverse(self.priority(class)), order), class))
         };
-        let only = self.only_class.and_then(oldest);
+        let only = self.only_class.filter(|class| !queue(*class).tickets.is_empty());
         let places = if self.only_class.is_some() { 0 } else { self.classes.len() as u32 };
         let mut classes: Vec<_> = (0..places).map(Class).filter_map(oldest).collect();
         classes.sort_unstable_by_key(|(order, _)| *order);
-        only.into_iter().chain(classes).map(|(_, class)| class)
+        only.into_iter().chain(classes.into_iter().map(|(_, class)| class))
     }
 
     /// Waiting tasks of a class, oldest first.
     pub fn waiting_in(&self, class: Class) -> impl Iterator<Item = TaskKey> {
         let tickets = self.classes[class.0 as usize].tickets.iter();
-        tickets.filter(|(_, ticket)| self.is_waiting(*ticket)).map(|(_, ticket)| ticket.task)
+        tickets.filter(|ticket| self.is_waiting(**ticket)).map(|ticket| ticket.task)
     }
 
     /// Waiting tasks of a class, no more than `count`, from a place that is another one for another `turn`.
     pub fn waiting_from(&self, class: Class, turn: u64, count: usize) -> Vec<TaskKey> {
         let tickets = &self.classes[class.0 as usize].tickets;
         let first = (turn % tickets.len().max(1) as u64) as usize;
-        let some = tickets.range(first..).filter(|(_, ticket)| self.is_waiting(*ticket)).take(count);
-        some.map(|(_, ticket)| ticket.task).collect()
+        let some = tickets.range(first..).filter(|ticket| self.is_waiting(**ticket)).take(count);
+        some.map(|ticket| ticket.task).collect()
     }
 
     /// Classes of which no task had its turn while `window` tasks left the queue.
@@ -447,23 +448,19 @@ impl Queue {
     /// light stays so, each task is looked at once. No more than `looks` are.
     pub fn first_light(&mut self, class: Class, looks: usize, is_light: impl Fn(&Task) -> bool) -> Option<TaskKey> {
         let queue = &self.classes[class.0 as usize];
-        let start = queue.tickets.partition_point(|(order, _)| *order < queue.heavy_before);
-        let mut heavy_before = queue.heavy_before;
-        let mut found = None;
-        for (order, ticket) in queue.tickets.range(start..).take(looks) {
-            if self.is_waiting(*ticket) && is_light(&self[ticket.task]) {
-                found = Some(ticket.task);
-                break;
-            }
-            heavy_before = order + 1;
-        }
-        self.classes[class.0 as usize].heavy_before = heavy_before;
+        let end = queue.tickets.len().min(queue.heavy + looks);
+        let place = (queue.heavy..end).find(|place| {
+            let ticket = queue.tickets[*place];
+            self.is_waiting(ticket) && is_light(&self[ticket.task])
+        });
+        let found = place.map(|place| queue.tickets[place].task);
+        self.classes[class.0 as usize].heavy = place.unwrap_or(end);
         found
     }
 
     /// Other tasks are light now.
     pub fn look_for_light_again(&mut self) {
-        self.classes.iter_mut().for_each(|class| class.heavy_before = i64::MIN);
+        self.classes.iter_mut().for_each(|class| class.heavy = 0);
     }
 
     /// What tasks of a class need.

@@ -15,7 +15,7 @@ use crate::queue::{State, TaskKey};
 use crate::scheduler::Scheduler;
 use crate::search;
 
-/// Lined-up tasks that are looked at after one event, for some to ask back.
+/// Lined-up tasks of which is asked after one event who would take them, for some to ask back.
 const RECALL_LOOKS: usize = 16;
 /// So often a task is asked back: who would have taken it may not any more when it is back, and others line it up again.
 const MAX_RETURNS: u8 = 4;
@@ -37,18 +37,20 @@ impl Scheduler {
             }
             self.recall_from = by;
             let mut over_milli = self.executors[by].over_milli();
-            let newest: Vec<_> =
-                self.executors[by].in_flight.iter().rev().take(looks).map(|given| given.task).collect();
-            for task in newest {
+            for place in (0..self.executors[by].in_flight.len()).rev() {
+                let task = self.executors[by].in_flight[place].task;
                 let need_milli = u64::from(self.queue.resources(self.queue[task].class).cpus_milli).max(1);
-                if over_milli < need_milli || idle_milli < need_milli {
+                if looks == 0 || over_milli < need_milli || idle_milli < need_milli {
                     break;
                 }
-                looks -= 1;
                 let is_recalled = matches!(self.queue[task].state, State::Assigned { recalled: true, .. });
+                // To pass one over is no look: it costs little, and no more are passed over than are lined up here.
                 if is_recalled || self.queue[task].returns >= MAX_RETURNS {
                     over_milli -= need_milli;
-                } else if self.idle_taker(task).is_some() {
+                    continue;
+                }
+                looks -= 1;
+                if self.idle_taker(task).is_some() {
                     over_milli -= need_milli;
                     idle_milli -= need_milli;
                     self.ask_back(task, effects);

@@ -70,7 +70,8 @@ impl Relays {
     /// persistent storage. `turn` spreads the load over holders.
     pub fn plan(&mut self, catalog: &Catalog, executors: &mut Executors, wish: Wish, turn: usize) -> Box<[Holder]> {
         let Wish { object, by, task, crosses, from_relays } = wish;
-        let receipts = self.receipts.entry(object).or_default();
+        // Nearly always one at a time receives an object.
+        let receipts = self.receipts.entry(object).or_insert_with(|| Vec::with_capacity(1));
         let planned = receipts.iter().find(|receipt| receipt.by == by).map(|receipt| receipt.from);
         let holders = &catalog[object].holders;
         let site = executors.way(by).site;

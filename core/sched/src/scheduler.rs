@@ -409,6 +409,7 @@ impl Scheduler {
 
     /// Takes a task out of the queue.
     fn dequeue(&mut self, task: TaskKey) {
+        let ticket = self.queue.ticket(task);
         if let Some(by) = self.queue.take(task) {
             self.executors.make_ready(by, Level::Slot);
         }
@@ -416,7 +417,6 @@ impl Scheduler {
             return;
         }
         self.lines.leave(&self.queue, task);
-        let ticket = Ticket { task, turn: self.queue[task].turn };
         for input in self.queue[task].inputs.as_slice() {
             self.catalog.leave(*input, ticket, |ticket| self.queue.is_waiting(ticket));
         }

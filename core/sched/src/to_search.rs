@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::catalog::ObjectKey;
+use crate::growth;
 
 /// Objects to search, the first first. Those that very many tasks want come last: a task that is held entirely is in the lists of all
 /// its inputs, and is found in a short one sooner.
@@ -14,7 +15,7 @@ pub(crate) struct ToSearch {
 
 impl ToSearch {
     pub fn push(&mut self, object: ObjectKey) {
-        self.next.push_back(object);
+        growth::push_back(&mut self.next, object);
     }
 
     /// The one to search first, and whether it was put off.

@@ -13,6 +13,7 @@ mod chains;
 mod commands;
 mod crashes;
 mod data_diffusion;
+mod dfs;
 mod documents;
 mod get;
 mod interrupts;

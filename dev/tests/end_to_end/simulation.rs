@@ -82,6 +82,10 @@ fn a_sweep_runs_all_combinations_in_order() {
     assert!(rows[0]["peer_bytes"].as_u64() > rows[1]["peer_bytes"].as_u64(), "a part of one node has no peers: {rows}");
     assert!(home.read("parts.html").contains("\"cost, 4 dispatchers\""));
     home.eyas(&parts("5")).exits(1).says(&["5 dispatchers for 4 nodes"]);
+    home.write("pushed.toml", SMALL.replace("100 MB", "1 GB") + "[policies]\ndistribution = \"chain\"\n");
+    let pushed = |policies| ["sim", "sweep", "pushed.toml", "--policy", policies];
+    home.eyas(&pushed("gcc,cost")).exits(0);
+    home.eyas(&pushed("gcc,fa")).exits(1).says(&["fa on 4 nodes: `distribution` pushes into stores"]);
 }
 
 #[test]
@@ -114,6 +118,16 @@ fn an_interrupted_sweep_prints_what_is_done() {
     assert!(home.read("sweep.csv").lines().count() <= 3);
 }
 
+#[test]
+fn an_interrupted_experiment_of_the_paper_is_broken_off() {
+    let home = Home::new();
+    let paper = home.spawn(&["sim", "paper", "--only", "mi-fa", "--csv", "paper.csv"]);
+    wait_until("it listens to interrupts", || catches_interrupts(paper.id()));
+    signal(paper.id(), Signal::INT);
+    finish(paper).exits(130).says(&["interrupted; these are 0 of 1 experiments"]);
+    assert_eq!(home.read("paper.csv"), "", "what was broken off is no figure");
+}
+
 fn catches_interrupts(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -139,7 +153,7 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_line() {
             home.eyas(command).exits(1).says(&[says]);
         }
     }
-    home.eyas(&["sim", "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml, line 1: cannot be read"]);
+    home.eyas(&["sim", "run", "nowhere.toml"]).exits(1).says(&["nowhere.toml cannot be read: "]);
     // What is read again and again from slow storage takes longer than reading all once.
     let slow = SMALL.replace("[cluster]", "limit = \"20 s\"\n[cluster]\nstorage = \"40 MB/s\"")
         + "[policies]\nplacement = \"fa\"\n";

@@ -3,18 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, Ending};
 use eyas_ring::{Answer, Op, place};
 use eyas_store::Checksum;
+use eyas_types::ObjectId;
 use eyas_types::dfs::{
     Chunk, DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, FileId, FileName, FileRecord, Format, MAX_CHUNKS, NodeId,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::client::calls::Replies;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::{File, Files, unexpected};
 use crate::protocol::{Member, Reply, What};
@@ -191,7 +194,7 @@ impl Files {
                 break;
             }
             let chunk = Arriving { object, size_bytes, checksum, content: content.clone() };
-            for (member, stored) in self.chain(chunk, replicas.first(), further).await {
+            for (member, stored) in self.chain(&chunk, replicas.first(), further).await {
                 match stored {
                     Ok(()) => replicas.push(member),
                     Err(error) => {
@@ -214,55 +217,89 @@ impl Files {
     }
 
     /// Has a chunk stored by these nodes: one gets it from who has it, or from here, the next from that one while it comes.
-    async fn chain(
+    /// Who has no room is left out of the chain. Tells who has it, and of those who do not, whose fault that is.
+    pub(crate) async fn chain(
         &self,
-        chunk: Arriving,
+        chunk: &Arriving,
         from: Option<&Member>,
         to: &[&Member],
     ) -> Vec<(Member, Result<(), FilesError>)> {
-        let mut links = JoinSet::new();
         let mut source = from.map(|member| member.transfer);
+        let (mut links, mut ended) = (Vec::new(), Vec::new());
         for member in to.iter().map(|member| **member) {
-            let (files, chunk) = (self.clone(), chunk.clone());
-            links.spawn(async move { (member, files.store_on(&member, chunk, source).await) });
-            source = Some(member.transfer);
+            match self.begin(&member, chunk, source).await {
+                Ok(begun) => {
+                    let (files, chunk) = (self.clone(), chunk.clone());
+                    let brings = source.is_none();
+                    links.push((
+                        member,
+                        tokio::spawn(async move { files.store_on(&member, chunk, begun, brings).await }),
+                    ));
+                    source = Some(member.transfer);
+                }
+                Err(error) => ended.push((member, Err(error))),
+            }
         }
-        links.join_all().await
+        let mut is_broken = false;
+        for (member, link) in links {
+            let stored = link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
+            // Behind the first that breaks the chain, nobody can be blamed.
+            if stored.is_ok() || !is_broken {
+                is_broken |= stored.is_err();
+                ended.push((member, stored));
+            }
+        }
+        ended
     }
 
-    /// Has one node store a chunk.
+    /// Asks a node to store a chunk; none if it has it already.
+    async fn begin(
+        &self,
+        member: &Member,
+        chunk: &Arriving,
+        from: Option<SocketAddr>,
+    ) -> Result<Option<Replies>, FilesError> {
+        let Arriving { object, size_bytes, checksum, .. } = *chunk;
+        let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
+        match replies.next().await? {
+            Reply::Ready => Ok(Some(replies)),
+            Reply::Stored(stored) => stored.map(|()| None).map_err(|why| not_stored(member, &why)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Waits until a node that has room for a chunk has stored it, which this client `brings` or another node gives.
     async fn store_on(
         &self,
         member: &Member,
         chunk: Arriving,
-        from: Option<std::net::SocketAddr>,
+        begun: Option<Replies>,
+        brings: bool,
     ) -> Result<(), FilesError> {
-        let Arriving { object, size_bytes, checksum, content } = chunk;
-        let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
-        loop {
-            match replies.next().await? {
-                Reply::Ready => {
-                    let pushed = self.0.peers.push(member.transfer, object, content.clone()).await;
-                    pushed.map_err(|error| FilesError::unreachable(error.message))?;
-                }
-                Reply::Stored(Ok(())) => return Ok(()),
-                Reply::Stored(Err(why)) => {
-                    let message = format!("node {} cannot store a chunk: {why}", member.node);
-                    return Err(FilesError::new(FilesErrorKind::Full, message));
-                }
-                _ => return Err(unexpected()),
-            }
+        let Some(mut replies) = begun else { return Ok(()) };
+        if brings {
+            let pushed = self.0.peers.push(member.transfer, chunk.object, chunk.content).await;
+            pushed.map_err(|error| FilesError::unreachable(error.message))?;
+        }
+        match replies.next().await? {
+            Reply::Stored(stored) => stored.map_err(|why| not_stored(member, &why)),
+            _ => Err(unexpected()),
         }
     }
 }
 
+fn not_stored(member: &Member, why: &str) -> FilesError {
+    FilesError::new(FilesErrorKind::Full, format!("node {} cannot store a chunk: {why}", member.node))
+}
+
 /// A chunk on its way to nodes.
 #[derive(Clone)]
-struct Arriving {
-    object: eyas_types::ObjectId,
-    size_bytes: u64,
-    checksum: u64,
-    content: Arc<Vec<u8>>,
+pub(crate) struct Arriving {
+    pub object: ObjectId,
+    pub size_bytes: u64,
+    pub checksum: u64,
+    /// Nothing where a node has it.
+    pub content: Arc<Vec<u8>>,
 }
 
 /// Reads a source to its end, behind what has `begun` a chunk, and sends it on in chunks.

@@ -1,8 +1,8 @@
-//! What this executor has for the file system: chunks that are held like what the dispatcher wants held, but fetched by the
-//! file system's node.
+//! What this executor has for the file system: chunks that are held like what the dispatcher wants held, but come by way of
+//! the file system's node.
 
-use eyas_node::{Event, FetchFailure};
-use eyas_types::{ObjectId, Origin};
+use eyas_node::Event;
+use eyas_types::ObjectId;
 use eyas_wire::executor::FromExecutor;
 use tokio::sync::oneshot;
 
@@ -19,7 +19,7 @@ impl Brain {
     pub fn pin_found(&mut self, chunks: impl Iterator<Item = (ObjectId, u64)>) {
         for (object, size_bytes) in chunks {
             self.pins.insert(object);
-            self.events.push_back(Event::Hold { object, size_bytes });
+            self.events.push_back(Event::FoundHeld { object, size_bytes });
         }
         self.settle();
     }
@@ -28,7 +28,7 @@ impl Brain {
     pub fn pin(&mut self, object: ObjectId, size_bytes: u64, reserved: oneshot::Sender<Result<(), String>>) {
         self.pins.insert(object);
         self.pinning.insert(object, Pinning { size_bytes, reserved });
-        self.events.push_back(Event::Hold { object, size_bytes });
+        self.events.push_back(Event::Expect { object, size_bytes });
         self.settle();
     }
 
@@ -39,10 +39,7 @@ impl Brain {
         if is_here {
             self.tell(FromExecutor::Stored { object, size_bytes });
         }
-        self.events.push_back(match is_here {
-            true => Event::Fetched { object, from: Origin::Peer, took_us: 0 },
-            false => Event::FetchFailed { object, failure: FetchFailure::Unavailable },
-        });
+        self.events.push_back(Event::Given { object, is_here });
         self.settle();
     }
 
@@ -55,19 +52,17 @@ impl Brain {
 
     /// Bytes that there are for more.
     pub fn free_bytes(&self) -> u64 {
-        self.node.disk_bytes()
+        self.node.free_bytes()
     }
 
-    /// There is room for a chunk: the file system's node gets it. Tells whether it was one.
-    pub(super) fn fetch_pinned(&mut self, object: ObjectId) -> bool {
-        let Some(Pinning { size_bytes, reserved }) = self.pinning.remove(&object) else { return false };
-        self.fetching.insert(object, Fetching { size_bytes, is_kept: false });
+    /// There is room for a chunk: the file system's node gets it.
+    pub(super) fn expected(&mut self, object: ObjectId) {
+        let Pinning { size_bytes, reserved } = self.pinning.remove(&object).expect("it was asked for");
         // If nobody waits for it any more, it does not come.
-        if reserved.send(Ok(())).is_err() {
-            self.fetching.remove(&object);
-            self.events.push_back(Event::FetchFailed { object, failure: FetchFailure::Unavailable });
+        match reserved.send(Ok(())) {
+            Ok(()) => drop(self.fetching.insert(object, Fetching { size_bytes, is_kept: false })),
+            Err(_) => self.events.push_back(Event::Given { object, is_here: false }),
         }
-        true
     }
 
     /// A chunk is here already, or there is no room for it.

@@ -85,6 +85,12 @@ impl Run<'_> {
         }
     }
 
+    pub(super) fn note_joined(&mut self, executor: u32) {
+        if let Some(batch) = &mut self.batch {
+            batch.nodes.insert(executor, Node { tasks: 0, is_busy: false, is_draining: false });
+        }
+    }
+
     pub(super) fn note_assigned(&mut self, executor: u32) {
         if let Some(batch) = &mut self.batch {
             batch.nodes.get_mut(&executor).expect("tasks are given to who is there").tasks += 1;
@@ -136,12 +142,8 @@ impl Run<'_> {
 
     pub(super) fn tell_provisioner(&mut self, event: Event) {
         let Some(batch) = &mut self.batch else { return };
-        match event {
-            Event::NodeJoined { node, .. } => {
-                batch.nodes.insert(node.0, Node { tasks: 0, is_busy: false, is_draining: false });
-            }
-            Event::NodeLeft { node } => _ = batch.nodes.remove(&node.0),
-            _ => {}
+        if let Event::NodeLeft { node } = event {
+            batch.nodes.remove(&node.0);
         }
         let mut effects = std::mem::take(&mut batch.effects);
         batch.provisioner.handle(self.now / MICROSECOND, event, &mut effects);

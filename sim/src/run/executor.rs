@@ -163,6 +163,7 @@ impl Run<'_> {
                 Effect::Refuse { task, .. } => self.say(Fact::Refused { executor: by, task: task.index }),
                 Effect::Fail { .. } | Effect::Kill { .. } => unreachable!("all inputs exist, and no task is cancelled"),
                 Effect::Suspend { .. } | Effect::Resume { .. } => unreachable!("all tasks have one priority"),
+                Effect::Expected { .. } => unreachable!("nobody gives objects in a simulation"),
                 Effect::Held { object } => self.say(Fact::Stored { executor: by, object: object_of(object) }),
                 Effect::NotHeld { object, .. } => {
                     self.say(Fact::NotHeld { executor: by, object: object_of(object) });

@@ -121,15 +121,15 @@ impl Run<'_> {
             let expired = Happening::Expired { machine: number, holding: machine.holdings };
             self.clock.plan(self.now + batch.walltime_ns, expired);
         }
-        self.join(number, Left { pages: self.no_pages(), objects: Vec::new() });
+        self.join(number, Left { pages: self.no_pages(), objects: Vec::new() }, None);
     }
 
     fn no_pages(&self) -> PageCache {
         PageCache::new((self.cluster.page_cache_bytes / self.workload.object_bytes().max(1)) as usize)
     }
 
-    /// An executor joins, with what is in its store.
-    fn join(&mut self, machine: u32, Left { objects, pages }: Left) {
+    /// An executor joins, with what is in its store; `was` says which its node had before, if that lost its connection.
+    fn join(&mut self, machine: u32, Left { objects, pages }: Left, was: Option<ExecutorId>) {
         let number = self.executors.next();
         let of = &mut self.membership.machines[machine as usize];
         of.executor = number;
@@ -153,10 +153,12 @@ impl Run<'_> {
             let at = self.now.saturating_add(self.membership.after(mean_ns));
             self.clock.plan(at, Happening::Disconnected { executor: number });
         }
+        self.note_joined(number);
         let executor = ExecutorId(number);
-        self.tell_provisioner(provisioning::Event::NodeJoined { node: executor, request });
         let (capacity, profile) = (Executor::capacity(self.cluster), Box::<Profile>::default());
         self.tell_scheduler(self.dispatcher_of(number), Event::ExecutorJoined { executor, capacity, profile, held });
+        // Who was to leave is told so again, when it can be.
+        self.tell_provisioner(provisioning::Event::NodeJoined { node: executor, request, was });
     }
 
     /// An executor is there no more, nor what it did; its node may still give others what is in its store.
@@ -239,10 +241,15 @@ impl Run<'_> {
         self.clock.plan(self.now + REJOINS_AFTER_NS, Happening::Rejoins { machine });
     }
 
-    /// Unless its node has ended meanwhile.
+    /// Unless its node has ended meanwhile. A dispatcher that has not read yet that the connection broke hears it by this.
     pub(super) fn rejoins(&mut self, machine: u32) {
-        if let Some(left) = self.membership.machines[machine as usize].left.take() {
-            self.join(machine, left);
+        let of = &mut self.membership.machines[machine as usize];
+        let was = of.executor;
+        if let Some(left) = of.left.take() {
+            if self.membership.is_known(was) {
+                self.forget(was);
+            }
+            self.join(machine, left, Some(ExecutorId(was)));
         }
     }
 }

@@ -51,6 +51,10 @@ impl ProvisioningFields {
         if batch.idle_ns == 0 || batch.target_ns == 0 {
             return Err("`idle` and `target` are longer than nothing".into());
         }
+        if self.target.is_some() && batch.policy != ProvisioningPolicy::Demand {
+            let policy = batch.policy;
+            return Err(format!("`target` is for `demand` alone, `policy` is `{policy}`: leave one of them out"));
+        }
         if batch.walltime_ns <= notice_us * MICROSECOND {
             let notice = format_duration_us(notice_us);
             return Err(format!("`walltime` is too short: nodes are told to leave {notice} before it is over"));

@@ -378,7 +378,7 @@ impl<'a> World<'a> {
         state.is_reading = false;
         if dies {
             self.end(worker, after_us);
-            if after_us % 2 == 0 {
+            if after_us.is_multiple_of(2) {
                 self.send(|| Next::ToLeader(Event::Gone { worker }));
             }
             return;

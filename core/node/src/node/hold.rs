@@ -1,5 +1,5 @@
-//! Objects that this node is to hold: kept outputs of its own tasks, and replicas that the dispatcher wants here. They
-//! do not leave until they are released.
+//! Objects that this node is to hold: kept outputs of its own tasks, replicas that the dispatcher wants here, and what it
+//! is given. They do not leave until they are released.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use eyas_types::{ObjectId, Origin, TaskId, units};
 
 use super::{Fetch, Node};
-use crate::event::Effect;
+use crate::event::{Effect, FetchFailure};
 use crate::space::Room;
 
 impl Node {
@@ -18,27 +18,63 @@ impl Node {
 
     /// Holds an object; one that is not here is fetched.
     pub(super) fn hold(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
+        if self.book(object, size_bytes, effects) {
+            self.fetches.insert(object, Fetch::new(Vec::new(), size_bytes));
+            self.to_fetch.push_back(object);
+        }
+    }
+
+    /// Holds an object that somebody gives. It waits for no turn: who gives to several nodes at once would wait for all.
+    pub(super) fn expect(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) {
+        if self.book(object, size_bytes, effects) {
+            self.fetches.insert(object, Fetch { under_way: true, ..Fetch::new(Vec::new(), size_bytes) });
+            self.given.insert(object);
+            effects.push(Effect::Expected { object });
+        }
+    }
+
+    pub(super) fn given(&mut self, object: ObjectId, is_here: bool, effects: &mut Vec<Effect>) {
+        if !self.given.remove(&object) {
+            return;
+        }
+        // As if it had been fetched in turn.
+        self.under_way += 1;
+        match is_here {
+            true => self.fetched(object, Origin::Peer, 0, effects),
+            false => self.fetch_failed(object, &FetchFailure::Unavailable, effects),
+        }
+    }
+
+    pub(super) fn found_held(&mut self, object: ObjectId, size_bytes: u64) {
+        if !self.space.is_known(object) {
+            self.space.enter_held(object, size_bytes);
+        }
+        self.space.hold(object);
+    }
+
+    /// Makes room for an object that is to be held, and holds it. False if it is known already, or there is no room.
+    fn book(&mut self, object: ObjectId, size_bytes: u64, effects: &mut Vec<Effect>) -> bool {
         if self.space.is_known(object) {
             self.space.hold(object);
             if self.space.is_here(object) {
                 effects.push(Effect::Held { object });
             }
-            return;
+            return false;
         }
         let mut evicted = Vec::new();
-        if !self.space.make_room(Room { bytes: size_bytes, objects: 1 }, &mut evicted) {
+        let has_room = self.space.make_room(Room { bytes: size_bytes, objects: 1 }, &mut evicted);
+        if !has_room {
             let reason = format!(
                 "its store has no room for {} that nothing else needs now (--cache, --keep-free)",
                 units::format_bytes(size_bytes)
             );
             effects.push(Effect::NotHeld { object, reason });
-            return;
+            return false;
         }
         effects.extend(evicted.into_iter().map(|object| Effect::Evict { object }));
         self.space.expect(object, size_bytes);
         self.space.hold(object);
-        self.fetches.insert(object, Fetch::new(Vec::new(), size_bytes));
-        self.to_fetch.push_back(object);
+        true
     }
 
     /// Lets an object go that was held: it may be evicted from now on.

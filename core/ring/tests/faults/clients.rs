@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use eyas_ring::{Answer, Op, Refusal, Ring, Version, place};
+use eyas_ring::{Answer, Event, Op, Refusal, Ring, Version, place};
 use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, Format, NodeId};
 
-use crate::cluster::{Cluster, MS};
+use crate::cluster::{Cluster, MAX_DELAY_US, MS};
 use crate::history::Attempt;
 
 /// When a client does not wait longer for an answer.
-const PATIENCE_US: u64 = 1_500 * MS;
+const PATIENCE_US: u64 = 1_000 * MS;
 
 pub fn record(id: FileId, stamp: u64) -> FileRecord {
     FileRecord { id, format: Format::Lines, chunk_bytes: 1, replication: 2, modified_us: stamp, chunks: Vec::new() }
@@ -42,6 +42,74 @@ impl Clients {
         let names = (0..names).map(|index| format!("/{}/{index}", index % 2).parse().unwrap()).collect();
         let clients = (0..clients).map(|_| Client::default()).collect();
         Clients { names, clients, history: Vec::new(), void: Vec::new(), requests: 0, acknowledged: 0 }
+    }
+
+    /// Looks at every name, when nothing breaks, and whether lists of all folders have the same files.
+    pub fn look_at_all(&mut self, cluster: &mut Cluster) {
+        // What was asked before comes late.
+        let until_us = cluster.now_us + MAX_DELAY_US + PATIENCE_US;
+        while cluster.step(until_us) {}
+        let mut found = BTreeMap::new();
+        for name in self.names.clone() {
+            let op = Op::Stat { name: name.clone() };
+            let leader = leader_of(&op, cluster).expect("all run");
+            let (asked_us, answer) = (cluster.now_us, self.answer(leader, op.clone(), cluster));
+            if let Ok(Answer::Found { record, .. }) = &answer {
+                found.insert(name, record.id);
+            }
+            self.history.push(Attempt { op, stamp: 0, asked_us, answer: Some((cluster.now_us, answer)) });
+        }
+        for folder in ["", "/", "/0", "/1/", "/1/1", "/elsewhere"] {
+            let listed = self.list(folder, cluster);
+            let within = found.iter().filter(|(name, _)| name.is_within(folder));
+            assert!(listed.iter().eq(within), "{folder}: {listed:?} of {found:?}");
+        }
+    }
+
+    /// What all nodes list, page by page.
+    fn list(&mut self, folder: &str, cluster: &mut Cluster) -> BTreeMap<FileName, FileId> {
+        let mut all = BTreeMap::new();
+        for node in cluster.up() {
+            let mut after = String::new();
+            loop {
+                let view = cluster.machines[&node].node.as_ref().unwrap().view().unwrap().number;
+                let op = Op::List { view, folder: folder.to_owned(), after: after.clone(), most: 2 };
+                let (files, has_more) = match self.answer(node, op, cluster) {
+                    Ok(Answer::Listed { files, has_more }) => (files, has_more),
+                    // The same members are in it.
+                    Err(Refusal::OtherView { .. }) => continue,
+                    other => panic!("{other:?} is no list"),
+                };
+                assert!(
+                    files.is_sorted_by(|a, b| a.name < b.name) && files.iter().all(|file| *file.name.as_str() > *after)
+                );
+                after = files.last().map_or_else(String::new, |file| file.name.as_str().to_owned());
+                let count = files.len();
+                all.extend(files.into_iter().map(|file| (file.name, file.id)));
+                assert!(count == 2 || !has_more);
+                if !has_more {
+                    break;
+                }
+            }
+        }
+        all
+    }
+
+    /// Asks until there is an answer.
+    fn answer(&mut self, node: NodeId, op: Op, cluster: &mut Cluster) -> Result<Answer, Refusal> {
+        for _ in 0..100 {
+            self.requests += 1;
+            cluster.ask(node, self.requests, op.clone());
+            let until_us = cluster.now_us + 100 * MS;
+            while cluster.step(until_us) {
+                let answers = std::mem::take(&mut cluster.answers);
+                match answers.into_iter().find(|(request, _)| *request == self.requests) {
+                    Some((_, Err(Refusal::NotYet))) | None => {}
+                    Some((_, answer)) => return answer,
+                }
+            }
+        }
+        panic!("{op:?} is not answered")
     }
 
     /// What counts of what was tried.
@@ -129,6 +197,20 @@ impl Clients {
             (5..7, Some((version, record))) if other != name => {
                 stamp = record.modified_us;
                 Op::Rename { from: name, version, id: record.id, to: other }
+            }
+            (7, Some((_, record))) => {
+                let chunk = record.chunks.last()?;
+                let node = chunk.replicas[0];
+                let bad = Event::Bad { name: name.clone(), object: chunk.object, node };
+                let leader = leader_of(&Op::Stat { name }, cluster)?;
+                cluster.handle(leader, bad);
+                return None;
+            }
+            (8, _) => {
+                let ring = any_ring(cluster)?;
+                let op =
+                    Op::List { view: cluster.dice.below(9), folder: "/0".to_owned(), after: String::new(), most: 9 };
+                return Some((op, 0, ring.leader(&name)));
             }
             _ => Op::Stat { name },
         };

@@ -9,6 +9,8 @@ use eyas_types::dfs::{FileName, NodeId};
 use crate::random::Random;
 
 pub const MS: u64 = 1_000;
+/// Nothing takes longer on its way.
+pub const MAX_DELAY_US: u64 = 1_500 * MS;
 
 /// What can go wrong for now, in so many of 1000 cases each.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +26,7 @@ pub struct Faults {
 
 #[derive(Default)]
 pub struct Disk {
-    saved: Saved,
+    pub saved: Saved,
     pub records: BTreeMap<(u16, String), Stored>,
 }
 
@@ -45,6 +47,7 @@ impl Disk {
             Save::Boots(boots) => self.saved.boots = boots,
             Save::View(view) => self.saved.view = Some(view),
             Save::Acceptor(acceptor) => self.saved.acceptor = acceptor,
+            Save::Settled(settled) => self.saved.settled = settled,
             Save::Round { partition, round } if round == Round::default() => {
                 self.saved.rounds.remove(&partition);
             }
@@ -126,8 +129,9 @@ impl Cluster {
             replication,
             tick_us: 100 * MS,
             resend_us: 200 * MS,
-            patience_us: 1_500 * MS,
-            lease_us: 600 * MS,
+            patience_us: 800 * MS,
+            tidy_us: 10_000 * MS,
+            lease_us: 400 * MS,
             ..Config::new(node)
         };
         let machine = Machine {
@@ -202,7 +206,7 @@ impl Cluster {
 
     fn delay_us(&mut self) -> u64 {
         let late = self.dice.chance(self.faults.late);
-        MS + self.dice.below(if late { 3_000 * MS } else { 10 * MS })
+        MS + self.dice.below(if late { MAX_DELAY_US } else { 10 * MS })
     }
 
     /// Does what is next; false, if that is after `until_us`.
@@ -281,6 +285,21 @@ impl Cluster {
         node.handle(clock_us, event, &machine.disk, &mut effects);
         node.validate();
         self.perform(at, effects);
+        self.at_most_one_answers(at);
+    }
+
+    /// Something happened at a node: it answers for no partition for which another does.
+    fn at_most_one_answers(&self, at: NodeId) {
+        let answers = |machine: &Machine, partition| {
+            let clock_us = machine.clock_us(self.now_us);
+            machine.node.as_ref().is_some_and(|node| node.answers(partition, clock_us))
+        };
+        let partitions = 0..self.machines[&at].config.partitions;
+        for partition in partitions.filter(|partition| answers(&self.machines[&at], *partition)) {
+            let all = self.machines.iter().filter(|(_, machine)| answers(machine, partition));
+            let all: Vec<&NodeId> = all.map(|(node, _)| node).collect();
+            assert_eq!(all, [&at], "who answers for partition {partition}");
+        }
     }
 
     fn perform(&mut self, node: NodeId, effects: Vec<Effect>) {

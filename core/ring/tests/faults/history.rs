@@ -2,7 +2,7 @@
 //! Lowe 2017, in the order in which answers came).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use eyas_ring::{Answer, Op, Refusal, Round, Version};
 
@@ -17,6 +17,34 @@ pub struct Attempt {
     pub asked_us: u64,
     /// None, if it may happen at any time after.
     pub answer: Option<(u64, Result<Answer, Refusal>)>,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let short = |id: FileId| id.0 % 10_000;
+        let ms = |us: u64| us as f64 / 1000.0;
+        write!(f, "{:9.3} ", ms(self.asked_us))?;
+        match &self.op {
+            Op::Create { name, record } => write!(f, "create {name} {}", short(record.id))?,
+            Op::Replace { name, record, .. } => {
+                let (old, new) = (self.stamp % 10_000, record.modified_us % 10_000);
+                write!(f, "replace {name} {} written {old} by {new}", short(record.id))?;
+            }
+            Op::Remove { name, id } => write!(f, "remove {name} {}", short(*id))?,
+            Op::Rename { from, to, id, .. } => write!(f, "rename {from} {} to {to}", short(*id))?,
+            Op::Stat { name } => write!(f, "stat {name}")?,
+            Op::List { .. } => write!(f, "list")?,
+        }
+        let Some((at_us, answer)) = &self.answer else { return f.write_str(" -") };
+        write!(f, " - {:.3} ", ms(*at_us))?;
+        match answer {
+            Ok(Answer::Found { record, .. }) => {
+                write!(f, "{} written {}", short(record.id), record.modified_us % 10_000)
+            }
+            Err(Refusal::Exists { id }) => write!(f, "{} exists", short(*id)),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// Panics if what the clients saw contradicts itself.
@@ -174,8 +202,8 @@ fn linearize<S: Clone + Ord + Debug>(
         }
         if next.is_empty() {
             let told: BTreeMap<_, _> = moments[..=place].iter().map(|(_, _, index)| (*index, of_it[*index])).collect();
-            let told: Vec<String> = told.values().map(|attempt| format!("{attempt:?}")).collect();
-            panic!("{of}: nothing explains {:?}; it could be {cases:?} after\n{}", of_it[*index], told.join("\n"));
+            let told: Vec<String> = told.values().map(|attempt| format!("{attempt}")).collect();
+            panic!("{of}: nothing explains {}; it could be {cases:?} after\n{}", of_it[*index], told.join("\n"));
         }
         cases = next;
         open.remove(index);

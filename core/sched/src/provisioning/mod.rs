@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 use eyas_types::{ExecutorId, ProvisioningPolicy};
 
 pub use measured::Measured;
-pub use provisioner::{MAX_REQUESTS, Provisioner};
+pub use provisioner::{MAX_AWAY, MAX_REQUESTS, Provisioner};
 
 /// How a provisioner decides.
 #[derive(Clone, Debug)]
@@ -102,6 +102,8 @@ pub enum Event {
         /// The request that it was granted for, also if that was withdrawn too late. `None`: somebody else started it, and it
         /// is not ours to give back.
         request: Option<RequestId>,
+        /// The executor that it was until it was said to have left, if it is one that has found the way back.
+        was: Option<ExecutorId>,
     },
     /// A node has a task.
     NodeBusy {
@@ -118,7 +120,7 @@ pub enum Event {
         /// Which.
         node: ExecutorId,
     },
-    /// A node is gone, for whatever reason.
+    /// A node is gone, for whatever reason; it may come back.
     NodeLeft {
         /// Which.
         node: ExecutorId,

@@ -1,7 +1,7 @@
 //! The provisioner's state machine.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ExecutorId;
@@ -10,6 +10,9 @@ use super::{Config, Effect, Event, Provisioning, RequestId, Work};
 
 /// Most requests that have not been granted.
 pub const MAX_REQUESTS: usize = 64;
+/// Nodes that are gone of which is remembered what they were. Beyond it, the one that left first is forgotten, and counts as
+/// new if it comes back.
+pub const MAX_AWAY: usize = 4_096;
 
 /// Whether a node is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,8 @@ pub struct Provisioner {
     work: Work,
     rate: Rate,
     nodes: BTreeMap<ExecutorId, Node>,
+    /// Those that are gone without having been given back, the last at the end: perhaps only their connection has broken.
+    away: VecDeque<(ExecutorId, Node)>,
     /// Nodes that have not come yet of each request.
     requests: BTreeMap<RequestId, u32>,
     /// How many requests there ever were.
@@ -102,6 +107,7 @@ impl Provisioner {
             work: Work::default(),
             rate: Rate::default(),
             nodes: BTreeMap::new(),
+            away: VecDeque::new(),
             requests: BTreeMap::new(),
             requested: 0,
             in_a_row: 0,
@@ -124,7 +130,12 @@ impl Provisioner {
                 self.rate.count(now_us, work.arrived, self.config.target_us);
                 self.work = work;
             }
-            Event::NodeJoined { node, request } => self.joined(now_us, node, request),
+            Event::NodeJoined { node, request, was } => {
+                self.joined(now_us, node, request, was);
+                if self.node(node).state == State::Draining {
+                    effects.push(Effect::Drain { node });
+                }
+            }
             Event::NodeBusy { node } => self.node(node).idle_since_us = None,
             Event::NodeIdle { node } => {
                 self.node(node).idle_since_us = Some(now_us);
@@ -137,7 +148,7 @@ impl Provisioner {
                 *state = State::Released;
                 effects.push(Effect::Release { node });
             }
-            Event::NodeLeft { node } => assert!(self.nodes.remove(&node).is_some(), "{node} is not there"),
+            Event::NodeLeft { node } => self.left(node),
             Event::RequestFailed { request } => self.failed(now_us, request),
             Event::TimePassed => {}
         }
@@ -197,11 +208,15 @@ impl Provisioner {
         node.joined_us + self.config.walltime_us - self.config.notice_us
     }
 
-    fn joined(&mut self, now_us: u64, id: ExecutorId, request: Option<RequestId>) {
-        let node =
+    /// One that is back goes on as what it was: its walltime has not begun anew, and its request was granted before.
+    fn joined(&mut self, now_us: u64, id: ExecutorId, request: Option<RequestId>, was: Option<ExecutorId>) {
+        let new =
             Node { is_ours: request.is_some(), joined_us: now_us, idle_since_us: Some(now_us), state: State::Staying };
+        let place = self.away.iter().position(|(away, _)| Some(*away) == was);
+        let before = place.and_then(|place| self.away.remove(place));
+        let node = before.map_or(new, |(_, before)| Node { idle_since_us: Some(now_us), ..before });
         assert!(self.nodes.insert(id, node).is_none(), "{id} is there already");
-        let Some(request) = request else { return };
+        let Some(request) = request.filter(|_| was.is_none()) else { return };
         self.failures = 0;
         self.not_before_us = now_us;
         if let Some(nodes) = self.requests.get_mut(&request) {
@@ -209,6 +224,16 @@ impl Provisioner {
             if *nodes == 0 {
                 self.requests.remove(&request);
             }
+        }
+    }
+
+    fn left(&mut self, id: ExecutorId) {
+        let node = self.nodes.remove(&id).unwrap_or_else(|| panic!("{id} is not there"));
+        if node.state != State::Released {
+            self.away.push_back((id, node));
+        }
+        if self.away.len() > MAX_AWAY {
+            self.away.pop_front();
         }
     }
 

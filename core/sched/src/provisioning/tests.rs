@@ -43,8 +43,16 @@ impl Run {
         self.tell(Event::Work(Work { waiting, ..Work::default() }))
     }
 
+    /// Its connection breaks, and it is back at once as another executor.
+    fn reconnected(&mut self, was: u32, n: u32, request: u64) -> Vec<Effect> {
+        let mut effects = self.tell(Event::NodeLeft { node: node(was) });
+        let (request, was) = (Some(RequestId(request)), Some(node(was)));
+        effects.extend(self.tell(Event::NodeJoined { node: node(n), request, was }));
+        effects
+    }
+
     fn joined(&mut self, n: u32, request: u64) -> Vec<Effect> {
-        self.tell(Event::NodeJoined { node: node(n), request: Some(RequestId(request)) })
+        self.tell(Event::NodeJoined { node: node(n), request: Some(RequestId(request)), was: None })
     }
 
     /// What is done until nothing is due before that second, each with the second in which it is.
@@ -281,10 +289,52 @@ fn nodes_leave_before_their_time_is_over_and_are_replaced() {
 #[test]
 fn what_others_started_counts_and_is_left_alone() {
     let mut run = Run::new(config(ProvisioningPolicy::Demand));
-    assert_eq!(run.tell(Event::NodeJoined { node: node(7), request: None }), []);
+    assert_eq!(run.tell(Event::NodeJoined { node: node(7), request: None, was: None }), []);
     assert_eq!(asked(&run.waiting(3)), [2]);
     run.waiting(0);
     assert_eq!(run.pass(10_000), [(30, Effect::Withdraw { request: RequestId(0) })]);
+}
+
+#[test]
+fn a_node_that_is_back_goes_on_as_what_it_was() {
+    let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+    assert_eq!(asked(&run.waiting(3)), [3]);
+    run.joined(0, 0);
+    run.waiting(2);
+    run.pass(10);
+    assert_eq!(run.reconnected(0, 1, 0), []);
+    assert_eq!((run.provisioner.staying(), run.provisioner.requested()), (1, 2), "two of three have not come");
+    run.tell(Event::RequestFailed { request: RequestId(0) });
+    assert_eq!(run.reconnected(1, 2, 0), [], "nobody has granted anything since it failed");
+    let request = |n| Effect::Request { request: RequestId(n), nodes: 1, walltime_us: 3_600 * SECOND_US };
+    assert_eq!(run.pass(15), [(15, request(1))]);
+    run.tell(Event::NodeBusy { node: node(2) });
+    run.waiting(1);
+    let leaves = [(3_480, Effect::Drain { node: node(2) }), (3_480, request(2))];
+    assert_eq!(run.pass(3_500), [&[(45, Effect::Withdraw { request: RequestId(1) })], &leaves[..]].concat());
+    // It was told to leave, and is so again.
+    assert_eq!(run.reconnected(2, 3, 0), [Effect::Drain { node: node(3) }]);
+    assert_eq!(run.tell(Event::NodeEmptied { node: node(3) }), [Effect::Release { node: node(3) }]);
+}
+
+#[test]
+fn only_so_many_that_are_gone_are_remembered() {
+    for (others, leaves_at_s) in [(MAX_AWAY as u32 - 1, 3_480), (MAX_AWAY as u32, 6_480)] {
+        let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
+        run.waiting(1);
+        run.joined(0, 0);
+        run.tell(Event::NodeLeft { node: node(0) });
+        run.now_us = 3_000 * SECOND_US;
+        for n in 1..=others {
+            run.tell(Event::NodeJoined { node: node(n), request: None, was: None });
+            run.tell(Event::NodeLeft { node: node(n) });
+        }
+        let (id, request, was) = (node(others + 1), Some(RequestId(0)), Some(node(0)));
+        run.tell(Event::NodeJoined { node: id, request, was });
+        run.tell(Event::NodeBusy { node: id });
+        let done = run.pass(7_000);
+        assert!(done.contains(&(leaves_at_s, Effect::Drain { node: id })), "{others} others: {done:?}");
+    }
 }
 
 /// A batch system that does what it likes, and a cluster.
@@ -298,6 +348,10 @@ struct World {
     idle_since_us: BTreeMap<ExecutorId, Option<u64>>,
     draining: Vec<ExecutorId>,
     released: Vec<ExecutorId>,
+    /// What each was granted for, and when.
+    granted: BTreeMap<ExecutorId, (RequestId, u64)>,
+    /// Who is gone and may come back, and whether it was to leave.
+    away: Vec<(ExecutorId, bool)>,
     joined: u32,
     silent_until_us: u64,
     failures: u32,
@@ -313,6 +367,9 @@ impl World {
         assert_eq!(self.run.provisioner.staying(), staying);
         let open = self.requests.iter().filter(|(request, _)| !self.withdrawn.contains(request));
         assert_eq!(self.run.provisioner.requested(), open.map(|(_, nodes)| nodes).sum());
+        let stays_us = self.config.walltime_us - self.config.notice_us;
+        let is_in_time = |node| self.granted[node].1 + stays_us > self.run.now_us;
+        assert!(self.idle_since_us.keys().all(is_in_time), "one stays beyond its walltime");
     }
 
     fn apply(&mut self, effect: Effect) {
@@ -349,11 +406,22 @@ impl World {
         if *nodes == 0 {
             self.requests.remove(&request);
         }
+        (self.failures, self.silent_until_us) = (0, 0);
+        self.join(request, self.run.now_us, None);
+    }
+
+    fn join(&mut self, request: RequestId, granted_us: u64, was: Option<ExecutorId>) -> ExecutorId {
         self.joined += 1;
         let id = node(self.joined);
         self.idle_since_us.insert(id, Some(self.run.now_us));
-        (self.failures, self.silent_until_us) = (0, 0);
-        self.tell(Event::NodeJoined { node: id, request: Some(request) });
+        self.granted.insert(id, (request, granted_us));
+        self.tell(Event::NodeJoined { node: id, request: Some(request), was });
+        id
+    }
+
+    fn leave(&mut self, node: ExecutorId, is_draining: bool) {
+        self.away.push((node, is_draining));
+        self.tell(Event::NodeLeft { node });
     }
 
     fn step(&mut self, kind: u8, which: usize, amount: u64) {
@@ -393,7 +461,17 @@ impl World {
             8 if !nodes.is_empty() && which.is_multiple_of(8) => {
                 let node = nodes[which % nodes.len()];
                 self.idle_since_us.remove(&node);
-                self.tell(Event::NodeLeft { node });
+                self.leave(node, false);
+            }
+            8 if !self.draining.is_empty() => {
+                let node = self.draining.swap_remove(which % self.draining.len());
+                self.leave(node, true);
+            }
+            9 if !self.away.is_empty() => {
+                let (was, was_draining) = self.away.swap_remove(which % self.away.len());
+                let (request, granted_us) = self.granted[&was];
+                let node = self.join(request, granted_us, Some(was));
+                assert!(!was_draining || self.draining.contains(&node), "it was told to leave");
             }
             _ => self.pass(amount * SECOND_US / 10),
         }
@@ -417,7 +495,7 @@ proptest! {
         policy in 0..ProvisioningPolicy::ALL.len(),
         min_nodes in 0_u32..4,
         slots in 1_u32..4,
-        steps in prop::collection::vec((0_u8..10, 0_usize..1_000, 0_u64..400), 1..200),
+        steps in prop::collection::vec((0_u8..11, 0_usize..1_000, 0_u64..400), 1..200),
     ) {
         let config = Config { min_nodes, slots, ..config(ProvisioningPolicy::ALL[policy]) };
         let mut world = World {
@@ -428,6 +506,8 @@ proptest! {
             idle_since_us: BTreeMap::new(),
             draining: Vec::new(),
             released: Vec::new(),
+            granted: BTreeMap::new(),
+            away: Vec::new(),
             joined: 0,
             silent_until_us: 0,
             failures: 0,

@@ -16,7 +16,11 @@ impl Cluster {
     }
 
     fn submit(&mut self, index: u32, input: u8) -> Vec<(u32, u32)> {
-        let inputs = [(object(input), 100 * MB)].into();
+        self.submit_of(100 * MB, index, input)
+    }
+
+    fn submit_of(&mut self, size_bytes: u64, index: u32, input: u8) -> Vec<(u32, u32)> {
+        let inputs = [(object(input), size_bytes)].into();
         assigned(&self.0.run(Event::TaskReady { task: task(index), inputs, need: Need::default() }))
     }
 
@@ -62,6 +66,30 @@ fn a_long_line_is_shortened_from_its_end() {
     assert_eq!(cluster.0.on(1), [0, 1]);
     let moved = assigned(&cluster.0.join(2, 1));
     assert_eq!(moved, [(2, 19), (2, 18)]);
+}
+
+#[test]
+fn who_asked_for_a_task_gets_it_if_it_still_would_have_it() {
+    type Meanwhile = fn(&mut Cluster);
+    let cases: [(&str, Meanwhile, u32); 3] = [
+        ("nothing happens", |_| {}, 2),
+        ("it has another task", |cluster| assert_eq!(cluster.submit(40, 4), [(2, 40)]), 1),
+        ("it has left", |cluster| _ = cluster.0.run(Event::ExecutorLeft { executor: ExecutorId(2) }), 1),
+    ];
+    for (case, meanwhile, gets_it) in cases {
+        let mut cluster = Cluster::new(1);
+        cluster.learn(1);
+        // The longest line is one that nobody else takes from: its input takes hours.
+        cluster.0.join(3, 1);
+        cluster.0.run(Event::Stored { executor: ExecutorId(3), object: object(3), size_bytes: 1_000_000 * MB });
+        (20..30).for_each(|index| drop(cluster.submit_of(1_000_000 * MB, index, 3)));
+        // A peer gives this one in 8 ms.
+        cluster.0.run(Event::Stored { executor: ExecutorId(1), object: object(1), size_bytes: MB });
+        assert_eq!([cluster.submit_of(MB, 0, 1), cluster.submit_of(MB, 1, 1)].concat(), [(1, 0), (1, 1)]);
+        assert_eq!(cluster.0.join(2, 1), [Effect::Recall { executor: ExecutorId(1), task: task(1) }], "{case}");
+        meanwhile(&mut cluster);
+        assert_eq!(assigned(&cluster.0.end(1, 1, Ended::Returned)), [(gets_it, 1)], "{case}");
+    }
 }
 
 #[test]

@@ -147,15 +147,16 @@ fn the_newest_task_is_asked_back_first() {
 }
 
 #[test]
-fn a_task_does_not_go_to_and_fro_for_ever() {
+fn tasks_do_not_go_to_and_fro_for_ever_and_others_are_asked_for_then() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
-    scheduler.join(1, 1);
-    scheduler.submit(0, &[]);
-    scheduler.submit(1, &[]);
-    for newcomer in 2..6 {
-        assert_eq!(scheduler.join(newcomer, 1), [Effect::Recall { executor: ExecutorId(1), task: task(1) }]);
-        scheduler.run(Event::ExecutorLeft { executor: ExecutorId(newcomer) });
-        assert_eq!(assigned(&scheduler.end(1, 1, Ended::Returned)), [(1, 1)]);
+    scheduler.join(1, 20);
+    (0..40).for_each(|index| drop(scheduler.submit(index, &[])));
+    for lined_up in (20..40).rev() {
+        for newcomer in 2..6 {
+            assert_eq!(scheduler.join(newcomer, 1), [Effect::Recall { executor: ExecutorId(1), task: task(lined_up) }]);
+            scheduler.run(Event::ExecutorLeft { executor: ExecutorId(newcomer) });
+            assert_eq!(assigned(&scheduler.end(1, lined_up, Ended::Returned)), [(1, lined_up)]);
+        }
     }
     assert_eq!(scheduler.join(6, 1), []);
 }

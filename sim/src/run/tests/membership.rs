@@ -3,7 +3,7 @@
 use eyas_types::ProvisioningPolicy;
 
 use super::*;
-use crate::clock::SECOND;
+use crate::clock::{SECOND, seconds};
 use crate::nodes::{Batch, Failures};
 
 fn nodes_over_time(outcome: &Outcome) -> Vec<u64> {
@@ -25,6 +25,20 @@ fn a_batch_system_gives_nodes_for_what_there_is_to_do_and_gets_them_back() {
         let [first, last] = [nodes[0], nodes[nodes.len() - 1]];
         assert!(first == 0 && last < nodes.iter().copied().max().unwrap_or(0), "{policy}: {nodes:?}");
     }
+}
+
+#[test]
+fn demand_counts_transfers_also_where_nothing_is_kept() {
+    // 500 MB a second, of which a link gives 125; hardly anything is computed.
+    let workload = Zipf { objects: 50, tasks: 6_000, interval_us: 20_000, compute_us: 1_000, ..Zipf::default() };
+    let storage = Storage { bytes_per_s: 1e9, client_bytes_per_s: None, latency_ns: 0 };
+    let batch = Some(Batch { grants_after_ns: (SECOND, SECOND), ..Batch::default() });
+    let cluster = Cluster { batch, storage, ..plain(20, 2) };
+    let outcome = run(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), &workload, 1);
+    assert!(outcome.is_complete());
+    assert!(outcome.makespan_s() < 121.0, "{} s, where the last comes after 120", outcome.makespan_s());
+    let nodes = outcome.cpu_hours() * 1800.0 / outcome.makespan_s();
+    assert!((5.0..12.0).contains(&nodes), "{nodes} nodes on average");
 }
 
 #[test]
@@ -54,6 +68,25 @@ fn the_least_nodes_are_there_all_the_time_and_are_replaced_when_their_time_is_ov
     // Of each 65 s, 60 until the notice and 5 until the next are there.
     let share = outcome.held_cpu_ns as f64 / (outcome.makespan_ns * 6) as f64;
     assert!((0.9..0.95).contains(&share), "{share}");
+}
+
+#[test]
+fn who_comes_back_has_no_more_time_than_before() {
+    let workload = Zipf { objects: 50, tasks: 60, interval_us: 10_000_000, ..Zipf::default() };
+    let batch = Batch {
+        min_nodes: 1,
+        walltime_ns: 240 * SECOND,
+        grants_after_ns: (60 * SECOND, 60 * SECOND),
+        ..Batch::default()
+    };
+    let failures = Failures { disconnected_after_ns: Some(50 * SECOND), ..Failures::default() };
+    let cluster = Cluster { batch: Some(batch), failures, ..plain(1, 2) };
+    let outcome = run(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1);
+    assert!(outcome.is_complete() && outcome.broken_connections > 3);
+    let longest = nodes_over_time(&outcome).split(|nodes| *nodes == 0).map(<[_]>::len).max().unwrap_or(0);
+    let longest_s = seconds(longest as u64 * outcome.course.every_ns);
+    // Two minutes before its time is over it is given no more tasks, and leaves.
+    assert!((119.0..125.0).contains(&longest_s), "a node was there for {longest_s} s");
 }
 
 #[test]

@@ -1,0 +1,242 @@
+//! One node alone, which is a quorum of itself: what each request comes to.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use eyas_types::ObjectId;
+use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, Format, NodeId};
+
+use crate::event::{Answer, Config, Effect, Event, Op, Refusal, Save, Saved};
+use crate::message::{Body, Message};
+use crate::node::Node;
+use crate::record::{Entry, Records, Round, Stored, Version};
+use crate::ring::Ring;
+use crate::serve::MAX_ASKED;
+use crate::view::View;
+
+#[derive(Default)]
+struct Saves(BTreeMap<(u16, String), Stored>);
+
+impl Records for Saves {
+    fn get(&self, partition: u16, name: &FileName) -> Option<Stored> {
+        self.0.get(&(partition, name.as_str().to_owned())).cloned()
+    }
+
+    fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
+        let ((of, name), stored) = self.0.range((partition, from.to_owned())..).next()?;
+        (*of == partition).then(|| (name.parse().unwrap(), stored.clone()))
+    }
+}
+
+struct Alone {
+    node: Node,
+    saves: Saves,
+    now_us: u64,
+}
+
+const ME: NodeId = NodeId(1);
+
+impl Alone {
+    fn new() -> Self {
+        let config = Config { found: true, partitions: 4, ..Config::new(ME) };
+        let mut effects = Vec::new();
+        let node = Node::new(config, Saved::default(), 0, &mut effects);
+        assert_eq!(effects[0], Effect::Save(Save::Boots(1)));
+        let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
+        alone.run(Event::Tick);
+        alone
+    }
+
+    fn run(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.node.handle(self.now_us, event, &self.saves, &mut effects);
+        self.node.validate();
+        for effect in &effects {
+            match effect {
+                Effect::Save(Save::Record { partition, name, stored }) => {
+                    self.saves.0.insert((*partition, name.as_str().to_owned()), stored.clone());
+                }
+                Effect::Save(Save::Erase { partition, name }) => {
+                    self.saves.0.remove(&(*partition, name.as_str().to_owned()));
+                }
+                _ => {}
+            }
+        }
+        effects
+    }
+
+    fn ask(&mut self, op: Op) -> Result<Answer, Refusal> {
+        let effects = self.run(Event::Asked { request: 7, op });
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            Effect::Answer { request: 7, answer } => Some(answer),
+            _ => None,
+        });
+        answer.expect("it is alone, and answers at once")
+    }
+
+    fn done(&mut self, op: Op) -> Version {
+        match self.ask(op.clone()) {
+            Ok(Answer::Done { version }) => version,
+            other => panic!("{other:?} to {op:?}"),
+        }
+    }
+}
+
+fn name(text: &str) -> FileName {
+    text.parse().unwrap()
+}
+
+fn record(id: u128, modified_us: u64) -> FileRecord {
+    FileRecord { id: FileId(id), format: Format::Lines, chunk_bytes: 1, replication: 2, modified_us, chunks: vec![] }
+}
+
+fn chunk(object: u8, replicas: &[NodeId]) -> Chunk {
+    Chunk { object: ObjectId([object; 16]), size_bytes: 1, checksum: 0, replicas: replicas.to_vec() }
+}
+
+#[test]
+fn each_request_can_be_asked_again() {
+    let mut alone = Alone::new();
+    let create = |id| Op::Create { name: name("a"), record: record(id, 1) };
+    let first = alone.done(create(1));
+    assert_eq!(alone.done(create(1)), first);
+    assert_eq!(alone.ask(create(2)), Err(Refusal::Exists { id: FileId(1) }));
+
+    let replace = |version, at| Op::Replace { name: name("a"), version, record: record(1, at) };
+    let second = alone.done(replace(first, 2));
+    assert!(second > first);
+    assert_eq!(alone.done(replace(first, 2)), second);
+    assert_eq!(alone.ask(replace(first, 3)), Err(Refusal::Changed));
+
+    let rename = |to| Op::Rename { from: name("a"), version: second, id: FileId(1), to: name(to) };
+    let third = alone.done(rename("b"));
+    assert_eq!(alone.done(rename("b")), third);
+    assert_eq!(alone.ask(rename("c")), Err(Refusal::Changed), "it is there no more");
+    assert_eq!(alone.ask(Op::Stat { name: name("a") }), Err(Refusal::NotFound));
+    assert_eq!(alone.ask(create(1)), Err(Refusal::Changed), "it was here, and this comes late");
+    assert_eq!(alone.ask(Op::Stat { name: name("b") }), Ok(Answer::Found { version: third, record: record(1, 2) }));
+
+    let remove = |at, id| Op::Remove { name: name(at), id: FileId(id) };
+    assert_eq!(alone.ask(remove("a", 1)), Err(Refusal::NotFound), "it has another name");
+    assert_eq!(alone.ask(remove("b", 2)), Err(Refusal::Changed));
+    let fourth = alone.done(remove("b", 1));
+    assert_eq!(alone.done(remove("b", 1)), fourth);
+    assert_eq!(alone.ask(replace(second, 9)), Err(Refusal::NotFound));
+}
+
+#[test]
+fn chunks_that_no_file_has_any_more_are_dropped() {
+    let mut alone = Alone::new();
+    let with = |objects: &[u8]| {
+        let chunks = objects.iter().map(|object| chunk(*object, &[ME])).collect();
+        FileRecord { chunks, ..record(1, objects.len() as u64) }
+    };
+    let drops = |effects: &[Effect]| {
+        let dropped = effects.iter().filter_map(|effect| match effect {
+            Effect::Drop { object } => Some(object.0[0]),
+            _ => None,
+        });
+        dropped.collect::<Vec<u8>>()
+    };
+    let version = alone.done(Op::Create { name: name("a"), record: with(&[1, 2, 3]) });
+    let replace = Op::Replace { name: name("a"), version, record: with(&[2]) };
+    assert_eq!(drops(&alone.run(Event::Asked { request: 1, op: replace })), [1, 3]);
+    let Ok(Answer::Found { version, .. }) = alone.ask(Op::Stat { name: name("a") }) else { panic!() };
+    let rename = Op::Rename { from: name("a"), version, id: FileId(1), to: name("b") };
+    assert_eq!(drops(&alone.run(Event::Asked { request: 2, op: rename })), []);
+    let remove = Op::Remove { name: name("b"), id: FileId(1) };
+    assert_eq!(drops(&alone.run(Event::Asked { request: 3, op: remove })), [2]);
+}
+
+#[test]
+fn lists_are_sorted_and_come_in_pages() {
+    let mut alone = Alone::new();
+    for (id, of) in ["/a", "/a-b/x", "/a/1", "/a/2/x", "/b", "/a/3"].into_iter().enumerate() {
+        alone.done(Op::Create { name: name(of), record: record(id as u128, 1) });
+    }
+    let mut list = |folder: &str, after: &str, most| {
+        let op = Op::List { view: 1, folder: folder.to_owned(), after: after.to_owned(), most };
+        let Ok(Answer::Listed { files, has_more }) = alone.ask(op) else { panic!() };
+        (files.into_iter().map(|file| file.name.as_str().to_owned()).collect::<Vec<_>>(), has_more)
+    };
+    let pages = |of: &[&str], has_more| (of.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), has_more);
+    assert_eq!(list("", "", 9), pages(&["/a", "/a-b/x", "/a/1", "/a/2/x", "/a/3", "/b"], false));
+    assert_eq!(list("/a", "", 2), pages(&["/a", "/a/1"], true));
+    assert_eq!(list("/a", "/a/1", 2), pages(&["/a/2/x", "/a/3"], false));
+    assert_eq!(list("/a/2/", "/a", 2), pages(&["/a/2/x"], false));
+    assert_eq!(list("/c", "", 2), pages(&[], false));
+    let other = Op::List { view: 2, folder: String::new(), after: String::new(), most: 1 };
+    assert_eq!(alone.ask(other), Err(Refusal::OtherView { view: 1 }));
+}
+
+/// With a second node in the view, which says nothing: nothing can be acknowledged.
+fn with_a_silent_other() -> Alone {
+    let mut alone = Alone::new();
+    let view = View::founded_by(ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
+    let message = Message { view: 2, body: Body::Decided(view) };
+    alone.run(Event::Received { from: NodeId(2), message });
+    alone.now_us = 200_000;
+    alone.run(Event::Tick);
+    alone.run(Event::Received { from: NodeId(2), message: Message { view: 2, body: heard(200_000) } });
+    alone
+}
+
+fn heard(sent_us: u64) -> Body {
+    Body::Heard { sent_us, boot: 1 }
+}
+
+fn led_by_me(alone: &Alone) -> FileName {
+    let ring = alone.node.ring().unwrap();
+    (0..).map(|index| name(&format!("{index}"))).find(|name| ring.leader(name) == ME).unwrap()
+}
+
+#[test]
+fn requests_in_line_are_bounded() {
+    let mut alone = with_a_silent_other();
+    let of = led_by_me(&alone);
+    let create =
+        |request: u64| Event::Asked { request, op: Op::Create { name: of.clone(), record: record(request.into(), 1) } };
+    for request in 0..MAX_ASKED as u64 {
+        let effects = alone.run(create(request));
+        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answer { .. })), "{effects:?}");
+    }
+    let busy = Effect::Answer { request: 9999, answer: Err(Refusal::Busy) };
+    assert_eq!(alone.run(create(9999)), [busy]);
+}
+
+#[test]
+fn who_has_no_lease_any_more_says_nothing() {
+    let mut alone = with_a_silent_other();
+    let of = led_by_me(&alone);
+    assert_eq!(alone.ask(Op::Stat { name: of.clone() }), Err(Refusal::NotFound));
+    alone.now_us += 2_000_000;
+    assert_eq!(alone.ask(Op::Stat { name: of }), Err(Refusal::NotYet));
+}
+
+#[test]
+fn only_who_is_up_to_date_acknowledges() {
+    let view = |leader| View::founded_by(leader, 1, 3).followed_by([ME, leader].into(), true).unwrap();
+    let leader = (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();
+    let saved = Saved { boots: 4, view: Some(view(leader)), ..Saved::default() };
+    let node = Node::new(Config::new(ME), saved, 0, &mut Vec::new());
+    let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
+    let round = Round { view: 2, boot: 1 };
+    let stored = Stored { version: Version { round, sequence: 1 }, entry: Entry::File(record(1, 1)) };
+    let write = Body::Write { partition: 0, round, name: name("a"), stored };
+    let mut hear = |body| {
+        let effects = alone.run(Event::Received { from: leader, message: Message { view: 2, body } });
+        let sent = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Send { message, .. } if !matches!(message.body, Body::Heartbeat { .. }) => Some(message.body),
+            _ => None,
+        });
+        sent.collect::<Vec<Body>>()
+    };
+    assert_eq!(hear(write.clone()), []);
+    assert!(matches!(hear(Body::Offer { partition: 0, round })[..], [Body::Want { .. }]));
+    assert_eq!(hear(write.clone()), []);
+    assert_eq!(hear(Body::Same { partition: 0, round }), [Body::Filled { partition: 0, round }]);
+    assert!(matches!(hear(write)[..], [Body::Written { .. }]));
+}

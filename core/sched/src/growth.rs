@@ -1,0 +1,12 @@
+//! Lists of which there are many, and which together have an entry for each waiting task: they grow by a quarter, not to
+//! double, so that few of their bytes are without an entry.
+
+use alloc::collections::VecDeque;
+
+/// Adds an entry at the back.
+pub(crate) fn push_back<T>(list: &mut VecDeque<T>, entry: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 4 + 4);
+    }
+    list.push_back(entry);
+}

@@ -1,0 +1,195 @@
+//! Files of the cluster: what users put there is there, whichever processes die, and what is wrong is said.
+
+use std::path::Path;
+
+use crate::support::{Cluster, wait_until};
+
+const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
+
+/// A cluster whose nodes have all joined.
+fn cluster(nodes: usize) -> Cluster {
+    let cluster = Cluster::start(&vec![NODE; nodes]);
+    joined(&cluster, nodes);
+    cluster
+}
+
+fn joined(cluster: &Cluster, nodes: usize) {
+    wait_until((nodes, "nodes are members"), || {
+        let done = cluster.run(&["--json", "dfs", "du"]);
+        done.code == 0 && done.json("usage")["nodes"].as_array().is_some_and(|all| all.len() == nodes)
+    });
+}
+
+fn lines(count: usize) -> String {
+    (0..count).map(|number| format!("line {number} {}\n", "x".repeat(number % 70))).collect()
+}
+
+#[test]
+fn a_file_goes_in_and_comes_out_again() {
+    let cluster = cluster(3);
+    let content = lines(20_000);
+    cluster.write("a.txt", &content);
+    cluster.run(&["dfs", "put", "a.txt", "/data/a.txt", "--chunk-size", "64KiB"]).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/data/a.txt"]).exits(0).stdout, content);
+    cluster.run(&["dfs", "get", "data/a.txt", "b.txt"]).exits(0);
+    assert_eq!(cluster.read("b.txt"), content);
+    let part = cluster.run(&["dfs", "cat", "/data/a.txt", "--offset", "7", "--length", "5"]).exits(0).stdout;
+    assert_eq!(part, content[7..12]);
+    assert_eq!(cluster.run(&["dfs", "cat", "/data/a.txt", "--offset", "99999999"]).exits(0).stdout, "");
+
+    let file = cluster.ask(&["dfs", "show", "/data/a.txt"], "file");
+    let chunks = file["shape"]["chunks"].as_array().unwrap();
+    assert!(chunks.len() > 10 && chunks.iter().all(|chunk| chunk["replicas"].as_array().unwrap().len() == 3), "{file}");
+    assert_eq!(file["shape"]["format"], "lines");
+
+    cluster.run(&["dfs", "rename", "/data/a.txt", "/data/c.txt"]).exits(0);
+    cluster.run(&["dfs", "cat", "/data/a.txt"]).exits(1).says(&["no file /data/a.txt"]);
+    let listed = cluster.ask(&["dfs", "ls", "/data"], "files");
+    assert!(listed[0]["name"] == "/data/c.txt" && listed.as_array().unwrap().len() == 1, "{listed}");
+    cluster.run(&["dfs", "rm", "/data/c.txt"]).exits(0);
+    cluster.run(&["dfs", "rm", "/data/c.txt"]).exits(1).says(&["no file /data/c.txt"]);
+}
+
+#[test]
+fn trees_and_streams_go_in_and_come_out_again() {
+    let cluster = cluster(2);
+    for (name, content) in [("t/one.csv", "a,\"b\nc\"\n"), ("t/u/two.txt", "2\n"), ("t/u/empty", "")] {
+        cluster.write(name, content);
+    }
+    cluster.run(&["dfs", "put", "t", "/tree"]).exits(1).says(&["-r"]);
+    cluster.run(&["dfs", "put", "-r", "t", "/tree"]).exits(0);
+    assert_eq!(cluster.ask(&["dfs", "stat", "/tree/one.csv"], "file")["shape"]["format"], "csv");
+    cluster.run(&["dfs", "get", "-r", "/tree", "back"]).exits(0);
+    assert_eq!(cluster.names("back/u"), ["empty", "two.txt"]);
+    assert_eq!(cluster.read("back/one.csv"), "a,\"b\nc\"\n");
+    let name = ["--cluster", "test", "dfs", "put", "-", "/from input"];
+    assert_eq!(cluster.eyas_with_input(&name, "some words").code, 0);
+    let name = ["--cluster", "test", "dfs", "append", "-", "/from input"];
+    assert_eq!(cluster.eyas_with_input(&name, " and more\n").code, 0);
+    assert_eq!(cluster.run(&["dfs", "get", "/from input", "-"]).exits(0).stdout, "some words and more\n");
+    cluster.run(&["dfs", "rm", "-r", "/tree"]).exits(0);
+    assert_eq!(cluster.ask(&["dfs", "ls"], "files").as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let cluster = cluster(2);
+    cluster.write("a.txt", "1\n");
+    cluster.run(&["dfs", "put", "a.txt", "/a"]).exits(0);
+    cluster.run(&["dfs", "put", "a.txt", "/a"]).exits(1).says(&["/a already"]);
+    for name in ["/../a", "/a//b", "", &"x".repeat(300), &"x/".repeat(2100)] {
+        cluster.run(&["dfs", "put", "a.txt", name]).exits(1).says(&["not a name of a file"]);
+    }
+    cluster.run(&["dfs", "put", "a.txt", "/ünï côde"]).exits(0);
+    cluster.run(&["dfs", "put", "no such file", "/b"]).exits(1).says(&["no such file"]);
+    cluster.run(&["dfs", "get", "/a", "a.txt"]).exits(1).says(&["--force"]);
+    cluster.write("open.csv", "a,\"b\n");
+    cluster.run(&["dfs", "put", "open.csv", "/open"]).exits(1).says(&["open.csv", "quote"]);
+    cluster.run(&["dfs", "stat", "/open"]).exits(1);
+    cluster.run(&["dfs", "put", "a.txt", "/b", "--format", "nonsense"]).exits(2);
+    cluster.run(&["dfs", "put", "a.txt", "/b", "--chunk-size", "1"]).exits(2).says(&["1KiB"]);
+    let without = Cluster::start(&[&[]]);
+    without.run(&["dfs", "ls"]).exits(1).says(&["--dfs"]);
+}
+
+#[test]
+fn files_outlive_processes() {
+    let mut cluster = cluster(8);
+    let contents: Vec<_> = (0..10).map(|number| lines(3000 + number)).collect();
+    for (number, content) in contents.iter().enumerate() {
+        cluster.write(&format!("{number}"), content);
+        let name = format!("/f{number}");
+        cluster.run(&["dfs", "put", &number.to_string(), &name, "--chunk-size", "16KiB"]).exits(0);
+    }
+    let all_there = |cluster: &Cluster| {
+        for (number, content) in contents.iter().enumerate() {
+            assert_eq!(cluster.run(&["dfs", "cat", &format!("/f{number}")]).exits(0).stdout, *content);
+        }
+    };
+    // Two of the nodes that have a chunk, at once.
+    cluster.executor(1).kill();
+    cluster.executor(2).kill();
+    all_there(&cluster);
+    joined(&cluster, 6);
+    wait_until("all replicas are there again", || {
+        cluster.run(&["dfs", "verify"]).code == 0 && has_replicas(&cluster, contents.len(), 3)
+    });
+    // One comes back in its folder, another is new.
+    cluster.run(&["dfs", "rm", "/f0"]).exits(0);
+    let folder = cluster.executor(1).folder().to_str().unwrap().to_owned();
+    cluster.add_executor(&[NODE, &["--folder", &folder]].concat());
+    cluster.add_executor(NODE);
+    joined(&cluster, 8);
+    cluster.run(&["dfs", "cat", "/f0"]).exits(1);
+    // The dispatcher is needed to find nodes, not to keep files.
+    cluster.restart_dispatcher();
+    wait_until("nodes are found again", || cluster.run(&["dfs", "ls"]).code == 0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/f5"]).exits(0).stdout, contents[5]);
+}
+
+/// Whether all chunks of the files `/f1`, `/f2` … have so many replicas, on nodes that live.
+fn has_replicas(cluster: &Cluster, files: usize, replicas: usize) -> bool {
+    (1..files).all(|number| {
+        let file = cluster.ask(&["dfs", "show", &format!("/f{number}")], "file");
+        let chunks = file["shape"]["chunks"].as_array().unwrap().iter();
+        let live = |chunk: &serde_json::Value| {
+            let all = chunk["replicas"].as_array().unwrap().iter();
+            all.filter(|replica| !replica["address"].is_null()).count()
+        };
+        chunks.map(live).all(|live| live == replicas)
+    })
+}
+
+#[test]
+fn all_nodes_can_end_and_come_back() {
+    let mut cluster = cluster(3);
+    let content = lines(5000);
+    cluster.write("a", &content);
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
+    let folders: Vec<_> = (1..=3).map(|number| cluster.executor(number).folder().to_owned()).collect();
+    for number in 1..=3 {
+        cluster.executor(number).kill();
+    }
+    for folder in &folders {
+        cluster.add_executor(&[NODE, &["--folder", folder.to_str().unwrap()]].concat());
+    }
+    wait_until("the file is there again", || cluster.run(&["dfs", "cat", "/a"]).stdout == content);
+    cluster.run(&["dfs", "verify"]).exits(0);
+}
+
+#[test]
+fn a_node_with_a_damaged_database_says_so() {
+    let mut cluster = cluster(3);
+    cluster.executor(3).kill();
+    let folder = cluster.executor(3).folder().to_owned();
+    std::fs::write(folder.join("files/files.redb"), b"garbage").unwrap();
+    cluster.add_executor(&[NODE, &["--folder", folder.to_str().unwrap()]].concat()).wait();
+    let log = std::fs::read_to_string(cluster.path("log")).unwrap();
+    assert!(log.contains("files.redb") && log.contains("move it away"), "{log}");
+    std::fs::remove_dir_all(folder.join("files")).unwrap();
+    cluster.add_executor(&[NODE, &["--folder", folder.to_str().unwrap()]].concat());
+    joined(&cluster, 3);
+}
+
+#[test]
+fn a_node_without_room_is_passed_over() {
+    let mut cluster = cluster(2);
+    cluster.add_executor(&["--dfs", "--cache", "100KB"]);
+    joined(&cluster, 3);
+    let content = lines(20_000);
+    cluster.write("a", &content);
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "64KiB"]).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
+    let small = cluster.executor(3).folder().join("store");
+    assert!(folder_bytes(&small) < 200_000);
+}
+
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| match entry.file_type().unwrap().is_dir() {
+            true => folder_bytes(&entry.path()),
+            false => entry.metadata().unwrap().len(),
+        })
+        .sum()
+}

@@ -1,0 +1,61 @@
+//! Bringing the chunks of a file to where they would be if it were written now: to nodes that have joined since, from those
+//! that have more than their part.
+
+use std::sync::Arc;
+
+use eyas_ring::{Op, place};
+use eyas_types::dfs::{Chunk, NodeId};
+
+use crate::client::error::FilesError;
+use crate::client::write::Arriving;
+use crate::client::{File, Files};
+
+impl Files {
+    /// Moves replicas of a file to where they belong by now; tells how many. Whoever reads meanwhile is not disturbed: what
+    /// moves is dropped where it was when it is there.
+    ///
+    /// # Errors
+    /// `Changed` if somebody else changes the file meanwhile; `Unreachable`.
+    pub async fn rebalance(&self, file: &File) -> Result<u64, FilesError> {
+        let (mut record, mut moved) = (file.record.clone(), 0);
+        for chunk in &mut record.chunks {
+            let replicas = self.rebalanced(chunk, record.replication).await;
+            moved += replicas.iter().filter(|node| !chunk.replicas.contains(node)).count() as u64;
+            chunk.replicas = replicas;
+        }
+        if moved > 0 {
+            let (name, version) = (file.name.clone(), file.version);
+            self.operate(Op::Replace { name, version, record }).await?;
+        }
+        Ok(moved)
+    }
+
+    /// Who is to have a chunk: those that it belongs to and who have it by now, and as many of the others as it takes.
+    async fn rebalanced(&self, chunk: &Chunk, replication: u8) -> Vec<NodeId> {
+        let known = self.known();
+        let has = |node: &NodeId| chunk.replicas.contains(node);
+        let has_room = |node: NodeId| {
+            let member = known.members.get(&node);
+            member.is_some_and(|member| has(&node) || member.free_bytes >= chunk.size_bytes)
+        };
+        let wanted = place(&known.ring, chunk.object, replication, None, has_room);
+        let further: Vec<_> =
+            wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
+        let source = chunk.replicas.iter().find_map(|node| known.members.get(node));
+        let (Some(source), false) = (source, further.is_empty()) else { return chunk.replicas.clone() };
+        let Chunk { object, size_bytes, checksum, .. } = *chunk;
+        let moving = Arriving { object, size_bytes, checksum, content: Arc::default() };
+        let stored = self.chain(&moving, Some(source), &further).await;
+        let stored: Vec<_> =
+            stored.iter().filter(|(_, stored)| stored.is_ok()).map(|(member, _)| member.node).collect();
+        let is_there = |node: &NodeId| has(node) || stored.contains(node);
+        let rest = chunk.replicas.iter().filter(|node| !wanted.contains(node));
+        wanted
+            .iter()
+            .filter(|node| is_there(node))
+            .chain(rest)
+            .take(chunk.replicas.len().max(wanted.len()))
+            .copied()
+            .collect()
+    }
+}

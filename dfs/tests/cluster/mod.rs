@@ -1,0 +1,172 @@
+//! Nodes of a file system in this process, each with its own folder, store and sockets.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_dfs::{DfsNode, Files, FilesError, Room, Site, Waiting, WriteOptions};
+use eyas_session::Access;
+use eyas_store::{Limiter, ObjectStore};
+use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_types::ObjectId;
+use eyas_types::dfs::{FileName, Format};
+use tempfile::TempDir;
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// In which whatever is waited for has to happen.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+pub struct Cluster {
+    access: Access,
+    pub nodes: Vec<Node>,
+    folders: Vec<TempDir>,
+}
+
+pub struct Node {
+    pub node: DfsNode,
+    pub store: ObjectStore,
+    _server: Arc<PeerServer>,
+    place: usize,
+}
+
+/// Room without end, or none at all.
+struct Disk {
+    store: ObjectStore,
+    is_full: bool,
+}
+
+impl Room for Disk {
+    fn reserve(&self, _: ObjectId, _: u64) -> Waiting<Result<(), String>> {
+        let is_full = self.is_full;
+        Box::pin(async move { if is_full { Err("its disk is full".into()) } else { Ok(()) } })
+    }
+
+    fn arrived(&self, _: ObjectId, _: bool) {}
+
+    fn release(&self, chunk: ObjectId) {
+        self.store.remove(chunk).unwrap();
+    }
+
+    fn free_bytes(&self) -> u64 {
+        1 << 40
+    }
+}
+
+impl Cluster {
+    /// So many nodes that have all joined.
+    pub async fn of(count: usize) -> Self {
+        let access = Access::create("test", "127.0.0.1:1");
+        let mut cluster = Cluster { access, nodes: Vec::new(), folders: Vec::new() };
+        for _ in 0..count {
+            cluster.join(false).await;
+        }
+        cluster.settles().await;
+        cluster
+    }
+
+    /// Another node joins.
+    pub async fn join(&mut self, is_full: bool) {
+        self.folders.push(tempfile::tempdir().unwrap());
+        self.start(self.folders.len() - 1, is_full).await;
+    }
+
+    /// A node that has ended starts again in its folder.
+    pub async fn start(&mut self, place: usize, is_full: bool) {
+        let folder = self.folders[place].path();
+        // What a node was about when it ended lets go of its folder soon.
+        let mut opened = None;
+        eventually("the folder is free", async || {
+            let both = (ObjectStore::open(folder.join("store")), Site::open(&folder.join("files"), LOCALHOST));
+            opened = if let (Ok((store, _)), Ok(site)) = both { Some((store, site)) } else { None };
+            opened.is_some()
+        })
+        .await;
+        let (store, site) = opened.unwrap();
+        let unlimited = (Limiter::unlimited(), Limiter::unlimited());
+        let key = PeerKey(self.access.peer_key());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = PeerServer::start(listener, store.clone(), key.clone(), PeerLimits::default(), unlimited);
+        let server = Arc::new(server.unwrap());
+        let peers = Peers::new(key, PeerLimits::default(), Limiter::unlimited());
+        let room = Arc::new(Disk { store: store.clone(), is_full });
+        let parts = (store.clone(), peers, server.clone());
+        let node = DfsNode::start(site, (place == 0, &self.addresses()), self.access.clone(), parts, room).await;
+        self.nodes.push(Node { node: node.unwrap(), store, _server: server, place });
+    }
+
+    /// A node ends, without a word.
+    pub fn end(&mut self, node: usize) -> usize {
+        let node = self.nodes.remove(node);
+        node.place
+    }
+
+    pub fn folder(&self, node: usize) -> &Path {
+        self.folders[self.nodes[node].place].path()
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(|node| node.node.address()).collect()
+    }
+
+    /// Waits until all nodes are members, and nobody else is.
+    pub async fn settles(&self) {
+        let files = self.files().await;
+        eventually("all are members", async || {
+            let membership = files.membership().await.unwrap();
+            let members = membership.view.map_or(0, |view| view.members.len());
+            members == self.nodes.len() && membership.alive.len() == self.nodes.len()
+        })
+        .await;
+        for node in &self.nodes {
+            assert!(node.node.is_ready(DEADLINE).await, "a node does not settle");
+        }
+    }
+
+    pub async fn files(&self) -> Files {
+        Files::connect(self.access.clone(), self.addresses(), None, DEADLINE).await.unwrap()
+    }
+}
+
+/// Waits for a fact.
+pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub fn name(text: &str) -> FileName {
+    text.parse().unwrap()
+}
+
+/// Lines, some of which end where chunks would.
+pub fn lines(bytes: usize) -> Vec<u8> {
+    let mut content = Vec::with_capacity(bytes + 100);
+    let mut number: u64 = 1;
+    while content.len() < bytes {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let length = (number >> 33) as usize % 90;
+        content.extend(std::iter::repeat_n(b'a' + (number >> 40) as u8 % 26, length));
+        content.push(b'\n');
+    }
+    content
+}
+
+/// Chunks of 64 KiB.
+pub const SMALL: WriteOptions = WriteOptions { format: Format::Lines, chunk_bytes: 64 << 10, replication: 3 };
+
+pub async fn write(files: &Files, file: &str, content: &[u8]) -> Result<eyas_dfs::File, FilesError> {
+    files.write(&name(file), std::io::Cursor::new(content.to_vec()), SMALL, |_| {}).await
+}
+
+pub async fn content_of(files: &Files, file: &str) -> Vec<u8> {
+    let file = files.stat(&name(file)).await.unwrap();
+    let (mut reading, mut content) = (files.read(&file), Vec::new());
+    while let Some(part) = reading.next().await.unwrap() {
+        content.extend(part);
+    }
+    content
+}

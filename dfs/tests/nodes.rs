@@ -1,0 +1,183 @@
+//! Files on several nodes: what was acknowledged is there, whatever becomes of nodes and replicas.
+
+mod cluster;
+
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+
+use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
+use eyas_dfs::{FilesErrorKind, WriteOptions};
+use eyas_types::dfs::Format;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_written_read_appended_renamed_and_removed() {
+    let cluster = Cluster::of(4).await;
+    let files = cluster.files().await;
+    for size in [0, 1, 65_536, 1_000_000] {
+        let (file, content) = (format!("/a/{size}"), lines(size));
+        let written = write(&files, &file, &content).await.unwrap();
+        assert_eq!(content_of(&files, &file).await, content);
+        assert_eq!(written, files.stat(&name(&file)).await.unwrap());
+        assert!(written.record.chunks.iter().all(|chunk| chunk.replicas.len() == 3));
+    }
+    let content = lines(1_000_000);
+    let file = files.stat(&name("/a/1000000")).await.unwrap();
+    for (offset, length) in [(0, 1), (65_000, 2000), (999_999, 1), (0, content.len() as u64)] {
+        let part = files.read_at(&file, offset, length).await.unwrap();
+        assert_eq!(part, content[offset as usize..(offset + length) as usize]);
+    }
+    let beyond = files.read_at(&file, content.len() as u64, 1).await.unwrap_err();
+    assert_eq!(beyond.kind, FilesErrorKind::NotFound);
+
+    let more = files.append(&name("/a/1000000"), io::Cursor::new(lines(200_000)), |_| {}).await.unwrap();
+    let appended = [content, lines(200_000)].concat();
+    assert_eq!(content_of(&files, "/a/1000000").await, appended);
+    // As if it had been written at once.
+    let at_once = write(&files, "/b", &appended).await.unwrap();
+    let sizes = |file: &eyas_dfs::File| file.record.chunks.iter().map(|chunk| chunk.size_bytes).collect::<Vec<_>>();
+    assert_eq!(sizes(&more), sizes(&at_once));
+
+    files.rename(&name("/a/1000000"), &name("/c")).await.unwrap();
+    assert_eq!(content_of(&files, "/c").await, appended);
+    assert!(!files.exists(&name("/a/1000000")).await.unwrap());
+    let names = |listed: Vec<eyas_dfs::Listing>| listed.iter().map(|file| file.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(files.list("/a").await.unwrap()), ["/a/0", "/a/1", "/a/65536"]);
+    assert_eq!(names(files.list("/").await.unwrap()), ["/a/0", "/a/1", "/a/65536", "/b", "/c"]);
+    for file in files.list("").await.unwrap() {
+        files.remove(&file.name).await.unwrap();
+    }
+    assert_eq!(files.remove(&name("/b")).await.unwrap_err().kind, FilesErrorKind::NotFound);
+    eventually("no chunk is left", async || cluster.nodes.iter().all(|node| node.store.is_empty())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_several_writers_of_a_name_wins() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let files = cluster.files().await;
+        writers.spawn(async move { (number, write(&files, "/one", format!("{number}\n").as_bytes()).await) });
+    }
+    let mut winners = Vec::new();
+    for (number, written) in writers.join_all().await {
+        match written {
+            Ok(_) => winners.push(number),
+            Err(error) => assert_eq!(error.kind, FilesErrorKind::Exists, "{error}"),
+        }
+    }
+    let [winner] = winners[..] else { panic!("{winners:?}") };
+    assert_eq!(content_of(&files, "/one").await, format!("{winner}\n").into_bytes());
+    write(&files, "/other", b"x").await.unwrap();
+    assert_eq!(files.rename(&name("/other"), &name("/one")).await.unwrap_err().kind, FilesErrorKind::Exists);
+}
+
+/// Gives some bytes, and then fails.
+struct Breaks(usize);
+
+impl Read for Breaks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::Error::other("it broke"));
+        }
+        let read = buffer.len().min(self.0);
+        buffer[..read].fill(b'\n');
+        self.0 -= read;
+        Ok(read)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_cut_off_never_appears() {
+    let cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let error = files.write(&name("/cut"), Breaks(500_000), SMALL, |_| {}).await.unwrap_err();
+    assert_eq!(error.kind, FilesErrorKind::Local);
+    assert!(!files.exists(&name("/cut")).await.unwrap());
+    write(&files, "/whole", b"first\n").await.unwrap();
+    assert!(files.append(&name("/whole"), Breaks(500_000), |_| {}).await.is_err());
+    assert_eq!(content_of(&files, "/whole").await, b"first\n");
+    let odd = WriteOptions { format: Format::Fixed { record_bytes: 7 }, ..SMALL };
+    let error = files.write(&name("/odd"), io::Cursor::new(vec![0; 20]), odd, |_| {}).await.unwrap_err();
+    assert_eq!(error.kind, FilesErrorKind::Invalid, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_outlive_nodes() {
+    let mut cluster = Cluster::of(5).await;
+    let files = cluster.files().await;
+    let content = lines(2_000_000);
+    for number in 0..20 {
+        write(&files, &format!("/f{number}"), &content[number * 100_000..]).await.unwrap();
+    }
+    let (one, _other) = (cluster.end(0), cluster.end(0));
+    // With two of five gone at once, all is there at once.
+    for number in 0..20 {
+        assert_eq!(content_of(&files, &format!("/f{number}")).await, content[number * 100_000..]);
+    }
+    cluster.settles().await;
+    write(&files, "/new", &content).await.unwrap();
+    whole(&cluster, 3).await;
+    // One comes back with what it had: it is brought up to date.
+    files.remove(&name("/f3")).await.unwrap();
+    cluster.start(one, false).await;
+    cluster.settles().await;
+    assert!(!files.exists(&name("/f3")).await.unwrap());
+    whole(&cluster, 3).await;
+    assert_eq!(files.list("/").await.unwrap().len(), 20);
+}
+
+/// Waits until every chunk has so many replicas, which are all there.
+async fn whole(cluster: &Cluster, replicas: usize) {
+    let files = cluster.files().await;
+    eventually("all chunks have all replicas", async || {
+        for listed in files.list("/").await.unwrap() {
+            let Ok(file) = files.stat(&listed.name).await else { return false };
+            let lacks = file.record.chunks.iter().any(|chunk| chunk.replicas.len() < replicas);
+            if lacks || !files.verify(&file, true).await.unwrap().is_empty() {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_found_and_mended() {
+    let cluster = Cluster::of(4).await;
+    let files = cluster.files().await;
+    let content = lines(300_000);
+    write(&files, "/file", &content).await.unwrap();
+    // One node loses a chunk, another's is changed on its disk.
+    let mut damaged = 0;
+    for node in 0..2 {
+        let objects = cluster.folder(node).join("store/objects");
+        let first = std::fs::read_dir(&objects).unwrap().next().unwrap().unwrap().path();
+        let chunk = std::fs::read_dir(first).unwrap().next().unwrap().unwrap().path();
+        if node == 0 {
+            std::fs::remove_file(chunk).unwrap();
+        } else {
+            std::fs::set_permissions(&chunk, std::fs::Permissions::from_mode(0o644)).unwrap();
+            std::fs::write(&chunk, b"damage").unwrap();
+        }
+        damaged += 1;
+    }
+    assert_eq!(damaged, 2);
+    assert_eq!(content_of(&files, "/file").await, content);
+    whole(&cluster, 3).await;
+    assert_eq!(content_of(&files, "/file").await, content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_node_is_passed_over() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.join(true).await;
+    cluster.settles().await;
+    let files = cluster.files().await;
+    let content = lines(1_000_000);
+    let file = write(&files, "/file", &content).await.unwrap();
+    assert!(file.record.chunks.iter().all(|chunk| chunk.replicas.len() == 3));
+    assert_eq!(content_of(&files, "/file").await, content);
+    assert!(cluster.nodes[3].store.is_empty());
+}
