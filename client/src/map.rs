@@ -4,6 +4,7 @@
 //! Such a job is a *run*, which says who reads which chunks and whose output counts, and ordinary tasks that work at it:
 //! each is eyas itself ([`map_worker`]), and has the program as its child. What they write is hidden until all is done.
 
+mod busy;
 mod partition;
 mod pipeline;
 mod reduce;
@@ -35,6 +36,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A dispatcher that is lost is dialled for so long.
 const RECONNECT: Duration = Duration::from_secs(600);
+
+/// When all chunks are read, tasks have so long to end by themselves.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// When all is done, or nothing can be, what still runs is waited for so long.
 const END_DEADLINE: Duration = Duration::from_secs(10);
@@ -116,8 +120,8 @@ pub struct Mapping {
     place: RunPlace,
     /// Chunks in all.
     chunks: u32,
-    /// Tasks under way.
-    under_way: Option<JobId>,
+    /// Those of its jobs that may have tasks which have not ended.
+    under_way: Vec<JobId>,
     outputs: Vec<FileName>,
 }
 
@@ -151,7 +155,7 @@ impl MapJob {
         let place = files.open_run(spec).await?;
         let job = MapJob { tasks: Some(slots.len() as u32), ..self };
         let access = access.clone();
-        Ok(Mapping { job, access, client, files, place, chunks, under_way: None, outputs: Vec::new() })
+        Ok(Mapping { job, access, client, files, place, chunks, under_way: Vec::new(), outputs: Vec::new() })
     }
 
     /// Tasks that run these words of eyas's.
@@ -231,7 +235,7 @@ impl Mapping {
     /// # Errors
     /// If the cluster does not answer.
     pub async fn end(mut self) -> Result<(), MapError> {
-        if let Some(job) = self.under_way.take() {
+        for job in self.under_way.drain(..) {
             // The connection may be in the middle of a watch.
             let mut client = Client::connect(&self.access).await?;
             client.ask(FromClient::Cancel { job, task: None }).await?;
@@ -270,9 +274,9 @@ impl Mapping {
         let tasks = self.job.tasks.expect("it was counted when it began");
         let draft = self.job.draft(&name_of(&self.job.program), words, tasks).await?;
         let job = self.client.submit(draft).await?;
-        self.under_way = Some(job);
+        self.under_way.push(job);
         let mut failures = Failures::default();
-        let status = {
+        let (status, is_over) = {
             let watching = self.client.watch(job, true, RECONNECT, |seen| failures.see(seen, see));
             let mut watching = std::pin::pin!(watching);
             let mut looks = interval(LOOK_EVERY);
@@ -288,13 +292,15 @@ impl Mapping {
                     status => status?,
                 };
                 if is_over || status.is_complete {
+                    let is_over = is_over || matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));
                     break (status, is_over);
                 }
             }
         };
-        let (status, is_over) = status;
-        if is_over {
-            self.under_way = None;
+        match is_over {
+            true => self.under_way.clear(),
+            // The connection may be in the middle of an answer.
+            false => self.client = Client::connect(&self.access).await?,
         }
         see(MapSeen::Progress(&status));
         match status.is_complete {
@@ -317,10 +323,10 @@ impl Mapping {
         words.extend(["--of", &reducers, "--", "sh", "-c", &reduce.command].into_iter().map(literal));
         let draft = self.job.draft("reduce", words, reduce.reducers).await?;
         let job = self.client.submit(draft).await?;
-        self.under_way = Some(job);
+        self.under_way.push(job);
         let mut failures = Failures::default();
         let ended = self.client.watch(job, true, RECONNECT, |seen| failures.see(seen, see)).await?;
-        self.under_way = None;
+        self.under_way.retain(|other| *other != job);
         match ended.state {
             JobState::Succeeded => Ok(()),
             _ => Err(failures.error("the reduce has not come to its end".into())),

@@ -184,6 +184,11 @@ impl DfsNode {
         self.shared.address
     }
 
+    /// Its name.
+    pub fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
     /// Greets other nodes.
     pub fn greet(&self, seeds: &[SocketAddr]) {
         seeds.iter().filter(|seed| **seed != self.shared.address).for_each(|seed| self.shared.gossip.greet(*seed));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use eyas_dfs::blocks::{Effect, Event, Owner, WorkerId};
+use eyas_dfs::blocks::{Effect, Event, Owner, Policy, WorkerId};
 use eyas_dfs::{Attendance, File, Files, FilesError, FilesErrorKind, RunPlace, WriteOptions};
 use eyas_types::dfs::{FileName, Format};
 use thiserror::Error;
@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::NO_NODE;
+use super::busy::Busy;
 use super::partition::partition;
 use super::pipeline::{Pipeline, program, shell, sort};
 
@@ -70,7 +71,8 @@ pub enum WorkError {
 pub async fn map_worker(files: &Files, task: &MapTask) -> Result<(), WorkError> {
     let spec = files.run_spec(task.place).await?;
     let chunks: Vec<_> = spec.chunks().map(|(file, place, _)| (&spec.files[file], place)).collect();
-    while work_through_block(files, task, &chunks).await? {}
+    let mut busy = matches!(spec.policy, Policy::IoAware(_)).then(Busy::begin);
+    while work_through_block(files, task, &chunks, busy.as_mut()).await? {}
     Ok(())
 }
 
@@ -79,15 +81,21 @@ pub(super) fn part_name(worker: WorkerId) -> String {
     format!("map-{:016x}", worker.0)
 }
 
-/// Works through one block with one program; tells whether there may be another.
-async fn work_through_block(files: &Files, task: &MapTask, chunks: &[(&File, usize)]) -> Result<bool, WorkError> {
+/// Works through one block with one program; tells whether there may be another. Says how busy this machine is, if that is
+/// looked at.
+async fn work_through_block(
+    files: &Files,
+    task: &MapTask,
+    chunks: &[(&File, usize)],
+    busy: Option<&mut Busy>,
+) -> Result<bool, WorkError> {
     let mut attendance = files.attend_run(task.place).await?;
     let worker = attendance.worker();
     let name = task.place.run.file(part_name(worker));
     let input = Input { fed: None, loading: None, ahead: None, pipe: None };
     let owner = Owner::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block = Block { files, task, chunks, owner, input, state: State::Idle, name };
-    let done = block.work(&mut attendance).await;
+    let done = block.work(&mut attendance, busy).await;
     let is_stored = matches!(block.state, State::Storing(_) | State::Committing);
     block.state = State::Idle;
     match done {
@@ -160,7 +168,9 @@ struct Loading {
 }
 
 impl Block<'_> {
-    async fn work(&mut self, attendance: &mut Attendance) -> Result<Ended, WorkError> {
+    async fn work(&mut self, attendance: &mut Attendance, mut busy: Option<&mut Busy>) -> Result<Ended, WorkError> {
+        // Before it claims, so that it is known when chunks are divided.
+        self.measure(attendance, &mut busy).await;
         let mut beats = interval(HEARTBEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -183,8 +193,19 @@ impl Block<'_> {
                     None => {}
                 },
                 state = self.state.advance() => self.enter(state?, attendance).await?,
-                _ = beats.tick() => attendance.tell(self.heartbeat()).await,
+                _ = beats.tick() => {
+                    self.measure(attendance, &mut busy).await;
+                    attendance.tell(self.heartbeat()).await;
+                }
             }
+        }
+    }
+
+    /// Says how busy this machine is.
+    async fn measure(&self, attendance: &Attendance, busy: &mut Option<&mut Busy>) {
+        if let (Some(busy), Some(node)) = (busy, self.files.near()) {
+            let (disk, load) = busy.look();
+            attendance.tell(Event::Measured { node, disk, load }).await;
         }
     }
 

@@ -20,6 +20,7 @@ mod interrupts;
 mod job_files;
 mod kept;
 mod main_job;
+mod map;
 mod matchmaking;
 mod overlap;
 mod push;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Its path; it is built first, once, unless `EYAS_BIN` names one.
+/// Its path, beside which is that of `eyas-text`; they are built first, once, unless `EYAS_BIN` names one.
 pub fn eyas() -> &'static Path {
     static EYAS: OnceLock<PathBuf> = OnceLock::new();
     EYAS.get_or_init(|| match env::var_os("EYAS_BIN").filter(|path| !path.is_empty()) {
@@ -28,7 +28,7 @@ fn build() -> PathBuf {
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--workspace", "--bin", "eyas", "--profile", profile]);
+    command.args(["build", "--quiet", "--workspace", "--bin", "eyas", "--bin", "eyas-text", "--profile", profile]);
     command.arg("--target-dir").arg(profile_folder.parent().expect("PROFILE is in a folder"));
     let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be started");
     assert!(status.success(), "eyas cannot be built");

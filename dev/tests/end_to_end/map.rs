@@ -1,0 +1,301 @@
+//! Jobs over the blocks of files: whatever dies, stands still or fails meanwhile, each record counts once, and what is written
+//! is there whole or not at all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::support::{Cluster, eyas, finish, signal, wait_for, wait_until};
+
+const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
+
+/// Says who it is and who started it. Waits until all have begun, so that each has some of the input, passes its own on, and
+/// waits for leave to end: for all, or for itself.
+const WAITER: &str = "touch ran-$PPID-$$; until [ -e begin ]; do sleep 0.02; done; cat
+                      until [ -e go ] || [ -e go-$$ ]; do sleep 0.02; done";
+
+/// A cluster of `nodes` with a file `/text` of many chunks, which is `text` in the working folder too.
+fn cluster(nodes: usize) -> Cluster {
+    let cluster = Cluster::start(&vec![NODE; nodes]);
+    cluster.write("text", text());
+    put(&cluster, "text", "/text");
+    cluster
+}
+
+fn put(cluster: &Cluster, file: &str, name: &str) {
+    cluster.run(&["dfs", "put", file, name, "--chunk-size", "8KiB", "--format", "lines"]).exits(0);
+}
+
+/// Lines of a few hundred words, none of which is another's, so that one that is there twice shows.
+fn text() -> String {
+    let mut state = 1_u64;
+    let mut word = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!(" word{}", (state >> 40) % 300)
+    };
+    (0..12000).map(|number| format!("{number}{}\n", (0..number % 9).map(|_| word()).collect::<String>())).collect()
+}
+
+/// Its lines in the order of their bytes.
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Every program that has begun so far: the process of its worker, and its own.
+fn programs(cluster: &Cluster) -> Vec<(u32, u32)> {
+    let names = cluster.names(".").into_iter().filter_map(|name| {
+        let (worker, program) = name.strip_prefix("ran-")?.split_once('-')?;
+        Some((worker.parse().unwrap(), program.parse().unwrap()))
+    });
+    names.collect()
+}
+
+/// Waits for the first programs, and lets them read.
+fn wait_for_programs(cluster: &Cluster, count: usize) -> Vec<(u32, u32)> {
+    let are_all = |programs: &Vec<_>| programs.len() >= count;
+    let programs = wait_for((count, "programs have begun"), || Some(programs(cluster)).filter(are_all));
+    cluster.write("begin", "");
+    programs
+}
+
+fn waiters(cluster: &Cluster, words: &[&str]) -> Child {
+    cluster.spawn_on(&[&["map", "/text"], words, &["--", "sh", "-c", WAITER]].concat())
+}
+
+/// Checks that the output of a job that passes its input on is that input, and that nothing else is left.
+fn is_all(cluster: &Cluster, map: Child) {
+    let done = finish(map).exits(0);
+    assert!(sorted(&done.stdout) == sorted(&text()), "{}", done.stderr);
+    assert_eq!(names(cluster), ["/text"]);
+}
+
+/// All files of the file system.
+fn names(cluster: &Cluster) -> Vec<String> {
+    let files = cluster.ask(&["dfs", "ls"], "files");
+    files.as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What the programs of `apps/text` are, beside eyas.
+fn text_program() -> String {
+    eyas().with_file_name("eyas-text").to_str().expect("a plain name").to_owned()
+}
+
+/// What a shell prints in the working folder.
+fn shell(cluster: &Cluster, script: &str) -> String {
+    let output = Command::new("bash").args(["-c", script]).current_dir(cluster.work()).env("LC_ALL", "C").output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn blocks_are_read_by_programs_and_what_they_write_is_gathered() {
+    let cluster = cluster(3);
+    for policy in ["lean", "static", "multiwave", "io-aware"] {
+        let map = cluster.spawn_on(&["map", "/text", "--policy", policy, "--", "cat"]);
+        is_all(&cluster, map);
+    }
+    let counts = cluster.run(&["map", "/text", "--to", "/counts", "--", "wc", "-l"]).exits(0);
+    assert_eq!(counts.stdout, "");
+    let published = names(&cluster);
+    let parts: Vec<_> = published.iter().filter(|name| name.starts_with("/counts/part-")).collect();
+    assert_eq!((parts.len(), parts[0].as_str()), (published.len() - 1, "/counts/part-00000"));
+    let count = |part: &&String| cluster.run(&["dfs", "cat", part]).exits(0).stdout.trim().parse::<u32>().unwrap();
+    assert_eq!(parts.iter().map(count).sum::<u32>(), 12000);
+    // Two files are one input; an empty one is none.
+    cluster.write("empty", "");
+    put(&cluster, "empty", "/empty");
+    let both = cluster.run(&["map", "/text", "/empty", "/text", "--", "cat"]).exits(0).stdout;
+    assert_eq!(sorted(&both), sorted(&[text(), text()].concat()));
+    assert_eq!(cluster.run(&["map", "/empty", "--", "cat"]).exits(0).stdout, "");
+    let view = cluster.ask(&["map", "/text", "--to", "/again", "--", "cat"], "map");
+    assert!(view["files"][0] == "/again/part-00000" && view["bytes"] == text().len(), "{view}");
+}
+
+#[test]
+fn words_are_counted_by_key_and_in_order() {
+    let cluster = cluster(3);
+    let mut counts = BTreeMap::<_, u32>::new();
+    text().split_whitespace().for_each(|word| *counts.entry(word.to_owned()).or_default() += 1);
+    let expected: String = counts.iter().map(|(word, count)| format!("{word}\t{count}\n")).collect();
+    let map = r#"tr -s ' ' '\n' | sed 's/$/\t1/'"#;
+    // Adds the values of equal keys that follow each other.
+    let add = r#"awk -F'\t' 'NR > 1 && $1 != k { print k "\t" n; n = 0 } { k = $1; n += $2 } END { if (NR) print k "\t" n }'"#;
+    let words = ["map", "/text", "--reduce", add, "--", "sh", "-c", map];
+    assert_eq!(cluster.run(&words).exits(0).stdout, expected);
+    let words = ["map", "/text", "--reduce", add, "--combine", add, "--", "sh", "-c", map];
+    assert_eq!(cluster.run(&words).exits(0).stdout, expected);
+    // Each of several has all of its keys, in their order.
+    let words = ["map", "/text", "--reduce", add, "--reducers", "5", "--to", "/counts", "--", "sh", "-c", map];
+    cluster.run(&words).exits(0);
+    let parts = (0..5).map(|part| cluster.run(&["dfs", "cat", &format!("/counts/part-{part:05}")]).exits(0).stdout);
+    let parts: Vec<_> = parts.collect();
+    assert!(parts.iter().all(|part| !part.is_empty() && part.lines().eq(sorted(part))), "{parts:?}");
+    assert_eq!(sorted(&parts.concat()), sorted(&expected));
+    cluster.run(&["map", "/text", "--reduce", "cat; exit 4", "--", "cat"]).exits(1).says(&["reduce", "exit code 4"]);
+    assert_eq!(names(&cluster).len(), 6, "nothing hidden is left");
+}
+
+#[test]
+fn the_programs_of_the_paper_say_what_coreutils_say() {
+    let cluster = cluster(3);
+    cluster.write("left", (0..3000).map(|n| format!("1\tkey{}\tleft{n}\n", n % 1100)).collect::<String>());
+    cluster.write("right", (0..2000).map(|n| format!("2\tkey{}\tright{n}\n", n % 1300)).collect::<String>());
+    for name in ["left", "right"] {
+        put(&cluster, name, &format!("/{name}"));
+    }
+    let text = text_program();
+    let map = |files: &[&str], program: &[&str], reduce: &str| {
+        let reduce = format!("{text} {reduce}");
+        let words = [&["map"], files, &["--reduce", &reduce, "--", &text], program].concat();
+        cluster.run(&words).exits(0).stdout
+    };
+    let grep = cluster.run(&["map", "/text", "--", &text, "grep", "word1[0-9]$"]).exits(0).stdout;
+    assert_eq!(sorted(&grep), sorted(&shell(&cluster, "grep 'word1[0-9]$' text")));
+    let count = "tr -s ' ' '\\n' < text | sort | uniq -c | awk '{ print $2 \"\\t\" $1 }'";
+    let counted = shell(&cluster, count);
+    assert_eq!(map(&["/text"], &["word-count", "map"], "word-count reduce"), counted);
+    assert_eq!(map(&["/text"], &["aggregate-word-count", "map"], "aggregate-word-count reduce"), counted);
+    assert_eq!(map(&["/left"], &["sort", "map"], "sort reduce"), shell(&cluster, "sort left"));
+    let joined = map(&["/left", "/right"], &["join", "map"], "join reduce");
+    let expected = shell(&cluster, "join -t '\t' <(cut -f 2- left | sort -k 1,1) <(cut -f 2- right | sort -k 1,1)");
+    assert!(!expected.is_empty());
+    assert_eq!(sorted(&joined), sorted(&expected));
+}
+
+#[test]
+fn a_killed_worker_runs_again_and_nothing_counts_twice() {
+    let cluster = cluster(3);
+    let map = waiters(&cluster, &["--retries", "1"]);
+    let begun = wait_for_programs(&cluster, 3);
+    begun[..2].iter().for_each(|(worker, _)| signal(*worker, Signal::KILL));
+    cluster.write("go", "");
+    is_all(&cluster, map);
+}
+
+#[test]
+fn a_worker_that_stands_still_loses_its_block_and_is_refused_when_it_goes_on() {
+    let cluster = cluster(3);
+    // Nothing is done twice but for this.
+    let map = waiters(&cluster, &["--term", "2s", "--policy", "static"]);
+    let begun = wait_for_programs(&cluster, 3);
+    let [(still, its), (other, others)] = [begun[0], begun[1]];
+    signal(still, Signal::STOP);
+    cluster.write(&format!("go-{its}"), "");
+    // The other commits, and has its next program read what the first has lost.
+    cluster.write(&format!("go-{others}"), "");
+    wait_until("its block is another's", || {
+        programs(&cluster).iter().filter(|(worker, _)| *worker == other).count() > 1
+    });
+    signal(still, Signal::CONT);
+    cluster.write("go", "");
+    is_all(&cluster, map);
+}
+
+#[test]
+fn nobody_waits_for_a_worker_whose_block_others_have_done() {
+    let cluster = cluster(3);
+    let map = waiters(&cluster, &["--term", "1s"]);
+    let begun = wait_for_programs(&cluster, 3);
+    signal(begun[0].0, Signal::STOP);
+    cluster.write("go", "");
+    is_all(&cluster, map);
+}
+
+#[test]
+fn a_run_goes_on_when_executors_are_killed() {
+    let mut cluster = cluster(4);
+    let map = waiters(&cluster, &["--retries", "1", "--to", "/out"]);
+    wait_for_programs(&cluster, 4);
+    let leads = leader(&cluster);
+    // One that leads nothing is gone for good. The one that leads the run starts again.
+    let other = (1..=4).find(|number| *number != leads).unwrap();
+    cluster.executor(other).kill();
+    cluster.executor(leads).kill();
+    let folder = cluster.executor(leads).folder().to_str().unwrap().to_owned();
+    cluster.add_executor(&[NODE, &["--folder", &folder]].concat());
+    cluster.write("go", "");
+    finish(map).exits(0);
+    let parts = names(&cluster).into_iter().filter(|name| name != "/text");
+    let parts: Vec<_> = parts.inspect(|name| assert!(name.starts_with("/out/part-"), "{name}")).collect();
+    let content: String = parts.iter().map(|part| cluster.run(&["dfs", "cat", part]).exits(0).stdout).collect();
+    assert_eq!(sorted(&content), sorted(&text()));
+}
+
+/// The number of the executor that leads the run.
+fn leader(cluster: &Cluster) -> usize {
+    let processes = cluster.processes();
+    let words = processes.iter().find_map(|(_, words)| words.split_once("worker map ")).expect("a worker runs").1;
+    let node = words.split(':').next().unwrap();
+    let nodes = cluster.ask(&["dfs", "du"], "usage");
+    let leads = nodes["nodes"].as_array().unwrap().iter().find(|it| it["node"] == node).expect("it lives");
+    let executors = cluster.ask(&["executor", "list"], "executors");
+    let executor = executors.as_array().unwrap().iter().find(|executor| executor["files"] == leads["address"]);
+    executor.expect("it is one")["name"].as_str().unwrap().trim_start_matches('n').parse().unwrap()
+}
+
+#[test]
+fn a_program_that_fails_gives_back_what_it_had() {
+    let cluster = cluster(3);
+    // Half-way through a chunk, once.
+    let once =
+        "if mkdir failed 2> /dev/null; then head -c 1000 > /dev/null; echo half; echo sorry >&2; exit 3; fi; cat";
+    let map = cluster.spawn_on(&["map", "/text", "--retries", "1", "--", "sh", "-c", once]);
+    is_all(&cluster, map);
+    fs::remove_dir(cluster.work().join("failed")).unwrap();
+    // Without another try there are other tasks.
+    let done = cluster.run(&["map", "/text", "--", "sh", "-c", once]).exits(0).says(&["sorry", "exit code 3"]);
+    assert_eq!(sorted(&done.stdout), sorted(&text()));
+    // Always.
+    let fails = ["map", "/text", "--to", "/out", "--", "sh", "-c", "cat; echo never >&2; exit 5"];
+    cluster.run(&fails).exits(1).says(&["chunks were not read", "exit code 5", "never"]);
+    let killed = ["map", "/text", "--to", "/out", "--", "sh", "-c", "kill -9 $$"];
+    cluster.run(&killed).exits(1).says(&["killed by signal 9"]);
+    cluster.run(&["map", "/text", "--", "no-such-program"]).exits(1).says(&["cannot start `no-such-program`"]);
+    assert_eq!(names(&cluster), ["/text"]);
+}
+
+#[test]
+fn a_program_need_not_read_all() {
+    let cluster = cluster(2);
+    let lines = |program: &[&str]| {
+        let done = cluster.run(&[&["map", "/text", "--"], program].concat()).exits(0);
+        done.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&["true"]), Vec::<String>::new());
+    let first = lines(&["head", "-n", "1"]);
+    assert!(first.contains(&"0".to_owned()) && first.iter().all(|line| text().lines().any(|other| other == line)));
+    // Who closes its input may go on.
+    assert!(lines(&["sh", "-c", "exec <&-; sleep 0.1; echo late"]).iter().all(|line| line == "late"));
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let cluster = cluster(1);
+    cluster.run(&["map", "/nothing", "--", "cat"]).exits(1).says(&["no file /nothing"]);
+    cluster.run(&["map", "/text", "--to", "/text", "--", "cat"]).exits(1).says(&["/text already"]);
+    cluster.run(&["map", "/text", "--to", "/a/../b", "--", "cat"]).exits(1).says(&["not a name"]);
+    cluster.run(&["map", "/text", "--policy", "best", "--", "cat"]).exits(2).says(&["io-aware"]);
+    cluster.run(&["map", "/text", "--policy", "static", "--alpha", "0.5", "--", "cat"]).exits(1).says(&["lean"]);
+    cluster.run(&["map", "/text", "--alpha", "2", "--", "cat"]).exits(2).says(&["auto"]);
+    cluster.run(&["map", "/text", "--reducers", "2", "--", "cat"]).exits(2).says(&["--reduce"]);
+    let many = ["map", "/text", "--reduce", "cat", "--reducers", "999", "--", "cat"];
+    cluster.run(&many).exits(1).says(&["256"]);
+    // A program that is brought along, and an interrupt.
+    cluster.write("mine.sh", "#!/bin/sh\nexec sed 's/^/mine /'\n");
+    let mut executable = Command::new("chmod");
+    assert!(
+        executable.args(["+x", "mine.sh"]).current_dir(cluster.work()).stdin(Stdio::null()).status().unwrap().success()
+    );
+    let mine = cluster.run(&["map", "/text", "-i", "mine.sh", "--", "mine.sh"]).exits(0).stdout;
+    assert!(mine.lines().count() == 12000 && mine.lines().all(|line| line.starts_with("mine ")));
+    let map = waiters(&cluster, &[]);
+    wait_for_programs(&cluster, 1);
+    signal(map.id(), Signal::INT);
+    finish(map).exits(130);
+    assert_eq!(names(&cluster), ["/text"]);
+}

@@ -1,0 +1,92 @@
+//! Runs: workers of real nodes' runs, which are killed and start again.
+
+mod cluster;
+
+use cluster::{Cluster, eventually, lines, write};
+use eyas_dfs::blocks::{DEFAULT_TERM_US, Effect, Event, Owner, Policy};
+use eyas_dfs::{Attendance, Files, FilesErrorKind, RunPlace, RunSpec};
+use eyas_types::dfs::NodeId;
+
+async fn open(files: &Files, file: &str) -> (RunPlace, u32) {
+    let file = write(files, file, &lines(1_000_000)).await.unwrap();
+    let chunks = file.record.chunks.len() as u32;
+    let policy = Policy::named("lean").unwrap();
+    let spec = RunSpec { files: vec![file], policy, slots: vec![NodeId(1); 2], term_us: DEFAULT_TERM_US };
+    (files.open_run(spec).await.unwrap(), chunks)
+}
+
+/// A worker that reads whatever it gets, until there is no more or it has read `most` chunks.
+async fn read(attendance: &mut Attendance, owner: &mut Owner, most: u32) {
+    while owner.done() < most && !owner.is_at_end() {
+        match owner.current() {
+            Some(_) => owner.end_chunk(),
+            None => {
+                let question = owner.request().unwrap_or_else(|| owner.heartbeat());
+                attendance.tell(question).await;
+                if let Some(effect) = attendance.next().await.unwrap() {
+                    owner.told(&effect);
+                }
+            }
+        }
+    }
+}
+
+/// Says something until it is answered.
+async fn told(attendance: &mut Attendance, event: Event) -> Effect {
+    loop {
+        attendance.tell(event.clone()).await;
+        if let Some(effect) = attendance.next().await.unwrap() {
+            return effect;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
+    let mut cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let (place, chunks) = open(&files, "/a").await;
+    assert!(chunks > 10, "{chunks}");
+
+    // One worker commits, another is in the middle of its block.
+    let mut first = files.attend_run(place).await.unwrap();
+    let mut owner = Owner::new(first.worker(), NodeId(1));
+    read(&mut first, &mut owner, 4).await;
+    let commit = owner.commit().unwrap();
+    assert!(matches!(told(&mut first, commit.clone()).await, Effect::Committed { .. }));
+    let mut second = files.attend_run(place).await.unwrap();
+    let mut other = Owner::new(second.worker(), NodeId(1));
+    read(&mut second, &mut other, 1).await;
+
+    let leads = cluster.nodes.iter().position(|node| node.node.node() == place.node).unwrap();
+    let folder = cluster.end(leads);
+    cluster.start(folder, false).await;
+    cluster.settles().await;
+
+    let status = files.run_status(place).await.unwrap();
+    assert_eq!((status.committed_chunks, status.parts.len()), (4, 1));
+    assert_eq!((status.parts[0].worker, status.parts[0].chunks), (first.worker(), 4));
+    // The second goes on, and reads all that the first has not.
+    read(&mut second, &mut other, u32::MAX).await;
+    let commit = other.commit().unwrap();
+    eventually("it is committed", async || matches!(told(&mut second, commit.clone()).await, Effect::Committed { .. }))
+        .await;
+    let status = files.run_status(place).await.unwrap();
+    assert!(status.is_complete && status.committed_chunks == chunks && status.parts.len() == 2, "{status:?}");
+    files.close_run(place).await.unwrap();
+    assert_eq!(files.run_status(place).await.unwrap_err().kind, FilesErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_works_at_a_run_that_is_closed_is_told() {
+    let cluster = Cluster::of(1).await;
+    let files = cluster.files().await;
+    let (place, _) = open(&files, "/a").await;
+    let mut attendance = files.attend_run(place).await.unwrap();
+    assert_eq!(files.run_spec(place).await.unwrap().files[0].name.as_str(), "/a");
+    files.close_run(place).await.unwrap();
+    assert_eq!(attendance.next().await.unwrap_err().kind, FilesErrorKind::NotFound);
+    assert!(files.attend_run(place).await.is_err() && files.run_spec(place).await.is_err());
+    let nothing = RunSpec { files: Vec::new(), policy: Policy::Static, slots: Vec::new(), term_us: 1 };
+    assert_eq!(files.open_run(nothing).await.unwrap_err().kind, FilesErrorKind::Invalid);
+}
