@@ -21,6 +21,7 @@ use eyas_types::{JobId, Piece, Resources, Status, TaskItem, TaskTemplate, Templa
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::JobState;
 use thiserror::Error;
+use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
 
 pub use partition::MAX_REDUCERS;
@@ -244,11 +245,8 @@ impl Mapping {
                 watched?;
             }
         }
-        match self.files.close_run(self.place).await {
-            // Its leader has gone with all it knew of it.
-            Err(error) if matches!(error.kind, FilesErrorKind::NotFound | FilesErrorKind::Unreachable) => {}
-            closed => closed?,
-        }
+        // If its leader has gone, so has all that it knew of it.
+        let _ = timeout(END_DEADLINE, self.files.close_run(self.place)).await;
         for listing in self.files.list(&self.place.run.folder()).await? {
             match self.files.remove(&listing.name).await {
                 Err(error) if error.kind == FilesErrorKind::NotFound => {}
@@ -276,23 +274,37 @@ impl Mapping {
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
         let mut failures = Failures::default();
+        let (tell, mut told) = mpsc::unbounded_channel();
         let (status, is_over) = {
-            let watching = self.client.watch(job, true, RECONNECT, |seen| failures.see(seen, see));
+            let watching = self.client.watch(job, true, RECONNECT, |seen| drop(tell.send(seen)));
             let mut watching = std::pin::pin!(watching);
             let mut looks = interval(LOOK_EVERY);
+            let mut lost = None;
             // Tasks end when nothing is left to do; but some may stand still whose work others have done.
             loop {
                 let is_over = tokio::select! {
                     ended = &mut watching => ended.map(|_| true)?,
                     _ = looks.tick() => false,
                 };
+                if let Some(error) = lost.take_if(|_| is_over) {
+                    return Err(MapError::Files(error));
+                }
                 let status = match self.files.run_status(self.place).await {
-                    // Tasks find out whether it comes back.
-                    Err(error) if !is_over && error.kind == FilesErrorKind::Unreachable => continue,
+                    // Tasks find out whether its leader comes back.
+                    Err(error) if !is_over && error.kind == FilesErrorKind::Unreachable => {
+                        lost = Some(error);
+                        continue;
+                    }
                     status => status?,
                 };
+                lost = None;
+                let is_over =
+                    is_over || status.is_complete && matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));
+                while let Ok(seen) = told.try_recv() {
+                    failures.see(&seen, see);
+                }
+                see(MapSeen::Progress(&status));
                 if is_over || status.is_complete {
-                    let is_over = is_over || matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));
                     break (status, is_over);
                 }
             }
@@ -302,7 +314,6 @@ impl Mapping {
             // The connection may be in the middle of an answer.
             false => self.client = Client::connect(&self.access).await?,
         }
-        see(MapSeen::Progress(&status));
         match status.is_complete {
             true => Ok(status),
             false => Err(failures.error(format!(
@@ -325,7 +336,7 @@ impl Mapping {
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
         let mut failures = Failures::default();
-        let ended = self.client.watch(job, true, RECONNECT, |seen| failures.see(seen, see)).await?;
+        let ended = self.client.watch(job, true, RECONNECT, |seen| failures.see(&seen, see)).await?;
         self.under_way.retain(|other| *other != job);
         match ended.state {
             JobState::Succeeded => Ok(()),
@@ -360,8 +371,8 @@ struct Failures {
 }
 
 impl Failures {
-    fn see(&mut self, seen: Seen, see: &mut impl FnMut(MapSeen)) {
-        match &seen {
+    fn see(&mut self, seen: &Seen, see: &mut impl FnMut(MapSeen)) {
+        match seen {
             Seen::Results(results) => {
                 for result in results {
                     if !matches!(result.outcome.status, Status::Succeeded | Status::Cancelled) {
@@ -372,7 +383,7 @@ impl Failures {
                 }
             }
             Seen::Progress(_) => {}
-            Seen::Lost(_) | Seen::Back => see(MapSeen::Dispatcher(&seen)),
+            Seen::Lost(_) | Seen::Back => see(MapSeen::Dispatcher(seen)),
         }
     }
 

@@ -183,14 +183,11 @@ impl Block<'_> {
                     Some(effect) => self.owner.told(&effect),
                     None => attendance.tell(self.heartbeat()).await,
                 },
-                written = self.input.advance() => match written? {
-                    Some(bytes) => {
-                        self.owner.read(bytes as u64);
-                        if self.input.is_fed() {
-                            self.owner.end_chunk();
-                        }
+                written = self.input.advance() => if let Some(bytes) = written? {
+                    self.owner.read(bytes as u64);
+                    if self.input.is_fed() {
+                        self.owner.end_chunk();
                     }
-                    None => {}
                 },
                 state = self.state.advance() => self.enter(state?, attendance).await?,
                 _ = beats.tick() => {

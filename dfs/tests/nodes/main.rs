@@ -1,6 +1,7 @@
 //! Files on several nodes: what was acknowledged is there, whatever becomes of nodes and replicas.
 
 mod cluster;
+mod runs;
 
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;

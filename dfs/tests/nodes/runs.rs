@@ -1,11 +1,10 @@
 //! Runs: workers of real nodes' runs, which are killed and start again.
 
-mod cluster;
-
-use cluster::{Cluster, eventually, lines, write};
 use eyas_dfs::blocks::{DEFAULT_TERM_US, Effect, Event, Owner, Policy};
 use eyas_dfs::{Attendance, Files, FilesErrorKind, RunPlace, RunSpec};
 use eyas_types::dfs::NodeId;
+
+use crate::cluster::{Cluster, eventually, lines, write};
 
 async fn open(files: &Files, file: &str) -> (RunPlace, u32) {
     let file = write(files, file, &lines(1_000_000)).await.unwrap();
