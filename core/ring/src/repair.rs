@@ -58,9 +58,11 @@ struct Repair {
 }
 
 impl Repairs {
-    /// A view has begun: what was enough may be so no more.
-    pub fn enter_view(&mut self) {
+    /// A view has begun: what was enough may be so no more, and who is no member is not waited for. Others that fetched for
+    /// the same file say at once that they have, when they are asked again.
+    pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
         self.rest_until_us = 0;
+        self.files.retain(|_, repair| repair.awaited.keys().all(|(_, node)| members.contains(node)));
     }
 
     /// How many chunks are being fetched for this node's files.

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, FileRecord, NodeId};
+use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId};
 
 use crate::event::{Answer, Effect, Op, Refusal};
 use crate::message::Body;
@@ -340,14 +340,16 @@ impl Doing {
     }
 }
 
-/// Chunks of a file that its new record does not have, by who has them.
+/// Replicas of a file that its new record does not have.
 fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
-    let kept: BTreeSet<ObjectId> = new.iter().flat_map(|new| &new.chunks).map(|chunk| chunk.object).collect();
+    let of = |chunk: &Chunk| {
+        let object = chunk.object;
+        chunk.replicas.iter().map(move |node| (*node, object)).collect::<Vec<_>>()
+    };
+    let kept: BTreeSet<(NodeId, ObjectId)> = new.iter().flat_map(|new| &new.chunks).flat_map(of).collect();
     let mut dropped = BTreeMap::<NodeId, Vec<ObjectId>>::new();
-    for chunk in old.chunks.iter().filter(|chunk| !kept.contains(&chunk.object)) {
-        for node in &chunk.replicas {
-            dropped.entry(*node).or_default().push(chunk.object);
-        }
+    for (node, object) in old.chunks.iter().flat_map(of).filter(|replica| !kept.contains(replica)) {
+        dropped.entry(node).or_default().push(object);
     }
     dropped
 }

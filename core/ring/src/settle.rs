@@ -107,7 +107,7 @@ impl Node {
         }
         turn.disk.effects.push(Effect::Save(Save::View(view.clone())));
         let me = self.config.node;
-        let place = Place::new(view);
+        let (members, place) = (view.members.clone(), Place::new(view));
         let leads = |partition: &u16| place.ring.replicas(*partition)[0] == me;
         let mut leading = BTreeMap::new();
         for partition in (0..place.ring.partitions()).filter(leads) {
@@ -118,7 +118,7 @@ impl Node {
         (self.place, self.leading) = (Some(place), leading);
         self.leases.enter_view();
         self.chooser.enter_view(turn.now_us);
-        self.repairs.enter_view();
+        self.repairs.enter_view(&members);
         self.receiving.clear();
         self.leave_work(turn);
         let going_on: Vec<u16> =
