@@ -61,6 +61,13 @@ struct Known {
     members: Arc<BTreeMap<NodeId, Member>>,
 }
 
+impl Known {
+    /// How many nodes there are to keep chunks: members that live.
+    fn size(&self) -> usize {
+        self.view.members.iter().filter(|node| self.members.contains_key(node)).count()
+    }
+}
+
 /// A file as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
