@@ -47,7 +47,7 @@ fn main() {
     println!("chunks a lease   chunks/s    claims/s   x target   us a claim   B/chunk unclaimed   B/chunk claimed");
     for lease_chunks in [1, 4, 16] {
         let mut results: Vec<_> = (0..runs).map(|_| measure(scale, lease_chunks)).collect();
-        results.sort_unstable_by(|one, other| one.took.cmp(&other.took));
+        results.sort_unstable_by_key(|one| one.took);
         let Measured { took, claims, unclaimed_bytes, claimed_bytes } = results[runs / 2];
         let took_s = took.as_secs_f64();
         let per_s = chunks as f64 / took_s;

@@ -29,6 +29,7 @@ use eyas_session::{Acceptor, Access, Session};
 use eyas_types::{
     ExecutorId, JobId, ObjectSpec, Outcome, Program, TaskId, TaskTemplate, Template, Version, WorkingFolder,
 };
+use eyas_wire::Role;
 use eyas_wire::executor::{AssignedInput, Assignment, FromExecutor, ToExecutor};
 use tokio::net::TcpListener;
 

@@ -11,7 +11,7 @@ mod read;
 mod runs;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,9 +23,10 @@ use eyas_transfer::{PeerKey, PeerLimits, Peers};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout, timeout_at};
 
-use calls::Calls;
+use calls::{ANSWER_DEADLINE, Calls};
 pub use error::{FilesError, FilesErrorKind};
 pub use read::Reading;
 pub use runs::Attendance;
@@ -36,6 +37,12 @@ use crate::protocol::{Member, Membership, Reply, Usage, What};
 /// Between two tries of what was not possible for a moment.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MOST: Duration = Duration::from_millis(500);
+
+/// When one node has said how the file system stands, others have so long to know better.
+const OTHERS_DEADLINE: Duration = Duration::from_millis(50);
+
+/// A node that reads chunks to see whether they are good has so long for each that it was asked about.
+const CHECK_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Names that are listed by one node at a time.
 const LIST_TOGETHER: u32 = 1000;
@@ -48,7 +55,7 @@ pub(crate) const CHECK_TOGETHER: usize = 1024;
 pub struct Files(Arc<Inner>);
 
 struct Inner {
-    calls: Calls,
+    calls: Arc<Calls>,
     peers: Peers,
     /// Where nodes may be found when none of those that are known answers.
     seeds: Vec<SocketAddr>,
@@ -64,6 +71,13 @@ struct Known {
     view: View,
     ring: Arc<Ring>,
     members: Arc<BTreeMap<NodeId, Member>>,
+}
+
+impl Known {
+    /// How many nodes there are to keep chunks: members that live.
+    fn size(&self) -> usize {
+        self.view.members.iter().filter(|node| self.members.contains_key(node)).count()
+    }
 }
 
 /// A file as it was.
@@ -90,7 +104,7 @@ impl Files {
         patience: Duration,
     ) -> Result<Self, FilesError> {
         let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
-        let calls = Calls::new(access);
+        let calls = Arc::new(Calls::new(access));
         let deadline = Instant::now() + patience;
         let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
         Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, near })))
@@ -222,8 +236,13 @@ impl Files {
     async fn has(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
         let (nothing, member) = (vec![false; objects.len()], self.known().members.get(&node).copied());
         let Some(member) = member else { return nothing };
-        match self.0.calls.ask_once(member.address, What::Check { objects, thoroughly }).await {
-            Ok(Reply::Has(has)) if has.len() == nothing.len() => has,
+        let patience = ANSWER_DEADLINE + CHECK_DEADLINE * objects.len() as u32;
+        let has = async {
+            let mut replies = self.0.calls.ask(member.address, What::Check { objects, thoroughly }).await?;
+            replies.next().await
+        };
+        match timeout(patience, has).await {
+            Ok(Ok(Reply::Has(has))) if has.len() == nothing.len() => has,
             _ => nothing,
         }
     }
@@ -331,22 +350,30 @@ impl Files {
 }
 
 /// The newest of what these nodes say, asked until one of them is part of a file system.
-async fn discover(calls: &Calls, addresses: &[SocketAddr], deadline: Instant) -> Result<Known, FilesError> {
+async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instant) -> Result<Known, FilesError> {
     let mut pause = PAUSE;
     loop {
         let mut last = FilesError::unreachable("no node of the file system is known");
         let mut newest: Option<(View, Vec<Member>)> = None;
-        for address in addresses {
-            match calls.ask_once(*address, What::Membership).await {
-                Ok(Reply::Membership(Membership { view: Some(view), alive })) => {
+        let mut asked = JoinSet::new();
+        for address in addresses.iter().copied().collect::<BTreeSet<_>>() {
+            let calls = calls.clone();
+            asked.spawn(async move { (address, calls.ask_once(address, What::Membership).await) });
+        }
+        // Once one has answered, those who do not answer soon are not waited for.
+        let mut until = Instant::now() + ANSWER_DEADLINE;
+        while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
+            match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
+                (_, Ok(Reply::Membership(Membership { view: Some(view), alive }))) => {
                     if newest.as_ref().is_none_or(|(known, _)| known.number < view.number) {
                         newest = Some((view, alive));
                     }
+                    until = until.min(Instant::now() + OTHERS_DEADLINE);
                 }
-                Ok(_) => {
-                    last = FilesError::unreachable(format!("the node at {address} has not joined the file system yet"))
+                (address, Ok(_)) => {
+                    last = FilesError::unreachable(format!("the node at {address} has not joined the file system yet"));
                 }
-                Err(error) => last = error,
+                (_, Err(error)) => last = error,
             }
         }
         if let Some((view, alive)) = newest {

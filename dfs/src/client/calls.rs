@@ -3,13 +3,18 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use eyas_session::{Access, Outbox, Session, dial, outbox};
 use eyas_wire::Role;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::client::error::FilesError;
 use crate::protocol::{Answered, Reply, Request, What};
+
+/// A node that can be reached answers by then.
+pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Connections to nodes.
 pub(crate) struct Calls {
@@ -68,9 +73,16 @@ impl Calls {
         Ok(replies)
     }
 
-    /// Asks, and waits for the one reply there is.
+    /// Asks, and waits for the one reply there is, which comes soon.
     pub async fn ask_once(&self, address: SocketAddr, what: What) -> Result<Reply, FilesError> {
-        self.ask(address, what).await?.next().await
+        let answered = async { self.ask(address, what).await?.next().await };
+        match timeout(ANSWER_DEADLINE, answered).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                let why = format!("the file system's node at {address} does not answer");
+                Err(FilesError::unreachable(why))
+            }
+        }
     }
 
     async fn connect(&self, address: SocketAddr) -> Result<Call, FilesError> {

@@ -6,8 +6,9 @@ use eyas_blocks::{Effect, Event, WorkerId};
 use eyas_types::dfs::NodeId;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-use crate::client::calls::Replies;
+use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::write::random;
 use crate::client::{Files, PAUSE, unexpected};
@@ -127,7 +128,8 @@ impl Files {
                 let mut replies = self.ask_node(node, What::Run { run, request: request.clone() }).await?;
                 Ok::<_, FilesError>((replies.next().await?, replies))
             };
-            match asked.await {
+            let late = || FilesError::unreachable(format!("node {node}, which leads the job, does not answer"));
+            match timeout(ANSWER_DEADLINE, asked).await.unwrap_or_else(|_| Err(late())) {
                 Ok((Reply::Run(RunReply::Unknown), _)) => return Err(unknown(place)),
                 Ok((Reply::Run(reply), replies)) => return Ok((reply, replies)),
                 Ok(_) => return Err(unexpected()),
@@ -156,8 +158,9 @@ impl Attendance {
     /// Says what has happened to it. That may be lost.
     pub async fn tell(&self, event: Event) {
         let what = What::Tell { run: self.place.run, event };
-        if let Err(error) = self.files.ask_node(self.place.node, what).await {
-            tracing::debug!("a run's leader is not told: {error}");
+        let told = timeout(ANSWER_DEADLINE, self.files.ask_node(self.place.node, what)).await;
+        if !matches!(told, Ok(Ok(_))) {
+            tracing::debug!(place = %self.place, "the node that leads a run is not told");
         }
     }
 

@@ -188,7 +188,7 @@ impl Files {
             let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
             let further: Vec<_> =
                 wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
-            let lacking = usize::from(replication).min(known.members.len()).saturating_sub(replicas.len());
+            let lacking = usize::from(replication).min(known.size()).saturating_sub(replicas.len());
             let further = &further[..further.len().min(lacking)];
             if further.is_empty() {
                 break;
@@ -207,7 +207,7 @@ impl Files {
         }
         // Where some nodes are down or full, fewer will do for now, as long as there is more than one: the leader has the
         // others made when it can.
-        let enough = usize::from(replication).min(2).min(self.known().members.len());
+        let enough = usize::from(replication).min(2).min(self.known().size());
         if replicas.len() < enough.max(1) {
             let full =
                 || FilesError::new(FilesErrorKind::Full, format!("no node has room for a chunk of {size_bytes} bytes"));
