@@ -83,8 +83,6 @@ pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failur
         (_, Some(_)) => return Err("--alpha is for --policy lean".into()),
     }
     let job = MapJob {
-        files,
-        program,
         policy,
         term: Duration::from_micros(term),
         tasks,
@@ -92,6 +90,7 @@ pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failur
         inputs: input,
         reduce: reduce.map(|command| Reduce { command, reducers, combine }),
         to: to.clone(),
+        ..MapJob::new(files, program)
     };
     let mut mapping = job.begin(&reach.cluster()?.access()?).await?;
     let progress = bar(mapping.chunks(), reach.json);

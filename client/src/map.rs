@@ -12,7 +12,7 @@ mod worker;
 
 use std::time::Duration;
 
-use eyas_dfs::blocks::Policy;
+use eyas_dfs::blocks::{DEFAULT_TERM_US, POLICIES, Policy};
 use eyas_dfs::{File, Files, FilesError, FilesErrorKind, RunPlace, RunSpec, RunStatus};
 use eyas_session::Access;
 use eyas_types::dfs::{FileName, NodeId};
@@ -38,6 +38,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A dispatcher that is lost is dialled for so long.
 const RECONNECT: Duration = Duration::from_secs(600);
 
+/// The node that leads a run answers by then, unless it is gone for the moment.
+const LOOK_DEADLINE: Duration = Duration::from_secs(5);
+
 /// When all chunks are read, tasks have so long to end by themselves.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -48,6 +51,21 @@ const END_DEADLINE: Duration = Duration::from_secs(10);
 const NO_NODE: NodeId = NodeId(0);
 
 /// A job over the blocks of files, as it is put together.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use eyas_client::{Cluster, MapJob};
+///
+/// let program = ["grep", "M31"].map(String::from).to_vec();
+/// let mut job = MapJob::new(vec!["/data/sky.csv".parse()?], program);
+/// job.to = Some("/data/m31".into());
+/// let mut mapping = job.begin(&Cluster::named("survey")?.access()?).await?;
+/// let done = mapping.run(|_| {}).await;
+/// mapping.end().await?;
+/// println!("{} blocks", done?.parts.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MapJob {
     /// What it reads.
@@ -127,6 +145,21 @@ pub struct Mapping {
 }
 
 impl MapJob {
+    /// A job with nothing else asked for.
+    pub fn new(files: Vec<FileName>, program: Vec<String>) -> Self {
+        MapJob {
+            files,
+            program,
+            policy: POLICIES[0].1,
+            term: Duration::from_micros(DEFAULT_TERM_US),
+            tasks: None,
+            retries: 0,
+            inputs: Vec::new(),
+            reduce: None,
+            to: None,
+        }
+    }
+
     /// Looks at the files, and has the run led.
     ///
     /// # Errors
@@ -274,41 +307,7 @@ impl Mapping {
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
         let mut failures = Failures::default();
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let (status, is_over) = {
-            let watching = self.client.watch(job, true, RECONNECT, |seen| drop(tell.send(seen)));
-            let mut watching = std::pin::pin!(watching);
-            let mut looks = interval(LOOK_EVERY);
-            let mut lost = None;
-            // Tasks end when nothing is left to do; but some may stand still whose work others have done.
-            loop {
-                let is_over = tokio::select! {
-                    ended = &mut watching => ended.map(|_| true)?,
-                    _ = looks.tick() => false,
-                };
-                if let Some(error) = lost.take_if(|_| is_over) {
-                    return Err(MapError::Files(error));
-                }
-                let status = match self.files.run_status(self.place).await {
-                    // Tasks find out whether its leader comes back.
-                    Err(error) if !is_over && error.kind == FilesErrorKind::Unreachable => {
-                        lost = Some(error);
-                        continue;
-                    }
-                    status => status?,
-                };
-                lost = None;
-                let is_over =
-                    is_over || status.is_complete && matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));
-                while let Ok(seen) = told.try_recv() {
-                    failures.see(&seen, see);
-                }
-                see(MapSeen::Progress(&status));
-                if is_over || status.is_complete {
-                    break (status, is_over);
-                }
-            }
-        };
+        let (status, is_over) = self.see_through(job, &mut failures, see).await?;
         match is_over {
             true => self.under_way.clear(),
             // The connection may be in the middle of an answer.
@@ -321,6 +320,52 @@ impl Mapping {
                 self.chunks - status.committed_chunks,
                 self.chunks
             ))),
+        }
+    }
+
+    /// Waits until all chunks are read or all tasks have ended; tells how the run stands, and whether they have.
+    async fn see_through(
+        &mut self,
+        job: JobId,
+        failures: &mut Failures,
+        see: &mut impl FnMut(MapSeen),
+    ) -> Result<(RunStatus, bool), MapError> {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let watching = self.client.watch(job, true, RECONNECT, |seen| drop(tell.send(seen)));
+        let mut watching = std::pin::pin!(watching);
+        let mut looks = interval(LOOK_EVERY);
+        let (mut is_over, mut is_lost) = (false, false);
+        loop {
+            tokio::select! {
+                ended = &mut watching, if !is_over => {
+                    ended?;
+                    is_over = true;
+                }
+                _ = looks.tick() => {}
+            }
+            let Ok(status) = timeout(LOOK_DEADLINE, self.files.run_status(self.place)).await else {
+                if is_over && is_lost {
+                    let node = self.place.node;
+                    let gone = format!("node {node} of the file system, which led the job, is gone: run it again");
+                    return Err(MapError::Failed(gone));
+                }
+                // Tasks find out whether it comes back.
+                is_lost = true;
+                continue;
+            };
+            let status = status?;
+            is_lost = false;
+            // Tasks end when nothing is left to do; but some may stand still whose work others have done.
+            if status.is_complete && !is_over {
+                is_over = matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));
+            }
+            while let Ok(seen) = told.try_recv() {
+                failures.see(&seen, see);
+            }
+            see(MapSeen::Progress(&status));
+            if is_over || status.is_complete {
+                return Ok((status, is_over));
+            }
         }
     }
 

@@ -28,9 +28,6 @@ pub(crate) const MAX_WAITING_REPLIES: usize = 64;
 /// Runs that a node leads at a time.
 const MAX_RUNS: usize = 1024;
 
-/// Chunks of a run. With the usual ones these are 4 TiB.
-const MAX_RUN_CHUNKS: usize = 1 << 20;
-
 /// A run that nobody has said anything of for so long is forgotten.
 const MAX_IDLE: Duration = Duration::from_secs(3600);
 
@@ -180,12 +177,7 @@ impl Runs {
         if self.runs.len() >= MAX_RUNS {
             return Err(format!("this node leads {MAX_RUNS} jobs over blocks already: wait until some have ended"));
         }
-        let chunks = spec.chunks().count();
-        if chunks > MAX_RUN_CHUNKS {
-            return Err(format!(
-                "the files have {chunks} chunks in all, and a job over blocks at most {MAX_RUN_CHUNKS}"
-            ));
-        }
+        spec.check()?;
         let spec = Arc::new(spec);
         turn.saves.push(RunSave::Spec(run, spec.clone()));
         turn.is_promised = true;

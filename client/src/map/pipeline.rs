@@ -109,3 +109,58 @@ fn how(status: ExitStatus) -> String {
         (None, signal) => format!("was killed by signal {}", signal.unwrap_or(0)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Seek, SeekFrom};
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// What the last writes, or which fails.
+    async fn run(commands: Vec<Command>, input: &str) -> Result<String, String> {
+        let mut file: File = tempfile::tempfile().unwrap();
+        let (mut pipeline, mut pipe) = Pipeline::start(commands, file.try_clone().unwrap().into())?;
+        // Who does not read does not matter.
+        let _ = pipe.write_all(input.as_bytes()).await;
+        drop(pipe);
+        pipeline.wait().await?;
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut output = String::new();
+        file.read_to_string(&mut output).unwrap();
+        Ok(output)
+    }
+
+    fn shells(commands: &[&str]) -> Vec<Command> {
+        commands.iter().map(|command| shell(command)).collect()
+    }
+
+    #[tokio::test]
+    async fn programs_read_what_those_before_write_and_all_have_to_end_well() {
+        assert_eq!(run(shells(&["cat", "sort", "tr a b"]), "c\na\n").await.unwrap(), "b\nc\n");
+        assert!(run(shells(&["cat", "exit 3", "cat"]), "x").await.unwrap_err().contains("exit code 3"));
+        assert!(run(shells(&["kill -9 $$", "cat"]), "").await.unwrap_err().contains("signal 9"));
+        assert!(run(vec![program(&["no-such-program".into()])], "").await.unwrap_err().contains("no-such-program"));
+    }
+
+    #[tokio::test]
+    async fn lines_are_sorted_by_key_and_then_by_all() {
+        let scratch = tempfile::tempdir().unwrap();
+        let lines = "b\t1\na b\t2\na\t9\na\t10\nä\nZ\n";
+        let sorted = "Z\na\t10\na\t9\na b\t2\nb\t1\nä\n";
+        assert_eq!(run(vec![sort(scratch.path())], lines).await.unwrap(), sorted);
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_is_killed_with_what_it_has_started() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        drop(Pipeline::start(shells(&["sleep 1000 & sleep 1000"]), writer.into()).unwrap());
+        // It ends when nobody has its other end any more.
+        let read = tokio::task::spawn_blocking(move || reader.read(&mut [0]).unwrap());
+        assert_eq!(timeout(Duration::from_secs(30), read).await.expect("all are dead").unwrap(), 0);
+    }
+}

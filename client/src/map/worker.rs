@@ -6,11 +6,12 @@
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_dfs::blocks::{Effect, Event, Owner, Policy, WorkerId};
 use eyas_dfs::{Attendance, File, Files, FilesError, FilesErrorKind, RunPlace, WriteOptions};
-use eyas_types::dfs::{FileName, Format};
+use eyas_types::dfs::{FileName, FileRecord, Format};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
@@ -70,7 +71,8 @@ pub enum WorkError {
 /// If the program fails, a chunk cannot be read, what was written not be stored, or nobody leads the run any more.
 pub async fn map_worker(files: &Files, task: &MapTask) -> Result<(), WorkError> {
     let spec = files.run_spec(task.place).await?;
-    let chunks: Vec<_> = spec.chunks().map(|(file, place, _)| (&spec.files[file], place)).collect();
+    let files_read: Vec<_> = spec.files.iter().cloned().map(Arc::new).collect();
+    let chunks: Vec<_> = spec.chunks().map(|(file, place, _)| (files_read[file].clone(), place)).collect();
     let mut busy = matches!(spec.policy, Policy::IoAware(_)).then(Busy::begin);
     while work_through_block(files, task, &chunks, busy.as_mut()).await? {}
     Ok(())
@@ -86,7 +88,7 @@ pub(super) fn part_name(worker: WorkerId) -> String {
 async fn work_through_block(
     files: &Files,
     task: &MapTask,
-    chunks: &[(&File, usize)],
+    chunks: &[(Arc<File>, usize)],
     busy: Option<&mut Busy>,
 ) -> Result<bool, WorkError> {
     let mut attendance = files.attend_run(task.place).await?;
@@ -96,17 +98,17 @@ async fn work_through_block(
     let owner = Owner::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block = Block { files, task, chunks, owner, input, state: State::Idle, name };
     let done = block.work(&mut attendance, busy).await;
-    let is_stored = matches!(block.state, State::Storing(_) | State::Committing);
+    let is_asking = matches!(block.state, State::Committing);
     block.state = State::Idle;
-    match done {
+    match &done {
         Ok(Ended::Committed) => return Ok(true),
         Ok(Ended::NothingLeft) => return Ok(false),
         Ok(Ended::Discarded) => {}
         // So that others need not wait until it is missed.
         Err(_) => attendance.tell(Event::Gone { worker }).await,
     }
-    if is_stored {
-        // It counts for nothing. If it stays, whoever waits for the run removes it.
+    if done.is_ok() || !is_asking {
+        // It counts for nothing, while it may count where there was no answer. If it stays, who waits for the run removes it.
         let _ = files.remove(&block.name).await;
     }
     done.map(|_| true)
@@ -124,7 +126,7 @@ struct Block<'a> {
     files: &'a Files,
     task: &'a MapTask,
     /// Of the run: each in which file, and where in that.
-    chunks: &'a [(&'a File, usize)],
+    chunks: &'a [(Arc<File>, usize)],
     owner: Owner,
     input: Input,
     state: State,
@@ -289,8 +291,7 @@ impl Block<'_> {
 
     /// Fetches a chunk of the run.
     fn load(&self, chunk: u32) -> Loading {
-        let (file, place) = self.chunks[chunk as usize];
-        let (files, file) = (self.files.clone(), file.clone());
+        let ((file, place), files) = (self.chunks[chunk as usize].clone(), self.files.clone());
         let content = tokio::spawn(async move {
             match files.chunk(&file, place).await {
                 Err(error) if error.kind == FilesErrorKind::Lost => {}
@@ -298,7 +299,7 @@ impl Block<'_> {
             }
             // Its replicas may be elsewhere by now.
             let now = files.stat(&file.name).await?;
-            let object = |record: &eyas_types::dfs::FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
+            let object = |record: &FileRecord| record.chunks.get(place).map(|chunk| chunk.object);
             match object(&now.record) == object(&file.record) {
                 true => files.chunk(&now, place).await,
                 false => Err(FilesError::changed(&file.name)),

@@ -30,8 +30,8 @@ impl Files {
     /// # Errors
     /// `Invalid` if it has no file, or too many chunks; `Unreachable`.
     pub async fn open_run(&self, spec: RunSpec) -> Result<RunPlace, FilesError> {
-        let first = spec.files.first().ok_or_else(|| FilesError::invalid("a job over blocks needs a file"))?;
-        let node = self.known().ring.leader(&first.name);
+        spec.check().map_err(FilesError::invalid)?;
+        let node = self.known().ring.leader(&spec.files[0].name);
         let place = RunPlace { node, run: RunId(random()?) };
         match self.ask_run(place, RunRequest::Open(Box::new(spec))).await? {
             RunReply::Opened(Ok(())) => Ok(place),

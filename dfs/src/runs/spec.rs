@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::File;
 
+/// Chunks of a run, which is told in one frame. With the usual ones these are 1 TiB.
+const MAX_RUN_CHUNKS: usize = 1 << 18;
+
 /// A run. Random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunId(pub u128);
@@ -72,6 +75,17 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// Whether it can be led.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.chunks().count() {
+            _ if self.files.is_empty() => Err("a job over blocks needs a file".into()),
+            0..=MAX_RUN_CHUNKS => Ok(()),
+            chunks => Err(format!(
+                "the files have {chunks} chunks in all, and a job over blocks at most {MAX_RUN_CHUNKS}: write them with larger ones"
+            )),
+        }
+    }
+
     /// Its chunks, one file's after the other's: each with its file's place in `files`, and its own in that file.
     pub fn chunks(&self) -> impl Iterator<Item = (usize, usize, &Chunk)> {
         self.files
