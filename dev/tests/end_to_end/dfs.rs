@@ -1,8 +1,9 @@
 //! Files of the cluster: what users put there is there, whichever processes die, and what is wrong is said.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::support::{Cluster, wait_until};
+use crate::support::{Cluster, finish, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -83,6 +84,12 @@ fn what_cannot_be_is_said() {
     cluster.run(&["dfs", "put", "a.txt", "/ünï côde"]).exits(0);
     cluster.run(&["dfs", "put", "no such file", "/b"]).exits(1).says(&["no such file"]);
     cluster.run(&["dfs", "get", "/a", "a.txt"]).exits(1).says(&["--force"]);
+    // A pipe stays one.
+    let pipe = cluster.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    cluster.run(&["dfs", "get", "/a", "pipe", "--force"]).exits(0);
+    assert_eq!(finish(reader).stdout, "1\n");
     cluster.write("open.csv", "a,\"b\n");
     cluster.run(&["dfs", "put", "open.csv", "/open"]).exits(1).says(&["open.csv", "quote"]);
     cluster.run(&["dfs", "stat", "/open"]).exits(1);
