@@ -268,8 +268,9 @@ impl Session {
         let (count, bytes) = (listed.len(), listed.iter().map(|file| file.size_bytes).sum());
         let mut nodes = Vec::new();
         if folder.is_none() {
-            for member in self.files.membership().await?.alive {
-                nodes.push((member, self.files.usage(&member).await.ok()));
+            let membership = self.files.membership().await?;
+            for member in &membership.alive {
+                nodes.push((*member, membership.has_joined(member.node), self.files.usage(member).await.ok()));
             }
         }
         Ok(views::usage(count as u64, bytes, &nodes, self.json)?)

@@ -29,6 +29,13 @@ pub struct Membership {
     pub alive: Vec<Member>,
 }
 
+impl Membership {
+    /// Whether a node is counted on.
+    pub fn has_joined(&self, node: NodeId) -> bool {
+        self.view.as_ref().is_some_and(|view| view.members.contains(&node))
+    }
+}
+
 /// A client's request. Answers name it, and come in any order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {

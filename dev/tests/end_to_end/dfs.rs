@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Cluster, finish, wait_until};
+use crate::support::{Cluster, SmallDisk, finish, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -17,7 +17,12 @@ fn cluster(nodes: usize) -> Cluster {
 fn joined(cluster: &Cluster, nodes: usize) {
     wait_until((nodes, "nodes are members"), || {
         let done = cluster.run(&["--json", "dfs", "du"]);
-        done.code == 0 && done.json("usage")["nodes"].as_array().is_some_and(|all| all.len() == nodes)
+        if done.code != 0 {
+            return false;
+        }
+        let usage = done.json("usage");
+        let all = usage["nodes"].as_array().unwrap();
+        all.len() == nodes && all.iter().all(|node| node["is_member"] == true)
     });
 }
 
@@ -189,6 +194,42 @@ fn a_node_without_room_is_passed_over() {
     assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
     let small = cluster.executor(3).folder().join("store");
     assert!(folder_bytes(&small) < 200_000);
+}
+
+#[test]
+fn a_node_with_a_full_disk_is_passed_over() {
+    let Some(disk) = SmallDisk::mount("size=3m") else { return };
+    let mut cluster = cluster(2);
+    cluster.add_executor(&["--dfs", "--folder", disk.path().join("n3").to_str().unwrap(), "--keep-free", "0"]);
+    joined(&cluster, 3);
+    let content = lines(100_000);
+    cluster.write("a", &content);
+    for file in ["/a", "/b"] {
+        cluster.run(&["dfs", "put", "a", file, "--chunk-size", "256KiB"]).exits(0);
+        assert_eq!(cluster.run(&["dfs", "cat", file]).exits(0).stdout, content);
+    }
+}
+
+#[test]
+fn a_node_that_falls_silent_is_left_out_until_it_speaks_again() {
+    let mut cluster = cluster(5);
+    let content = lines(3000);
+    cluster.write("a", &content);
+    let names: Vec<_> = (0..8).map(|number| format!("/f{number}")).collect();
+    for name in &names {
+        cluster.run(&["dfs", "put", "a", name, "--chunk-size", "16KiB"]).exits(0);
+    }
+    // Its connections stay, and nothing comes over them.
+    cluster.executor(2).suspend();
+    for name in &names {
+        assert_eq!(cluster.run(&["dfs", "cat", name]).exits(0).stdout, content);
+    }
+    cluster.run(&["dfs", "rename", "/f0", "/g0"]).exits(0);
+    cluster.run(&["dfs", "put", "a", "/new", "--chunk-size", "16KiB"]).exits(0);
+    cluster.executor(2).resume();
+    joined(&cluster, 5);
+    cluster.run(&["dfs", "cat", "/f0"]).exits(1);
+    assert_eq!(cluster.run(&["dfs", "cat", "/g0"]).exits(0).stdout, content);
 }
 
 fn folder_bytes(folder: &Path) -> u64 {
