@@ -108,11 +108,9 @@ impl Chunks {
         objects.iter().filter(|object| is_missing(object)).copied().collect()
     }
 
-    /// Those that no leader has asked for so long.
-    pub fn unclaimed(&self, for_so_long: Duration) -> Vec<ObjectId> {
-        let own = self.own();
-        let is_stale = |own: &Own| own.claimed.elapsed() >= for_so_long;
-        own.iter().filter(|(_, own)| is_stale(own)).map(|(object, _)| *object).collect()
+    /// Those that no leader has asked for since.
+    pub fn claimed_before(&self, moment: Instant) -> Vec<ObjectId> {
+        self.own().iter().filter(|(_, own)| own.claimed < moment).map(|(object, _)| *object).collect()
     }
 
     /// Makes room for a chunk; nothing if it is here already.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_ring::{Event, Message};
+use eyas_ring::{Event, Message, View};
 use eyas_session::{Acceptor, Access};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
-use crate::audit;
+use crate::audit::{self, Auditors};
 use crate::brain::{Brain, Hands, State, Told};
 use crate::chunks::{Chunks, Wanted};
 use crate::database::{Database, DatabaseError};
@@ -83,6 +83,7 @@ pub(crate) struct Shared {
     pub gossip: Gossip,
     pub room: Arc<dyn Room>,
     neighbours: Mutex<BTreeMap<NodeId, Neighbour>>,
+    auditors: Mutex<Auditors>,
 }
 
 impl Site {
@@ -147,6 +148,7 @@ impl DfsNode {
             gossip,
             room,
             neighbours,
+            auditors: Mutex::default(),
         });
         let ring = eyas_ring::Config { found: founds, ..eyas_ring::Config::new(node) };
         let hands = Fingers { shared: shared.clone(), runtime: Handle::current() };
@@ -217,6 +219,18 @@ impl Shared {
         };
         let alive = self.neighbours().iter().map(member).collect();
         Membership { view: self.state.borrow().view.clone(), alive }
+    }
+
+    /// The view, if all that this node leads in it is served.
+    pub fn settled_view(&self) -> Option<View> {
+        let state = self.state.borrow();
+        state.view.clone().filter(|_| state.is_settled)
+    }
+
+    /// Who has asked for their files' chunks.
+    pub fn auditors(&self) -> MutexGuard<'_, Auditors> {
+        // No update of it can panic half-way.
+        self.auditors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the brain; in vain once it has ended.

@@ -103,6 +103,8 @@ pub(crate) enum ToPeer {
     Ring(Message),
     /// Chunks of a file that the speaker leads, which the listener is to have.
     Audit { name: FileName, objects: Vec<ObjectId> },
+    /// The speaker has asked for the chunks of all files that it leads.
+    Audited,
     /// Those of an audit that the speaker does not have.
     Missing { name: FileName, objects: Vec<ObjectId> },
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use eyas_ring::Event;
 use eyas_session::{Acceptor, Outbox, Session, SessionError, outbox};
@@ -71,6 +72,7 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
                         shared.say(from, ToPeer::Missing { name, objects: missing });
                     }
                 }
+                (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
                 (ToPeer::Missing { name, objects }, Some(node)) => {
                     for object in objects {
                         shared.tell(Event::Bad { name: name.clone(), object, node });
