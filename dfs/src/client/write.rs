@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, Ending};
 use eyas_ring::{Answer, Op, place};
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::client::calls::Replies;
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{File, Files, unexpected};
+use crate::client::{File, Files, PAUSE, unexpected};
 use crate::protocol::{Member, Reply, What};
 
 /// Chunks on their way to nodes at a time.
@@ -174,44 +174,51 @@ impl Files {
     /// Stores a chunk on as many nodes as it is to have replicas, other ones if some cannot take it.
     async fn store(&self, id: FileId, content: Vec<u8>, replication: u8) -> Result<Chunk, FilesError> {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
-        let content = Arc::new(content);
         let object = Chunk::object_of(id, size_bytes, checksum);
-        let (mut replicas, mut unfit) = (Vec::<Member>::new(), BTreeSet::new());
-        let mut why = None;
+        let content = Arc::new(content);
+        let chunk = Arriving { object, size_bytes, checksum, content };
+        let (mut replicas, mut full, mut failed) = (Vec::<Member>::new(), BTreeSet::new(), BTreeSet::new());
+        let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
         loop {
             let known = self.known();
-            let room = |node: NodeId| {
+            let may_take = |node: NodeId| {
                 let member = known.members.get(&node);
-                member.is_some_and(|member| member.free_bytes >= size_bytes) && !unfit.contains(&node)
+                let has_room = member.is_some_and(|member| member.free_bytes >= size_bytes);
+                has_room && !full.contains(&node) && !failed.contains(&node)
             };
-            let wanted = place(&known.ring, object, replication, None, room);
+            let wanted = place(&known.ring, object, replication, None, may_take);
             let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
             let further: Vec<_> =
                 wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
             let lacking = usize::from(replication).min(known.size()).saturating_sub(replicas.len());
             let further = &further[..further.len().min(lacking)];
+            // Where some nodes are down or full, fewer will do for now, as long as there is more than one: the leader has
+            // the others made when it can.
+            let is_enough = replicas.len() >= usize::from(replication).min(2).min(known.size()).max(1);
             if further.is_empty() {
-                break;
+                if is_enough {
+                    break;
+                }
+                if failed.is_empty() || Instant::now() >= deadline {
+                    return Err(why.unwrap_or_else(|| no_room(size_bytes)));
+                }
+                failed.clear();
+                self.pause(&mut pause).await;
+                self.refresh(deadline).await?;
             }
-            let chunk = Arriving { object, size_bytes, checksum, content: content.clone() };
             for (member, stored) in self.chain(&chunk, replicas.first(), further).await {
                 match stored {
                     Ok(()) => replicas.push(member),
                     Err(error) => {
                         tracing::info!(node = %member.node, "a node does not take a chunk: {error}");
-                        unfit.insert(member.node);
+                        match error.kind {
+                            FilesErrorKind::Full => full.insert(member.node),
+                            _ => failed.insert(member.node),
+                        };
                         why = Some(error);
                     }
                 }
             }
-        }
-        // Where some nodes are down or full, fewer will do for now, as long as there is more than one: the leader has the
-        // others made when it can.
-        let enough = usize::from(replication).min(2).min(self.known().size());
-        if replicas.len() < enough.max(1) {
-            let full =
-                || FilesError::new(FilesErrorKind::Full, format!("no node has room for a chunk of {size_bytes} bytes"));
-            return Err(why.unwrap_or_else(full));
         }
         Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
     }
@@ -263,7 +270,9 @@ impl Files {
         let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
         match replies.next().await? {
             Reply::Ready => Ok(Some(replies)),
-            Reply::Stored(stored) => stored.map(|()| None).map_err(|why| not_stored(member, &why)),
+            Reply::Stored(stored) => {
+                stored.map(|()| None).map_err(|why| not_stored(member, FilesErrorKind::Full, &why))
+            }
             _ => Err(unexpected()),
         }
     }
@@ -282,14 +291,18 @@ impl Files {
             pushed.map_err(|error| FilesError::unreachable(error.message))?;
         }
         match replies.next().await? {
-            Reply::Stored(stored) => stored.map_err(|why| not_stored(member, &why)),
+            Reply::Stored(stored) => stored.map_err(|why| not_stored(member, FilesErrorKind::Unreachable, &why)),
             _ => Err(unexpected()),
         }
     }
 }
 
-fn not_stored(member: &Member, why: &str) -> FilesError {
-    FilesError::new(FilesErrorKind::Full, format!("node {} cannot store a chunk: {why}", member.node))
+fn no_room(bytes: u64) -> FilesError {
+    FilesError::new(FilesErrorKind::Full, format!("no node has room for a chunk of {bytes} bytes"))
+}
+
+fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
+    FilesError::new(kind, format!("node {} cannot store a chunk: {why}", member.node))
 }
 
 /// A chunk on its way to nodes.
