@@ -91,7 +91,7 @@ pub(crate) async fn audit(shared: Arc<Shared>) {
         if !stale.is_empty() {
             tracing::info!(count = stale.len(), "chunks are of no file any more; dropped");
         }
-        stale.into_iter().for_each(|chunk| shared.chunks.drop(chunk));
+        shared.chunks.drop(&stale);
     }
 }
 
@@ -109,8 +109,9 @@ async fn audit_some(shared: &Arc<Shared>, partition: u16, from: String) -> Optio
     for (name, record) in files {
         for (node, objects) in holders(&record) {
             if node == shared.node {
-                for object in shared.chunks.audited(&objects) {
-                    shared.tell(Event::Bad { name: name.clone(), object, node });
+                let objects = shared.chunks.audited(&objects);
+                if !objects.is_empty() {
+                    shared.tell(Event::Bad { name: name.clone(), objects, node });
                 }
             } else {
                 shared.say(node, ToPeer::Audit { name: name.clone(), objects });
@@ -149,10 +150,7 @@ pub(crate) async fn scrub(shared: Arc<Shared>) {
         sleep(AUDIT_EVERY).await;
         for (object, chunk) in shared.chunks.all() {
             let reading = shared.clone();
-            let read = tokio::task::spawn_blocking(move || reading.chunks.scrub(object)).await;
-            if let Ok(false) = read {
-                tracing::warn!(%object, "a chunk was damaged; others still have it");
-            }
+            let _ = tokio::task::spawn_blocking(move || reading.chunks.scrub(object)).await;
             sleep(Duration::from_secs_f64(chunk.size_bytes as f64 / SCRUB_BYTES_PER_S)).await;
         }
     }

@@ -53,8 +53,8 @@ pub(crate) enum What {
     /// A chunk to have: from a peer that has it or is about to, or else the client brings it. Answered by
     /// [`Reply::Ready`] when there is room for it and it may be brought, and by [`Reply::Stored`] when it is there.
     Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr> },
-    /// A replica of a file that the node leads was found missing or damaged. Not answered.
-    Bad { name: FileName, object: ObjectId, node: NodeId },
+    /// Replicas of a file that the node leads were found missing or damaged. Not answered.
+    Bad { name: FileName, objects: Vec<ObjectId>, node: NodeId },
     /// What the node has of these: answered by [`Reply::Has`], after reading them if `thoroughly`.
     Check { objects: Vec<ObjectId>, thoroughly: bool },
     /// What the node has in all. Answered by [`Reply::Usage`].

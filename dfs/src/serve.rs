@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use eyas_ring::Event;
+use eyas_ring::{Event, Refusal};
 use eyas_session::{Acceptor, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
-use eyas_types::dfs::FileName;
 use eyas_wire::Role;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
@@ -74,9 +73,7 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
                 }
                 (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
                 (ToPeer::Missing { name, objects }, Some(node)) => {
-                    for object in objects {
-                        shared.tell(Event::Bad { name: name.clone(), object, node });
-                    }
+                    shared.tell(Event::Bad { name, objects, node });
                 }
                 (_, _) => tracing::warn!(remote = %session.remote, "a node does not say who it is; ignored"),
             }
@@ -117,17 +114,18 @@ impl Client {
             What::Membership => Reply::Membership(self.shared.membership()),
             What::Operate(op) => {
                 let (answer, answered) = oneshot::channel();
-                let _ = self.shared.told.send(Told::Asked(op, answer));
+                let busy = self.shared.told.try_send(Told::Asked(op, answer)).is_err();
                 match answered.await {
                     Ok(answer) => Reply::Operated(answer),
-                    // The node ends; the client notices, and asks another.
-                    Err(_) => return,
+                    Err(_) if busy => Reply::Operated(Err(Refusal::Busy)),
+                    // The node ends; others lead soon.
+                    Err(_) => Reply::Operated(Err(Refusal::NotYet)),
                 }
             }
             What::Store { object, size_bytes, checksum, from } => {
                 Reply::Stored(self.store(Wanted { object, size_bytes, checksum }, from).await)
             }
-            What::Bad { name, object, node } => return self.bad(name, object, node),
+            What::Bad { name, objects, node } => return self.shared.tell(Event::Bad { name, objects, node }),
             What::Check { objects, thoroughly } => Reply::Has(self.check(objects, thoroughly).await),
             What::Usage => {
                 let (chunks, bytes) = self.shared.chunks.count();
@@ -154,13 +152,11 @@ impl Client {
         }
     }
 
-    fn bad(&self, name: FileName, object: ObjectId, node: eyas_types::dfs::NodeId) {
-        self.shared.tell(Event::Bad { name, object, node });
-    }
-
+    /// Of what cannot be read for now nothing bad is said.
     async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
         let shared = self.shared.clone();
-        let check = move || objects.iter().map(|object| shared.chunks.has(*object, thoroughly)).collect();
+        let has = move |object: &ObjectId| shared.chunks.has(*object, thoroughly).unwrap_or(true);
+        let check = move || objects.iter().map(has).collect();
         tokio::task::spawn_blocking(check).await.unwrap_or_default()
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, Ending};
 use eyas_ring::{Answer, Op, place};
@@ -16,8 +16,9 @@ use eyas_types::dfs::{
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::client::calls::Replies;
+use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::{File, Files, PAUSE, unexpected};
 use crate::protocol::{Member, Reply, What};
@@ -27,6 +28,12 @@ const CHUNKS_TOGETHER: usize = 4;
 
 /// A chunk is held in memory, by its writer and its readers: no record may be longer.
 pub const MAX_CHUNK_BYTES: usize = 1 << 30;
+
+/// A chunk that a node has begun to store is there by then.
+const STORE_DEADLINE: Duration = Duration::from_secs(130);
+
+/// Chunks of no file are given up after a day: a file that takes so long to be written is not.
+const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
 
 /// Read of a source at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -103,8 +110,7 @@ impl Files {
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
         let cutter = Cutter::resume(format, chunk_bytes, offset);
-        let places_left = MAX_CHUNKS - kept.len();
-        let more = self.store_all(name, id, cutter, source, last, MAX_CHUNKS - places_left, replication, see).await?;
+        let more = self.store_all(name, id, cutter, source, last, kept.len(), replication, see).await?;
         kept.extend(more);
         let record = FileRecord { modified_us: now_us(), chunks: kept, ..file.record };
         let op = Op::Replace { name: name.clone(), version: file.version, record: record.clone() };
@@ -127,6 +133,7 @@ impl Files {
         replication: u8,
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
+        let began = Instant::now();
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = cut(cutter, source, begun, &sender) {
@@ -168,6 +175,10 @@ impl Files {
             see(stored_bytes);
             chunks[place] = Some(chunk);
         }
+        if began.elapsed() > MAX_WRITING {
+            let message = format!("{name} took more than 12 hours to be written: write it in parts, with append");
+            return Err(FilesError::invalid(message));
+        }
         Ok(chunks.into_iter().flatten().collect())
     }
 
@@ -204,7 +215,6 @@ impl Files {
                 }
                 failed.clear();
                 self.pause(&mut pause).await;
-                self.refresh(deadline).await?;
             }
             for (member, stored) in self.chain(&chunk, replicas.first(), further).await {
                 match stored {
@@ -218,6 +228,10 @@ impl Files {
                         why = Some(error);
                     }
                 }
+            }
+            if !failed.is_empty() {
+                // A node that died is known to have soon.
+                self.refresh(deadline).await?;
             }
         }
         Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
@@ -268,7 +282,8 @@ impl Files {
     ) -> Result<Option<Replies>, FilesError> {
         let Arriving { object, size_bytes, checksum, .. } = *chunk;
         let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
-        match replies.next().await? {
+        let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
+        match ready? {
             Reply::Ready => Ok(Some(replies)),
             Reply::Stored(stored) => {
                 stored.map(|()| None).map_err(|why| not_stored(member, FilesErrorKind::Full, &why))
@@ -290,11 +305,16 @@ impl Files {
             let pushed = self.0.peers.push(member.transfer, chunk.object, chunk.content).await;
             pushed.map_err(|error| FilesError::unreachable(error.message))?;
         }
-        match replies.next().await? {
+        let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
+        match stored? {
             Reply::Stored(stored) => stored.map_err(|why| not_stored(member, FilesErrorKind::Unreachable, &why)),
             _ => Err(unexpected()),
         }
     }
+}
+
+fn silent(member: &Member) -> FilesError {
+    FilesError::unreachable(format!("node {} does not answer", member.node))
 }
 
 fn no_room(bytes: u64) -> FilesError {
