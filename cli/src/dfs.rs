@@ -153,22 +153,22 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a file beside its place, and has it appear there when it is whole.
+    /// Writes a file beside its place, and has it appear there when it is whole. What is no file, such as a pipe or a device, is
+    /// written into.
     async fn bring(&self, file: &File, place: &Path, force: bool) -> Result<(), Failure> {
-        if !force && place.symlink_metadata().is_ok() {
-            return Err(format!("{} is there already: --force replaces it", place.display()).into());
-        }
         let cannot = |e: std::io::Error| format!("cannot write {}: {e}", place.display());
-        let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut landing =
-            tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempfile_in(folder).map_err(cannot)?;
-        let bar = self.bar(&file.name, Some(file.record.size_bytes()));
-        let mut reading = self.files.read(file);
-        while let Some(part) = reading.next().await? {
-            landing.as_file_mut().write_all(&part).map_err(cannot)?;
-            bar.inc(part.len() as u64);
+        match place.metadata() {
+            Ok(there) if !there.is_file() => {
+                let mut into = LocalFile::options().write(true).open(place).map_err(cannot)?;
+                return self.copy(file, &mut into, place).await;
+            }
+            Ok(_) if !force => return Err(format!("{} is there already: --force replaces it", place.display()).into()),
+            _ => {}
         }
-        bar.finish_and_clear();
+        let folder = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let landing = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempfile_in(folder);
+        let mut landing = landing.map_err(cannot)?;
+        self.copy(file, landing.as_file_mut(), place).await?;
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666 & !umask());
         landing.as_file().set_permissions(mode).map_err(cannot)?;
         match force {
@@ -178,6 +178,17 @@ impl Session {
         if !self.json {
             eprintln!("eyas: {} ({})", place.display(), format_bytes(file.record.size_bytes()));
         }
+        Ok(())
+    }
+
+    async fn copy(&self, file: &File, into: &mut LocalFile, place: &Path) -> Result<(), Failure> {
+        let bar = self.bar(&file.name, Some(file.record.size_bytes()));
+        let mut reading = self.files.read(file);
+        while let Some(part) = reading.next().await? {
+            into.write_all(&part).map_err(|e| format!("cannot write {}: {e}", place.display()))?;
+            bar.inc(part.len() as u64);
+        }
+        bar.finish_and_clear();
         Ok(())
     }
 
@@ -257,8 +268,9 @@ impl Session {
         let (count, bytes) = (listed.len(), listed.iter().map(|file| file.size_bytes).sum());
         let mut nodes = Vec::new();
         if folder.is_none() {
-            for member in self.files.membership().await?.alive {
-                nodes.push((member, self.files.usage(&member).await.ok()));
+            let membership = self.files.membership().await?;
+            for member in &membership.alive {
+                nodes.push((*member, membership.has_joined(member.node), self.files.usage(member).await.ok()));
             }
         }
         Ok(views::usage(count as u64, bytes, &nodes, self.json)?)

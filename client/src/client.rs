@@ -19,7 +19,7 @@ const REDIAL: Duration = Duration::from_millis(100);
 const REDIAL_MOST: Duration = Duration::from_secs(5);
 
 /// What the file system cannot do at once is tried for so long.
-const FILES_PATIENCE: Duration = Duration::from_secs(30);
+const FILES_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Why a request was not answered.
 #[derive(Debug, Error)]

@@ -4,9 +4,9 @@
 //! asked learn so which of their chunks are still of use. And each node reads its own chunks, one after the other: one that
 //! is damaged is dropped, and so found missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyas_ring::{Event, Records, Ring};
 use eyas_types::ObjectId;
@@ -26,21 +26,48 @@ const FILES_TOGETHER: usize = 64;
 /// Between them.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A chunk that no leader has asked for so long is of no file any more.
+/// A chunk that no leader has asked for so long, while all leaders were asking, is of no file any more.
 const UNCLAIMED: Duration = Duration::from_secs(24 * 3600);
+
+/// Who has not ended an audit for so long does not ask, it seems.
+const MISSED_AUDITS: u32 = 3;
 
 /// Bytes that a node reads in a second to see whether its chunks are good. A full disk of 10 TB takes four days.
 const SCRUB_BYTES_PER_S: f64 = (32 << 20) as f64;
+
+/// Who has asked for all chunks of their files, and when.
+#[derive(Default)]
+pub(crate) struct Auditors {
+    last: BTreeMap<NodeId, Instant>,
+    /// Since when all members have asked, again and again.
+    all_since: Option<Instant>,
+}
+
+impl Auditors {
+    /// A leader has asked for all.
+    pub fn heard(&mut self, leader: NodeId, now: Instant) {
+        self.last.insert(leader, now);
+    }
+
+    /// Since when all of these have been asking, without a gap; nothing if one does not. What nobody has asked for meanwhile,
+    /// nobody leads.
+    fn all_since(&mut self, members: &BTreeSet<NodeId>, now: Instant) -> Option<Instant> {
+        let patience = AUDIT_EVERY * MISSED_AUDITS;
+        let asks = |node: &NodeId| self.last.get(node).is_some_and(|last| now - *last < patience);
+        self.all_since = match members.iter().all(asks) {
+            true => self.all_since.or(Some(now)),
+            false => None,
+        };
+        self.all_since
+    }
+}
 
 /// Asks for the chunks of all files that this node leads, again and again; collects chunks that nobody asks for.
 pub(crate) async fn audit(shared: Arc<Shared>) {
     loop {
         sleep(AUDIT_EVERY).await;
-        let ring = {
-            let state = shared.state.borrow();
-            state.view.as_ref().filter(|_| state.is_settled).map(Ring::new)
-        };
-        let Some(ring) = ring else { continue };
+        let Some(view) = shared.settled_view() else { continue };
+        let ring = Ring::new(&view);
         for partition in (0..ring.partitions()).filter(|partition| ring.replicas(*partition)[0] == shared.node) {
             let mut from = String::new();
             while let Some(next) = audit_some(&shared, partition, from).await {
@@ -48,11 +75,23 @@ pub(crate) async fn audit(shared: Arc<Shared>) {
                 sleep(PAUSE).await;
             }
         }
-        let stale = shared.chunks.unclaimed(UNCLAIMED);
+        for member in view.members.iter().filter(|member| **member != shared.node) {
+            shared.say(*member, ToPeer::Audited);
+        }
+        let all_since = {
+            let (mut auditors, now) = (shared.auditors(), Instant::now());
+            auditors.heard(shared.node, now);
+            auditors.all_since(&view.members, now)
+        };
+        let is_long = |since: Instant| since.elapsed() >= UNCLAIMED;
+        if !all_since.is_some_and(is_long) {
+            continue;
+        }
+        let stale = shared.chunks.claimed_before(Instant::now() - UNCLAIMED);
         if !stale.is_empty() {
             tracing::info!(count = stale.len(), "chunks are of no file any more; dropped");
         }
-        stale.into_iter().for_each(|chunk| shared.chunks.drop(chunk));
+        shared.chunks.drop(&stale);
     }
 }
 
@@ -70,8 +109,9 @@ async fn audit_some(shared: &Arc<Shared>, partition: u16, from: String) -> Optio
     for (name, record) in files {
         for (node, objects) in holders(&record) {
             if node == shared.node {
-                for object in shared.chunks.audited(&objects) {
-                    shared.tell(Event::Bad { name: name.clone(), object, node });
+                let objects = shared.chunks.audited(&objects);
+                if !objects.is_empty() {
+                    shared.tell(Event::Bad { name: name.clone(), objects, node });
                 }
             } else {
                 shared.say(node, ToPeer::Audit { name: name.clone(), objects });
@@ -110,10 +150,7 @@ pub(crate) async fn scrub(shared: Arc<Shared>) {
         sleep(AUDIT_EVERY).await;
         for (object, chunk) in shared.chunks.all() {
             let reading = shared.clone();
-            let read = tokio::task::spawn_blocking(move || reading.chunks.scrub(object)).await;
-            if let Ok(false) = read {
-                tracing::warn!(%object, "a chunk was damaged; others still have it");
-            }
+            let _ = tokio::task::spawn_blocking(move || reading.chunks.scrub(object)).await;
             sleep(Duration::from_secs_f64(chunk.size_bytes as f64 / SCRUB_BYTES_PER_S)).await;
         }
     }
@@ -124,6 +161,24 @@ mod tests {
     use eyas_types::dfs::{Chunk, FileId, Format};
 
     use super::*;
+
+    #[test]
+    fn only_while_all_ask_does_silence_say_something() {
+        let (members, began) = (BTreeSet::from([NodeId(1), NodeId(2)]), Instant::now());
+        let at = |audits: u32| began + AUDIT_EVERY * audits;
+        let mut auditors = Auditors::default();
+        auditors.heard(NodeId(1), at(0));
+        assert_eq!(auditors.all_since(&members, at(0)), None);
+        auditors.heard(NodeId(2), at(1));
+        assert_eq!(auditors.all_since(&members, at(1)), Some(at(1)));
+        auditors.heard(NodeId(1), at(2));
+        assert_eq!(auditors.all_since(&members, at(3)), Some(at(1)));
+        // The second has missed three.
+        auditors.heard(NodeId(1), at(4));
+        assert_eq!(auditors.all_since(&members, at(4)), None);
+        auditors.heard(NodeId(2), at(5));
+        assert_eq!(auditors.all_since(&members, at(5)), Some(at(5)), "it begins anew");
+    }
 
     #[test]
     fn each_holder_is_asked_for_its_chunks() {

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use eyas_ring::{Answer, Config, Effect, Event, Message, Node, Op, Refusal, Saved, View};
 use eyas_types::ObjectId;
@@ -34,8 +34,8 @@ pub(crate) trait Hands: Send + 'static {
     fn say(&self, to: NodeId, message: Message);
     /// Fetches a chunk from one of these, and tells.
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
-    /// Forgets a chunk.
-    fn drop(&self, object: ObjectId);
+    /// Forgets chunks.
+    fn drop(&self, objects: &[ObjectId]);
 }
 
 /// How the file system stands, as this node sees it.
@@ -54,7 +54,7 @@ pub(crate) struct Brain<H> {
     told: mpsc::Receiver<Told>,
     state: watch::Sender<State>,
     /// Of `now_us`.
-    began: Instant,
+    began_us: u64,
     effects: Vec<Effect>,
     waiting: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>>,
     next_request: u64,
@@ -70,10 +70,10 @@ impl<H: Hands> Brain<H> {
         told: mpsc::Receiver<Told>,
         state: watch::Sender<State>,
     ) -> Self {
-        let (began, mut effects) = (Instant::now(), Vec::new());
+        let (began_us, mut effects) = (running_us(), Vec::new());
         let node = Node::new(config, saved, 0, &mut effects);
         let waiting = HashMap::new();
-        Brain { node, database, hands, told, state, began, effects, waiting, next_request: 0 }
+        Brain { node, database, hands, told, state, began_us, effects, waiting, next_request: 0 }
     }
 
     /// Lives until it is to end, or nobody can tell it anything any more.
@@ -129,9 +129,18 @@ impl<H: Hands> Brain<H> {
                 }
             })?;
         }
+        let mut dropped = Vec::new();
         for effect in std::mem::take(&mut self.effects) {
-            self.carry_out(effect);
+            match effect {
+                Effect::Drop { object } => dropped.push(object),
+                effect => {
+                    // What is dropped before something else, is so when that is done.
+                    self.hands.drop(&std::mem::take(&mut dropped));
+                    self.carry_out(effect);
+                }
+            }
         }
+        self.hands.drop(&dropped);
         self.state.send_if_modified(|state| {
             let is_settled = self.node.is_settled();
             let number = |view: Option<&View>| view.map(|view| view.number);
@@ -147,7 +156,7 @@ impl<H: Hands> Brain<H> {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             // Done already.
-            Effect::Save(_) => {}
+            Effect::Save(_) | Effect::Drop { .. } => {}
             Effect::Send { to, message } => self.hands.say(to, message),
             Effect::Answer { request, answer } => {
                 if let Some(waiting) = self.waiting.remove(&request) {
@@ -158,13 +167,18 @@ impl<H: Hands> Brain<H> {
             Effect::Fetch { object, size_bytes, checksum, from } => {
                 self.hands.fetch(object, size_bytes, checksum, from);
             }
-            Effect::Drop { object } => self.hands.drop(object),
         }
     }
 
     fn now_us(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
+        running_us() - self.began_us
     }
+}
+
+/// How long the machine has been running, also while it was suspended: leases end meanwhile.
+fn running_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
 }
 
 fn saves_any(effects: &[Effect]) -> bool {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use eyas_store::{Incoming, ObjectStore, StoreError};
 use eyas_transfer::{Expected, PeerServer, Peers};
 use eyas_types::ObjectId;
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::database::{Database, DatabaseError, OwnChunk};
@@ -86,13 +87,18 @@ impl Chunks {
     }
 
     /// Whether a chunk is here; reads it, if that is to be known `thoroughly`. Blocks then.
-    pub fn has(&self, object: ObjectId, thoroughly: bool) -> bool {
-        let is_here = |is_here: Result<bool, StoreError>| is_here.unwrap_or(false);
-        self.own().contains_key(&object)
-            && match thoroughly {
-                true => is_here(self.store.verify_again(object)),
-                false => self.store.contains(object),
-            }
+    ///
+    /// # Errors
+    /// If the disk does not let it be read.
+    pub fn has(&self, object: ObjectId, thoroughly: bool) -> Result<bool, StoreError> {
+        match thoroughly {
+            true if self.is_own(object) => self.store.verify_again(object),
+            _ => Ok(self.is_own(object)),
+        }
+    }
+
+    fn is_own(&self, object: ObjectId) -> bool {
+        self.own().contains_key(&object) && self.store.contains(object)
     }
 
     /// A leader has asked for these; tells which of them are not here.
@@ -108,53 +114,66 @@ impl Chunks {
         objects.iter().filter(|object| is_missing(object)).copied().collect()
     }
 
-    /// Those that no leader has asked for so long.
-    pub fn unclaimed(&self, for_so_long: Duration) -> Vec<ObjectId> {
-        let own = self.own();
-        let is_stale = |own: &Own| own.claimed.elapsed() >= for_so_long;
-        own.iter().filter(|(_, own)| is_stale(own)).map(|(object, _)| *object).collect()
+    /// Those that no leader has asked for since.
+    pub fn claimed_before(&self, moment: Instant) -> Vec<ObjectId> {
+        self.own().iter().filter(|(_, own)| own.claimed < moment).map(|(object, _)| *object).collect()
     }
 
     /// Makes room for a chunk; nothing if it is here already.
     pub async fn prepare(&self, wanted: Wanted) -> Result<Option<Place<'_>>, String> {
-        let is_here = self.own().contains_key(&wanted.object) && self.store.contains(wanted.object);
-        if is_here {
+        if self.is_own(wanted.object) {
             return self.take(wanted).map(|()| None);
         }
         self.room.reserve(wanted.object, wanted.size_bytes).await?;
-        Ok(Some(Place { chunks: self, wanted, is_open: true }))
+        let place = Place { chunks: self, wanted, is_open: true };
+        match self.is_own(wanted.object) {
+            // It came for somebody else meanwhile.
+            true => place.settle(self.take(wanted)).map(|()| None),
+            false => Ok(Some(place)),
+        }
     }
 
-    /// Forgets a chunk.
-    pub fn drop(&self, object: ObjectId) {
-        if self.own().remove(&object).is_none() {
+    /// Forgets chunks.
+    pub fn drop(&self, objects: &[ObjectId]) {
+        let own: Vec<_> = {
+            let mut own = self.own();
+            objects.iter().filter(|object| own.remove(object).is_some()).copied().collect()
+        };
+        if own.is_empty() {
             return;
         }
-        self.remember(object, None);
-        self.room.release(object);
+        if let Err(error) = self.database.disown(&own) {
+            tracing::warn!(%error, "chunks that are gone are remembered");
+        }
+        own.into_iter().for_each(|object| self.room.release(object));
     }
 
-    /// Reads a chunk, and forgets it if it is damaged; tells whether it is good. Blocks.
+    /// Reads a chunk, if it is here, and forgets it if it is damaged; tells whether it was. Blocks.
     pub fn scrub(&self, object: ObjectId) -> bool {
-        let is_good = self.has(object, true);
-        if !is_good {
-            self.drop(object);
+        if !self.is_own(object) {
+            return false;
         }
-        is_good
+        match self.has(object, true) {
+            Ok(true) => false,
+            Ok(false) => {
+                tracing::warn!(%object, "a chunk is damaged; dropped");
+                self.drop(&[object]);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%object, %error, "a chunk cannot be read for now");
+                false
+            }
+        }
     }
 
     /// Makes a chunk that is in the store this node's own.
     fn take(&self, wanted: Wanted) -> Result<(), String> {
-        let chunk = OwnChunk::now(wanted.size_bytes, wanted.checksum);
-        self.database.own(wanted.object, Some(chunk)).map_err(|error| error.to_string())?;
+        let chunk = OwnChunk { size_bytes: wanted.size_bytes, checksum: wanted.checksum };
+        // Another transaction may be waiting for the disk.
+        block_in_place(|| self.database.own(wanted.object, chunk)).map_err(|error| error.to_string())?;
         self.own().insert(wanted.object, Own::claimed_now(chunk));
         Ok(())
-    }
-
-    fn remember(&self, object: ObjectId, chunk: Option<OwnChunk>) {
-        if let Err(error) = self.database.own(object, chunk) {
-            tracing::warn!(%object, %error, "a chunk is not remembered");
-        }
     }
 
     fn own(&self) -> MutexGuard<'_, HashMap<ObjectId, Own>> {

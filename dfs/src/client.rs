@@ -205,8 +205,9 @@ impl Files {
         }
     }
 
-    /// Which replicas of a file are not where they are to be, or damaged if they are read `thoroughly`: chunks, by their
-    /// place in the file, and nodes. Their leader is told, and has them replaced.
+    /// Which replicas of a file are not where they are to be, or damaged if they are read `thoroughly`, or cannot be asked for:
+    /// chunks, by their place in the file, and nodes. Their leader is told of what nodes say that they do not have, and has it
+    /// replaced.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -218,40 +219,43 @@ impl Files {
             }
         }
         let mut bad = Vec::new();
+        let object = |place: &usize| file.record.chunks[*place].object;
         for (node, places) in by_node {
+            let mut denied = Vec::new();
             for places in places.chunks(CHECK_TOGETHER) {
-                let objects: Vec<_> = places.iter().map(|place| file.record.chunks[*place].object).collect();
-                let has = self.has(node, objects, thoroughly).await;
-                bad.extend(places.iter().zip(has).filter(|(_, has)| !has).map(|(place, _)| (*place, node)));
+                match self.has(node, places.iter().map(object).collect(), thoroughly).await {
+                    Some(has) => denied.extend(places.iter().zip(has).filter(|(_, has)| !has).map(|(place, _)| *place)),
+                    None => bad.extend(places.iter().map(|place| (*place, node))),
+                }
             }
-        }
-        for (place, node) in &bad {
-            self.tell_bad(&file.name, file.record.chunks[*place].object, *node).await;
+            if !denied.is_empty() {
+                self.tell_bad(&file.name, denied.iter().map(object).collect(), node).await;
+            }
+            bad.extend(denied.into_iter().map(|place| (place, node)));
         }
         bad.sort_unstable();
         Ok(bad)
     }
 
-    /// What a node has of these. One that does not answer has nothing.
-    async fn has(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
-        let (nothing, member) = (vec![false; objects.len()], self.known().members.get(&node).copied());
-        let Some(member) = member else { return nothing };
-        let patience = ANSWER_DEADLINE + CHECK_DEADLINE * objects.len() as u32;
+    /// What a node has of these; nothing is known if it does not answer.
+    async fn has(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Option<Vec<bool>> {
+        let (member, count) = (self.known().members.get(&node).copied()?, objects.len());
+        let patience = ANSWER_DEADLINE + CHECK_DEADLINE * count as u32;
         let has = async {
             let mut replies = self.0.calls.ask(member.address, What::Check { objects, thoroughly }).await?;
             replies.next().await
         };
         match timeout(patience, has).await {
-            Ok(Ok(Reply::Has(has))) if has.len() == nothing.len() => has,
-            _ => nothing,
+            Ok(Ok(Reply::Has(has))) if has.len() == count => Some(has),
+            _ => None,
         }
     }
 
-    /// Tells a file's leader of a replica that is missing or damaged. If it does not get there, an audit finds it too.
-    async fn tell_bad(&self, name: &FileName, object: ObjectId, node: NodeId) {
+    /// Tells a file's leader of replicas that are missing or damaged. If it does not get there, an audit finds it too.
+    async fn tell_bad(&self, name: &FileName, objects: Vec<ObjectId>, node: NodeId) {
         let known = self.known();
         if let Some(leader) = known.members.get(&known.ring.leader(name)) {
-            let bad = What::Bad { name: name.clone(), object, node };
+            let bad = What::Bad { name: name.clone(), objects, node };
             let _ = self.0.calls.ask(leader.address, bad).await;
         }
     }

@@ -7,14 +7,13 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_ring::{Records, Save, Saved, Stored};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, NodeId};
 use redb::{
-    Database as Redb, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError, Table,
-    TableDefinition,
+    Database as Redb, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
+    Table, TableDefinition,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -55,16 +54,6 @@ pub(crate) struct OwnChunk {
     pub size_bytes: u64,
     /// Its checksum, as the store sums.
     pub checksum: u64,
-    /// When it came, microseconds since 1970.
-    pub stored_us: u64,
-}
-
-impl OwnChunk {
-    /// One that comes now.
-    pub fn now(size_bytes: u64, checksum: u64) -> Self {
-        let stored_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
-        OwnChunk { size_bytes, checksum, stored_us }
-    }
 }
 
 pub(crate) struct Database {
@@ -168,19 +157,33 @@ impl Database {
         chunks.iter().map(chunk).collect::<Result<_, _>>().map_err(|why| self.failed(why))
     }
 
-    /// Remembers a chunk, or forgets it.
-    pub fn own(&self, object: ObjectId, chunk: Option<OwnChunk>) -> Result<(), DatabaseError> {
+    /// Remembers a chunk. It is on disk with the next [`sync`](Self::sync), or whatever else is saved: to wait for that
+    /// would cost more than the chunk.
+    pub fn own(&self, object: ObjectId, chunk: OwnChunk) -> Result<(), DatabaseError> {
+        self.change_chunks(Durability::None, |chunks| chunks.insert(object.0, &*bytes_of(&chunk)).map(drop))
+    }
+
+    /// Forgets chunks, likewise.
+    pub fn disown(&self, objects: &[ObjectId]) -> Result<(), DatabaseError> {
+        self.change_chunks(Durability::None, |chunks| {
+            objects.iter().try_for_each(|object| chunks.remove(object.0).map(drop))
+        })
+    }
+
+    /// Gets on disk which chunks were remembered and forgotten.
+    pub fn sync(&self) -> Result<(), DatabaseError> {
+        self.change_chunks(Durability::Immediate, |_| Ok(()))
+    }
+
+    fn change_chunks(
+        &self,
+        durability: Durability,
+        change: impl FnOnce(&mut Table<[u8; 16], &[u8]>) -> Result<(), StorageError>,
+    ) -> Result<(), DatabaseError> {
         let write = || -> Result<(), redb::Error> {
             let mut write = self.redb.begin_write()?;
-            // Losing it in a power cut loses what an audit finds; waiting for the disk would cost more than the chunk.
-            write.set_durability(redb::Durability::None).map_err(redb::Error::from)?;
-            {
-                let mut chunks = write.open_table(CHUNKS)?;
-                match chunk {
-                    Some(chunk) => chunks.insert(object.0, &*bytes_of(&chunk))?,
-                    None => chunks.remove(object.0)?,
-                };
-            }
+            write.set_durability(durability).map_err(redb::Error::from)?;
+            change(&mut write.open_table(CHUNKS)?)?;
             write.commit()?;
             Ok(())
         };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_ring::{Event, Message};
+use eyas_ring::{Event, Message, View};
 use eyas_session::{Acceptor, Access};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
-use crate::audit;
+use crate::audit::{self, Auditors};
 use crate::brain::{Brain, Hands, State, Told};
 use crate::chunks::{Chunks, Wanted};
 use crate::database::{Database, DatabaseError};
@@ -38,8 +38,11 @@ use crate::serve;
 /// Ports that are tried until one is free for sessions and for gossip.
 const PORT_TRIES: usize = 16;
 
-/// How often a node tells others what room it has for chunks.
-const TELL_FREE_EVERY: Duration = Duration::from_secs(5);
+/// What waits to be told to the brain; of what is further said by other nodes, some is lost, and clients are told to ask again.
+const MAX_TOLD: usize = 1 << 16;
+
+/// How often a node tells others what room it has for chunks, and gets on disk which it has.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// A node that is about to be: it has its name and its address.
 pub struct Site {
@@ -80,12 +83,13 @@ pub(crate) struct Shared {
     pub database: Arc<Database>,
     pub chunks: Chunks,
     pub links: Links,
-    pub told: mpsc::Sender<Told>,
-    pub runs: mpsc::Sender<runs::Told>,
+    pub told: mpsc::SyncSender<Told>,
+    pub runs: mpsc::SyncSender<runs::Told>,
     pub state: watch::Receiver<State>,
     pub gossip: Gossip,
     pub room: Arc<dyn Room>,
     neighbours: Mutex<BTreeMap<NodeId, Neighbour>>,
+    auditors: Mutex<Auditors>,
 }
 
 impl Site {
@@ -105,6 +109,14 @@ impl Site {
     /// The node's name.
     pub fn node(&self) -> NodeId {
         self.node
+    }
+
+    /// The chunks it is to have, with their sizes.
+    ///
+    /// # Errors
+    /// If its database cannot be read.
+    pub fn chunks(&self) -> Result<Vec<(ObjectId, u64)>, NodeError> {
+        Ok(self.database.chunks()?.into_iter().map(|(object, chunk)| (object, chunk.size_bytes)).collect())
     }
 
     /// Where it will take sessions.
@@ -134,8 +146,8 @@ impl DfsNode {
         let gossip = Gossip::start(&access.cluster, &key, node, me, socket, seeds).await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
-        let (told, listens) = mpsc::channel();
-        let (tell_runs, runs_told) = mpsc::channel();
+        let (told, listens) = mpsc::sync_channel(MAX_TOLD);
+        let (tell_runs, runs_told) = mpsc::sync_channel(runs::MAX_TOLD);
         let runs = Runs::open(database.clone(), runs_told)?;
         let (tell_state, state) = watch::channel(State::default());
         let chunks = Chunks::open(database.clone(), store, peers, server, room.clone())?;
@@ -153,11 +165,14 @@ impl DfsNode {
             gossip,
             room,
             neighbours,
+            auditors: Mutex::default(),
         });
         let ring = eyas_ring::Config { found: founds, ..eyas_ring::Config::new(node) };
         let hands = Fingers { shared: shared.clone(), runtime: Handle::current() };
         let brain = Brain::new(ring, saved, database, hands, listens, tell_state);
+        let leaving = Leaving(shared.clone());
         let live = move || {
+            let _leaving = leaving;
             if let Err(error) = brain.live() {
                 tracing::error!("{error}; this node leaves the file system");
             }
@@ -173,7 +188,7 @@ impl DfsNode {
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::accept(shared.clone(), listener, Acceptor::new(&access, Role::Node)));
         tasks.spawn(watch_alive(shared.clone(), alive));
-        tasks.spawn(tell_free(shared.clone()));
+        tasks.spawn(keep_told(shared.clone()));
         tasks.spawn(audit::audit(shared.clone()));
         tasks.spawn(audit::scrub(shared.clone()));
         Ok(DfsNode { shared, threads, _tasks: tasks })
@@ -199,11 +214,6 @@ impl DfsNode {
         self.shared.chunks.all().into_iter().map(|(object, chunk)| (object, chunk.size_bytes)).collect()
     }
 
-    /// The store does not have a chunk any more, or only damaged.
-    pub fn lost(&self, chunk: ObjectId) {
-        self.shared.chunks.drop(chunk);
-    }
-
     /// Waits until it is in a view and serves all that it leads; tells whether it does in time.
     pub async fn is_ready(&self, patience: Duration) -> bool {
         let mut state = self.shared.state.clone();
@@ -212,9 +222,17 @@ impl DfsNode {
     }
 }
 
+/// Has the others do without a node whose brain has ended, however that was.
+struct Leaving(Arc<Shared>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.gossip.end();
+    }
+}
+
 impl Drop for DfsNode {
     fn drop(&mut self) {
-        self.shared.gossip.end();
         let _ = self.shared.told.send(Told::End);
         let _ = self.shared.runs.send(runs::Told::End);
         for thread in self.threads.drain(..) {
@@ -236,9 +254,23 @@ impl Shared {
         Membership { view: self.state.borrow().view.clone(), alive }
     }
 
-    /// Tells the brain; in vain once it has ended.
+    /// The view, if all that this node leads in it is served.
+    pub fn settled_view(&self) -> Option<View> {
+        let state = self.state.borrow();
+        state.view.clone().filter(|_| state.is_settled)
+    }
+
+    /// Who has asked for their files' chunks.
+    pub fn auditors(&self) -> MutexGuard<'_, Auditors> {
+        // No update of it can panic half-way.
+        self.auditors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the brain what it will be told again if it has no time now, or has ended.
     pub fn tell(&self, event: Event) {
-        let _ = self.told.send(Told::Event(event));
+        if self.told.try_send(Told::Event(event)).is_err() {
+            tracing::debug!("the ring is not told for now");
+        }
     }
 
     /// Says something to another node, if it is known where that is.
@@ -277,6 +309,10 @@ impl Hands for Fingers {
         let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
         self.runtime.spawn(async move {
             let from = shared.transfers(&from);
+            // It may be here, and be what a reader found damaged.
+            let scrubbing = shared.clone();
+            let scrubbed = tokio::task::spawn_blocking(move || scrubbing.chunks.scrub(object));
+            scrubbed.await.unwrap_or_default();
             let fetched = match shared.chunks.prepare(wanted).await {
                 Ok(Some(place)) => place.fetch(&from, false).await,
                 Ok(None) => Ok(()),
@@ -292,8 +328,8 @@ impl Hands for Fingers {
         });
     }
 
-    fn drop(&self, object: ObjectId) {
-        self.shared.chunks.drop(object);
+    fn drop(&self, objects: &[ObjectId]) {
+        self.shared.chunks.drop(objects);
     }
 }
 
@@ -301,8 +337,9 @@ async fn watch_alive(shared: Arc<Shared>, mut alive: Alive) {
     loop {
         let now = alive.now();
         shared.links.keep(|node| now.contains_key(&node));
-        shared.tell(Event::Alive(now.keys().copied().collect()));
+        let nodes = now.keys().copied().collect();
         *shared.neighbours() = now;
+        shared.tell(Event::Alive(nodes));
         if !alive.changed().await {
             tracing::error!("the file system's gossip has ended");
             return;
@@ -310,10 +347,14 @@ async fn watch_alive(shared: Arc<Shared>, mut alive: Alive) {
     }
 }
 
-async fn tell_free(shared: Arc<Shared>) {
-    let mut ticks = interval(TELL_FREE_EVERY);
+async fn keep_told(shared: Arc<Shared>) {
+    let mut ticks = interval(TELL_EVERY);
     loop {
         ticks.tick().await;
+        let syncing = shared.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || syncing.database.sync()).await {
+            tracing::warn!(%error, "which chunks this node has is not on disk");
+        }
         shared.gossip.tell_free(shared.room.free_bytes()).await;
     }
 }

@@ -32,6 +32,13 @@ pub struct Membership {
     pub alive: Vec<Member>,
 }
 
+impl Membership {
+    /// Whether a node is counted on.
+    pub fn has_joined(&self, node: NodeId) -> bool {
+        self.view.as_ref().is_some_and(|view| view.members.contains(&node))
+    }
+}
+
 /// A client's request. Answers name it, and come in any order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
@@ -49,8 +56,8 @@ pub(crate) enum What {
     /// A chunk to have: from a peer that has it or is about to, or else the client brings it. Answered by
     /// [`Reply::Ready`] when there is room for it and it may be brought, and by [`Reply::Stored`] when it is there.
     Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr> },
-    /// A replica of a file that the node leads was found missing or damaged. Not answered.
-    Bad { name: FileName, object: ObjectId, node: NodeId },
+    /// Replicas of a file that the node leads were found missing or damaged. Not answered.
+    Bad { name: FileName, objects: Vec<ObjectId>, node: NodeId },
     /// What the node has of these: answered by [`Reply::Has`], after reading them if `thoroughly`.
     Check { objects: Vec<ObjectId>, thoroughly: bool },
     /// What the node has in all. Answered by [`Reply::Usage`].
@@ -104,6 +111,8 @@ pub(crate) enum ToPeer {
     Ring(Message),
     /// Chunks of a file that the speaker leads, which the listener is to have.
     Audit { name: FileName, objects: Vec<ObjectId> },
+    /// The speaker has asked for the chunks of all files that it leads.
+    Audited,
     /// Those of an audit that the speaker does not have.
     Missing { name: FileName, objects: Vec<ObjectId> },
 }

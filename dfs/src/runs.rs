@@ -31,6 +31,9 @@ const MAX_RUNS: usize = 1024;
 /// A run that nobody has said anything of for so long is forgotten.
 const MAX_IDLE: Duration = Duration::from_secs(3600);
 
+/// What the thread was told and has not heard; further words are lost, and said again.
+pub(crate) const MAX_TOLD: usize = 1 << 16;
+
 /// What was told meanwhile is decided together.
 const MAX_TOGETHER: usize = 4096;
 

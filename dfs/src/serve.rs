@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
-use eyas_ring::Event;
+use eyas_ring::{Event, Refusal};
 use eyas_session::{Acceptor, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
-use eyas_types::dfs::FileName;
 use eyas_wire::Role;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -72,10 +72,9 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
                         shared.say(from, ToPeer::Missing { name, objects: missing });
                     }
                 }
+                (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
                 (ToPeer::Missing { name, objects }, Some(node)) => {
-                    for object in objects {
-                        shared.tell(Event::Bad { name: name.clone(), object, node });
-                    }
+                    shared.tell(Event::Bad { name, objects, node });
                 }
                 (_, _) => tracing::warn!(remote = %session.remote, "a node does not say who it is; ignored"),
             }
@@ -93,8 +92,8 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
         for Request { number, what } in reader.next().await? {
             while serving.try_join_next().is_some() {}
             if let What::Tell { run, event } = what {
-                // At once, so that a worker's words stay in their order.
-                let _ = shared.runs.send(runs::Told::Event { run, event });
+                // At once, so that a worker's words stay in their order. What is lost, it says again.
+                let _ = shared.runs.try_send(runs::Told::Event { run, event });
                 continue;
             }
             // It is never closed.
@@ -121,17 +120,18 @@ impl Client {
             What::Membership => Reply::Membership(self.shared.membership()),
             What::Operate(op) => {
                 let (answer, answered) = oneshot::channel();
-                let _ = self.shared.told.send(Told::Asked(op, answer));
+                let busy = self.shared.told.try_send(Told::Asked(op, answer)).is_err();
                 match answered.await {
                     Ok(answer) => Reply::Operated(answer),
-                    // The node ends; the client notices, and asks another.
-                    Err(_) => return,
+                    Err(_) if busy => Reply::Operated(Err(Refusal::Busy)),
+                    // The node ends; others lead soon.
+                    Err(_) => Reply::Operated(Err(Refusal::NotYet)),
                 }
             }
             What::Store { object, size_bytes, checksum, from } => {
                 Reply::Stored(self.store(Wanted { object, size_bytes, checksum }, from).await)
             }
-            What::Bad { name, object, node } => return self.bad(name, object, node),
+            What::Bad { name, objects, node } => return self.shared.tell(Event::Bad { name, objects, node }),
             What::Run { run, request } => return self.run(run, request).await,
             What::Tell { .. } => unreachable!("it was told before"),
             What::Check { objects, thoroughly } => Reply::Has(self.check(objects, thoroughly).await),
@@ -160,14 +160,10 @@ impl Client {
         }
     }
 
-    fn bad(&self, name: FileName, object: ObjectId, node: eyas_types::dfs::NodeId) {
-        self.shared.tell(Event::Bad { name, object, node });
-    }
-
-    /// Answers as long as the run's thread does.
+    /// Answers as long as the run's thread does. Where that has too much to do, the client asks again.
     async fn run(&self, run: RunId, request: RunRequest) {
         let (replies, mut answers) = mpsc::channel(runs::MAX_WAITING_REPLIES);
-        let _ = self.shared.runs.send(runs::Told::Asked { run, request, replies });
+        let _ = self.shared.runs.try_send(runs::Told::Asked { run, request, replies });
         while let Some(reply) = answers.recv().await {
             if !self.reply(Reply::Run(reply)).await {
                 return;
@@ -175,9 +171,11 @@ impl Client {
         }
     }
 
+    /// Of what cannot be read for now nothing bad is said.
     async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
         let shared = self.shared.clone();
-        let check = move || objects.iter().map(|object| shared.chunks.has(*object, thoroughly)).collect();
+        let has = move |object: &ObjectId| shared.chunks.has(*object, thoroughly).unwrap_or(true);
+        let check = move || objects.iter().map(has).collect();
         tokio::task::spawn_blocking(check).await.unwrap_or_default()
     }
 

@@ -114,7 +114,7 @@ pub(crate) struct Brain {
     /// Chunks of the file system that are held, or are to be.
     pins: HashSet<ObjectId>,
     /// Those that wait for room.
-    pinning: HashMap<ObjectId, pin::Pinning>,
+    pinning: HashMap<ObjectId, Vec<pin::Pinning>>,
     /// Turns at looking at outputs in persistent storage.
     checks: Arc<Semaphore>,
     /// Why the store cannot keep what the task that has just ended wrote.

@@ -36,6 +36,22 @@ impl Files {
         self.announced
     }
 
+    /// The chunks that the store has.
+    pub fn chunks(&self) -> Result<Vec<(ObjectId, u64)>, NodeError> {
+        let mut chunks = match (self.node.get(), &*self.site()) {
+            (Some(node), _) => node.chunks(),
+            (None, Some(site)) => site.chunks()?,
+            (None, None) => Vec::new(),
+        };
+        chunks.retain(|(chunk, _)| self.room.store.contains(*chunk));
+        Ok(chunks)
+    }
+
+    fn site(&self) -> MutexGuard<'_, Option<Site>> {
+        // It is only ever taken.
+        self.site.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A session has begun: whose brain accounts for the store from now on.
     pub async fn welcomed(
         &self,
@@ -47,7 +63,7 @@ impl Files {
     ) -> Result<(), NodeError> {
         *self.room.desk() = Arc::downgrade(desk);
         let start = || async {
-            let site = self.site.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it is started once");
+            let site = self.site().take().expect("it is started once");
             let (access, seeds, room) = (access.clone(), seeds.clone(), self.room.clone());
             let parts = (self.room.store.clone(), peers.clone(), server.clone());
             // Bytes are moved where the executor moves them.
@@ -56,8 +72,6 @@ impl Files {
         };
         let node = self.node.get_or_try_init(start).await?;
         node.greet(&seeds);
-        let chunks = node.chunks().into_iter().filter(|(chunk, _)| self.room.store.contains(*chunk));
-        desk.brain().pin_found(chunks);
         Ok(())
     }
 }

@@ -264,6 +264,10 @@ impl Executor {
         let desk = Desk::new(self.node(caching), caching, self.workshop.clone(), self.fetcher.clone(), lease);
         let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if let Some(node) = &self.files {
+            // Before anything leaves for want of room.
+            desk.brain().pin_found(node.chunks()?);
+        }
         desk.brain().found(held);
         if let Some(node) = &self.files {
             let (transfers, movers) = ((&self.peers, &self.server), &self.workshop.movers);

@@ -77,10 +77,11 @@ pub(crate) fn chunks(file: &File, membership: &Membership, json: bool) -> io::Re
 }
 
 /// `du`
-pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, Option<Usage>)], json: bool) -> io::Result<()> {
-    let view = |(member, usage): &(Member, Option<Usage>)| FilesNodeView {
+pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, bool, Option<Usage>)], json: bool) -> io::Result<()> {
+    let view = |(member, is_member, usage): &(Member, bool, Option<Usage>)| FilesNodeView {
         node: member.node.to_string(),
         address: member.address.to_string(),
+        is_member: *is_member,
         chunks: usage.map(|usage| usage.chunks),
         bytes: usage.map(|usage| usage.bytes),
         free_bytes: usage.map_or(member.free_bytes, |usage| usage.free_bytes),
@@ -93,12 +94,13 @@ pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, Option<Usage>)], j
     if nodes.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&["NODE", "ADDRESS", "CHUNKS", "SIZE", "FREE"]);
+    let mut table = Table::new(&["NODE", "ADDRESS", "STATE", "CHUNKS", "SIZE", "FREE"]);
     for node in nodes {
         let shown = |number: Option<String>| number.unwrap_or_else(|| "?".into());
         let (chunks, bytes) =
             (shown(node.chunks.map(|chunks| chunks.to_string())), shown(node.bytes.map(format_bytes)));
-        table.row(vec![node.node, node.address, chunks, bytes, format_bytes(node.free_bytes)]);
+        let state = if node.is_member { "member" } else { "joining" };
+        table.row(vec![node.node, node.address, state.into(), chunks, bytes, format_bytes(node.free_bytes)]);
     }
     table.print()
 }

@@ -101,12 +101,12 @@ pub enum Event {
         /// Which.
         object: ObjectId,
     },
-    /// A replica of a chunk is damaged or missing. Told to the leader of the file, by whoever found it.
+    /// Replicas of chunks are damaged or missing. Told to the leader of the file, by whoever found it.
     Bad {
         /// The file.
         name: FileName,
-        /// The chunk.
-        object: ObjectId,
+        /// The chunks.
+        objects: Vec<ObjectId>,
         /// Where.
         node: NodeId,
     },

@@ -113,7 +113,7 @@ impl Node {
             Event::Asked { request, op } => self.asked(request, op, turn),
             Event::Fetched { object } => self.fetched(object, true, turn),
             Event::FetchFailed { object } => self.fetched(object, false, turn),
-            Event::Bad { name, object, node } => self.bad(&name, object, node, turn),
+            Event::Bad { name, objects, node } => self.bad(&name, objects, node, turn),
         }
         if now_us >= self.next_tick_us {
             self.next_tick_us = now_us + self.config.tick_us;

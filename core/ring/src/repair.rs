@@ -223,11 +223,12 @@ impl Node {
         self.put_record(name, record, turn);
     }
 
-    /// A replica is damaged or missing: it is not counted on, if there is another.
-    pub(crate) fn bad(&mut self, name: &FileName, object: ObjectId, node: NodeId, turn: &mut Turn) {
+    /// Replicas are damaged or missing: they are not counted on, if there are others.
+    pub(crate) fn bad(&mut self, name: &FileName, objects: Vec<ObjectId>, node: NodeId, turn: &mut Turn) {
         let Some(Some(Stored { entry: Entry::File(mut record), .. })) = self.served(name, turn) else { return };
-        let mut has_changed = false;
-        for chunk in record.chunks.iter_mut().filter(|chunk| chunk.object == object && chunk.replicas.len() > 1) {
+        let (objects, mut has_changed) = (BTreeSet::from_iter(objects), false);
+        let is_bad = |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.len() > 1;
+        for chunk in record.chunks.iter_mut().filter(is_bad) {
             let before = chunk.replicas.len();
             chunk.replicas.retain(|replica| *replica != node);
             has_changed |= chunk.replicas.len() < before;

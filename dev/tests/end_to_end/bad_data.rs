@@ -4,9 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-use tempfile::TempDir;
-
-use crate::support::{Cluster, Home, eyas, is_root, wait_for, wait_until};
+use crate::support::{Cluster, Home, SmallDisk, eyas, is_root, wait_for, wait_until};
 
 #[test]
 fn a_missing_input_is_named_before_anything_runs() {
@@ -169,35 +167,13 @@ fn a_job_without_executors_says_so() {
     assert!(cluster.run(&["explain", "1.0"]).exits(0).stdout.contains("no executor has joined"));
 }
 
-/// A small file system of its own, gone when dropped.
-struct SmallDisk(TempDir);
-
-impl SmallDisk {
-    fn mount(options: &str) -> Option<Self> {
-        let folder = TempDir::with_prefix("eyas-test-disk-").unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).stderr(std::process::Stdio::null());
-        mount.status().is_ok_and(|status| status.success()).then_some(SmallDisk(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let status = Command::new("umount").arg(self.0.path()).status();
-        assert!(status.is_ok_and(|status| status.success()) || std::thread::panicking(), "cannot unmount");
-    }
-}
-
 #[test]
 fn a_full_disk_sends_the_task_elsewhere() {
     for (options, keep_free) in [("size=4m", "0"), ("size=64m", "1GB")] {
         // Before the cluster, so that it is unmounted after the cluster's end.
-        let Some(disk) = SmallDisk::mount(options) else {
-            eprintln!("SKIPPED: this user may not mount a small file system");
-            return;
-        };
+        let Some(disk) = SmallDisk::mount(options) else { return };
         let home = Home::new();
-        let folder = disk.0.path().join("n1");
+        let folder = disk.path().join("n1");
         for number in 1..=4 {
             home.write(&format!("in/{number}"), vec![b'0' + number; 5_000_000]);
         }

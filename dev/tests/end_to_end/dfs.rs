@@ -1,8 +1,9 @@
 //! Files of the cluster: what users put there is there, whichever processes die, and what is wrong is said.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::support::{Cluster, wait_until};
+use crate::support::{Cluster, SmallDisk, finish, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -16,7 +17,12 @@ fn cluster(nodes: usize) -> Cluster {
 fn joined(cluster: &Cluster, nodes: usize) {
     wait_until((nodes, "nodes are members"), || {
         let done = cluster.run(&["--json", "dfs", "du"]);
-        done.code == 0 && done.json("usage")["nodes"].as_array().is_some_and(|all| all.len() == nodes)
+        if done.code != 0 {
+            return false;
+        }
+        let usage = done.json("usage");
+        let all = usage["nodes"].as_array().unwrap();
+        all.len() == nodes && all.iter().all(|node| node["is_member"] == true)
     });
 }
 
@@ -83,6 +89,12 @@ fn what_cannot_be_is_said() {
     cluster.run(&["dfs", "put", "a.txt", "/ünï côde"]).exits(0);
     cluster.run(&["dfs", "put", "no such file", "/b"]).exits(1).says(&["no such file"]);
     cluster.run(&["dfs", "get", "/a", "a.txt"]).exits(1).says(&["--force"]);
+    // A pipe stays one.
+    let pipe = cluster.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    cluster.run(&["dfs", "get", "/a", "pipe", "--force"]).exits(0);
+    assert_eq!(finish(reader).stdout, "1\n");
     cluster.write("open.csv", "a,\"b\n");
     cluster.run(&["dfs", "put", "open.csv", "/open"]).exits(1).says(&["open.csv", "quote"]);
     cluster.run(&["dfs", "stat", "/open"]).exits(1);
@@ -182,6 +194,42 @@ fn a_node_without_room_is_passed_over() {
     assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
     let small = cluster.executor(3).folder().join("store");
     assert!(folder_bytes(&small) < 200_000);
+}
+
+#[test]
+fn a_node_with_a_full_disk_is_passed_over() {
+    let Some(disk) = SmallDisk::mount("size=3m") else { return };
+    let mut cluster = cluster(2);
+    cluster.add_executor(&["--dfs", "--folder", disk.path().join("n3").to_str().unwrap(), "--keep-free", "0"]);
+    joined(&cluster, 3);
+    let content = lines(100_000);
+    cluster.write("a", &content);
+    for file in ["/a", "/b"] {
+        cluster.run(&["dfs", "put", "a", file, "--chunk-size", "256KiB"]).exits(0);
+        assert_eq!(cluster.run(&["dfs", "cat", file]).exits(0).stdout, content);
+    }
+}
+
+#[test]
+fn a_node_that_falls_silent_is_left_out_until_it_speaks_again() {
+    let mut cluster = cluster(5);
+    let content = lines(3000);
+    cluster.write("a", &content);
+    let names: Vec<_> = (0..8).map(|number| format!("/f{number}")).collect();
+    for name in &names {
+        cluster.run(&["dfs", "put", "a", name, "--chunk-size", "16KiB"]).exits(0);
+    }
+    // Its connections stay, and nothing comes over them.
+    cluster.executor(2).suspend();
+    for name in &names {
+        assert_eq!(cluster.run(&["dfs", "cat", name]).exits(0).stdout, content);
+    }
+    cluster.run(&["dfs", "rename", "/f0", "/g0"]).exits(0);
+    cluster.run(&["dfs", "put", "a", "/new", "--chunk-size", "16KiB"]).exits(0);
+    cluster.executor(2).resume();
+    joined(&cluster, 5);
+    cluster.run(&["dfs", "cat", "/f0"]).exits(1);
+    assert_eq!(cluster.run(&["dfs", "cat", "/g0"]).exits(0).stdout, content);
 }
 
 fn folder_bytes(folder: &Path) -> u64 {

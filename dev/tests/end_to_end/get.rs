@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use crate::support::{Cluster, finish, is_root, signal, wait_until};
+use crate::support::{Cluster, SmallDisk, finish, is_root, signal, wait_until};
 
 /// Two tasks that keep two files each, one of them in a folder; a third that keeps one that only tasks read.
 const JOB: &str = r#"
@@ -81,19 +81,12 @@ fn a_folder_without_room_is_named_and_nothing_is_left_in_it() {
     let job = "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 3000000 /dev/zero > big\"]\noutputs = [{ file = \"big\", keep = true }]\n";
     cluster.write("job.toml", job);
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
-    let small = cluster.work().join("small");
-    fs::create_dir(&small).unwrap();
-    let mount =
-        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&small).output();
-    if !mount.is_ok_and(|mount| mount.status.success()) {
-        eprintln!("not tested: this user cannot mount");
-        return;
-    }
-    let got = cluster.run(&["job", "get", "1", "--to", "small"]);
-    let left = cluster.names("small");
-    assert!(std::process::Command::new("umount").arg(&small).status().unwrap().success());
-    got.exits(1).says(&["small has no room for `eyas://1/0/big`"]);
-    assert_eq!(left, Vec::<String>::new());
+    let Some(disk) = SmallDisk::mount("size=1m") else { return };
+    let small = disk.path().to_str().unwrap();
+    let got = cluster.run(&["job", "get", "1", "--to", small]);
+    got.exits(1).says(&[&format!("{small} has no room for `eyas://1/0/big`")]);
+    let left: Vec<_> = fs::read_dir(small).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

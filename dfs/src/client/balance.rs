@@ -49,7 +49,8 @@ impl Files {
         let stored: Vec<_> =
             stored.iter().filter(|(_, stored)| stored.is_ok()).map(|(member, _)| member.node).collect();
         let is_there = |node: &NodeId| has(node) || stored.contains(node);
-        let rest = chunk.replicas.iter().filter(|node| !wanted.contains(node));
+        let mut rest: Vec<_> = chunk.replicas.iter().filter(|node| !wanted.contains(node)).collect();
+        rest.sort_by_key(|node| !known.members.contains_key(node));
         wanted
             .iter()
             .filter(|node| is_there(node))

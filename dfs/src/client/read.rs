@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::time::Instant;
 
 use eyas_store::Checksum;
 use eyas_transfer::PeerErrorKind;
@@ -81,6 +82,9 @@ impl Files {
     ///
     /// # Errors
     /// `Lost` if no replica of it can be read.
+    ///
+    /// # Panics
+    /// If the file has no such chunk.
     pub async fn chunk(&self, file: &File, place: usize) -> Result<Vec<u8>, FilesError> {
         self.part(file, place, 0..file.record.chunks[place].size_bytes).await
     }
@@ -99,16 +103,36 @@ impl Files {
         Reading { files: self.clone(), file: file.clone(), rest, ahead: VecDeque::new() }
     }
 
-    /// Reads a part of a chunk from the first replica that gives it.
+    /// Reads a part of a chunk, which may have moved since the file was opened.
     async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<Vec<u8>, FilesError> {
         let chunk = &file.record.chunks[place];
+        let lost = match self.part_of(file, place, chunk, range.clone()).await {
+            Err(lost) => lost,
+            read => return read,
+        };
+        self.refresh(Instant::now()).await?;
+        let Ok(File { record, .. }) = self.stat(&file.name).await else { return Err(lost) };
+        match record.chunks.iter().find(|now| now.object == chunk.object && record.id == file.record.id) {
+            Some(now) => self.part_of(file, place, now, range).await,
+            None => Err(lost),
+        }
+    }
+
+    /// Reads a part of a chunk from the first replica that gives it.
+    async fn part_of(
+        &self,
+        file: &File,
+        place: usize,
+        chunk: &Chunk,
+        range: Range<u64>,
+    ) -> Result<Vec<u8>, FilesError> {
         let mut tried = Vec::new();
         for (node, addr) in self.in_order(chunk, place) {
             match self.part_from(addr, chunk, range.clone()).await {
                 Ok(part) => return Ok(part),
                 Err((is_bad, why)) => {
                     if is_bad {
-                        self.tell_bad(&file.name, chunk.object, node).await;
+                        self.tell_bad(&file.name, vec![chunk.object], node).await;
                     }
                     tried.push(why);
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, Ending};
 use eyas_ring::{Answer, Op, place};
@@ -16,10 +16,11 @@ use eyas_types::dfs::{
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::client::calls::Replies;
+use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{File, Files, unexpected};
+use crate::client::{File, Files, PAUSE, unexpected};
 use crate::protocol::{Member, Reply, What};
 
 /// Chunks on their way to nodes at a time.
@@ -27,6 +28,12 @@ const CHUNKS_TOGETHER: usize = 4;
 
 /// A chunk is held in memory, by its writer and its readers: no record may be longer.
 pub const MAX_CHUNK_BYTES: usize = 1 << 30;
+
+/// A chunk that a node has begun to store is there by then.
+const STORE_DEADLINE: Duration = Duration::from_secs(130);
+
+/// Chunks of no file are given up after a day: a file that takes so long to be written is not.
+const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
 
 /// Read of a source at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -103,8 +110,7 @@ impl Files {
         };
         let offset = kept.iter().map(|chunk| chunk.size_bytes).sum();
         let cutter = Cutter::resume(format, chunk_bytes, offset);
-        let places_left = MAX_CHUNKS - kept.len();
-        let more = self.store_all(name, id, cutter, source, last, MAX_CHUNKS - places_left, replication, see).await?;
+        let more = self.store_all(name, id, cutter, source, last, kept.len(), replication, see).await?;
         kept.extend(more);
         let record = FileRecord { modified_us: now_us(), chunks: kept, ..file.record };
         let op = Op::Replace { name: name.clone(), version: file.version, record: record.clone() };
@@ -127,6 +133,7 @@ impl Files {
         replication: u8,
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
+        let began = Instant::now();
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = cut(cutter, source, begun, &sender) {
@@ -168,50 +175,64 @@ impl Files {
             see(stored_bytes);
             chunks[place] = Some(chunk);
         }
+        if began.elapsed() > MAX_WRITING {
+            let message = format!("{name} took more than 12 hours to be written: write it in parts, with append");
+            return Err(FilesError::invalid(message));
+        }
         Ok(chunks.into_iter().flatten().collect())
     }
 
     /// Stores a chunk on as many nodes as it is to have replicas, other ones if some cannot take it.
     async fn store(&self, id: FileId, content: Vec<u8>, replication: u8) -> Result<Chunk, FilesError> {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
-        let content = Arc::new(content);
         let object = Chunk::object_of(id, size_bytes, checksum);
-        let (mut replicas, mut unfit) = (Vec::<Member>::new(), BTreeSet::new());
-        let mut why = None;
+        let content = Arc::new(content);
+        let chunk = Arriving { object, size_bytes, checksum, content };
+        let (mut replicas, mut full, mut failed) = (Vec::<Member>::new(), BTreeSet::new(), BTreeSet::new());
+        let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
         loop {
             let known = self.known();
-            let room = |node: NodeId| {
+            let may_take = |node: NodeId| {
                 let member = known.members.get(&node);
-                member.is_some_and(|member| member.free_bytes >= size_bytes) && !unfit.contains(&node)
+                let has_room = member.is_some_and(|member| member.free_bytes >= size_bytes);
+                has_room && !full.contains(&node) && !failed.contains(&node)
             };
-            let wanted = place(&known.ring, object, replication, None, room);
+            let wanted = place(&known.ring, object, replication, None, may_take);
             let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
             let further: Vec<_> =
                 wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
             let lacking = usize::from(replication).min(known.size()).saturating_sub(replicas.len());
             let further = &further[..further.len().min(lacking)];
+            // Where some nodes are down or full, fewer will do for now, as long as there is more than one: the leader has
+            // the others made when it can.
+            let is_enough = replicas.len() >= usize::from(replication).min(2).min(known.size()).max(1);
             if further.is_empty() {
-                break;
+                if is_enough {
+                    break;
+                }
+                if failed.is_empty() || Instant::now() >= deadline {
+                    return Err(why.unwrap_or_else(|| no_room(size_bytes)));
+                }
+                failed.clear();
+                self.pause(&mut pause).await;
             }
-            let chunk = Arriving { object, size_bytes, checksum, content: content.clone() };
             for (member, stored) in self.chain(&chunk, replicas.first(), further).await {
                 match stored {
                     Ok(()) => replicas.push(member),
                     Err(error) => {
                         tracing::info!(node = %member.node, "a node does not take a chunk: {error}");
-                        unfit.insert(member.node);
+                        match error.kind {
+                            FilesErrorKind::Full => full.insert(member.node),
+                            _ => failed.insert(member.node),
+                        };
                         why = Some(error);
                     }
                 }
             }
-        }
-        // Where some nodes are down or full, fewer will do for now, as long as there is more than one: the leader has the
-        // others made when it can.
-        let enough = usize::from(replication).min(2).min(self.known().size());
-        if replicas.len() < enough.max(1) {
-            let full =
-                || FilesError::new(FilesErrorKind::Full, format!("no node has room for a chunk of {size_bytes} bytes"));
-            return Err(why.unwrap_or_else(full));
+            if !failed.is_empty() {
+                // A node that died is known to have soon.
+                self.refresh(deadline).await?;
+            }
         }
         Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
     }
@@ -261,9 +282,12 @@ impl Files {
     ) -> Result<Option<Replies>, FilesError> {
         let Arriving { object, size_bytes, checksum, .. } = *chunk;
         let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
-        match replies.next().await? {
+        let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
+        match ready? {
             Reply::Ready => Ok(Some(replies)),
-            Reply::Stored(stored) => stored.map(|()| None).map_err(|why| not_stored(member, &why)),
+            Reply::Stored(stored) => {
+                stored.map(|()| None).map_err(|why| not_stored(member, FilesErrorKind::Full, &why))
+            }
             _ => Err(unexpected()),
         }
     }
@@ -281,15 +305,24 @@ impl Files {
             let pushed = self.0.peers.push(member.transfer, chunk.object, chunk.content).await;
             pushed.map_err(|error| FilesError::unreachable(error.message))?;
         }
-        match replies.next().await? {
-            Reply::Stored(stored) => stored.map_err(|why| not_stored(member, &why)),
+        let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
+        match stored? {
+            Reply::Stored(stored) => stored.map_err(|why| not_stored(member, FilesErrorKind::Unreachable, &why)),
             _ => Err(unexpected()),
         }
     }
 }
 
-fn not_stored(member: &Member, why: &str) -> FilesError {
-    FilesError::new(FilesErrorKind::Full, format!("node {} cannot store a chunk: {why}", member.node))
+fn silent(member: &Member) -> FilesError {
+    FilesError::unreachable(format!("node {} does not answer", member.node))
+}
+
+fn no_room(bytes: u64) -> FilesError {
+    FilesError::new(FilesErrorKind::Full, format!("no node has room for a chunk of {bytes} bytes"))
+}
+
+fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
+    FilesError::new(kind, format!("node {} cannot store a chunk: {why}", member.node))
 }
 
 /// A chunk on its way to nodes.

@@ -16,7 +16,7 @@ pub(super) struct Pinning {
 
 impl Brain {
     /// Chunks that the store had when the session began.
-    pub fn pin_found(&mut self, chunks: impl Iterator<Item = (ObjectId, u64)>) {
+    pub fn pin_found(&mut self, chunks: Vec<(ObjectId, u64)>) {
         for (object, size_bytes) in chunks {
             self.pins.insert(object);
             self.events.push_back(Event::FoundHeld { object, size_bytes });
@@ -27,7 +27,7 @@ impl Brain {
     /// Makes room for a chunk, and tells when there is some, or why there is none.
     pub fn pin(&mut self, object: ObjectId, size_bytes: u64, reserved: oneshot::Sender<Result<(), String>>) {
         self.pins.insert(object);
-        self.pinning.insert(object, Pinning { size_bytes, reserved });
+        self.pinning.entry(object).or_default().push(Pinning { size_bytes, reserved });
         self.events.push_back(Event::Expect { object, size_bytes });
         self.settle();
     }
@@ -39,8 +39,15 @@ impl Brain {
         if is_here {
             self.tell(FromExecutor::Stored { object, size_bytes });
         }
+        let others = self.pinning.remove(&object).unwrap_or_default();
         self.events.push_back(Event::Given { object, is_here });
         self.settle();
+        for Pinning { size_bytes, reserved } in others {
+            match is_here {
+                true => drop(reserved.send(Ok(()))),
+                false => self.pin(object, size_bytes, reserved),
+            }
+        }
     }
 
     /// A chunk need not stay.
@@ -57,19 +64,21 @@ impl Brain {
 
     /// There is room for a chunk: the file system's node gets it.
     pub(super) fn expected(&mut self, object: ObjectId) {
-        let Pinning { size_bytes, reserved } = self.pinning.remove(&object).expect("it was asked for");
+        let waiting = self.pinning.get_mut(&object).and_then(Vec::pop);
+        let Pinning { size_bytes, reserved } = waiting.expect("it was asked for");
+        self.fetching.insert(object, Fetching { size_bytes, is_kept: false });
         // If nobody waits for it any more, it does not come.
-        match reserved.send(Ok(())) {
-            Ok(()) => drop(self.fetching.insert(object, Fetching { size_bytes, is_kept: false })),
-            Err(_) => self.events.push_back(Event::Given { object, is_here: false }),
+        if reserved.send(Ok(())).is_err() {
+            self.fetching.remove(&object);
+            self.events.push_back(Event::Given { object, is_here: false });
         }
     }
 
     /// A chunk is here already, or there is no room for it.
     pub(super) fn answer_pin(&mut self, object: ObjectId, answer: Result<(), String>) {
-        if let Some(Pinning { reserved, .. }) = self.pinning.remove(&object) {
+        for Pinning { reserved, .. } in self.pinning.remove(&object).unwrap_or_default() {
             // Who does not wait any more has no need of it.
-            let _ = reserved.send(answer);
+            let _ = reserved.send(answer.clone());
         }
     }
 }

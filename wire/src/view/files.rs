@@ -64,6 +64,8 @@ pub struct FilesNodeView {
     pub node: String,
     /// Where it takes sessions.
     pub address: String,
+    /// Whether the others count on it: it has joined.
+    pub is_member: bool,
     /// Chunks that it has, if it answers.
     pub chunks: Option<u64>,
     /// Their bytes.

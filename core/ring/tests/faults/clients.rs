@@ -201,7 +201,7 @@ impl Clients {
             (7, Some((_, record))) => {
                 let chunk = record.chunks.last()?;
                 let node = chunk.replicas[0];
-                let bad = Event::Bad { name: name.clone(), object: chunk.object, node };
+                let bad = Event::Bad { name: name.clone(), objects: vec![chunk.object], node };
                 let leader = leader_of(&Op::Stat { name }, cluster)?;
                 cluster.handle(leader, bad);
                 return None;

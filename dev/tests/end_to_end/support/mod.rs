@@ -2,6 +2,7 @@
 
 mod binary;
 mod cluster;
+mod disk;
 mod home;
 mod process;
 
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 pub use binary::eyas;
 pub use cluster::Cluster;
+pub use disk::SmallDisk;
 pub use home::{Done, Home, finish};
 pub use process::{is_alive, listening_ports, signal};
 

@@ -1,0 +1,34 @@
+//! Small disks.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A small file system of its own, gone when dropped.
+pub struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// With these options of tmpfs. Where this user may not mount any, says that nothing is tested.
+    pub fn mount(options: &str) -> Option<Self> {
+        let folder = TempDir::with_prefix("eyas-test-disk-").expect("a temporary folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).stderr(Stdio::null());
+        let is_mounted = mount.status().is_ok_and(|status| status.success());
+        if !is_mounted {
+            eprintln!("SKIPPED: this user may not mount a small file system");
+        }
+        is_mounted.then_some(SmallDisk(folder))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(self.0.path()).status();
+        assert!(status.is_ok_and(|status| status.success()) || std::thread::panicking(), "cannot unmount");
+    }
+}
