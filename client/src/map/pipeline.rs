@@ -1,6 +1,7 @@
 //! Programs one behind the other, each reading what the one before writes: killed together, and well only if all are.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
@@ -9,6 +10,9 @@ use tokio::process::{Child, ChildStdin, Command};
 
 /// Most memory that sorting takes before it goes to the disk, as `sort` reads it.
 const SORT_MEMORY: &str = "256M";
+
+/// A shell whose last command was killed ends with this and the signal's number.
+const SHELL_SIGNAL: i32 = 128;
 
 /// Programs that run. Dropped, they are killed, with whatever they have started.
 pub(crate) struct Pipeline {
@@ -55,9 +59,13 @@ impl Pipeline {
     /// # Errors
     /// Which of them failed, and how.
     pub async fn wait(&mut self) -> Result<(), String> {
+        let last = self.programs.len() - 1;
         while let Some((name, program)) = self.programs.get_mut(self.ended) {
             let status = program.wait().await.map_err(|error| format!("cannot wait for `{name}`: {error}"))?;
-            if !status.success() {
+            // Whom the next one has not read to the end is not to blame for it; how that one ends says the rest.
+            let pipe = Some(Signal::PIPE.as_raw());
+            let is_cut_off = status.signal() == pipe || status.code() == pipe.map(|signal| SHELL_SIGNAL + signal);
+            if !status.success() && !(is_cut_off && self.ended < last) {
                 return Err(format!("`{name}` {}", how(status)));
             }
             self.ended += 1;
@@ -103,7 +111,6 @@ pub(crate) fn sort(scratch: &Path) -> Command {
 }
 
 fn how(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, signal) => format!("was killed by signal {}", signal.unwrap_or(0)),
@@ -142,6 +149,7 @@ mod tests {
     #[tokio::test]
     async fn programs_read_what_those_before_write_and_all_have_to_end_well() {
         assert_eq!(run(shells(&["cat", "sort", "tr a b"]), "c\na\n").await.unwrap(), "b\nc\n");
+        assert_eq!(run(shells(&["yes", "head -n 1"]), "").await.unwrap(), "y\n");
         assert!(run(shells(&["cat", "exit 3", "cat"]), "x").await.unwrap_err().contains("exit code 3"));
         assert!(run(shells(&["kill -9 $$", "cat"]), "").await.unwrap_err().contains("signal 9"));
         assert!(run(vec![program(&["no-such-program".into()])], "").await.unwrap_err().contains("no-such-program"));

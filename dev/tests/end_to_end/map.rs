@@ -136,6 +136,8 @@ fn words_are_counted_by_key_and_in_order() {
     let parts: Vec<_> = parts.collect();
     assert!(parts.iter().all(|part| !part.is_empty() && part.lines().eq(sorted(part))), "{parts:?}");
     assert_eq!(sorted(&parts.concat()), sorted(&expected));
+    let first = ["map", "/text", "--reduce", "head -n 1", "--", "sh", "-c", map];
+    assert_eq!(cluster.run(&first).exits(0).stdout.trim_end(), "0\t1");
     cluster.run(&["map", "/text", "--reduce", "cat; exit 4", "--", "cat"]).exits(1).says(&["reduce", "exit code 4"]);
     assert_eq!(names(&cluster).len(), 6, "nothing hidden is left");
 }
