@@ -11,7 +11,7 @@ mod read;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,10 @@ struct Inner {
     seeds: Vec<SocketAddr>,
     known: Mutex<Known>,
     patience: Duration,
+    /// Of this machine, as nodes see it.
+    own_address: Option<IpAddr>,
+    /// Where this client begins among equals.
+    turn: usize,
 }
 
 /// The file system, as far as this client was told.
@@ -91,13 +95,14 @@ impl Files {
     /// for as long as there is `patience`.
     ///
     /// # Errors
-    /// `Unreachable`, if none of them answers, or is part of a file system.
+    /// `Unreachable`, if none of them answers, or is part of a file system; `Local`.
     pub async fn connect(access: Access, seeds: Vec<SocketAddr>, patience: Duration) -> Result<Self, FilesError> {
         let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
         let calls = Arc::new(Calls::new(access));
         let deadline = Instant::now() + patience;
         let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
-        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience })))
+        let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
+        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, own_address, turn })))
     }
 
     /// What is known of a file.
@@ -378,6 +383,17 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
     }
 }
 
+/// The address that this machine has on the way to one of these.
+fn own_address(nodes: &[SocketAddr]) -> Option<IpAddr> {
+    nodes.iter().find_map(|node| {
+        let any: IpAddr = if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        // Nothing is sent.
+        socket.connect(node).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    })
+}
+
 /// Whose leader is asked.
 fn name_of(op: &Op) -> &FileName {
     match op {
@@ -397,4 +413,16 @@ fn absent(op: &Op) -> &FileName {
 
 fn unexpected() -> FilesError {
     FilesError::unreachable("a node of the file system answered what it was not asked: use the same eyas on all nodes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_knows_its_own_address() {
+        let here = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(own_address(&[here]), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(own_address(&[]), None);
+    }
 }

@@ -165,19 +165,20 @@ impl Files {
         }
     }
 
-    /// Those who have a chunk, the quickest first; among equals another one for each chunk, so that all give some.
+    /// Those who have a chunk, this machine's and then the quickest first; among equals other ones for each chunk and each
+    /// client, so that all give some.
     fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<(NodeId, SocketAddr)> {
         let known = self.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
         let mut holders: Vec<_> = alive.map(|member| (member.node, member.transfer)).collect();
         if !holders.is_empty() {
-            let first = place % holders.len();
+            let first = self.0.turn.wrapping_add(place) % holders.len();
             holders.rotate_left(first);
         }
-        let magnitude = |(_, addr): &(NodeId, SocketAddr)| {
-            self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros().checked_ilog2()
-        };
-        holders.sort_by_cached_key(magnitude);
+        holders.sort_by_cached_key(|(_, addr)| {
+            let magnitude = self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros().checked_ilog2();
+            (self.0.own_address != Some(addr.ip()), magnitude)
+        });
         holders
     }
 }
