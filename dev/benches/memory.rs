@@ -11,11 +11,10 @@
 //!
 //! `cargo bench -p eyas-dev --bench memory`; `-- --tiny` only shows that it runs.
 
-use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use eyas_dev::bench::{Owned, eyas, home, is_tiny, wait_for};
+use eyas_dev::bench::{Owned, eyas, home, is_tiny, resident_bytes, wait_for};
 use eyas_session::{Access, Session, dial};
 use eyas_types::{
     Distribution, Input, InputFrom, JobId, ObjectSpec, Program, TaskId, TaskItem, TaskTemplate, Value, Version,
@@ -129,12 +128,4 @@ async fn wait_until_queued(session: &mut Session, last: TaskId) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// A line of the process's status, in bytes.
-fn resident_bytes(process: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
-    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux tells it");
-    let kib: u64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
-    kib * 1024
 }

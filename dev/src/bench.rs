@@ -68,10 +68,23 @@ pub fn wait_for(path: &Path, process: &mut Owned) {
 
 /// Processor time that this process and all processes it has waited for have used, in seconds; counted in hundredths.
 pub fn used_cpu_s() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("Linux has /proc");
+    cpu_s("self")
+}
+
+/// Processor time that a process and all processes it has waited for have used, in seconds; counted in hundredths.
+pub fn cpu_s(process: &str) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives, and Linux has /proc");
     // utime, stime, cutime and cstime are the 14th to 17th field; the second ends with the last parenthesis.
     let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
     let ticks: u64 =
         fields.split_whitespace().skip(11).take(4).map(|field| field.parse::<u64>().expect("a count")).sum();
     ticks as f64 / 100.0
+}
+
+/// A line of a process's status, in bytes.
+pub fn resident_bytes(process: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
+    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux tells it");
+    let kib: u64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
+    kib * 1024
 }

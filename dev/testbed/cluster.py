@@ -60,10 +60,11 @@ class Job:
 class Cluster:
     """Executors with empty stores on these nodes; a context, at whose end all processes have ended."""
 
-    def __init__(self, bed: Testbed, nodes: list[str], policy: str = "") -> None:
+    def __init__(self, bed: Testbed, nodes: list[str], policy: str = "", files: bool = False) -> None:
         self.bed = bed
         self.nodes = nodes
         self.policy = ["--policy", policy] if policy else []
+        self.files = files
         self.home = bed.folder / "home"
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -78,11 +79,16 @@ class Cluster:
                 folder = self.bed.folder / "nodes" / node / "eyas"
                 shutil.rmtree(folder, ignore_errors=True)
                 words = ["start", "executor", "--folder", folder, "--slots", "1", "--name", node, "--owned"]
+                words += ["--dfs"] if self.files else []
                 self._start(node, words, "executors.log")
             deadline = time.monotonic() + START_S
             while (there := len(self.ask("executor", "list")["executors"])) < len(self.nodes):
                 if time.monotonic() > deadline:
                     raise TestbedError(f"{there} of {len(self.nodes)} executors are up; see {self.bed.folder}/log")
+                time.sleep(0.1)
+            while self.files and len(self.ask("dfs", "du")["usage"]["nodes"]) < len(self.nodes):
+                if time.monotonic() > deadline:
+                    raise TestbedError(f"not all nodes keep files; see {self.bed.folder}/log")
                 time.sleep(0.1)
         except BaseException:
             self.__exit__(None, None, None)

@@ -4,6 +4,9 @@
 #[path = "../benches/dispatch.rs"]
 mod dispatch;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
+#[path = "../benches/files.rs"]
+mod files;
+#[allow(dead_code, reason = "its main is for `cargo bench`")]
 #[path = "../benches/local_hit.rs"]
 mod local_hit;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
@@ -13,6 +16,11 @@ mod memory;
 #[test]
 fn dispatch_runs() {
     dispatch::run(dispatch::TINY);
+}
+
+#[test]
+fn files_runs() {
+    files::run(&files::TINY);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod runs;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,10 @@ struct Inner {
     patience: Duration,
     /// Of this machine, if one is: what it has is read there.
     near: Option<NodeId>,
+    /// Of this machine, as nodes see it.
+    own_address: Option<IpAddr>,
+    /// Where this client begins among equals.
+    turn: usize,
 }
 
 /// The file system, as far as this client was told.
@@ -96,7 +100,7 @@ impl Files {
     /// What cannot be done at once is tried again for as long as there is `patience`.
     ///
     /// # Errors
-    /// `Unreachable`, if none of them answers, or is part of a file system.
+    /// `Unreachable`, if none of them answers, or is part of a file system; `Local`.
     pub async fn connect(
         access: Access,
         seeds: Vec<SocketAddr>,
@@ -107,7 +111,8 @@ impl Files {
         let calls = Arc::new(Calls::new(access));
         let deadline = Instant::now() + patience;
         let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
-        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, near })))
+        let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
+        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, near, own_address, turn })))
     }
 
     /// The node of this machine, if one is.
@@ -393,6 +398,17 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
     }
 }
 
+/// The address that this machine has on the way to one of these.
+fn own_address(nodes: &[SocketAddr]) -> Option<IpAddr> {
+    nodes.iter().find_map(|node| {
+        let any: IpAddr = if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        // Nothing is sent.
+        socket.connect(node).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    })
+}
+
 /// Whose leader is asked.
 fn name_of(op: &Op) -> &FileName {
     match op {
@@ -412,4 +428,16 @@ fn absent(op: &Op) -> &FileName {
 
 fn unexpected() -> FilesError {
     FilesError::unreachable("a node of the file system answered what it was not asked: use the same eyas on all nodes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_knows_its_own_address() {
+        let here = "127.0.0.1:9".parse().unwrap();
+        assert_eq!(own_address(&[here]), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(own_address(&[]), None);
+    }
 }

@@ -36,8 +36,8 @@ const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs");
 
 const VERSION: u32 = 1;
-/// Memory for pages: what is opened often.
-const CACHE_BYTES: usize = 256 << 20;
+/// Memory for pages: what is opened often. That of 8 nodes is below 1 GiB in all; what is not in it, the system may have.
+const CACHE_BYTES: usize = 96 << 20;
 
 /// Why the database cannot be used.
 #[derive(Debug, Error)]

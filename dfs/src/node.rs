@@ -308,7 +308,12 @@ impl Hands for Fingers {
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {
         let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
         self.runtime.spawn(async move {
-            let from = shared.transfers(&from);
+            let mut from = shared.transfers(&from);
+            if !from.is_empty() {
+                // Another one for each chunk, so that all give some.
+                let first = usize::from(object.0[0]) % from.len();
+                from.rotate_left(first);
+            }
             // It may be here, and be what a reader found damaged.
             let scrubbing = shared.clone();
             let scrubbed = tokio::task::spawn_blocking(move || scrubbing.chunks.scrub(object));

@@ -65,7 +65,8 @@ impl Pipeline {
             // Whom the next one has not read to the end is not to blame for it; how that one ends says the rest.
             let pipe = Some(Signal::PIPE.as_raw());
             let is_cut_off = status.signal() == pipe || status.code() == pipe.map(|signal| SHELL_SIGNAL + signal);
-            if !status.success() && !(is_cut_off && self.ended < last) {
+            let is_well = status.success() || is_cut_off && self.ended < last;
+            if !is_well {
                 return Err(format!("`{name}` {}", how(status)));
             }
             self.ended += 1;

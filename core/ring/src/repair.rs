@@ -18,6 +18,7 @@ use crate::message::Body;
 use crate::node::{Node, Turn};
 use crate::placement::place;
 use crate::record::{Entry, Stored, Version};
+use crate::ring::Ring;
 use crate::serve::Then;
 
 /// So many names are looked at in a tick.
@@ -26,6 +27,10 @@ pub const MAX_LOOKS: usize = 1000;
 pub const MAX_REPAIRS: usize = 64;
 /// A node fetches so many chunks for leaders at a time; more are refused, and tried elsewhere.
 pub const MAX_FETCHES: usize = 128;
+
+/// Of so many nodes that could fetch a chunk, those are asked that fetch least. The ring alone gives some of 8 nodes twice as
+/// much as the mean, and then all wait for their links.
+const CHOICES: u8 = 8;
 
 /// So many times as long as for a member that is missing is waited for one that fetches.
 const FETCH_PATIENCE: u64 = 12;
@@ -61,7 +66,7 @@ impl Repairs {
     /// A view has begun: what was enough may be so no more, and who is no member is not waited for. Others that fetched for
     /// the same file say at once that they have, when they are asked again.
     pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
-        self.rest_until_us = 0;
+        (self.place, self.rest_until_us) = Default::default();
         self.files.retain(|_, repair| repair.awaited.keys().all(|(_, node)| members.contains(node)));
     }
 
@@ -91,7 +96,9 @@ impl Node {
             }
             let (at, from) = core::mem::take(&mut self.repairs.place);
             let Some(partition) = self.rounds.range(at..).next().map(|(partition, _)| *partition) else {
-                self.repairs.rest_until_us = turn.now_us + self.config.patience_us;
+                // What is not served yet was passed over.
+                let rest_us = if self.has_settled() { self.config.patience_us } else { 0 };
+                self.repairs.rest_until_us = turn.now_us + rest_us;
                 break;
             };
             let from = if partition == at { from } else { String::new() };
@@ -129,6 +136,9 @@ impl Node {
         }
         let mut room = MAX_REPAIRS - self.repairs.awaited();
         let members = &view_place.view.members;
+        let mut fetching = BTreeMap::<NodeId, usize>::new();
+        let under_way = files.values().flat_map(|repair| repair.awaited.keys());
+        under_way.for_each(|(_, node)| *fetching.entry(*node).or_default() += 1);
         let mut awaited = BTreeMap::new();
         for chunk in &record.chunks {
             let has: Vec<NodeId> = chunk.replicas.iter().copied().filter(|node| members.contains(node)).collect();
@@ -137,7 +147,7 @@ impl Node {
                 continue;
             }
             let may_take = |node: NodeId| !has.contains(&node) && !avoided.contains_key(&node);
-            for node in place(&view_place.ring, chunk.object, lacking as u8, None, may_take) {
+            for node in who_fetches(&view_place.ring, chunk.object, lacking, &mut fetching, may_take) {
                 room -= 1;
                 awaited.insert((chunk.object, node), Chunk { replicas: has.clone(), ..chunk.clone() });
             }
@@ -218,8 +228,12 @@ impl Node {
                 chunk.replicas.retain(|node| place.view.members.contains(node));
             }
         }
-        // There may be more to do for it.
-        (self.repairs.place, self.repairs.rest_until_us) = ((place.ring.partition(name), name.as_str().to_owned()), 0);
+        // There may be more to do for it; and for all that was not looked at yet.
+        let at = (place.ring.partition(name), name.as_str().to_owned());
+        if turn.now_us < self.repairs.rest_until_us || at < self.repairs.place {
+            self.repairs.place = at;
+        }
+        self.repairs.rest_until_us = 0;
         self.put_record(name, record, turn);
     }
 
@@ -241,5 +255,40 @@ impl Node {
     fn put_record(&mut self, name: &FileName, record: FileRecord, turn: &mut Turn) {
         let then = Then::Done { request: None, dropped: BTreeMap::new() };
         self.put(name, Entry::File(record), then, turn);
+    }
+}
+
+/// Who is to fetch a chunk: of the first on the ring those that are `fetching` least, who fetch one more then.
+fn who_fetches(
+    ring: &Ring,
+    object: ObjectId,
+    lacking: usize,
+    fetching: &mut BTreeMap<NodeId, usize>,
+    may_take: impl FnMut(NodeId) -> bool,
+) -> Vec<NodeId> {
+    let mut able = place(ring, object, CHOICES.max(lacking as u8), None, may_take);
+    able.sort_by_key(|node| fetching.get(node).copied());
+    able.truncate(lacking);
+    able.iter().for_each(|node| *fetching.entry(*node).or_default() += 1);
+    able
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::View;
+
+    #[test]
+    fn all_fetch_as_much_as_others() {
+        let members: BTreeSet<NodeId> = (1..8).map(NodeId).collect();
+        let ring = Ring::new(&View { members: members.clone(), ..View::founded_by(NodeId(1), 8, 3) });
+        let mut fetching = BTreeMap::new();
+        let objects = (0..210).map(|number| ObjectId([number; 16]));
+        for object in objects {
+            let has: Vec<NodeId> = place(&ring, object, 2, None, |_| true);
+            let who = who_fetches(&ring, object, 1, &mut fetching, |node| !has.contains(&node));
+            assert!(who.len() == 1 && !has.contains(&who[0]));
+        }
+        assert!(members.iter().all(|node| (28..=32).contains(&fetching[node])), "{fetching:?}");
     }
 }

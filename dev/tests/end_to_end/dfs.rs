@@ -170,6 +170,28 @@ fn all_nodes_can_end_and_come_back() {
 }
 
 #[test]
+fn chunks_stay_whatever_else_leaves_a_store() {
+    // Nothing else is kept under this policy.
+    let mut cluster = Cluster::start_with(&["--policy", "fa"], &[NODE; 3]);
+    joined(&cluster, 3);
+    let content = lines(5000);
+    cluster.write("a", &content);
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(3);
+    cluster.run(&["dfs", "verify"]).exits(0);
+    // Less than the chunks have.
+    for number in 1..=3 {
+        cluster.executor(number).kill();
+        let folder = cluster.executor(number).folder().to_str().unwrap().to_owned();
+        cluster.add_executor(&["--dfs", "--cache", "50KB", "--folder", &folder]);
+    }
+    joined(&cluster, 3);
+    cluster.run(&["dfs", "verify"]).exits(0);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
+}
+
+#[test]
 fn a_node_with_a_damaged_database_says_so() {
     let mut cluster = cluster(3);
     cluster.executor(3).kill();

@@ -165,20 +165,20 @@ impl Files {
         }
     }
 
-    /// Those who have a chunk, the near one first, then the quickest; among equals another one for each chunk, so that all give some.
+    /// Those who have a chunk: the near one, others of this machine, then the quickest first; among equals other ones for each
+    /// chunk and each client, so that all give some.
     fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<(NodeId, SocketAddr)> {
         let known = self.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));
         let mut holders: Vec<_> = alive.map(|member| (member.node, member.transfer)).collect();
         if !holders.is_empty() {
-            let first = place % holders.len();
+            let first = self.0.turn.wrapping_add(place) % holders.len();
             holders.rotate_left(first);
         }
-        let magnitude = |(node, addr): &(NodeId, SocketAddr)| {
-            let estimate = self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros();
-            (Some(*node) != self.0.near, estimate.checked_ilog2())
-        };
-        holders.sort_by_cached_key(magnitude);
+        holders.sort_by_cached_key(|(node, addr)| {
+            let magnitude = self.0.peers.estimate(*addr, chunk.size_bytes, 0).as_micros().checked_ilog2();
+            (Some(*node) != self.0.near, self.0.own_address != Some(addr.ip()), magnitude)
+        });
         holders
     }
 }

@@ -384,8 +384,8 @@ fn too_many_chunks(name: &FileName) -> FilesError {
     FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger ones"))
 }
 
-/// A number that nobody else has.
-pub(super) fn random() -> Result<u128, FilesError> {
+/// A number that nobody else draws.
+pub(crate) fn random() -> Result<u128, FilesError> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|errno| FilesError::local("cannot draw a number", &errno.into()))?;
