@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use eyas_store::Checksum;
@@ -23,7 +24,7 @@ const RANGE_BYTES: u64 = 16 << 20;
 /// A file being read from its start to its end, a part of a chunk at a time.
 pub struct Reading {
     files: Files,
-    file: File,
+    file: Arc<File>,
     /// What is wanted of which chunks and is not being fetched yet.
     rest: VecDeque<(usize, Range<u64>)>,
     ahead: VecDeque<JoinHandle<Result<Vec<u8>, FilesError>>>,
@@ -100,7 +101,7 @@ impl Files {
             }
             start = end;
         }
-        Reading { files: self.clone(), file: file.clone(), rest, ahead: VecDeque::new() }
+        Reading { files: self.clone(), file: Arc::new(file.clone()), rest, ahead: VecDeque::new() }
     }
 
     /// Reads a part of a chunk, which may have moved since the file was opened.
