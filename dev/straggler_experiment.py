@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -134,6 +135,7 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=1_000_000, help="of the file")
     parser.add_argument("--share", type=float, default=0.4, help="of a processor, for all but the straggler")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if asked.tiny:
         asked.lines, asked.runs = 50_000, 1
     chunks = 64
