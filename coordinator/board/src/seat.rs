@@ -1,0 +1,281 @@
+//! A request of one thread of a program, and the agent's answer.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+
+use crate::{Board, SEATS, wait};
+
+/// A place for one request. Its state says whose move it is.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct Seat {
+    state: AtomicU32,
+    process: AtomicU32,
+    kind: AtomicU32,
+    line: AtomicU32,
+    device: AtomicU64,
+    inode: AtomicU64,
+    offset: AtomicU64,
+    length: AtomicU64,
+    file_bytes: AtomicU64,
+}
+
+/// Whose move it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Anybody's.
+    Free,
+    /// A program writes down what it wants.
+    Taken,
+    /// The agent's: it is to answer.
+    Asked,
+    /// The agent has answered; what, is in the states that follow.
+    OpenWanted,
+    /// The program does it now, and says when it is done.
+    Go,
+    /// The program looks at the file's line.
+    InMemory,
+    /// The program does it now, and says nothing more.
+    Pass,
+    /// The program has done it; the agent frees the seat.
+    Done,
+    /// The program did not wait for an answer; the agent frees the seat.
+    Left,
+}
+
+impl State {
+    const ALL: [State; 9] = [
+        State::Free,
+        State::Taken,
+        State::Asked,
+        State::OpenWanted,
+        State::Go,
+        State::InMemory,
+        State::Pass,
+        State::Done,
+        State::Left,
+    ];
+
+    fn from_word(word: u32) -> State {
+        State::ALL.get(word as usize).copied().unwrap_or(State::Left)
+    }
+}
+
+/// What a program is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// Read, through the page cache.
+    Read,
+    /// Read past the page cache.
+    DirectRead,
+    /// Write.
+    Write,
+    /// Nothing: it will read soon, and does not wait.
+    Hint,
+    /// Close the last descriptor that it had of the file.
+    Close,
+}
+
+impl Kind {
+    const ALL: [Kind; 5] = [Kind::Read, Kind::DirectRead, Kind::Write, Kind::Hint, Kind::Close];
+}
+
+/// A request: bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Whose.
+    pub process: u32,
+    /// What it is about to do.
+    pub kind: Kind,
+    /// The file's.
+    pub device: u64,
+    /// The file's.
+    pub inode: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// How large the file is.
+    pub file_bytes: u64,
+}
+
+/// What a program is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Give the agent the open file.
+    OpenWanted,
+    /// It is your turn: go, and say when you are done.
+    Go,
+    /// It is in memory, or will be: look at this line.
+    InMemory(usize),
+    /// Go, and say nothing more.
+    Pass,
+    /// The agent has not answered in time, or not with anything that makes sense.
+    Silence,
+}
+
+impl Board {
+    /// Takes a seat and asks; which seat. None if all that were looked at are taken.
+    pub fn ask(&self, ask: Ask) -> Option<usize> {
+        let first = ask.process as usize;
+        let place = (0..SEATS).map(|step| (first + step) % SEATS).find(|place| {
+            let state = &self.seats[*place].state;
+            let taken = State::Taken as u32;
+            state.load(Ordering::Relaxed) == State::Free as u32
+                && state.compare_exchange(State::Free as u32, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        })?;
+        let seat = &self.seats[place];
+        seat.process.store(ask.process, Ordering::Relaxed);
+        seat.kind.store(ask.kind as u32, Ordering::Relaxed);
+        seat.device.store(ask.device, Ordering::Relaxed);
+        seat.inode.store(ask.inode, Ordering::Relaxed);
+        seat.offset.store(ask.offset, Ordering::Relaxed);
+        seat.length.store(ask.length, Ordering::Relaxed);
+        seat.file_bytes.store(ask.file_bytes, Ordering::Relaxed);
+        seat.state.store(State::Asked as u32, Ordering::Release);
+        self.tell_of_seat(place);
+        Some(place)
+    }
+
+    /// Waits for the agent's answer as long as `is_worth_it` says so, which is asked every `step`. The seat is free again after
+    /// [`Answer::InMemory`] and [`Answer::Pass`], and the agent's after [`Answer::Silence`].
+    pub fn answer(&self, place: usize, step: Duration, mut is_worth_it: impl FnMut() -> bool) -> Answer {
+        let seat = &self.seats[place];
+        loop {
+            let answer = match seat.state() {
+                State::Asked if is_worth_it() => {
+                    wait(&seat.state, State::Asked as u32, step);
+                    continue;
+                }
+                State::OpenWanted => return Answer::OpenWanted,
+                State::Go => return Answer::Go,
+                State::InMemory => Answer::InMemory(seat.line.load(Ordering::Relaxed) as usize),
+                State::Pass => Answer::Pass,
+                _ => {
+                    self.leave(place, State::Left);
+                    return Answer::Silence;
+                }
+            };
+            seat.state.store(State::Free as u32, Ordering::Release);
+            return answer;
+        }
+    }
+
+    /// Says to the agent that its file has been sent to it: it is to go on with the request.
+    pub fn resume(&self, place: usize) {
+        let (from, to) = (State::OpenWanted as u32, State::Asked as u32);
+        let _ = self.seats[place].state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Gives a seat back to the agent: what was asked for is done, or not wanted any more.
+    pub fn leave(&self, place: usize, state: State) {
+        self.seats[place].state.store(state as u32, Ordering::Release);
+        self.tell_of_seat(place);
+    }
+}
+
+impl Seat {
+    /// Whose move it is.
+    pub fn state(&self) -> State {
+        State::from_word(self.state.load(Ordering::Acquire))
+    }
+
+    /// Whose request it is.
+    pub fn process(&self) -> u32 {
+        self.process.load(Ordering::Relaxed)
+    }
+
+    /// What was asked for; None if it makes no sense. Of the agent.
+    pub fn asked(&self) -> Option<Ask> {
+        let (offset, length) = (self.offset.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
+        offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok())?;
+        Some(Ask {
+            process: self.process(),
+            kind: *Kind::ALL.get(self.kind.load(Ordering::Relaxed) as usize)?,
+            device: self.device.load(Ordering::Relaxed),
+            inode: self.inode.load(Ordering::Relaxed),
+            offset,
+            length,
+            file_bytes: self.file_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Answers, unless the program has left meanwhile; whether it was there. Of the agent.
+    pub fn reply(&self, answer: Answer) -> bool {
+        let state = match answer {
+            Answer::OpenWanted => State::OpenWanted,
+            Answer::Go => State::Go,
+            Answer::InMemory(line) => {
+                self.line.store(line as u32, Ordering::Relaxed);
+                State::InMemory
+            }
+            Answer::Pass => State::Pass,
+            Answer::Silence => State::Left,
+        };
+        let asked = State::Asked as u32;
+        let was_there = self.state.compare_exchange(asked, state as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        crate::wait::wake(&self.state);
+        was_there
+    }
+
+    /// Makes it free, whatever it was. Of the agent.
+    pub fn free(&self) {
+        self.state.store(State::Free as u32, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::anonymous;
+
+    const STEP: Duration = Duration::from_millis(1);
+
+    fn ask() -> Ask {
+        Ask { process: 7, kind: Kind::Read, device: 1, inode: 2, offset: 3, length: 4, file_bytes: 5 }
+    }
+
+    #[test]
+    fn an_answer_reaches_who_asked() {
+        let board = anonymous();
+        let place = board.ask(ask()).unwrap();
+        let asked = board.seats[place].asked();
+        assert_eq!(asked, Some(ask()));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| board.answer(place, STEP, || true));
+            assert!(board.seats[place].reply(Answer::InMemory(9)));
+            assert_eq!(waiting.join().unwrap(), Answer::InMemory(9));
+        });
+        assert_eq!(board.seats[place].state(), State::Free);
+    }
+
+    #[test]
+    fn who_does_not_wait_leaves_the_seat_to_the_agent() {
+        let board = anonymous();
+        let place = board.ask(ask()).unwrap();
+        assert_eq!(board.answer(place, STEP, || false), Answer::Silence);
+        assert_eq!(board.seats[place].state(), State::Left);
+        assert!(!board.seats[place].reply(Answer::Go), "nobody is there");
+    }
+
+    #[test]
+    fn all_seats_can_be_taken() {
+        let board = anonymous();
+        assert!((0..SEATS).all(|_| board.ask(ask()).is_some()));
+        assert_eq!(board.ask(ask()), None);
+    }
+
+    #[test]
+    fn garbage_is_no_request() {
+        let board = anonymous();
+        let place = board.ask(Ask { offset: u64::MAX, ..ask() }).unwrap();
+        assert_eq!(board.seats[place].asked(), None);
+        board.seats[place].offset.store(0, Ordering::Relaxed);
+        board.seats[place].kind.store(77, Ordering::Relaxed);
+        assert_eq!(board.seats[place].asked(), None);
+        board.seats[place].state.store(77, Ordering::Relaxed);
+        assert_eq!(board.seats[place].state(), State::Left, "the agent frees it");
+    }
+}

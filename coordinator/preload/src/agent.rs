@@ -1,0 +1,98 @@
+//! The way to the node's agent: a socket, over which the board comes once, and the agent is given files that it wants to read.
+
+use core::ffi::CStr;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use eyas_board::{Board, GIVE_BOARD, TAKE_FILE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Where its socket is.
+const SOCKET: &CStr = c"EYAS_IO_AGENT";
+/// An agent that does not answer for so long is not there.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How often one that is not there is looked for.
+const RETRY_MS: u64 = 1_000;
+
+static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
+static NEXT_TRY_MS: AtomicU64 = AtomicU64::new(0);
+static PATH: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(ptr::null_mut());
+
+extern "C" fn look_at_environment() {
+    // SAFETY: nothing else of the program runs yet; the string stays where it is as long as nobody overwrites it.
+    PATH.store(unsafe { libc::getenv(SOCKET.as_ptr()) }, Ordering::Relaxed);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = look_at_environment;
+
+/// Milliseconds of the clock that all processes of a node share.
+pub(crate) fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+}
+
+/// The board, if requests are ordered now. It is looked for when there is none, or none that is alive, every now and then.
+pub(crate) fn board() -> Option<&'static Board> {
+    let now_ms = now_ms();
+    // SAFETY: null, or what `attach` got from `eyas_board::map`, which lasts.
+    let known = unsafe { BOARD.load(Ordering::Acquire).as_ref() };
+    if let Some(board) = known.filter(|board| board.is_alive(now_ms)) {
+        return Some(board).filter(|board| board.is_open(now_ms));
+    }
+    let next = NEXT_TRY_MS.load(Ordering::Relaxed);
+    let is_due = now_ms >= next
+        && NEXT_TRY_MS.compare_exchange(next, now_ms + RETRY_MS, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let board = if is_due { attach() } else { None }?;
+    BOARD.store(ptr::from_ref(board).cast_mut(), Ordering::Release);
+    Some(board).filter(|board| board.is_open(now_ms))
+}
+
+/// Sends the agent a file, for the request at that seat.
+pub(crate) fn send_file(seat: usize, file: BorrowedFd<'_>) -> Option<()> {
+    let mut message = [TAKE_FILE, 0, 0, 0, 0];
+    message[1..].copy_from_slice(&u32::try_from(seat).ok()?.to_le_bytes());
+    let socket = connect()?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = net::SendAncillaryBuffer::new(&mut space);
+    let files = [file];
+    rights.push(net::SendAncillaryMessage::ScmRights(&files)).then_some(())?;
+    net::sendmsg(&socket, &[IoSlice::new(&message)], &mut rights, net::SendFlags::NOSIGNAL).ok()?;
+    Some(())
+}
+
+fn attach() -> Option<&'static Board> {
+    let socket = connect()?;
+    net::send(&socket, &[GIVE_BOARD], net::SendFlags::NOSIGNAL).ok()?;
+    let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE.as_nanos() as i64 };
+    poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)).ok()?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = net::RecvAncillaryBuffer::new(&mut space);
+    let (mut byte, flags) = ([0], net::RecvFlags::CMSG_CLOEXEC);
+    net::recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut rights, flags).ok()?;
+    let memory = rights.drain().find_map(|message| match message {
+        net::RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    })?;
+    eyas_board::map(memory).ok()
+}
+
+fn connect() -> Option<OwnedFd> {
+    let path = PATH.load(Ordering::Relaxed);
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: a string of the environment, which the program has left alone.
+    let address = net::SocketAddrUnix::new(unsafe { CStr::from_ptr(path) }).ok()?;
+    let flags = net::SocketFlags::CLOEXEC | net::SocketFlags::NONBLOCK;
+    let socket = net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, flags, None).ok()?;
+    net::connect(&socket, &address).ok()?;
+    Some(socket)
+}

@@ -1,0 +1,142 @@
+//! What is known of the program's descriptors: whether they are of shared storage, and what may be read from them at once.
+//!
+//! All of it is learned at the first read and may be wrong later, as descriptors are closed and opened in ways that are not
+//! seen here. Nothing but order depends on it, and whoever is about to wait looks at the file again.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Descriptors that are ordered; a program that has more than that open has the rest unordered.
+const DESCRIPTORS: usize = 1 << 16;
+/// No line of the board.
+const NO_LINE: u32 = u32::MAX;
+/// The position is not known.
+const NO_POSITION: u64 = u64::MAX;
+
+static ALL: [Descriptor; DESCRIPTORS] = [const { Descriptor::unknown() }; DESCRIPTORS];
+
+/// What a descriptor is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Of {
+    /// That has not been looked at. The memory of all descriptors begins as that.
+    Unknown,
+    /// Not a file of shared storage, or not one that is ordered.
+    Elsewhere,
+    /// A file of shared storage.
+    Shared,
+    /// The same, read and written past the page cache.
+    Direct,
+}
+
+/// One descriptor.
+pub(crate) struct Descriptor {
+    of: AtomicU32,
+    line: AtomicU32,
+    inode: AtomicU64,
+    /// From where to where it may read at once.
+    start: AtomicU64,
+    end: AtomicU64,
+    /// Where it reads next, as far as its own reads tell: others may have moved it.
+    position: AtomicU64,
+}
+
+/// What there is to know of a descriptor, if there is room for it.
+#[inline]
+pub(crate) fn get(descriptor: c_int) -> Option<&'static Descriptor> {
+    usize::try_from(descriptor).ok().and_then(|place| ALL.get(place))
+}
+
+/// A descriptor has come, by whatever call; says so by handing it on.
+#[inline]
+pub(crate) fn came(descriptor: c_int) -> c_int {
+    if let Some(known) = get(descriptor) {
+        known.of.store(Of::Unknown as u32, Ordering::Relaxed);
+    }
+    descriptor
+}
+
+impl Descriptor {
+    const fn unknown() -> Descriptor {
+        Descriptor {
+            of: AtomicU32::new(Of::Unknown as u32),
+            line: AtomicU32::new(0),
+            inode: AtomicU64::new(0),
+            start: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            position: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn of(&self) -> Of {
+        match self.of.load(Ordering::Relaxed) {
+            1 => Of::Elsewhere,
+            2 => Of::Shared,
+            3 => Of::Direct,
+            _ => Of::Unknown,
+        }
+    }
+
+    /// Begins anew with what was found out about it.
+    pub(crate) fn learn(&self, of: Of, inode: u64) {
+        self.line.store(NO_LINE, Ordering::Relaxed);
+        self.inode.store(inode, Ordering::Relaxed);
+        self.end.store(0, Ordering::Relaxed);
+        self.position.store(NO_POSITION, Ordering::Relaxed);
+        self.of.store(of as u32, Ordering::Relaxed);
+    }
+
+    /// Whether it was learned of this file.
+    pub(crate) fn is_of(&self, inode: u64) -> bool {
+        self.of() != Of::Unknown && self.inode.load(Ordering::Relaxed) == inode
+    }
+
+    /// The file that it was learned of.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode.load(Ordering::Relaxed)
+    }
+
+    /// Whether these bytes may be read at once.
+    #[inline]
+    pub(crate) fn may_read(&self, offset: u64, length: u64) -> bool {
+        let end = self.end.load(Ordering::Relaxed);
+        offset >= self.start.load(Ordering::Relaxed) && offset.saturating_add(length) <= end
+    }
+
+    /// Lets it read these bytes at once from now on.
+    pub(crate) fn permit(&self, start: u64, end: u64) {
+        self.end.store(0, Ordering::Relaxed);
+        self.start.store(start, Ordering::Relaxed);
+        self.end.store(end, Ordering::Relaxed);
+    }
+
+    /// Where it reads next, if that is known.
+    #[inline]
+    pub(crate) fn position(&self) -> Option<u64> {
+        Some(self.position.load(Ordering::Relaxed)).filter(|position| *position != NO_POSITION)
+    }
+
+    #[inline]
+    pub(crate) fn set_position(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    /// Moves its position by what was read.
+    #[inline]
+    pub(crate) fn advance(&self, bytes: isize) {
+        if let (Some(position), Ok(bytes)) = (self.position(), u64::try_from(bytes)) {
+            self.set_position(position + bytes);
+        }
+    }
+
+    /// The line that says what of its file is in memory.
+    pub(crate) fn line(&self) -> Option<usize> {
+        let line = self.line.load(Ordering::Relaxed);
+        (self.of() != Of::Unknown && line != NO_LINE).then_some(line as usize)
+    }
+
+    pub(crate) fn set_line(&self, line: usize) {
+        self.line.store(line as u32, Ordering::Relaxed);
+    }
+}

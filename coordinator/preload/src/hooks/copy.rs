@@ -1,0 +1,63 @@
+//! Copying from one descriptor to another within the kernel. Such a call may copy less than was asked for, and here it does:
+//! at most what one turn is good for.
+
+use libc::{c_int, c_uint, off_t, off64_t, size_t, ssize_t};
+
+use crate::next::hook;
+use crate::turn::{Turn, has_read, to_read, to_read_at};
+
+/// Most that is copied in one call.
+const MOST_BYTES: usize = 4 << 20;
+
+/// Waits for the turn to read from where the call does.
+unsafe fn to_copy(from: c_int, offset: *const off64_t, count: size_t) -> Turn {
+    // SAFETY: null, or where the program has written an offset.
+    match unsafe { offset.as_ref() } {
+        Some(offset) => to_read_at(from, *offset, count),
+        None => to_read(from, count),
+    }
+}
+
+macro_rules! sends {
+    ($($name:ident($offset:ty);)*) => { $(
+        hook! { $name as next(to: c_int, from: c_int, offset: *mut $offset, count: size_t) -> ssize_t {
+            let count = count.min(MOST_BYTES);
+            let turn = to_copy(from, offset, count);
+            let bytes = next(to, from, offset, count);
+            if offset.is_null() {
+                has_read(from, bytes);
+            }
+            turn.end();
+            bytes
+        } }
+    )* };
+}
+
+sends! {
+    sendfile(off_t);
+    sendfile64(off64_t);
+}
+
+macro_rules! copies {
+    ($($name:ident;)*) => { $(
+        hook! {
+            $name as next(
+                from: c_int, from_offset: *mut off64_t, to: c_int, to_offset: *mut off64_t, count: size_t, flags: c_uint
+            ) -> ssize_t {
+                let count = count.min(MOST_BYTES);
+                let turn = to_copy(from, from_offset, count);
+                let bytes = next(from, from_offset, to, to_offset, count, flags);
+                if from_offset.is_null() {
+                    has_read(from, bytes);
+                }
+                turn.end();
+                bytes
+            }
+        }
+    )* };
+}
+
+copies! {
+    copy_file_range;
+    splice;
+}

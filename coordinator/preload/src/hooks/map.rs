@@ -1,0 +1,26 @@
+//! Mapping files. What is touched later is read by the kernel alone; what is small is in memory before.
+
+use libc::{c_int, c_void, off_t, off64_t, size_t};
+
+use crate::next::hook;
+use crate::turn::to_map;
+
+macro_rules! maps {
+    ($($name:ident($offset:ty);)*) => { $(
+        hook! {
+            $name as next(
+                place: *mut c_void, length: size_t, protection: c_int, flags: c_int, descriptor: c_int, offset: $offset
+            ) -> *mut c_void {
+                let turn = to_map(descriptor, offset, length);
+                let mapped = next(place, length, protection, flags, descriptor, offset);
+                turn.end();
+                mapped
+            }
+        }
+    )* };
+}
+
+maps! {
+    mmap(off_t);
+    mmap64(off64_t);
+}

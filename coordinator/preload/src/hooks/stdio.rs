@@ -1,0 +1,177 @@
+//! Streams of the C library. It fills their buffers by calls of its own, which do not come by here; so what stands before
+//! its functions looks whether the buffer will have to be filled, and waits for the turn to do so.
+//!
+//! `fscanf` and its like take arguments in a way that only C can hand on: what they fill is not ordered.
+
+use std::os::fd::BorrowedFd;
+
+use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
+
+use crate::descriptors::{self, Of};
+use crate::next::hook;
+use crate::turn::{Turn, to_read_at};
+
+/// What a stream fills at once if it has no buffer yet.
+const BUFFER_BYTES: usize = 4096;
+
+/// How a stream of the GNU C library begins, as its header `bits/types/struct_FILE.h` says to all programs.
+#[repr(C)]
+struct Stream {
+    flags: c_int,
+    next: *const u8,
+    end: *const u8,
+    others: [*const u8; 4],
+    buffer: *const u8,
+    buffer_end: *const u8,
+}
+
+unsafe extern "C" {
+    fn flockfile(file: *mut FILE);
+    fn funlockfile(file: *mut FILE);
+}
+
+/// The descriptor of a stream, or -1; `errno` stays as it is.
+pub(super) fn number_of(file: *mut FILE) -> c_int {
+    if file.is_null() {
+        return -1;
+    }
+    // SAFETY: a stream of the program, and this thread's `errno`.
+    unsafe {
+        let before = *libc::__errno_location();
+        let number = libc::fileno(file);
+        *libc::__errno_location() = before;
+        number
+    }
+}
+
+/// What is in a stream's buffer, and how large the buffer is.
+unsafe fn look(file: *mut FILE) -> (*const u8, usize, usize) {
+    let stream = file.cast::<Stream>();
+    // SAFETY: a stream of the program. If another thread moves it meanwhile, what is read here may be wrong, and costs order.
+    let Stream { next, end, buffer, buffer_end, .. } = unsafe { stream.read_volatile() };
+    let bytes = |from: *const u8, to: *const u8| (to as usize).saturating_sub(from as usize);
+    (next, bytes(next, end), bytes(buffer, buffer_end).max(BUFFER_BYTES))
+}
+
+/// Waits for the turn to read what so many bytes of a stream lack.
+unsafe fn to_take(file: *mut FILE, wanted: usize) -> Turn {
+    // SAFETY: as the caller says.
+    let (_, left, buffer_bytes) = unsafe { look(file) };
+    if wanted <= left { Turn::UNORDERED } else { to_fill(file, (wanted - left).max(buffer_bytes)) }
+}
+
+/// Waits for the turn to read what a line of a stream lacks, of at most so many bytes.
+unsafe fn to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
+    // SAFETY: as the caller says; the buffer stays while the stream is locked.
+    unsafe {
+        flockfile(file);
+        let (next, left, buffer_bytes) = look(file);
+        let is_there = left >= most || (left > 0 && !libc::memchr(next.cast(), delimiter, left).is_null());
+        funlockfile(file);
+        if is_there { Turn::UNORDERED } else { to_fill(file, buffer_bytes) }
+    }
+}
+
+#[cold]
+fn to_fill(file: *mut FILE, bytes: usize) -> Turn {
+    let number = number_of(file);
+    let Some(known) = descriptors::get(number).filter(|known| known.of() != Of::Elsewhere) else {
+        return Turn::UNORDERED;
+    };
+    // SAFETY: a descriptor that is not open fails the call.
+    match rustix::fs::tell(unsafe { BorrowedFd::borrow_raw(number) }) {
+        Ok(position) => to_read_at(number, position as i64, bytes),
+        Err(_) => {
+            // A pipe, a terminal.
+            known.learn(Of::Elsewhere, 0);
+            Turn::UNORDERED
+        }
+    }
+}
+
+macro_rules! takes {
+    ($($name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $wanted:expr;)*) => { $(
+        hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
+            let turn = to_take($file, $wanted);
+            let answer = next($($arg,)* $file);
+            turn.end();
+            answer
+        } }
+    )* };
+}
+
+takes! {
+    fread(into: *mut c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    fread_unlocked(into: *mut c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    __fread_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    __fread_unlocked_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file) -> size_t,
+        size.saturating_mul(count);
+    fgetc(;file) -> c_int, 1;
+    getc(;file) -> c_int, 1;
+    fgetc_unlocked(;file) -> c_int, 1;
+    getc_unlocked(;file) -> c_int, 1;
+    _IO_getc(;file) -> c_int, 1;
+    __uflow(;file) -> c_int, 1;
+    __underflow(;file) -> c_int, 1;
+}
+
+macro_rules! takes_lines {
+    ($($name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $delimiter:expr, $most:expr;)*) => { $(
+        hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
+            let turn = to_take_line($file, $delimiter, $most);
+            let answer = next($($arg,)* $file);
+            turn.end();
+            answer
+        } }
+    )* };
+}
+
+const LINE_FEED: c_int = b'\n' as c_int;
+
+/// Bytes that `fgets` reads at most.
+fn without_end(room: c_int) -> usize {
+    usize::try_from(room).unwrap_or(0).saturating_sub(1)
+}
+
+takes_lines! {
+    fgets(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    fgets_unlocked(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    __fgets_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    __fgets_unlocked_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    getline(into: *mut *mut c_char, room: *mut size_t; file) -> ssize_t, LINE_FEED, usize::MAX;
+    getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t, delimiter, usize::MAX;
+    __getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t, delimiter, usize::MAX;
+}
+
+macro_rules! opens {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
+        hook! { $name as next($($arg: $type),*) -> *mut FILE {
+            let file = next($($arg),*);
+            descriptors::came(number_of(file));
+            file
+        } }
+    )* };
+}
+
+opens! {
+    fopen(path: *const c_char, mode: *const c_char);
+    fopen64(path: *const c_char, mode: *const c_char);
+}
+
+macro_rules! opens_again {
+    ($($name:ident;)*) => { $(
+        hook! { $name as next(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
+            crate::turn::to_close(number_of(file));
+            let file = next(path, mode, file);
+            descriptors::came(number_of(file));
+            file
+        } }
+    )* };
+}
+
+opens_again! {
+    freopen;
+    freopen64;
+}
+
+const _: () = assert!(size_of::<off_t>() == 8, "offsets have 64 bits");

@@ -1,0 +1,90 @@
+//! Which files are ordered: those under the paths that were named, or, without any, those of file systems that are shared by
+//! their nature.
+
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{FileType, OFlags, Stat};
+
+use crate::descriptors::Of;
+
+/// Paths, with a colon between them.
+const PATHS: &CStr = c"EYAS_IO_PATHS";
+/// Longest path that the kernel gives.
+const PATH_BYTES: usize = 4096;
+
+/// File systems that nodes share, by their numbers in `statfs(2)` and the kernel's sources.
+const SHARED: &[u32] = &[
+    0x6969,      // NFS
+    0x0bd0_0bd0, // Lustre
+    0x4750_4653, // GPFS
+    0x1983_0326, // BeeGFS
+    0x00c3_6400, // Ceph
+    0x6573_5546, // FUSE: SSHFS, GlusterFS, CernVM-FS and others
+    0xff53_4d42, // CIFS
+    0xfe53_4d42, // SMB 2 and later
+    0x2003_0528, // OrangeFS
+    0xaad7_aaea, // PanFS
+    0x7461_636f, // OCFS2
+    0x0116_1970, // GFS2
+    0x5346_414f, // AFS
+    0x0102_1997, // 9P
+];
+
+static NAMED: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(core::ptr::null_mut());
+
+extern "C" fn look_at_environment() {
+    // SAFETY: nothing else of the program runs yet; the string stays where it is as long as nobody overwrites it.
+    NAMED.store(unsafe { libc::getenv(PATHS.as_ptr()) }, Ordering::Relaxed);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = look_at_environment;
+
+/// What an open descriptor is of.
+pub(crate) fn of(descriptor: BorrowedFd<'_>, number: c_int, stat: &Stat) -> Of {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || !is_shared(descriptor, number) {
+        return Of::Elsewhere;
+    }
+    match rustix::fs::fcntl_getfl(descriptor) {
+        Ok(flags) if flags.contains(OFlags::PATH) => Of::Elsewhere,
+        Ok(flags) if flags.contains(OFlags::DIRECT) => Of::Direct,
+        _ => Of::Shared,
+    }
+}
+
+fn is_shared(descriptor: BorrowedFd<'_>, number: c_int) -> bool {
+    let named = NAMED.load(Ordering::Relaxed);
+    if named.is_null() {
+        return rustix::fs::fstatfs(descriptor).is_ok_and(|system| SHARED.contains(&(system.f_type as u32)));
+    }
+    let mut room = [0_u8; PATH_BYTES];
+    // SAFETY: a string of the environment, which the program has left alone.
+    let mut paths = unsafe { CStr::from_ptr(named) }.to_bytes().split(|byte| *byte == b':');
+    path_of(number, &mut room).is_some_and(|path| paths.any(|named| is_below(path, named)))
+}
+
+/// The path by which the kernel knows a descriptor.
+fn path_of(number: c_int, room: &mut [u8; PATH_BYTES]) -> Option<&[u8]> {
+    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut end = b"/proc/self/fd/".len();
+    let mut place = 1_000_000_000;
+    while place > 0 {
+        let digit = number / place % 10;
+        if digit > 0 || end > b"/proc/self/fd/".len() || place == 1 {
+            link[end] = b'0' + u8::try_from(digit).ok()?;
+            end += 1;
+        }
+        place /= 10;
+    }
+    let link = CStr::from_bytes_until_nul(&link).ok()?;
+    let bytes = rustix::fs::readlinkat_raw(rustix::fs::CWD, link, room.as_mut_slice()).ok()?;
+    room.get(..bytes)
+}
+
+fn is_below(path: &[u8], folder: &[u8]) -> bool {
+    let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
