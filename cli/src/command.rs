@@ -12,7 +12,10 @@ use eyas_client::{Cluster, ClusterError, check_array};
 
 pub(crate) use crate::command::dfs::{DfsCommand, FileShapeArgs};
 pub(crate) use crate::command::node::{NodeArgs, labels, named_amounts};
-use crate::{get::PlaceArgs, map::MapArgs, model::ModelArgs, push::PushArgs, sim::SimCommand, worker::WorkerCommand};
+use crate::{
+    get::PlaceArgs, io::IoCommand, map::MapArgs, model::ModelArgs, push::PushArgs, sim::SimCommand,
+    worker::WorkerCommand,
+};
 
 mod dfs;
 mod node;
@@ -88,6 +91,9 @@ pub(crate) enum Command {
     Dfs(Box<DfsCommand>),
     /// Run a program over the blocks of files of the cluster's file system: each reads its block on standard input
     Map(Box<MapArgs>),
+    /// Programs that share slow storage without trampling each other
+    #[command(subcommand)]
+    Io(IoCommand),
     /// Write a job's report
     Report(ReportArgs),
     /// Watch the cluster: its executors, jobs and rates, as they change

@@ -10,6 +10,7 @@ mod ask;
 mod command;
 mod dfs;
 mod get;
+mod io;
 mod local;
 mod map;
 mod model;
@@ -62,6 +63,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Submit(args) => ask::submit(args, &reach).await,
         Command::Dfs(what) => dfs::dfs(*what, &reach).await,
         Command::Map(args) => map::map(*args, &reach).await,
+        Command::Io(what) => io::io(what, &reach).await,
         Command::Worker(what) => worker::worker(what, &reach).await,
         Command::Job(which) => ask::job(which, &reach).await,
         Command::Task(which) => ask::task(which, &reach).await,

@@ -170,7 +170,7 @@ fn how_to_reach(reach: &Reach) -> String {
     }
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

@@ -217,6 +217,6 @@ async fn greet(
     match role {
         Role::Executor => executor_session::serve(session, brain).await,
         Role::Client => client_session::serve(session, brain, journal).await,
-        Role::Dispatcher | Role::Node => Ok(()),
+        Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),
     }
 }

@@ -38,6 +38,10 @@ pub enum Role {
     Dispatcher,
     /// Keeps files of the distributed file system.
     Node,
+    /// Orders the reads and writes of a node's programs.
+    Agent,
+    /// Orders those of all nodes.
+    Coordinator,
 }
 
 impl Hello {

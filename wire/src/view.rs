@@ -2,6 +2,7 @@
 //! that changes its meaning needs a new [`SCHEMA_VERSION`].
 
 pub mod files;
+pub mod io;
 
 use std::net::SocketAddr;
 

@@ -26,7 +26,7 @@ pub const SEATS: usize = 1024;
 /// Files of which it can be told what is in memory.
 pub const LINES: usize = 1024;
 /// Pieces of one file of which that can be told.
-pub const PIECES: usize = 64;
+pub const PIECES: usize = 256;
 /// Bytes of a piece.
 pub const PIECE_BYTES: u64 = 1 << 20;
 /// Unit in which a piece becomes ready.
@@ -39,6 +39,8 @@ pub const SILENCE: Duration = Duration::from_millis(500);
 pub const GIVE_BOARD: u8 = b'B';
 /// The same: with it comes a file, and the number of the seat that it is for follows, least significant byte first.
 pub const TAKE_FILE: u8 = b'F';
+/// The same: it is a program that the agent is there for as long as it lives, and gets the byte back.
+pub const HELLO: u8 = b'H';
 /// Places from where its hash says at which a file's line can be.
 const PROBES: usize = 8;
 
@@ -140,6 +142,14 @@ impl Line {
         self.place(piece.number).store(piece.word(), Ordering::Release);
     }
 
+    /// More of a piece is in memory; the wish to be told of it stays. Of the agent.
+    pub fn grow(&self, number: u64, pages: u64) {
+        let _ = self.place(number).fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+            let piece = Piece::from_word(word).filter(|piece| piece.number == number)?;
+            Some(Piece { pages, ..piece }.word())
+        });
+    }
+
     /// Forgets a piece. Of the agent.
     pub fn forget(&self, number: u64) {
         if self.piece(number).is_some() {
@@ -161,7 +171,9 @@ impl Line {
     }
 
     fn place(&self, number: u64) -> &AtomicU64 {
-        &self.pieces[(number % PIECES as u64) as usize]
+        // Streams of one file are often whole powers of two apart: their pieces are not to meet in one place.
+        let mixed = number.wrapping_add(number / PIECES as u64 * 37);
+        &self.pieces[(mixed % PIECES as u64) as usize]
     }
 }
 
@@ -236,7 +248,7 @@ mod tests {
         let piece = Piece { number: 70, pages: 5, is_announced: true };
         line.set(piece);
         assert_eq!(line.piece(70), Some(piece));
-        assert_eq!(line.piece(6), None, "another piece has the same place");
+        assert_eq!(line.piece(70 + 219), None, "another piece has the same place");
         assert!(line.enter(piece));
         assert!(!line.enter(piece));
         assert_eq!(line.piece(70), Some(Piece { is_announced: false, ..piece }));

@@ -18,6 +18,7 @@ pub struct Seat {
     offset: AtomicU64,
     length: AtomicU64,
     file_bytes: AtomicU64,
+    class: AtomicU32,
 }
 
 /// Whose move it is.
@@ -99,6 +100,8 @@ pub struct Ask {
     pub length: u64,
     /// How large the file is.
     pub file_bytes: u64,
+    /// How it is treated: the number of its program's class.
+    pub class: u32,
 }
 
 /// What a program is told.
@@ -134,6 +137,7 @@ impl Board {
         seat.offset.store(ask.offset, Ordering::Relaxed);
         seat.length.store(ask.length, Ordering::Relaxed);
         seat.file_bytes.store(ask.file_bytes, Ordering::Relaxed);
+        seat.class.store(ask.class, Ordering::Relaxed);
         seat.state.store(State::Asked as u32, Ordering::Release);
         self.tell_of_seat(place);
         Some(place)
@@ -199,6 +203,7 @@ impl Seat {
             offset,
             length,
             file_bytes: self.file_bytes.load(Ordering::Relaxed),
+            class: self.class.load(Ordering::Relaxed),
         })
     }
 
@@ -234,7 +239,7 @@ mod tests {
     const STEP: Duration = Duration::from_millis(1);
 
     fn ask() -> Ask {
-        Ask { process: 7, kind: Kind::Read, device: 1, inode: 2, offset: 3, length: 4, file_bytes: 5 }
+        Ask { process: 7, kind: Kind::Read, device: 1, inode: 2, offset: 3, length: 4, file_bytes: 5, class: 6 }
     }
 
     #[test]

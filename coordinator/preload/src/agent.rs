@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,6 +15,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Where its socket is.
 const SOCKET: &CStr = c"EYAS_IO_AGENT";
+/// The number of the class that the program's requests are of.
+const CLASS: &CStr = c"EYAS_IO_CLASS";
 /// An agent that does not answer for so long is not there.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often one that is not there is looked for.
@@ -23,15 +25,27 @@ const RETRY_MS: u64 = 1_000;
 static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 static NEXT_TRY_MS: AtomicU64 = AtomicU64::new(0);
 static PATH: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(ptr::null_mut());
+static CLASS_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn look_at_environment() {
     // SAFETY: nothing else of the program runs yet; the string stays where it is as long as nobody overwrites it.
-    PATH.store(unsafe { libc::getenv(SOCKET.as_ptr()) }, Ordering::Relaxed);
+    let (path, class) = unsafe { (libc::getenv(SOCKET.as_ptr()), libc::getenv(CLASS.as_ptr())) };
+    PATH.store(path, Ordering::Relaxed);
+    if !class.is_null() {
+        // SAFETY: as above.
+        let number = unsafe { CStr::from_ptr(class) }.to_str().ok().and_then(|number| number.parse().ok());
+        CLASS_NUMBER.store(number.unwrap_or(0), Ordering::Relaxed);
+    }
 }
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = look_at_environment;
+
+/// The number of the class that the program's requests are of.
+pub(crate) fn class() -> u32 {
+    CLASS_NUMBER.load(Ordering::Relaxed)
+}
 
 /// Milliseconds of the clock that all processes of a node share.
 pub(crate) fn now_ms() -> u64 {

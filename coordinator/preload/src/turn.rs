@@ -92,10 +92,11 @@ pub(crate) fn to_map(descriptor: c_int, offset: i64, length: usize) -> Turn {
 
 /// Says that these bytes will be read soon, and does not wait.
 pub(crate) fn to_read_later(descriptor: c_int, offset: i64, length: usize) {
-    if let (Some(known), Ok(offset)) = (descriptors::get(descriptor), u64::try_from(offset)) {
-        if known.of() != Of::Elsewhere && !known.may_read(offset, length as u64) {
-            wait(Kind::Hint, descriptor, known, Some(offset), length as u64).end();
-        }
+    if let (Some(known), Ok(offset)) = (descriptors::get(descriptor), u64::try_from(offset))
+        && known.of() != Of::Elsewhere
+        && !known.may_read(offset, length as u64)
+    {
+        wait(Kind::Hint, descriptor, known, Some(offset), length as u64).end();
     }
 }
 
@@ -121,7 +122,7 @@ fn let_go(known: &Descriptor, line: usize) {
     }
     let device = line.device.load(Ordering::Relaxed);
     let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
-    let ask = Ask { process, kind: Kind::Close, device, inode, offset: 0, length: 0, file_bytes: 0 };
+    let ask = Ask { process, kind: Kind::Close, device, inode, offset: 0, length: 0, file_bytes: 0, class: 0 };
     if let Some(seat) = board.ask(ask) {
         board.answer(seat, STEP, || board.is_open(now_ms()));
     }
@@ -249,7 +250,8 @@ impl Request<'_> {
         let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let length = self.end - self.offset;
-        let ask = Ask { process, kind: self.kind, device, inode, offset: self.offset, length, file_bytes };
+        let (kind, offset, class) = (self.kind, self.offset, crate::agent::class());
+        let ask = Ask { process, kind, device, inode, offset, length, file_bytes, class };
         let Some(seat) = self.board.ask(ask) else { return Some(Turn::UNORDERED) };
         loop {
             return match self.board.answer(seat, STEP, || self.is_worth_it()) {

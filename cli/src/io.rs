@@ -1,0 +1,164 @@
+//! `eyas io …`: programs share slow storage without trampling each other.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use eyas_client::home;
+use eyas_client::types::units;
+use eyas_coordinator::agent::{self, AgentError, Deciding, Setup};
+use eyas_coordinator::ioq::{Config, POLICIES, Policy};
+use eyas_coordinator::{Rules, serve, status};
+use eyas_session::Access;
+use tokio::net::TcpListener;
+
+use crate::Failure;
+use crate::command::Reach;
+use crate::io::run::{RunArgs, agent_folder, run};
+use crate::start::{READY, host_name, interrupted};
+
+mod run;
+mod show;
+
+#[derive(Subcommand)]
+pub(crate) enum IoCommand {
+    /// Run a program whose reads and writes of shared storage wait for their turn
+    Run(RunArgs),
+    /// Be the coordinator of storages: programs on all nodes that share eyas's home, or have its access file, wait for
+    /// their turn there
+    Serve(ServeArgs),
+    /// Say how requests stand: at the coordinator, or at this node's agent if there is none
+    Status {
+        /// As Prometheus reads it
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Be the agent that this user's programs on this node ask; `run` starts it
+    #[command(hide = true)]
+    Agent {
+        /// Its folder
+        folder: PathBuf,
+        /// By itself, for this node alone
+        #[arg(long)]
+        here: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Listen there
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
+    listen: SocketAddr,
+    /// The name or address by which nodes reach this one [default: the host's name]
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    #[command(flatten)]
+    order: OrderArgs,
+}
+
+/// How storages are treated.
+#[derive(Args)]
+pub(crate) struct OrderArgs {
+    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf
+    #[arg(long, value_name = "POLICY", default_value = "wsjf", value_parser = parse_policy)]
+    policy: Policy,
+    /// Contiguous requests go as one up to this size
+    #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = units::parse_bytes)]
+    max_run: u64,
+    /// Hold an idle storage for so long for what would go on where the last request ended
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = units::parse_duration_us)]
+    window: u64,
+    /// Let so many go at a time: 1 for one disk, many for an object store
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: u32,
+    /// Let the next go so much after the one before is predicted to be done, instead of when it says so
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
+    predict: Option<u64>,
+}
+
+fn parse_policy(name: &str) -> Result<Policy, String> {
+    let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
+    Policy::named(name).ok_or_else(|| format!("`{name}` is none of {}", names.join(", ")))
+}
+
+impl OrderArgs {
+    fn config(&self) -> Config {
+        let mut config = Config {
+            policy: self.policy,
+            max_run_bytes: self.max_run,
+            window_us: self.window,
+            margin_us: self.predict,
+            ..Config::default()
+        };
+        config.budget.concurrency = self.concurrency;
+        config
+    }
+}
+
+/// `eyas io …`
+pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failure> {
+    match what {
+        IoCommand::Run(args) => run(&args, &access_path(reach)),
+        IoCommand::Serve(args) => be_coordinator(args, access_path(reach)).await,
+        IoCommand::Status { metrics } => {
+            let path = access_path(reach);
+            let status = match path.exists() {
+                true => status(&Access::load(&path)?).await?,
+                false => agent::status(&agent_folder(None)).map_err(|e| format!("no agent runs on this node: {e}"))?,
+            };
+            show::status(&status, metrics, reach.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        IoCommand::Agent { folder, here } => {
+            let order = match here {
+                true => Deciding::Here(Config::default()),
+                false => Deciding::There(Access::load(&access_path(reach))?),
+            };
+            match agent::run(&Setup { folder, order }) {
+                // Two were started at once.
+                Ok(()) | Err(AgentError::RunsAlready(_)) => Ok(ExitCode::SUCCESS),
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Where the coordinator's access file is: where `--access` says, else in eyas's home, which nodes share.
+fn access_path(reach: &Reach) -> PathBuf {
+    reach.access.clone().unwrap_or_else(|| home().join("io").join("access.toml"))
+}
+
+/// Orders requests until it is told to stop. Started again with its old access file, it has its old port and secret, so
+/// that agents find it again.
+async fn be_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, Failure> {
+    let before = path.exists().then(|| Access::load(&path)).transpose()?;
+    let port_before = before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());
+    let mut listen = args.listen;
+    if let (0, Some(port)) = (listen.port(), port_before) {
+        listen.set_port(port);
+    }
+    let listener = TcpListener::bind(listen).await.map_err(|e| format!("cannot listen on {listen}: {e}"))?;
+    let local = listener.local_addr()?;
+    let host = args.advertise.unwrap_or_else(|| match local.ip().is_unspecified() {
+        true => host_name(),
+        false => local.ip().to_string(),
+    });
+    let address = format!("{host}:{}", local.port());
+    let access = match before {
+        Some(access) => access.moved_to("io", &address),
+        None => Access::create("io", &address),
+    };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    }
+    access.save(&path)?;
+    eprintln!("eyas: the coordinator listens on {address}; its access file is {}", path.display());
+    println!("{READY}");
+    let rules = Rules { others: args.order.config(), ..Rules::default() };
+    tokio::select! {
+        () = serve(listener, &access, rules) => {}
+        () = interrupted(false) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}

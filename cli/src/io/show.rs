@@ -1,0 +1,116 @@
+//! How coordinated I/O stands, for people and for Prometheus.
+
+use std::io::{self, Write};
+
+use eyas_client::types::units::{format_bytes, format_duration_us};
+use eyas_coordinator::Status;
+use eyas_coordinator::ioq::Measures;
+use eyas_wire::view::io::{IoView, StorageView, WaitView};
+
+use crate::show::{Table, json};
+
+pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> io::Result<()> {
+    let storages = status.storages.iter().map(|(name, measures)| storage(name, measures)).collect();
+    let view = IoView { agents: status.agents, storages };
+    match (metrics, is_json) {
+        (true, _) => print_metrics(&view),
+        (false, true) => json("io", &view),
+        (false, false) => print(&view),
+    }
+}
+
+fn storage(name: &str, measures: &Measures) -> StorageView {
+    let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
+    let wait = |(class, waits): (&eyas_coordinator::ioq::ClassId, &eyas_coordinator::ioq::Waits)| WaitView {
+        class: class.0,
+        requests: waits.requests,
+        mean_us: mean(waits.sum_us, waits.requests),
+        max_us: waits.max_us,
+    };
+    StorageView {
+        name: name.to_owned(),
+        queued: measures.queued,
+        outstanding: measures.outstanding,
+        bandwidth_bytes_per_s: measures.bandwidth_bytes_per_s,
+        requests: measures.requests,
+        grants: measures.grants,
+        granted_bytes: measures.granted_bytes,
+        mean_run_bytes: mean(measures.granted_bytes, measures.runs),
+        longest_run_bytes: measures.longest_run_bytes,
+        uncoordinated: measures.uncoordinated,
+        revoked: measures.revoked,
+        sequential_as_asked: measures.arrived.share(),
+        sequential_as_granted: measures.ordered.share(),
+        waits: measures.waits.iter().map(wait).collect(),
+    }
+}
+
+fn print(view: &IoView) -> io::Result<()> {
+    let mut table = Table::new(&[
+        "STORAGE",
+        "QUEUED",
+        "GRANTED",
+        "REQUESTS",
+        "BYTES",
+        "MEAN RUN",
+        "SEQ ASKED",
+        "SEQ GRANTED",
+        "MEAN WAIT",
+        "MAX WAIT",
+        "RATE",
+        "REVOKED",
+    ]);
+    for storage in &view.storages {
+        let requests: u64 = storage.waits.iter().map(|wait| wait.requests).sum();
+        let sum_us: f64 = storage.waits.iter().map(|wait| wait.mean_us * wait.requests as f64).sum();
+        let max_us = storage.waits.iter().map(|wait| wait.max_us).max().unwrap_or(0);
+        table.row(vec![
+            storage.name.clone(),
+            storage.queued.to_string(),
+            storage.outstanding.to_string(),
+            storage.requests.to_string(),
+            format_bytes(storage.granted_bytes),
+            format_bytes(storage.mean_run_bytes as u64),
+            format!("{:.0} %", storage.sequential_as_asked * 100.0),
+            format!("{:.0} %", storage.sequential_as_granted * 100.0),
+            format_duration_us((sum_us / requests.max(1) as f64) as u64),
+            format_duration_us(max_us),
+            format!("{}/s", format_bytes(storage.bandwidth_bytes_per_s as u64)),
+            storage.revoked.to_string(),
+        ]);
+    }
+    table.print()
+}
+
+fn print_metrics(view: &IoView) -> io::Result<()> {
+    type Value = fn(&StorageView) -> f64;
+    let metrics: [(&str, &str, Value); 9] = [
+        ("queued_requests", "gauge", |s| s.queued as f64),
+        ("outstanding_grants", "gauge", |s| s.outstanding as f64),
+        ("bandwidth_bytes_per_second", "gauge", |s| s.bandwidth_bytes_per_s),
+        ("sequential_as_asked_ratio", "gauge", |s| s.sequential_as_asked),
+        ("sequential_as_granted_ratio", "gauge", |s| s.sequential_as_granted),
+        ("requests_total", "counter", |s| s.requests as f64),
+        ("granted_bytes_total", "counter", |s| s.granted_bytes as f64),
+        ("uncoordinated_requests_total", "counter", |s| s.uncoordinated as f64),
+        ("revoked_grants_total", "counter", |s| s.revoked as f64),
+    ];
+    let mut out = io::stdout().lock();
+    writeln!(out, "# TYPE eyas_io_agents gauge\neyas_io_agents {}", view.agents)?;
+    for (name, kind, value) in metrics {
+        writeln!(out, "# TYPE eyas_io_{name} {kind}")?;
+        for storage in &view.storages {
+            writeln!(out, "eyas_io_{name}{{storage={:?}}} {}", storage.name, value(storage))?;
+        }
+    }
+    writeln!(out, "# TYPE eyas_io_wait_seconds summary")?;
+    for storage in &view.storages {
+        for wait in &storage.waits {
+            let labels = format!("{{storage={:?},class=\"{}\"}}", storage.name, wait.class);
+            let sum_s = wait.mean_us * wait.requests as f64 / 1e6;
+            writeln!(out, "eyas_io_wait_seconds_sum{labels} {sum_s}")?;
+            writeln!(out, "eyas_io_wait_seconds_count{labels} {}", wait.requests)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! The owner of all that an agent knows.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use eyas_board::{Answer, Ask, BEAT, Board, Kind, State, VERSION, ring, take_marks, wait};
+use eyas_ioq::{ClassId, RequestId};
+use eyas_types::{Extent, Operation};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, test_kill_process};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::fetch::fetch;
+use super::files::{Advice, Files, Key};
+use super::link::Say;
+use super::order::{Order, Verdict};
+use crate::protocol::ToAgent;
+
+/// An agent that nobody has needed for so long ends.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What other threads tell.
+pub(super) enum News {
+    /// The program at that seat has given its file, if it could be opened again.
+    File { seat: usize, file: Option<File> },
+    /// A window has been read, so many bytes of it.
+    Fetched { request: RequestId, key: Key, bytes: u64 },
+    /// The agent is there for this process.
+    Program(OwnedFd),
+    /// The coordinator has been reached, or lost.
+    Linked(Option<Say>),
+    /// It has said this.
+    Coordinator(Vec<ToAgent>),
+    /// Somebody wants to know how things are.
+    Status(UnixStream),
+}
+
+/// See the module's documentation.
+pub(super) struct Brain {
+    board: &'static Board,
+    news: Sender<News>,
+    told: Receiver<News>,
+    order: Order,
+    files: Files,
+    /// What is behind each request that is not done.
+    wanted: BTreeMap<RequestId, Wanted>,
+    /// Seats that have asked, and what for; with their requests, once there are any.
+    seats: BTreeMap<usize, (Ask, Option<RequestId>)>,
+    programs: Vec<OwnedFd>,
+    needed: Instant,
+}
+
+/// What a request is for.
+enum Wanted {
+    /// A program reads or writes itself.
+    Seat(usize),
+    /// The agent reads ahead.
+    Window(Key, Range<u64>),
+}
+
+impl Brain {
+    pub fn new(board: &'static Board, order: Order, news: Sender<News>, told: Receiver<News>) -> Brain {
+        Brain {
+            board,
+            news,
+            told,
+            order,
+            files: Files::new(board),
+            wanted: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            programs: Vec::new(),
+            needed: Instant::now(),
+        }
+    }
+
+    /// Answers until nobody has needed it for a while.
+    pub fn run(&mut self) {
+        let head = &self.board.head;
+        self.live();
+        self.open();
+        head.version.store(VERSION, Ordering::Release);
+        let mut beaten = Instant::now();
+        while self.needed.elapsed() < IDLE {
+            let seen = head.bell.load(Ordering::Acquire);
+            self.look();
+            self.carry_out();
+            if beaten.elapsed() >= BEAT {
+                self.beat();
+                beaten = Instant::now();
+            }
+            let patience = self.order.next_timeout_us().map_or(BEAT, |us| Duration::from_micros(us).min(BEAT));
+            wait(&head.bell, seen, patience);
+        }
+        head.open.store(0, Ordering::Release);
+        self.files.forget_all();
+    }
+
+    /// Looks at all that has happened.
+    fn look(&mut self) {
+        let board = self.board;
+        take_marks(&board.asked).for_each(|seat| self.seat(seat));
+        for line in take_marks(&board.entered) {
+            if let Some((key, class, windows)) = self.files.entered(line) {
+                self.want(key, class, windows);
+            }
+        }
+        while let Ok(news) = self.told.try_recv() {
+            match news {
+                News::File { seat, file } => self.given(seat, file),
+                News::Fetched { request, key, bytes } => {
+                    self.wanted.remove(&request);
+                    self.files.fetched(key);
+                    self.order.done(request, bytes);
+                }
+                News::Linked(say) => {
+                    self.order.link(say);
+                    self.open();
+                }
+                News::Coordinator(messages) => messages.into_iter().for_each(|message| self.order.hear(message)),
+                News::Status(mut asking) => {
+                    let status = postcard::to_stdvec(&self.order.status()).expect("a status has a form");
+                    // Who does not read has gone.
+                    let _ = asking.write_all(&status);
+                }
+                News::Program(program) => {
+                    self.programs.push(program);
+                    self.needed = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Something has happened at a seat.
+    fn seat(&mut self, place: usize) {
+        let seat = &self.board.seats[place];
+        match seat.state() {
+            State::Asked => match seat.asked() {
+                Some(ask) => {
+                    self.seats.insert(place, (ask, None));
+                    self.needed = Instant::now();
+                    self.advise(place, ask);
+                }
+                None => self.answer(place, Answer::Pass),
+            },
+            State::Done | State::Left => {
+                self.leave(place);
+                seat.free();
+            }
+            State::Free | State::Taken | State::OpenWanted | State::Go | State::InMemory | State::Pass => {}
+        }
+    }
+
+    fn advise(&mut self, place: usize, ask: Ask) {
+        let key = (ask.device, ask.inode);
+        let bytes = ask.offset..ask.offset + ask.length;
+        match ask.kind {
+            Kind::Close => {
+                self.files.close(key);
+                self.answer(place, Answer::Pass);
+            }
+            Kind::DirectRead => self.alone(place, ask, Operation::Read),
+            Kind::Write => self.alone(place, ask, Operation::Write),
+            Kind::Read | Kind::Hint => match self.files.read(key, ask.class, bytes, ask.file_bytes) {
+                Advice::Alone if ask.kind == Kind::Hint => self.answer(place, Answer::Pass),
+                Advice::Alone => self.alone(place, ask, Operation::Read),
+                Advice::Give => {
+                    self.board.seats[place].reply(Answer::OpenWanted);
+                }
+                Advice::Look(line, windows) => {
+                    self.want(key, ask.class, windows);
+                    self.answer(place, Answer::InMemory(line));
+                }
+            },
+        }
+    }
+
+    /// A program has given its file, and goes on waiting.
+    fn given(&mut self, place: usize, file: Option<File>) {
+        let Some((ask, None)) = self.seats.get(&place).copied() else { return };
+        let key = (ask.device, ask.inode);
+        let windows = self.files.given(key, file);
+        self.want(key, ask.class, windows);
+        self.advise(place, ask);
+    }
+
+    /// A program is to go alone, in its turn.
+    fn alone(&mut self, place: usize, ask: Ask, operation: Operation) {
+        let key = (ask.device, ask.inode);
+        let bytes = ask.offset..ask.offset + ask.length;
+        let request = self.order.ask(key, ClassId(ask.class), operation, extent(&bytes));
+        self.wanted.insert(request, Wanted::Seat(place));
+        if let Some((_, asked)) = self.seats.get_mut(&place) {
+            *asked = Some(request);
+        }
+    }
+
+    /// Windows of a file are to be read, each in its turn.
+    fn want(&mut self, key: Key, class: u32, windows: Vec<Range<u64>>) {
+        for window in windows {
+            let request = self.order.ask(key, ClassId(class), Operation::Read, extent(&window));
+            self.wanted.insert(request, Wanted::Window(key, window));
+        }
+    }
+
+    /// Lets go what has been decided.
+    fn carry_out(&mut self) {
+        for (request, verdict) in self.order.verdicts() {
+            match self.wanted.get(&request) {
+                None => self.order.done(request, 0),
+                Some(Wanted::Window(key, window)) => self.fetch(request, *key, window.clone()),
+                Some(Wanted::Seat(place)) => {
+                    let place = *place;
+                    match verdict {
+                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => {}
+                        Verdict::Go => self.leave(place),
+                        Verdict::Unordered => self.answer(place, Answer::Pass),
+                    }
+                }
+            }
+        }
+    }
+
+    fn fetch(&mut self, request: RequestId, key: Key, window: Range<u64>) {
+        let (news, bell) = (self.news.clone(), &self.board.head.bell);
+        let Some((file, line)) = self.files.reader(key) else {
+            let _ = news.send(News::Fetched { request, key, bytes: 0 });
+            return;
+        };
+        let reading = move || {
+            let bytes = fetch(&file, window, line);
+            // The agent may have ended.
+            let _ = news.send(News::Fetched { request, key, bytes });
+            ring(bell);
+        };
+        if let Err(error) = thread::Builder::new().name("reader".to_owned()).spawn(reading) {
+            tracing::warn!("there is no thread to read with: {error}");
+            let _ = self.news.send(News::Fetched { request, key, bytes: 0 });
+        }
+    }
+
+    /// The program at a seat is answered, and nothing more is heard of it.
+    fn answer(&mut self, place: usize, answer: Answer) {
+        if let Some((_, Some(request))) = self.seats.remove(&place) {
+            self.wanted.remove(&request);
+        }
+        if !self.board.seats[place].reply(answer) {
+            self.board.seats[place].free();
+        }
+    }
+
+    /// The program at a seat has done what it was to do, or has gone.
+    fn leave(&mut self, place: usize) {
+        if let Some((ask, Some(request))) = self.seats.remove(&place) {
+            self.wanted.remove(&request);
+            self.order.done(request, ask.length);
+        }
+    }
+
+    /// Says that it lives, and looks who else does.
+    fn beat(&mut self) {
+        self.live();
+        self.files.tidy();
+        let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_none_or(|pid| test_kill_process(pid).is_err());
+        let gone: Vec<usize> =
+            self.seats.iter().filter(|(_, (ask, _))| is_gone(ask)).map(|(place, _)| *place).collect();
+        for place in gone {
+            self.leave(place);
+            self.board.seats[place].free();
+        }
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.programs.retain(|program| {
+            !poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&at_once)).is_ok_and(|ended| ended > 0)
+        });
+        if !self.programs.is_empty() {
+            self.needed = Instant::now();
+        }
+    }
+
+    /// Programs ask as long as somebody decides.
+    fn open(&self) {
+        self.board.head.open.store(self.order.is_open().into(), Ordering::Release);
+    }
+
+    fn live(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_ms = now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000;
+        self.board.head.alive_ms.store(now_ms, Ordering::Relaxed);
+    }
+}
+
+fn extent(bytes: &Range<u64>) -> Extent {
+    Extent { offset: bytes.start, size_bytes: bytes.end - bytes.start }
+}

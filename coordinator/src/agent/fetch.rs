@@ -1,0 +1,46 @@
+//! Reading a window of a file into the kernel's page cache, and saying on the board how far it is.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use eyas_board::{Line, PAGE_BYTES, PIECE_BYTES, Piece, ring};
+
+/// What is read by one call, and told at once.
+const STEP_BYTES: u64 = 512 << 10;
+
+/// Reads it; bytes that there were. What cannot be read, programs are to find out by themselves: it is given up.
+pub(super) fn fetch(file: &File, window: Range<u64>, line: &Line) -> u64 {
+    let mut room = vec![0; STEP_BYTES as usize];
+    let mut at = window.start;
+    while at < window.end {
+        let step = (window.end - at).min(STEP_BYTES);
+        match file.read_at(&mut room[..step as usize], at) {
+            Ok(bytes @ 1..) => {
+                tell(line, at, at + bytes as u64);
+                at += bytes as u64;
+            }
+            Ok(0) => break,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                tracing::warn!("cannot read ahead at {at}: {error}");
+                break;
+            }
+        }
+    }
+    // Whoever reads after the end, or after damage, is not to wait for it.
+    for number in at / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
+        line.grow(number, Piece::PAGES);
+    }
+    ring(&line.progress);
+    at - window.start
+}
+
+/// Says that everything up to `to` is in memory, of which `from` was known.
+fn tell(line: &Line, from: u64, to: u64) {
+    for number in from / PIECE_BYTES..to.div_ceil(PIECE_BYTES) {
+        let pages = (to - number * PIECE_BYTES).min(PIECE_BYTES) / PAGE_BYTES;
+        line.grow(number, pages);
+    }
+    ring(&line.progress);
+}

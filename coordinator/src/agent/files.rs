@@ -1,0 +1,224 @@
+//! The files that the agent reads for its programs.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use eyas_board::{Board, Line, PIECE_BYTES, Piece, ring};
+
+use super::streams::{Plan, Streams};
+
+/// A file that nothing was heard of for so long is closed, and forgotten.
+const IDLE: Duration = Duration::from_secs(10);
+/// A program that was asked for a file gives it within this time, or not at all.
+const OPENING: Duration = Duration::from_millis(500);
+
+/// Device and inode.
+pub(super) type Key = (u64, u64);
+
+/// One file.
+pub(super) struct Shared {
+    line: usize,
+    /// Of the program that last wanted something that was not there.
+    class: u32,
+    bytes: u64,
+    streams: Streams,
+    access: Access,
+    used: Instant,
+    /// Windows that wait for their turn, or are read.
+    under_way: usize,
+}
+
+/// Whether the agent can read it.
+enum Access {
+    /// It has not needed to.
+    NotYet,
+    /// A program is to give it, since that moment; then these windows are to be fetched.
+    Wanted(Instant, Vec<Range<u64>>),
+    /// It can.
+    Open(Arc<File>),
+    /// It cannot: programs read it themselves.
+    Refused,
+}
+
+/// What to do about a program's read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// It reads itself, in its turn.
+    Alone,
+    /// It looks at this line, once these windows have been asked for.
+    Look(usize, Vec<Range<u64>>),
+    /// It gives the file first, and is advised again.
+    Give,
+}
+
+/// All of them.
+pub(super) struct Files {
+    board: &'static Board,
+    files: BTreeMap<Key, Shared>,
+}
+
+impl Files {
+    pub fn new(board: &'static Board) -> Files {
+        Files { board, files: BTreeMap::new() }
+    }
+
+    /// A program is about to read these bytes of a file of so many.
+    pub fn read(&mut self, key: Key, class: u32, bytes: Range<u64>, file_bytes: u64) -> Advice {
+        let board = self.board;
+        let Some(file) = self.file(key) else { return Advice::Alone };
+        (file.used, file.bytes, file.class) = (Instant::now(), file_bytes, class);
+        if matches!(file.access, Access::Refused) {
+            return Advice::Alone;
+        }
+        let Plan::Stream(windows) = file.streams.read(bytes.clone(), file_bytes) else { return Advice::Alone };
+        let (line, place) = (&board.lines[file.line], file.line);
+        // The board has room for less than the agent knows of.
+        publish_again(line, bytes, &windows);
+        windows.iter().for_each(|window| announce(line, window));
+        match &mut file.access {
+            Access::Open(_) => {
+                file.under_way += windows.len();
+                Advice::Look(place, windows)
+            }
+            Access::Wanted(_, wanted) => {
+                wanted.extend(windows);
+                Advice::Look(place, Vec::new())
+            }
+            _ => {
+                file.access = Access::Wanted(Instant::now(), windows);
+                Advice::Give
+            }
+        }
+    }
+
+    /// A program has given a file that was wanted, if it could; the windows that are to be fetched now.
+    pub fn given(&mut self, key: Key, given: Option<File>) -> Vec<Range<u64>> {
+        let Some(file) = self.files.get_mut(&key) else { return Vec::new() };
+        let Access::Wanted(_, windows) = &mut file.access else { return Vec::new() };
+        let windows = std::mem::take(windows);
+        match given {
+            Some(given) => {
+                file.access = Access::Open(Arc::new(given));
+                file.under_way += windows.len();
+                windows
+            }
+            None => {
+                file.refuse(self.board);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Somebody has entered what was announced on a line; what is to be fetched next of which file.
+    pub fn entered(&mut self, line: usize) -> Option<(Key, u32, Vec<Range<u64>>)> {
+        let place = &self.board.lines[line];
+        let key = (place.device.load(Ordering::Relaxed), place.inode.load(Ordering::Relaxed));
+        let file = self.files.get_mut(&key).filter(|file| file.line == line)?;
+        file.used = Instant::now();
+        if !matches!(file.access, Access::Open(_)) {
+            return None;
+        }
+        let is_entered = |last: &u64| place.piece(last / PIECE_BYTES).is_some_and(|piece| !piece.is_announced);
+        let entered: Vec<u64> = file.streams.lasts().filter(is_entered).collect();
+        let next = |last| file.streams.entered(last, file.bytes);
+        let windows: Vec<_> = entered.into_iter().filter_map(next).collect();
+        windows.iter().for_each(|window| announce(place, window));
+        file.under_way += windows.len();
+        Some((key, file.class, windows))
+    }
+
+    /// What reads a file's windows, and where it tells of them.
+    pub fn reader(&self, key: Key) -> Option<(Arc<File>, &'static Line)> {
+        let file = self.files.get(&key)?;
+        let Access::Open(open) = &file.access else { return None };
+        Some((open.clone(), &self.board.lines[file.line]))
+    }
+
+    /// A window has been fetched, or given up.
+    pub fn fetched(&mut self, key: Key) {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.under_way = file.under_way.saturating_sub(1);
+            file.used = Instant::now();
+        }
+    }
+
+    /// The last of a node's programs is about to close a file: the agent does, too, unless it is reading it.
+    pub fn close(&mut self, key: Key) {
+        if self.files.get(&key).is_some_and(|file| file.under_way == 0) {
+            self.forget(key);
+        }
+    }
+
+    /// Closes what nobody uses, and does without what nobody gives.
+    pub fn tidy(&mut self) {
+        let idle = |file: &Shared| file.under_way == 0 && file.used.elapsed() > IDLE;
+        let leaving: Vec<Key> = self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
+        leaving.into_iter().for_each(|key| self.forget(key));
+        for file in self.files.values_mut() {
+            if matches!(&file.access, Access::Wanted(since, _) if since.elapsed() > OPENING) {
+                file.refuse(self.board);
+            }
+        }
+    }
+
+    /// Closes all.
+    pub fn forget_all(&mut self) {
+        let keys: Vec<Key> = self.files.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.forget(key));
+    }
+
+    fn forget(&mut self, key: Key) {
+        if let Some(file) = self.files.remove(&key) {
+            let line = &self.board.lines[file.line];
+            line.inode.store(0, Ordering::Release);
+            line.clear();
+            line.users.store(0, Ordering::Relaxed);
+            ring(&line.progress);
+        }
+    }
+
+    /// The file, with a line of its own; None if there is none to be had.
+    fn file(&mut self, key: Key) -> Option<&mut Shared> {
+        if !self.files.contains_key(&key) {
+            let place = self.board.free_line_for(key.0, key.1)?;
+            let line = &self.board.lines[place];
+            line.device.store(key.0, Ordering::Relaxed);
+            line.inode.store(key.1, Ordering::Release);
+            let streams = Streams::default();
+            let access = Access::NotYet;
+            let file = Shared { line: place, class: 0, bytes: 0, streams, access, used: Instant::now(), under_way: 0 };
+            self.files.insert(key, file);
+        }
+        self.files.get_mut(&key)
+    }
+}
+
+impl Shared {
+    fn refuse(&mut self, board: &Board) {
+        self.access = Access::Refused;
+        let line = &board.lines[self.line];
+        line.clear();
+        ring(&line.progress);
+    }
+}
+
+/// Says that a window is coming, and that the agent wants to know when somebody comes to it.
+fn announce(line: &Line, window: &Range<u64>) {
+    for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
+        line.set(Piece { number, pages: 0, is_announced: number == window.start / PIECE_BYTES });
+    }
+}
+
+/// Says once more that these bytes are in memory, where that has made room for others and they are not to be fetched.
+fn publish_again(line: &Line, bytes: Range<u64>, windows: &[Range<u64>]) {
+    for number in bytes.start / PIECE_BYTES..bytes.end.div_ceil(PIECE_BYTES) {
+        let is_coming = windows.iter().any(|window| window.contains(&(number * PIECE_BYTES)));
+        if !is_coming && line.piece(number).is_none() {
+            line.set(Piece { number, pages: Piece::PAGES, is_announced: false });
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! When requests go to storage: as `core/ioq` decides, for all nodes at their coordinator, or for this node alone here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use eyas_ioq::{ClassId, ClientId, Config, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
+use eyas_types::{Extent, FileId, Operation};
+
+use super::files::Key;
+use super::link::Say;
+use super::storage;
+use crate::protocol::{Status, ToAgent, ToCoordinator, Wish};
+
+/// The agent is the only client of its own decider.
+const CLIENT: ClientId = ClientId(0);
+
+/// What was decided of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is to go, and its end is waited for.
+    Go,
+    /// It is to go, and nothing is to be heard of it.
+    Unordered,
+}
+
+/// Requests on their way through the order.
+pub(super) struct Order {
+    decider: Decider,
+    /// Storages by the devices that they are seen as, numbered as they came.
+    storages: BTreeMap<u64, u32>,
+    last: u64,
+    /// Where each is that has been asked for and is not done.
+    under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
+    /// What of a grant is not done yet, and how many bytes of it are.
+    grants: BTreeMap<(u32, GrantId), (BTreeSet<RequestId>, u64)>,
+    verdicts: Vec<(RequestId, Verdict)>,
+}
+
+/// Who decides.
+enum Decider {
+    Here { servers: Servers, config: Config, began: Instant },
+    There { say: Option<Say> },
+}
+
+impl Order {
+    /// Decides here.
+    pub fn here(config: Config) -> Order {
+        Order::of(Decider::Here { servers: Servers::new(), config, began: Instant::now() })
+    }
+
+    /// Leaves it to a coordinator, which has not been reached yet.
+    pub fn there() -> Order {
+        Order::of(Decider::There { say: None })
+    }
+
+    fn of(decider: Decider) -> Order {
+        Order {
+            decider,
+            storages: BTreeMap::new(),
+            last: 0,
+            under_way: BTreeMap::new(),
+            grants: BTreeMap::new(),
+            verdicts: Vec::new(),
+        }
+    }
+
+    /// Whether there is somebody who decides.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.decider, Decider::There { say: None })
+    }
+
+    /// The coordinator has been reached, or lost. It begins with nothing: what was asked of one before goes unordered.
+    pub fn link(&mut self, link: Option<Say>) {
+        if let Decider::There { say } = &mut self.decider {
+            *say = link;
+            self.storages.clear();
+            self.grants.clear();
+            let unordered = |(request, (_, grant))| match grant {
+                None => Some((request, Verdict::Unordered)),
+                Some(_) => None,
+            };
+            self.verdicts.extend(std::mem::take(&mut self.under_way).into_iter().filter_map(unordered));
+        }
+    }
+
+    /// Asks for a turn.
+    pub fn ask(&mut self, (device, inode): Key, class: ClassId, operation: Operation, extent: Extent) -> RequestId {
+        let storage = self.storage(device);
+        self.last += 1;
+        let (id, file) = (RequestId(self.last), FileId(inode));
+        self.under_way.insert(id, (storage, None));
+        match &mut self.decider {
+            Decider::Here { .. } => {
+                let server = ServerId(storage);
+                let request = Request { id, client: CLIENT, server, class, file, operation, extent, call: None };
+                self.handle(Event::Asked(vec![request]));
+            }
+            Decider::There { say: Some(say) } => {
+                let wish = Wish { request: id.0, storage, class, file, operation, extent };
+                // If the link has ended, the brain will hear of it.
+                let _ = say.send(ToCoordinator::Ask(vec![wish]));
+            }
+            Decider::There { say: None } => {
+                self.under_way.remove(&id);
+                self.verdicts.push((id, Verdict::Unordered));
+            }
+        }
+        id
+    }
+
+    /// A request is done, with so many bytes; or nobody wants it any more, if it was not granted.
+    pub fn done(&mut self, request: RequestId, bytes: u64) {
+        let Some((storage, grant)) = self.under_way.remove(&request) else { return };
+        let Some(grant) = grant else {
+            return match &mut self.decider {
+                Decider::Here { .. } => {
+                    self.handle(Event::Cancelled { client: CLIENT, server: ServerId(storage), request });
+                }
+                Decider::There { say } => tell(say, ToCoordinator::Cancel { storage, request: request.0 }),
+            };
+        };
+        let Some((left, all_bytes)) = self.grants.get_mut(&(storage, grant)) else { return };
+        left.remove(&request);
+        *all_bytes += bytes;
+        if left.is_empty() {
+            let bytes = *all_bytes;
+            self.grants.remove(&(storage, grant));
+            match &mut self.decider {
+                Decider::Here { .. } => {
+                    self.handle(Event::Completed { client: CLIENT, server: ServerId(storage), grant, bytes });
+                }
+                Decider::There { say } => tell(say, ToCoordinator::Done { storage, grant, bytes }),
+            }
+        }
+    }
+
+    /// The coordinator says something.
+    pub fn hear(&mut self, message: ToAgent) {
+        match message {
+            ToAgent::Granted { storage, grant, requests } => {
+                self.granted(storage, grant, requests.into_iter().map(RequestId).collect());
+            }
+            ToAgent::Unordered { request } => self.unordered(RequestId(request)),
+            ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
+            ToAgent::Alive | ToAgent::Status(_) => {}
+        }
+    }
+
+    /// What has been decided since it was last asked.
+    pub fn verdicts(&mut self) -> Vec<(RequestId, Verdict)> {
+        if let Decider::Here { .. } = self.decider {
+            self.handle(Event::Tick);
+        }
+        std::mem::take(&mut self.verdicts)
+    }
+
+    /// In how many microseconds the order wants to be looked at again.
+    pub fn next_timeout_us(&self) -> Option<u64> {
+        match &self.decider {
+            Decider::Here { servers, began, .. } => {
+                servers.next_timeout().map(|at_us| at_us.saturating_sub(micros_since(*began)))
+            }
+            Decider::There { .. } => None,
+        }
+    }
+
+    /// How things are, if it is decided here.
+    pub fn status(&self) -> Status {
+        let Decider::Here { servers, .. } = &self.decider else { return Status::default() };
+        let measures =
+            |(device, number): (&u64, &u32)| Some((storage::name(*device), servers.measures(ServerId(*number))?));
+        Status { agents: 1, storages: self.storages.iter().filter_map(measures).collect() }
+    }
+
+    fn storage(&mut self, device: u64) -> u32 {
+        let next = self.storages.len() as u32;
+        let storage = *self.storages.entry(device).or_insert(next);
+        if storage == next {
+            match &mut self.decider {
+                Decider::Here { servers, config, .. } => {
+                    // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
+                    servers.serve(ServerId(storage), config.clone());
+                }
+                Decider::There { say } => tell(say, ToCoordinator::Storage(storage::name(device))),
+            }
+        }
+        storage
+    }
+
+    fn handle(&mut self, event: Event) {
+        let Decider::Here { servers, began, .. } = &mut self.decider else { return };
+        let mut effects = Vec::new();
+        servers.handle(micros_since(*began), event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Granted(grant) => self.granted(grant.server.0, grant.id, grant.requests),
+                Effect::Uncoordinated { request, .. } => self.unordered(request),
+                Effect::Revoked { server, grant, .. } => self.revoked(server.0, grant),
+            }
+        }
+    }
+
+    fn granted(&mut self, storage: u32, grant: GrantId, requests: Vec<RequestId>) {
+        for request in &requests {
+            if let Some((_, granted)) = self.under_way.get_mut(request) {
+                *granted = Some(grant);
+                self.verdicts.push((*request, Verdict::Go));
+            }
+        }
+        let left: BTreeSet<RequestId> =
+            requests.into_iter().filter(|request| self.under_way.contains_key(request)).collect();
+        if left.is_empty() {
+            // Nobody wanted it any more when it was granted.
+            if let Decider::There { say } = &mut self.decider {
+                tell(say, ToCoordinator::Done { storage, grant, bytes: 0 });
+            }
+        } else {
+            self.grants.insert((storage, grant), (left, 0));
+        }
+    }
+
+    fn unordered(&mut self, request: RequestId) {
+        if self.under_way.remove(&request).is_some() {
+            self.verdicts.push((request, Verdict::Unordered));
+        }
+    }
+
+    fn revoked(&mut self, storage: u32, grant: GrantId) {
+        let (requests, _) = self.grants.remove(&(storage, grant)).unwrap_or_default();
+        self.under_way.retain(|request, _| !requests.contains(request));
+    }
+}
+
+/// Says it, if there is somebody to hear it.
+fn tell(say: &Option<Say>, message: ToCoordinator) {
+    if let Some(say) = say {
+        let _ = say.send(message);
+    }
+}
+
+fn micros_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
