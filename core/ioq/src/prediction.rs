@@ -61,7 +61,7 @@ mod tests {
         // 8 ms for a seek, 150 bytes a microsecond.
         let takes_us = |bytes: u64| 8_000 + bytes / 150;
         for _ in 0..20 {
-            [4_096, 4 << 20].map(|bytes| bandwidth.learn(bytes, takes_us(bytes)));
+            [4_096, 4 << 20].into_iter().for_each(|bytes| bandwidth.learn(bytes, takes_us(bytes)));
         }
         assert!(bandwidth.predict_us(4_096).abs_diff(takes_us(4_096)) <= 1);
         assert!(bandwidth.predict_us(4 << 20).abs_diff(takes_us(4 << 20)) <= 1);
