@@ -4,7 +4,7 @@
 //! At every step the decider agrees with itself, and no more is out than may be. In the end every request that its client
 //! still wanted was let go exactly once, and no run had two files or operations.
 //!
-//! `cargo test` tries a few hundred seeds, with `EYAS_SEEDS=10000` so many, and `make soak MINUTES=10` others for as long as
+//! `cargo test` tries some seeds, with `EYAS_SEEDS=10000` so many, and `make soak MINUTES=10` others for as long as
 //! asked. A seed that fails is tried again by `EYAS_SEED=17 make soak`.
 
 mod world;
@@ -15,7 +15,7 @@ use eyas_ioq::{Budget, ClassId, Config, POLICIES, Quality};
 use world::{Case, Outcome, Random};
 
 /// Seeds of every day.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 150;
 
 #[test]
 fn whatever_clients_do_each_request_goes_once() {
