@@ -54,6 +54,7 @@ bench-tiny: need
 	$(CARGO) test --locked --workspace --bench caching -- --tiny
 	$(CARGO) test --locked --workspace --bench claims -- --tiny
 	$(CARGO) test --locked --workspace --bench decisions -- --tiny
+	$(CARGO) test --locked --workspace --bench grants -- --tiny
 	$(CARGO) test --locked --workspace --bench model -- --tiny
 	$(CARGO) test --locked --workspace --bench scale -- --tiny
 	$(CARGO) test --locked --workspace --bench loopback

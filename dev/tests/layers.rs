@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-node", "eyas-types", "ids, resources, policies' names"),
     ("eyas-blocks", "eyas-types", "formats, chunks and their nodes"),
     ("eyas-ring", "eyas-types", "files, their records, nodes"),
+    ("eyas-ioq", "eyas-types", "files, and what is done with them"),
     ("eyas-matching", "eyas-types", "the attributes that expressions mention"),
     ("eyas-wire", "eyas-types", "messages are made of the shared words"),
     ("eyas-session", "eyas-wire", "sends its frames and greetings"),
@@ -66,7 +67,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
 ];
 
 /// Rooms of pure deciders: no other arrow than to the words, whatever the table says, and no standard library.
-const CORE: &[&str] = &["eyas-sched", "eyas-node", "eyas-blocks", "eyas-ring"];
+const CORE: &[&str] = &["eyas-sched", "eyas-node", "eyas-blocks", "eyas-ring", "eyas-ioq"];
 /// Imports whom it likes, and nobody imports it.
 const DEV: &str = "eyas-dev";
 /// The words.

@@ -11,6 +11,7 @@ extern crate alloc;
 pub mod dfs;
 pub mod estimate;
 pub mod id;
+pub mod io;
 pub mod load;
 pub mod matching;
 pub mod object;
@@ -23,6 +24,7 @@ pub mod units;
 
 pub use estimate::Estimate;
 pub use id::{ExecutorId, JobId, ObjectId, TaskId};
+pub use io::{Extent, FileId, Operation};
 pub use load::Load;
 pub use object::{ObjectSpec, Version};
 pub use outcome::{Origin, Outcome, Reads, Status};

@@ -1,0 +1,146 @@
+//! What a number will be next, by what it was: several simple forecasters look at the same past, and the one that was
+//! nearest lately answers (the Network Weather Service, Wolski 1998, to which io-coordination §8 points).
+//!
+//! None of them is right everywhere: a mean for what only flickers, the last value for what has jumped, a median where some
+//! values are far out, smoothing between. To try them all costs less than to choose.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// What an earlier error still counts when there is another: about the last ten decide who answers.
+const REMEMBERED: f64 = 0.9;
+
+/// Values that medians are of.
+const WINDOWS: [usize; 2] = [5, 31];
+
+/// Parts of a new value in a smoothed one.
+const GAINS: [f64; 3] = [0.05, 0.2, 0.5];
+
+trait Forecaster: Send {
+    fn forecast(&self) -> f64;
+    fn learn(&mut self, value: f64);
+}
+
+pub(crate) struct Forecast {
+    /// Each with its error.
+    forecasters: Vec<(f64, Box<dyn Forecaster>)>,
+}
+
+impl Forecast {
+    /// Of a number that was this once.
+    pub fn new(first: f64) -> Self {
+        let mut all: Vec<Box<dyn Forecaster>> = Vec::new();
+        all.push(Box::new(Last(first)));
+        all.push(Box::new(Mean { mean: first, values: 1.0 }));
+        all.extend(GAINS.map(|gain| -> Box<dyn Forecaster> { Box::new(Smoothed { value: first, gain }) }));
+        all.extend(
+            WINDOWS.map(|window| -> Box<dyn Forecaster> { Box::new(Median { values: [first].into(), window }) }),
+        );
+        Forecast { forecasters: all.into_iter().map(|forecaster| (0.0, forecaster)).collect() }
+    }
+
+    pub fn learn(&mut self, value: f64) {
+        for (error, forecaster) in &mut self.forecasters {
+            *error = *error * REMEMBERED + (forecaster.forecast() - value).abs() * (1.0 - REMEMBERED);
+            forecaster.learn(value);
+        }
+    }
+
+    pub fn value(&self) -> f64 {
+        let nearest = self.forecasters.iter().min_by(|(one, _), (other, _)| one.total_cmp(other));
+        nearest.expect("there are some").1.forecast()
+    }
+}
+
+struct Last(f64);
+
+impl Forecaster for Last {
+    fn forecast(&self) -> f64 {
+        self.0
+    }
+
+    fn learn(&mut self, value: f64) {
+        self.0 = value;
+    }
+}
+
+struct Mean {
+    mean: f64,
+    values: f64,
+}
+
+impl Forecaster for Mean {
+    fn forecast(&self) -> f64 {
+        self.mean
+    }
+
+    fn learn(&mut self, value: f64) {
+        self.values += 1.0;
+        self.mean += (value - self.mean) / self.values;
+    }
+}
+
+struct Smoothed {
+    value: f64,
+    gain: f64,
+}
+
+impl Forecaster for Smoothed {
+    fn forecast(&self) -> f64 {
+        self.value
+    }
+
+    fn learn(&mut self, value: f64) {
+        self.value += self.gain * (value - self.value);
+    }
+}
+
+struct Median {
+    values: VecDeque<f64>,
+    window: usize,
+}
+
+impl Forecaster for Median {
+    fn forecast(&self) -> f64 {
+        let mut sorted: Vec<_> = self.values.iter().copied().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    }
+
+    fn learn(&mut self, value: f64) {
+        if self.values.len() == self.window {
+            self.values.pop_front();
+        }
+        self.values.push_back(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(values: impl IntoIterator<Item = f64>) -> f64 {
+        let mut forecast = Forecast::new(100.0);
+        values.into_iter().for_each(|value| forecast.learn(value));
+        forecast.value()
+    }
+
+    #[test]
+    fn what_jumps_is_followed_at_once() {
+        let values = (0..40).map(|_| 100.0).chain((0..10).map(|_| 10.0));
+        assert_eq!(after(values), 10.0);
+    }
+
+    #[test]
+    fn what_flickers_is_averaged() {
+        let value = after((0..100).map(|n| if n % 2 == 0 { 80.0 } else { 120.0 }));
+        assert!((95.0..105.0).contains(&value), "{value}");
+    }
+
+    #[test]
+    fn single_values_far_out_do_not_count() {
+        let value = after((0..101).map(|n| if n % 10 == 0 { 1.0 } else { 100.0 }));
+        assert_eq!(value, 100.0);
+    }
+}

@@ -1,0 +1,107 @@
+//! Storage with clients that do what they should not: they vanish, stall for longer than their lease, cancel, say things late
+//! and twice, ask for the same bytes and for too much at once.
+//!
+//! At every step the decider agrees with itself, and no more is out than may be. In the end every request that its client
+//! still wanted was let go exactly once, and no run had two files or operations.
+//!
+//! `cargo test` tries some seeds, with `EYAS_SEEDS=10000` so many, and `make soak MINUTES=10` others for as long as
+//! asked. A seed that fails is tried again by `EYAS_SEED=17 make soak`.
+
+mod world;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use eyas_ioq::{Budget, ClassId, Config, POLICIES, Quality};
+use world::{Case, Outcome, Random};
+
+/// Seeds of every day.
+const SEEDS: u64 = 150;
+
+#[test]
+fn whatever_clients_do_each_request_goes_once() {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
+        (Some(seed), _) => println!("{:?}", try_seed(seed)),
+        (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
+        (None, None) => {
+            let outcomes: Vec<_> = (0..number("EYAS_SEEDS").unwrap_or(SEEDS)).map(try_seed).collect();
+            let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+            let all = [
+                sum(|of| of.vanished),
+                sum(|of| of.revoked),
+                sum(|of| of.cancelled),
+                sum(|of| of.holds),
+                sum(|of| of.together),
+                sum(|of| of.granted) / 20,
+            ];
+            assert!(all.iter().all(|count| *count > SEEDS / 2), "too little happens: {all:?}");
+        }
+    }
+}
+
+/// Tries seeds that nobody has tried, as long as that.
+fn soak(time: Duration) {
+    let began = Instant::now();
+    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
+    let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
+    println!("{seeds} seeds from {first} on: nothing has failed");
+}
+
+fn try_seed(seed: u64) -> Outcome {
+    let _replay = Replay(seed);
+    let case = faulty(seed);
+    let outcome = case.run();
+    assert_eq!(outcome, case.run(), "the same seed is another run: {case:?}");
+    outcome
+}
+
+/// Says how a seed is tried again when it fails.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("to try this seed again: EYAS_SEED={} make soak", self.0);
+        }
+    }
+}
+
+/// A few servers and clients of that seed.
+fn faulty(seed: u64) -> Case {
+    let mut dice = Random::new(seed);
+    let rare = |dice: &mut Random| [0.0, 0.01, 0.1][dice.below(3) as usize];
+    let maybe = |dice: &mut Random, per_s: u64| (dice.below(3) == 0).then_some(per_s);
+    let config = |dice: &mut Random| {
+        let quality = |dice: &mut Random| Quality {
+            reservation_bytes_per_s: maybe(dice, 10_000_000),
+            limit_bytes_per_s: maybe(dice, 20_000_000),
+            weight: 1 + dice.below(4) as u32,
+        };
+        Config {
+            policy: POLICIES[dice.below(POLICIES.len() as u64) as usize].1,
+            max_run_bytes: [8 << 10, 1 << 20, 16 << 20][dice.below(3) as usize],
+            window_us: [0, 300, 5_000][dice.below(3) as usize],
+            margin_us: [None, Some(0), Some(200)][dice.below(3) as usize],
+            bandwidth_bytes_per_s: [1_000_000, 100_000_000][dice.below(2) as usize],
+            budget: Budget {
+                concurrency: [1, 1, 4][dice.below(3) as usize],
+                bytes_per_s: maybe(dice, 50_000_000),
+                requests_per_s: maybe(dice, 5_000),
+            },
+            lease_us: 50_000,
+            classes: (0..dice.below(3) as u32).map(|class| (ClassId(class), quality(dice))).collect(),
+        }
+    };
+    Case {
+        configs: (0..1 + dice.below(3)).map(|_| config(&mut dice)).collect(),
+        clients: 1 + dice.below(12),
+        asks: 1 + dice.below(30),
+        pattern: dice.below(3),
+        piece_bytes: [1 << 10, 4 << 10, 256 << 10][dice.below(3) as usize],
+        delay_us: [10, 200, 20_000][dice.below(3) as usize],
+        vanishes: rare(&mut dice),
+        stalls: rare(&mut dice),
+        cancels: rare(&mut dice),
+        seed,
+    }
+}

@@ -1,0 +1,304 @@
+//! A coordinator, its clients, and messages between them, on one clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use eyas_ioq::{
+    ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RunId, ServerId, Servers,
+};
+use eyas_types::{Extent, FileId, Operation};
+
+const SECOND: u64 = 1_000_000;
+/// What has not been granted by then never is.
+const LIMIT_US: u64 = 1_000 * SECOND;
+
+/// Dice: the same throws for the same seed. SplitMix64 (Steele, Lea and Flood 2014).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    /// A number in `0 .. count`.
+    pub fn below(&mut self, count: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * u128::from(count)) >> 64) as u64
+    }
+
+    fn happens(&mut self, probability: f64) -> bool {
+        (self.below(1 << 32) as f64) < probability * (1_u64 << 32) as f64
+    }
+}
+
+/// Servers, who uses them how, and what fails.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub configs: Vec<Config>,
+    pub clients: u64,
+    /// How often each client asks, for one to four pieces at a time.
+    pub asks: u64,
+    /// All of one file in turns, each its own file, or anything.
+    pub pattern: u64,
+    pub piece_bytes: u64,
+    /// Longest delay of a message.
+    pub delay_us: u64,
+    /// Of each grant: its client vanishes, takes longer than its lease, or cancels something.
+    pub vanishes: f64,
+    pub stalls: f64,
+    pub cancels: f64,
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub granted: u64,
+    /// Runs with turns of several clients.
+    pub together: u64,
+    pub vanished: u64,
+    pub revoked: u64,
+    pub cancelled: u64,
+    pub holds: u64,
+    pub ended_us: u64,
+}
+
+enum Next {
+    ToServers(Event),
+    ToClient(ClientId, Effect),
+    Timer,
+    /// A client asks for more.
+    Ask(ClientId),
+}
+
+struct Client {
+    asks: u64,
+    offset: u64,
+    is_gone: bool,
+    wants: BTreeSet<RequestId>,
+}
+
+struct World<'a> {
+    case: &'a Case,
+    dice: Random,
+    now_us: u64,
+    /// What happens when, by order of arrival among equals.
+    agenda: BTreeMap<(u64, u64), Next>,
+    arrivals: u64,
+    servers: Servers,
+    clients: BTreeMap<ClientId, Client>,
+    requests: BTreeMap<RequestId, Request>,
+    /// What the servers were told of, and what was let go.
+    asked: u64,
+    let_go: BTreeSet<RequestId>,
+    out: BTreeMap<(ServerId, GrantId), Grant>,
+    runs: BTreeMap<(ServerId, RunId), (Grant, BTreeSet<ClientId>)>,
+    outcome: Outcome,
+}
+
+impl Case {
+    pub fn run(&self) -> Outcome {
+        let mut servers = Servers::new();
+        self.configs.iter().zip(0..).for_each(|(config, id)| servers.serve(ServerId(id), config.clone()));
+        let client = |_| Client { asks: self.asks, offset: 0, is_gone: false, wants: BTreeSet::new() };
+        let mut world = World {
+            case: self,
+            dice: Random::new(self.seed),
+            now_us: 0,
+            agenda: BTreeMap::new(),
+            arrivals: 0,
+            servers,
+            clients: (0..self.clients).map(|id| (ClientId(id), client(id))).collect(),
+            requests: BTreeMap::new(),
+            asked: 0,
+            let_go: BTreeSet::new(),
+            out: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            outcome: Outcome::default(),
+        };
+        (0..self.clients).for_each(|id| world.after(id * 7, Next::Ask(ClientId(id))));
+        while let Some(((now_us, _), next)) = world.agenda.pop_first() {
+            assert!(now_us < LIMIT_US, "{self:?}");
+            world.now_us = now_us;
+            world.happen(next);
+        }
+        world.check()
+    }
+}
+
+impl World<'_> {
+    fn after(&mut self, us: u64, next: Next) {
+        self.arrivals += 1;
+        self.agenda.insert((self.now_us + us, self.arrivals), next);
+    }
+
+    /// A message comes after a while, now and then twice. One that comes later may come sooner.
+    fn send(&mut self, after_us: u64, event: Event) {
+        if !matches!(event, Event::Asked(_)) && self.dice.below(20) == 0 {
+            let delay_us = self.dice.below(self.case.delay_us);
+            self.after(after_us + delay_us, Next::ToServers(event.clone()));
+        }
+        let delay_us = self.dice.below(self.case.delay_us);
+        self.after(after_us + delay_us, Next::ToServers(event));
+    }
+
+    fn happen(&mut self, next: Next) {
+        match next {
+            Next::ToServers(event) => self.tell(event),
+            Next::Timer if self.servers.next_timeout().is_some_and(|us| us <= self.now_us) => self.tell(Event::Tick),
+            Next::Timer => {}
+            Next::ToClient(client, effect) => self.hear(client, effect),
+            Next::Ask(client) => self.ask(client),
+        }
+    }
+
+    fn ask(&mut self, id: ClientId) {
+        let client = self.clients.get_mut(&id).expect("it is known");
+        if client.is_gone || client.asks == 0 {
+            return;
+        }
+        client.asks -= 1;
+        let server = ServerId(self.dice.below(self.case.configs.len() as u64) as u32);
+        let pieces = 1 + self.dice.below(4);
+        let mut requests = Vec::new();
+        for _ in 0..pieces {
+            let (file, offset) = match self.case.pattern {
+                0 => (0, (client.offset * self.case.clients + id.0) * self.case.piece_bytes),
+                1 => (id.0, client.offset * self.case.piece_bytes),
+                _ => (self.dice.below(3), self.dice.below(50) * self.case.piece_bytes / 2),
+            };
+            client.offset += 1;
+            let operation = [Operation::Read, Operation::Write][usize::from(self.dice.below(5) == 0)];
+            requests.push(Request {
+                id: RequestId(0),
+                client: id,
+                server,
+                class: ClassId(id.0 as u32 % 3),
+                file: FileId(file),
+                operation,
+                extent: Extent { offset, size_bytes: self.case.piece_bytes },
+                call: None,
+            });
+        }
+        // They are numbered when they come, and so wait until then.
+        self.send(0, Event::Asked(requests));
+    }
+
+    fn tell(&mut self, mut event: Event) {
+        match &mut event {
+            Event::Asked(requests) => {
+                requests.retain(|request| !self.clients[&request.client].is_gone);
+                for request in requests {
+                    self.asked += 1;
+                    request.id = RequestId(self.asked);
+                    self.requests.insert(request.id, *request);
+                    self.clients.get_mut(&request.client).expect("it is known").wants.insert(request.id);
+                }
+            }
+            Event::Completed { client, server, grant, .. } => {
+                if self.out.get(&(*server, *grant)).is_some_and(|grant| grant.client == *client) {
+                    self.out.remove(&(*server, *grant));
+                }
+            }
+            Event::Cancelled { client, request, .. } => {
+                self.clients.get_mut(client).expect("it is known").wants.remove(request);
+                for grant in self.out.values_mut() {
+                    grant.requests.retain(|id| id != request);
+                }
+                self.out.retain(|_, grant| !grant.requests.is_empty());
+                self.outcome.cancelled += 1;
+            }
+            Event::Gone { client } => self.out.retain(|_, grant| grant.client != *client),
+            Event::Tick => {}
+        }
+        let mut effects = Vec::new();
+        self.servers.handle(self.now_us, event, &mut effects);
+        self.servers.validate();
+        for effect in effects {
+            let client = match &effect {
+                Effect::Granted(grant) => {
+                    self.check_grant(grant);
+                    grant.client
+                }
+                Effect::Uncoordinated { client, .. } => panic!("{client:?}: nothing is full"),
+                Effect::Revoked { client, server, grant } => {
+                    self.out.remove(&(*server, *grant)).expect("only what is out is revoked");
+                    self.outcome.revoked += 1;
+                    *client
+                }
+            };
+            let delay_us = self.dice.below(self.case.delay_us);
+            self.after(delay_us, Next::ToClient(client, effect));
+        }
+        if let Some(timeout_us) = self.servers.next_timeout() {
+            assert!(timeout_us > self.now_us, "what was to be done by now is done");
+            self.after(timeout_us - self.now_us, Next::Timer);
+        }
+    }
+
+    fn check_grant(&mut self, grant: &Grant) {
+        for request in &grant.requests {
+            assert!(self.let_go.insert(*request), "{request:?} is granted twice");
+            let asked = &self.requests[request];
+            let of_grant = (grant.server, grant.client, grant.file, grant.operation);
+            assert_eq!((asked.server, asked.client, asked.file, asked.operation), of_grant);
+            assert!(asked.extent.offset >= grant.extent.offset && asked.extent.end() <= grant.extent.end());
+        }
+        self.outcome.granted += grant.requests.len() as u64;
+        let run = self.runs.entry((grant.server, grant.run)).or_insert((grant.clone(), BTreeSet::new()));
+        assert_eq!((run.0.file, run.0.operation), (grant.file, grant.operation));
+        assert!(run.0.extent.offset <= grant.extent.offset, "turns are in the order of offsets");
+        run.1.insert(grant.client);
+        self.out.insert((grant.server, grant.id), grant.clone());
+        let config = &self.case.configs[grant.server.0 as usize];
+        let limit = config.budget.concurrency as usize + usize::from(config.margin_us.is_some());
+        assert!(self.out.keys().filter(|(server, _)| *server == grant.server).count() <= limit);
+    }
+
+    fn hear(&mut self, id: ClientId, effect: Effect) {
+        let Effect::Granted(grant) = effect else { return };
+        if self.clients[&id].is_gone {
+            return;
+        }
+        if self.dice.happens(self.case.vanishes) {
+            self.clients.get_mut(&id).expect("it is known").is_gone = true;
+            self.outcome.vanished += 1;
+            self.send(0, Event::Gone { client: id });
+            return;
+        }
+        if self.dice.happens(self.case.cancels)
+            && let Some(request) = self.clients[&id].wants.first().copied()
+        {
+            let server = self.requests[&request].server;
+            self.send(0, Event::Cancelled { client: id, server, request });
+        }
+        // 100 bytes a microsecond, more or less, after a seek.
+        let mut takes_us = self.dice.below(8_000) + grant.extent.size_bytes / (50 + self.dice.below(100));
+        if self.dice.happens(self.case.stalls) {
+            takes_us += self.dice.below(SECOND);
+        }
+        let Grant { server, id: grant, extent, .. } = grant;
+        self.send(takes_us, Event::Completed { client: id, server, grant, bytes: extent.size_bytes });
+        let think_us = self.dice.below(1_000);
+        self.after(takes_us + think_us, Next::Ask(id));
+    }
+
+    fn check(mut self) -> Outcome {
+        for (id, client) in self.clients.iter().filter(|(_, client)| !client.is_gone) {
+            let waits = client.wants.iter().find(|request| !self.let_go.contains(request));
+            assert_eq!(waits, None, "{id:?} waits for ever: {:?}", self.case);
+        }
+        for server in (0..self.case.configs.len() as u32).map(ServerId) {
+            let measures = self.servers.measures(server).expect("it is served");
+            assert_eq!((measures.queued, measures.outstanding), (0, 0), "{measures:?}");
+            assert!(measures.arrived.bytes >= measures.ordered.bytes);
+            assert_eq!(measures.waits.values().map(|waits| waits.requests).sum::<u64>(), measures.granted);
+            self.outcome.holds += measures.holds;
+        }
+        self.outcome.together = self.runs.values().filter(|(_, clients)| clients.len() > 1).count() as u64;
+        self.outcome.ended_us = self.now_us;
+        self.outcome
+    }
+}
