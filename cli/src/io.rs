@@ -42,6 +42,9 @@ pub(crate) enum IoCommand {
         /// By itself, for this node alone
         #[arg(long)]
         here: bool,
+        /// In the background
+        #[arg(long)]
+        detach: bool,
     },
 }
 
@@ -110,7 +113,11 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
             show::status(&status, metrics, reach.json)?;
             Ok(ExitCode::SUCCESS)
         }
-        IoCommand::Agent { folder, here } => {
+        IoCommand::Agent { detach: true, .. } => {
+            run::detach()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        IoCommand::Agent { folder, here, detach: false } => {
             let order = match here {
                 true => Deciding::Here(Config::default()),
                 false => Deciding::There(Access::load(&access_path(reach))?),

@@ -114,7 +114,16 @@ fn greet(folder: &Path) -> bool {
     hello().is_ok()
 }
 
-/// Starts an agent, and waits until it answers.
+/// Becomes the parent of an agent, and leaves it alone: the program that wanted one is not to have a child that it knows
+/// nothing of.
+pub(crate) fn detach() -> Result<(), Failure> {
+    let words = env::args_os().skip(1).filter(|word| word != "--detach");
+    // The terminal's interrupts are not for it.
+    Command::new(own_path()?).args(words).process_group(0).spawn()?;
+    Ok(())
+}
+
+/// Has an agent started, and waits until it answers.
 fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), Failure> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
@@ -122,13 +131,12 @@ fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), Failure> {
     let log_file = File::options().create(true).append(true).open(&log);
     let log_file = log_file.map_err(|e| format!("cannot write {}: {e}", log.display()))?;
     let mut command = Command::new(own_path()?);
-    command.args(["io", "agent"]).arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
+    command.args(["io", "agent", "--detach"]).arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
     match coordinator {
         Some(access) => command.arg("--access").arg(std::path::absolute(access)?),
         None => command.arg("--here"),
     };
-    // It outlives this program, and the terminal's interrupts are not for it.
-    command.process_group(0).current_dir("/").env_remove("LD_PRELOAD").spawn()?;
+    command.current_dir("/").env_remove("LD_PRELOAD").status()?;
     let deadline = Instant::now() + UP_DEADLINE;
     while !greet(folder) {
         if Instant::now() > deadline {

@@ -35,7 +35,8 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const BEAT: Duration = Duration::from_millis(100);
 /// A program does not wait for an agent that has been silent for so long.
 pub const SILENCE: Duration = Duration::from_millis(500);
-/// First byte of what a program sends to the agent's socket: it wants the board, and gets a byte with its memory.
+/// First byte of what a program sends to the agent's socket: it wants the board. It gets its memory, and with it the number
+/// by which the agent knows it, least significant byte first.
 pub const GIVE_BOARD: u8 = b'B';
 /// The same: with it comes a file, and the number of the seat that it is for follows, least significant byte first.
 pub const TAKE_FILE: u8 = b'F';

@@ -86,7 +86,7 @@ impl Kind {
 /// A request: bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Whose.
+    /// Whose: the process's number, or 0 if the agent cannot see it.
     pub process: u32,
     /// What it is about to do.
     pub kind: Kind,

@@ -26,6 +26,9 @@ static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 static NEXT_TRY_MS: AtomicU64 = AtomicU64::new(0);
 static PATH: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(ptr::null_mut());
 static CLASS_NUMBER: AtomicU32 = AtomicU32::new(0);
+/// This process, as it knows itself and as the agent does. A forked one finds its parent's here.
+static OWN_NUMBER: AtomicU32 = AtomicU32::new(0);
+static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn look_at_environment() {
     // SAFETY: nothing else of the program runs yet; the string stays where it is as long as nobody overwrites it.
@@ -69,6 +72,21 @@ pub(crate) fn board() -> Option<&'static Board> {
     Some(board).filter(|board| board.is_open(now_ms))
 }
 
+/// What the agent knows this process by: its number in the agent's namespace of processes, or 0 if it has none there.
+pub(crate) fn process() -> u32 {
+    let own = own_number();
+    if OWN_NUMBER.load(Ordering::Acquire) != own {
+        let number = introduce().map_or(0, |(_, number)| number);
+        NUMBER.store(number, Ordering::Relaxed);
+        OWN_NUMBER.store(own, Ordering::Release);
+    }
+    NUMBER.load(Ordering::Relaxed)
+}
+
+fn own_number() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get() as u32
+}
+
 /// Sends the agent a file, for the request at that seat.
 pub(crate) fn send_file(seat: usize, file: BorrowedFd<'_>) -> Option<()> {
     let mut message = [TAKE_FILE, 0, 0, 0, 0];
@@ -83,19 +101,27 @@ pub(crate) fn send_file(seat: usize, file: BorrowedFd<'_>) -> Option<()> {
 }
 
 fn attach() -> Option<&'static Board> {
+    let (memory, number) = introduce()?;
+    NUMBER.store(number, Ordering::Relaxed);
+    OWN_NUMBER.store(own_number(), Ordering::Release);
+    eyas_board::map(memory).ok()
+}
+
+/// Comes to the agent, and is given the memory of the board, and its number.
+fn introduce() -> Option<(OwnedFd, u32)> {
     let socket = connect()?;
     net::send(&socket, &[GIVE_BOARD], net::SendFlags::NOSIGNAL).ok()?;
     let timeout = Timespec { tv_sec: 0, tv_nsec: PATIENCE.as_nanos() as i64 };
     poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)).ok()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = net::RecvAncillaryBuffer::new(&mut space);
-    let (mut byte, flags) = ([0], net::RecvFlags::CMSG_CLOEXEC);
-    net::recvmsg(&socket, &mut [IoSliceMut::new(&mut byte)], &mut rights, flags).ok()?;
+    let (mut number, flags) = ([0; 4], net::RecvFlags::CMSG_CLOEXEC);
+    net::recvmsg(&socket, &mut [IoSliceMut::new(&mut number)], &mut rights, flags).ok()?;
     let memory = rights.drain().find_map(|message| match message {
         net::RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
     })?;
-    eyas_board::map(memory).ok()
+    Some((memory, u32::from_le_bytes(number)))
 }
 
 fn connect() -> Option<OwnedFd> {

@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
 use rustix::fs::Stat;
 
-use crate::agent::{board, now_ms, send_file};
+use crate::agent::{board, class, now_ms, process, send_file};
 use crate::descriptors::{self, Descriptor, Of};
 use crate::scope;
 
@@ -121,8 +121,8 @@ fn let_go(known: &Descriptor, line: usize) {
         return;
     }
     let device = line.device.load(Ordering::Relaxed);
-    let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
-    let ask = Ask { process, kind: Kind::Close, device, inode, offset: 0, length: 0, file_bytes: 0, class: 0 };
+    let ask =
+        Ask { process: process(), kind: Kind::Close, device, inode, offset: 0, length: 0, file_bytes: 0, class: 0 };
     if let Some(seat) = board.ask(ask) {
         board.answer(seat, STEP, || board.is_open(now_ms()));
     }
@@ -247,11 +247,10 @@ impl Request<'_> {
 
     /// Asks the agent; None if the board has news then.
     fn ask(&self) -> Option<Turn> {
-        let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let length = self.end - self.offset;
-        let (kind, offset, class) = (self.kind, self.offset, crate::agent::class());
-        let ask = Ask { process, kind, device, inode, offset, length, file_bytes, class };
+        let (kind, offset, class) = (self.kind, self.offset, class());
+        let ask = Ask { process: process(), kind, device, inode, offset, length, file_bytes, class };
         let Some(seat) = self.board.ask(ask) else { return Some(Turn::UNORDERED) };
         loop {
             return match self.board.answer(seat, STEP, || self.is_worth_it()) {

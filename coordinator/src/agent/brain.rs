@@ -268,7 +268,7 @@ impl Brain {
     fn beat(&mut self) {
         self.live();
         self.files.tidy();
-        let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_none_or(|pid| test_kill_process(pid).is_err());
+        let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
         let gone: Vec<usize> =
             self.seats.iter().filter(|(_, (ask, _))| is_gone(ask)).map(|(place, _)| *place).collect();
         for place in gone {
