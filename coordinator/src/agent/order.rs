@@ -1,6 +1,6 @@
 //! When requests go to storage: as `core/ioq` decides, for all nodes at their coordinator, or for this node alone here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use eyas_ioq::{ClassId, ClientId, Config, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
@@ -31,9 +31,17 @@ pub(super) struct Order {
     last: u64,
     /// Where each is that has been asked for and is not done.
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
-    /// What of a grant is not done yet, and how many bytes of it are.
-    grants: BTreeMap<(u32, GrantId), (BTreeSet<RequestId>, u64)>,
+    grants: BTreeMap<(u32, GrantId), Granted>,
     verdicts: Vec<(RequestId, Verdict)>,
+}
+
+/// A turn: its requests go one after the other.
+#[derive(Default)]
+struct Granted {
+    /// Those that are not done, in the order of their offsets. The first goes now.
+    left: VecDeque<RequestId>,
+    /// What has been done.
+    bytes: u64,
 }
 
 /// Who decides.
@@ -119,12 +127,20 @@ impl Order {
                 Decider::There { say } => tell(say, ToCoordinator::Cancel { storage, request: request.0 }),
             };
         };
-        let Some((left, all_bytes)) = self.grants.get_mut(&(storage, grant)) else { return };
-        left.remove(&request);
-        *all_bytes += bytes;
-        if left.is_empty() {
-            let bytes = *all_bytes;
-            self.grants.remove(&(storage, grant));
+        let Some(granted) = self.grants.get_mut(&(storage, grant)) else { return };
+        let was_first = granted.left.front() == Some(&request);
+        granted.left.retain(|left| *left != request);
+        granted.bytes += bytes;
+        match granted.left.front() {
+            Some(next) if was_first => self.verdicts.push((*next, Verdict::Go)),
+            Some(_) => {}
+            None => self.finish(storage, grant),
+        }
+    }
+
+    /// All of a turn is done.
+    fn finish(&mut self, storage: u32, grant: GrantId) {
+        if let Some(Granted { bytes, .. }) = self.grants.remove(&(storage, grant)) {
             match &mut self.decider {
                 Decider::Here { .. } => {
                     self.handle(Event::Completed { client: CLIENT, server: ServerId(storage), grant, bytes });
@@ -201,21 +217,19 @@ impl Order {
     }
 
     fn granted(&mut self, storage: u32, grant: GrantId, requests: Vec<RequestId>) {
-        for request in &requests {
-            if let Some((_, granted)) = self.under_way.get_mut(request) {
+        let mut left = VecDeque::new();
+        for request in requests {
+            if let Some((_, granted)) = self.under_way.get_mut(&request) {
                 *granted = Some(grant);
-                self.verdicts.push((*request, Verdict::Go));
+                left.push_back(request);
             }
         }
-        let left: BTreeSet<RequestId> =
-            requests.into_iter().filter(|request| self.under_way.contains_key(request)).collect();
-        if left.is_empty() {
+        let first = left.front().copied();
+        self.grants.insert((storage, grant), Granted { left, bytes: 0 });
+        match first {
+            Some(first) => self.verdicts.push((first, Verdict::Go)),
             // Nobody wanted it any more when it was granted.
-            if let Decider::There { say } = &mut self.decider {
-                tell(say, ToCoordinator::Done { storage, grant, bytes: 0 });
-            }
-        } else {
-            self.grants.insert((storage, grant), (left, 0));
+            None => self.finish(storage, grant),
         }
     }
 
@@ -226,8 +240,12 @@ impl Order {
     }
 
     fn revoked(&mut self, storage: u32, grant: GrantId) {
-        let (requests, _) = self.grants.remove(&(storage, grant)).unwrap_or_default();
-        self.under_way.retain(|request, _| !requests.contains(request));
+        let Granted { left, .. } = self.grants.remove(&(storage, grant)).unwrap_or_default();
+        for request in left.iter().skip(1) {
+            // They were not told to go before, and are not waited for.
+            self.verdicts.push((*request, Verdict::Unordered));
+        }
+        self.under_way.retain(|request, _| !left.contains(request));
     }
 }
 
