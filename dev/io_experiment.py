@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""Programs that share a slow disk: `eyas io run` beside plain calls, MPI-IO and the kernel's schedulers (aIOLi §6).
+
+The paper's three experiments, their files scaled down: 1: 8 processes decompose one file. 2: two applications of 4
+processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each other as
+1.5, 1, 0.8, 0.5 and 0.2. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every word of them.
+
+The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several mounts of it, as if each had a kernel of its
+own. Measured side by side: one sequential reader, which is what the disk can do; plain calls; MPI-IO with two phases and
+with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same disk, with
+mq-deadline and with BFQ above it; and plain calls under `eyas io run`. Whoever is slow reads less: a cell begins with as
+few bytes as would take PILOT_S if every block cost a seek, and reads as many more as it is found to manage in CELL_S.
+Caches of these files are dropped before each cell, the machine's others stay.
+
+Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with which all goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+import plot
+from slow_disk import BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
+from table import conclude, show
+
+PROGRAMS = Path(__file__).resolve().parent / "decompose"
+COMPILERS = [("cc", "gcc"), ("mpicc", "libmpich-dev"), ("mpiexec", "mpich")]
+# Processes of each application, and megabytes of its file, of which --scale says how many there are here.
+EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
+PILOT_S, CELL_S, TIMEOUT_S = 2.0, 8.0, 120.0
+ALIGN = 4 << 20  # files are whole blocks of every granularity
+READER_BYTES = 1 << 20
+EQUAL = 2  # the experiment whose applications are equal
+
+
+@dataclass
+class Application:
+    """One file and who decomposes it; `begun` is where its bytes end if it is cut off."""
+
+    name: str
+    processes: int
+    bytes: int
+
+
+@dataclass
+class Outcome:
+    """How it went for all applications together."""
+
+    bytes: int
+    elapsed_s: float
+    ends_s: list[float]  # of each application, from the first one's beginning
+    longest_s: float
+    mean_wait_s: float
+
+    @property
+    def rate(self) -> float:
+        """Megabytes a second."""
+        return self.bytes / self.elapsed_s / 1e6
+
+    @property
+    def apart(self) -> float:
+        """Between the first and the last application's end, of the whole time."""
+        return (max(self.ends_s) - min(self.ends_s)) / self.elapsed_s
+
+
+Commands = Callable[[Application, int, int], list[list[object]]]
+
+
+def outcome(programs: Sequence[Sequence[str]]) -> Outcome:
+    """What the programs of each application have printed, taken together."""
+    applications = [[json.loads(line) for text in texts for line in text.splitlines()] for texts in programs]
+    processes = [process for application in applications for process in application]
+    began = min(process["begin_us"] for process in processes)
+    ends = [(max(process["end_us"] for process in application) - began) / 1e6 for application in applications]
+    waited = sum(process["waited_us"] for process in processes) / sum(process["calls"] for process in processes)
+    longest = max(process["longest_us"] for process in processes)
+    return Outcome(sum(process["bytes"] for process in processes), max(ends), ends, longest / 1e6, waited / 1e6)
+
+
+def together(commands: Sequence[Sequence[Sequence[object]]]) -> Outcome:
+    """Runs all programs of all applications at once."""
+    started = [[start(words) for words in programs] for programs in commands]
+    try:
+        said = [[finish(process) for process in programs] for programs in started]
+    finally:
+        for process in (process for programs in started for process in programs):
+            process.kill()
+    return outcome(said)
+
+
+def start(words: Sequence[object]) -> subprocess.Popen[str]:
+    """Starts a program that prints how it went."""
+    text = list(map(str, words))
+    return subprocess.Popen(text, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """What it printed. Raises SlowDiskError if it read wrong bytes, or did not end."""
+    try:
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise SlowDiskError(f"{process.args!r} does not end within {TIMEOUT_S:g} s") from None
+    if process.returncode:
+        raise SlowDiskError(f"{process.args!r} ended with {process.returncode}: {errors.strip()}")
+    return output
+
+
+class Bench:
+    """The disk with the files of one experiment, and who is measured on it."""
+
+    def __init__(self, disk: SlowDisk, programs: Path, asked: argparse.Namespace, number: int) -> None:
+        self.disk = disk
+        self.programs = programs
+        self.asked = asked
+        scaled = [(processes, int(megabytes * asked.scale * 1e6)) for processes, megabytes in EXPERIMENTS[number]]
+        sizes = [(processes, max(1, size // ALIGN) * ALIGN) for processes, size in scaled]
+        self.applications = [Application(f"file-{place}", *size) for place, size in enumerate(sizes)]
+        self.device = BlockDevice(disk, sum(application.bytes for application in self.applications))
+
+    def fill(self) -> None:
+        """Writes all files."""
+        def write(folder: Path) -> None:
+            for application in self.applications:
+                words = ["--write", "--bytes", application.bytes, "--block", READER_BYTES]
+                run(self.programs / "decompose", *words, folder / application.name)
+
+        write(self.disk.source)
+        self.device.fill(write)
+
+    # ---- who is measured: the programs of an application, for so many bytes of its file
+
+    def reader(self, application: Application, size: int, _: int) -> list[list[object]]:
+        words = ["--bytes", size, "--block", READER_BYTES]
+        return [[self.programs / "decompose", *words, self.disk.mounts[0] / application.name]]
+
+    def plain(self, application: Application, size: int, block: int) -> list[list[object]]:
+        return self.on_nodes(application, size, block, lambda mount: [])
+
+    def coordinated(self, application: Application, size: int, block: int) -> list[list[object]]:
+        return self.on_nodes(application, size, block, lambda mount: [eyas(), "io", "run", "--path", mount, "--"])
+
+    def on_nodes(
+        self, application: Application, size: int, block: int, before: Callable[[Path], list[object]]
+    ) -> list[list[object]]:
+        """A program for each node that has processes of the application, by what comes before its words there."""
+        programs = []
+        first = 0
+        nodes = min(len(self.disk.mounts), application.processes)
+        for place, mount in enumerate(self.disk.mounts[:nodes]):
+            last = application.processes * (place + 1) // nodes
+            words = self.words(application, size, block, first, last - first)
+            programs.append([*before(mount), self.programs / "decompose", *words, mount / application.name])
+            first = last
+        return programs
+
+    def on_device(self, application: Application, size: int, block: int) -> list[list[object]]:
+        words = self.words(application, size, block, 0, application.processes)
+        return [[self.programs / "decompose", *words, self.device.mount / application.name]]
+
+    def words(self, application: Application, size: int, block: int, first: int, count: int) -> list[object]:
+        who = ["--first", first, "--processes", count, "--all", application.processes]
+        how = ["--contiguous"] if self.asked.split == "contiguous" else []
+        return ["--bytes", size, "--block", block, *who, *how]
+
+    def collective(self, application: Application, size: int, block: int) -> list[list[object]]:
+        names = [mount / application.name for mount in self.disk.mounts]
+        how = ["--contiguous"] if self.asked.split == "contiguous" else []
+        words = ["--bytes", size, "--block", block, *how]
+        return [["mpiexec", "-n", application.processes, self.programs / "decompose_mpi", *words, *names]]
+
+    def sieving(self, application: Application, size: int, block: int) -> list[list[object]]:
+        [words] = self.collective(application, size, block)
+        return [[*words[:4], "--independent", *words[4:]]]
+
+    # ---- cells
+
+    def once(self, commands: Commands, block: int, share: float) -> Outcome:
+        """All applications at once, over this share of each file."""
+        folders = [*self.disk.mounts, *([self.device.mount] if self.device.device else [])]
+        forget(folder / application.name for folder in folders for application in self.applications)
+        align = max(block, READER_BYTES)
+        sizes = [max(align, int(application.bytes * share) // align * align) for application in self.applications]
+        return together([commands(*cell, block) for cell in zip(self.applications, sizes)])
+
+    def cell(self, commands: Commands, block: int) -> list[Outcome]:
+        """All runs of a cell, over as much of the files as it gets through."""
+        all_bytes = sum(application.bytes for application in self.applications)
+        seek_s, rate = self.asked.seek_ms / 1000, self.asked.megabytes_per_second * 1e6
+        share = min(1.0, PILOT_S / (seek_s + block / rate) * block / all_bytes)
+        found = self.once(commands, block, share)
+        more = min(1.0, found.rate * 1e6 * CELL_S / all_bytes)
+        if more < 2 * share:
+            return [found, *(self.once(commands, block, share) for _ in range(self.asked.runs - 1))]
+        return [self.once(commands, block, more) for _ in range(self.asked.runs)]
+
+    def measure(self) -> dict[str, dict[int, list[Outcome]]]:
+        """Outcomes by who is measured and by granularity."""
+        measured: dict[str, dict[int, list[Outcome]]] = {}
+
+        def each(name: str, commands: Commands) -> None:
+            if self.asked.peers is None or name in self.asked.peers:
+                measured[name] = {block: self.cell(commands, block) for block in self.asked.granularity}
+
+        measured["one reader"] = {0: self.alone()}
+        each("plain", self.plain)
+        each("two phases", self.collective)
+        each("data sieving", self.sieving)
+        with self.device:
+            for scheduler in ("mq-deadline", "bfq"):
+                self.device.schedule(scheduler)
+                each(scheduler, self.on_device)
+        self.device.device = ""
+        if is_coordinated():
+            each("eyas", self.coordinated)
+        return measured
+
+    def alone(self) -> list[Outcome]:
+        """The first application's file, read by one process from its begin to its end."""
+        first = self.applications[0]
+        outcomes = []
+        for _ in range(self.asked.runs):
+            forget([self.disk.mounts[0] / first.name])
+            outcomes.append(together([self.reader(first, first.bytes, 0)]))
+        return outcomes
+
+
+def eyas() -> Path:
+    """The command that is measured: $EYAS_BIN, else the release build."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or Path(__file__).resolve().parent.parent / "target")
+    return Path(os.environ.get("EYAS_BIN") or target / "release" / "eyas").resolve()
+
+
+def is_coordinated() -> bool:
+    """Whether there is an eyas that has the command."""
+    return eyas().exists() and subprocess.run([eyas(), "io", "run", "--help"], capture_output=True).returncode == 0
+
+
+def median(outcomes: Sequence[Outcome], what: Callable[[Outcome], float]) -> float:
+    return statistics.median(map(what, outcomes))
+
+
+def size(number: int) -> str:
+    """A granularity in words."""
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
+def tell(number: int, measured: dict[str, dict[int, list[Outcome]]], asked: argparse.Namespace) -> bool:
+    """Prints what was measured, and draws it; whether eyas reaches its goals."""
+    limit = median(measured.pop("one reader")[0], lambda found: found.rate)
+    names = list(measured)
+
+    def rows(what: Callable[[Outcome], float], of: Callable[[int], float] = lambda block: 1.0) -> list[list[object]]:
+        return [
+            [size(block), *(median(measured[name][block], what) / of(block) for name in names)]
+            for block in asked.granularity
+        ]
+
+    print(f"\nexperiment {number}, {asked.nodes} nodes: one sequential reader {limit:.1f} MB/s")
+    heads = ["granularity", *names]
+    rates = rows(lambda found: found.rate)
+    show("MB/s", heads, rates)
+    show("of one sequential reader's rate", heads, rows(lambda found: found.rate, lambda block: limit))
+    if "plain" in measured:
+        plain = {block: median(measured["plain"][block], lambda found: found.rate) for block in asked.granularity}
+        show("of plain calls' rate", heads, rows(lambda found: found.rate, plain.__getitem__))
+    show("MB read, where the rest was cut off", heads, rows(lambda found: found.bytes / 1e6))
+    if len(EXPERIMENTS[number]) > 1:
+        show("between the first and the last application's end, of the time", heads, rows(lambda found: found.apart))
+    show("longest wait of a call, s", heads, rows(lambda found: found.longest_s))
+    show("longest wait of a call, of the mean", heads, rows(lambda found: found.longest_s / found.mean_wait_s))
+    if asked.plots:
+        asked.plots.mkdir(parents=True, exist_ok=True)
+        places = [(block, size(block)) for block in asked.granularity]
+        drawn = {name: [float(row[place + 1]) for row in rates] for place, name in enumerate(names)}  # type: ignore[arg-type]
+        drawn["one reader"] = [limit] * len(places)
+        path = asked.plots / f"experiment-{number}-{asked.nodes}-nodes.svg"
+        plot.lines(path, f"Experiment {number}, {asked.nodes} nodes", "MB/s", places, drawn)
+        print(f"\nplot: {path}")
+    if "eyas" not in measured:
+        print("\nnot measured: eyas, which has no `io run` here")
+        return True
+    ours = {block: median(measured["eyas"][block], lambda found: found.rate) for block in asked.granularity}
+    print()
+    goals = [conclude("one sequential reader's rate, of eyas's", limit / min(ours.values()), 1 / 0.8)]
+    if "plain" in measured:
+        worst = max(plain[block] / ours[block] for block in asked.granularity)
+        goals.append(conclude("plain calls' rate, of eyas's", worst, 1 / 0.97))
+    if number == EQUAL:
+        apart = max(median(cell, lambda found: found.apart) for cell in measured["eyas"].values())
+        goals.append(conclude("between the equal applications' ends, of the time", apart, 0.05))
+    return all(goals)
+
+
+def experiments(folder: Path, asked: argparse.Namespace) -> int:
+    """All that are asked for, each on a disk of its own. The exit code."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for compiler, name in (("cc", "decompose"), ("mpicc", "decompose_mpi")):
+        sources = [PROGRAMS / f"{name}.c", PROGRAMS / "shared.c"]
+        run(compiler, "-O2", "-Wall", "-Wextra", "-o", programs / name, *sources)
+    costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
+    holds = True
+    for number in asked.experiment:
+        disk = SlowDisk(folder / f"disk-{number}", asked.nodes, [*costs, "--latency-us", asked.latency_us])
+        disk.folder.mkdir()
+        with disk:
+            bench = Bench(disk, programs, asked, number)
+            bench.fill()
+            holds &= tell(number, bench.measure(), asked)
+    return 0 if holds or asked.tiny else 1
+
+
+def granularity(text: str) -> list[int]:
+    """Reads sizes in KiB with commas between them; ascending, in bytes."""
+    return sorted(int(number) << 10 for number in text.split(","))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="figures without meaning: a small disk, one granularity, once")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each cell, of which the median counts")
+    experiment = parser.add_argument("--experiment", type=int, action="append", choices=sorted(EXPERIMENTS), help="which; by default all")
+    experiment.dest = "experiment"
+    parser.add_argument("--granularity", type=granularity, default="4,16,64,256,1024,4096", help="KiB, with commas")
+    parser.add_argument("--scale", type=float, default=0.125, help="of the paper's file sizes, 2 GB and so on")
+    parser.add_argument("--nodes", type=int, default=1, help="mounts that an application's processes are spread over")
+    parser.add_argument("--split", choices=["interleaved", "contiguous"], default="interleaved", help="who has which blocks")
+    parser.add_argument("--peers", type=lambda text: text.split(","), help="names of tables' columns; by default all")
+    parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
+    parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
+    parser.add_argument("--iops", type=float, default=0, help="requests a second that the disk takes; 0: any number")
+    parser.add_argument("--latency-us", type=int, default=0, help="between nodes and disk and back")
+    parser.add_argument("--plots", type=Path, help="a folder for pictures")
+    asked = parser.parse_args()
+    asked.experiment = asked.experiment or sorted(EXPERIMENTS)
+    if asked.tiny:
+        asked.runs, asked.scale, asked.granularity = 1, 0.01, [64 << 10]
+    try:
+        check_needs(COMPILERS)
+        return isolated(lambda folder: experiments(folder, asked))
+    except SlowDiskError as error:
+        print(f"io_experiment: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
