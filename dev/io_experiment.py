@@ -33,10 +33,13 @@ from slow_disk import BlockDevice, SlowDisk, SlowDiskError, check_needs, forget,
 from table import conclude, show
 
 PROGRAMS = Path(__file__).resolve().parent / "decompose"
-COMPILERS = [("cc", "gcc"), ("mpicc", "libmpich-dev"), ("mpiexec", "mpich")]
+NEEDED = [("cc", "gcc")]
+NEEDED_BY_MPI = [("mpicc", "libmpich-dev"), ("mpiexec", "mpich")]
+PLAIN, TWO_PHASES, SIEVING, EYAS = "plain", "two phases", "data sieving", "eyas"
+SCHEDULERS = ["mq-deadline", "bfq"]
 # Processes of each application, and megabytes of its file, of which --scale says how many there are here.
 EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
-PILOT_S, CELL_S, TIMEOUT_S = 2.0, 8.0, 120.0
+PILOT_S, CELL_S, TIMEOUT_S = 2.0, 6.0, 120.0
 ALIGN = 4 << 20  # files are whole blocks of every granularity
 READER_BYTES = 1 << 20
 EQUAL = 2  # the experiment whose applications are equal
@@ -44,7 +47,7 @@ EQUAL = 2  # the experiment whose applications are equal
 
 @dataclass
 class Application:
-    """One file and who decomposes it; `begun` is where its bytes end if it is cut off."""
+    """One file, and how many decompose it."""
 
     name: str
     processes: int
@@ -128,6 +131,7 @@ class Bench:
 
     def fill(self) -> None:
         """Writes all files."""
+
         def write(folder: Path) -> None:
             for application in self.applications:
                 words = ["--write", "--bytes", application.bytes, "--block", READER_BYTES]
@@ -181,12 +185,16 @@ class Bench:
         [words] = self.collective(application, size, block)
         return [[*words[:4], "--independent", *words[4:]]]
 
+    def folders(self) -> list[Path]:
+        """Where files are seen; those of the device only while it is mounted."""
+        return [*self.disk.mounts, self.device.mount]
+
     # ---- cells
 
     def once(self, commands: Commands, block: int, share: float) -> Outcome:
         """All applications at once, over this share of each file."""
-        folders = [*self.disk.mounts, *([self.device.mount] if self.device.device else [])]
-        forget(folder / application.name for folder in folders for application in self.applications)
+        paths = [folder / application.name for folder in self.folders() for application in self.applications]
+        forget(path for path in paths if path.exists())
         align = max(block, READER_BYTES)
         sizes = [max(align, int(application.bytes * share) // align * align) for application in self.applications]
         return together([commands(*cell, block) for cell in zip(self.applications, sizes)])
@@ -207,20 +215,19 @@ class Bench:
         measured: dict[str, dict[int, list[Outcome]]] = {}
 
         def each(name: str, commands: Commands) -> None:
-            if self.asked.peers is None or name in self.asked.peers:
+            if name in self.asked.peers:
                 measured[name] = {block: self.cell(commands, block) for block in self.asked.granularity}
 
         measured["one reader"] = {0: self.alone()}
-        each("plain", self.plain)
-        each("two phases", self.collective)
-        each("data sieving", self.sieving)
+        each(PLAIN, self.plain)
+        each(TWO_PHASES, self.collective)
+        each(SIEVING, self.sieving)
         with self.device:
-            for scheduler in ("mq-deadline", "bfq"):
+            for scheduler in SCHEDULERS:
                 self.device.schedule(scheduler)
                 each(scheduler, self.on_device)
-        self.device.device = ""
         if is_coordinated():
-            each("eyas", self.coordinated)
+            each(EYAS, self.coordinated)
         return measured
 
     def alone(self) -> list[Outcome]:
@@ -269,8 +276,8 @@ def tell(number: int, measured: dict[str, dict[int, list[Outcome]]], asked: argp
     rates = rows(lambda found: found.rate)
     show("MB/s", heads, rates)
     show("of one sequential reader's rate", heads, rows(lambda found: found.rate, lambda block: limit))
-    if "plain" in measured:
-        plain = {block: median(measured["plain"][block], lambda found: found.rate) for block in asked.granularity}
+    if PLAIN in measured:
+        plain = {block: median(measured[PLAIN][block], lambda found: found.rate) for block in asked.granularity}
         show("of plain calls' rate", heads, rows(lambda found: found.rate, plain.__getitem__))
     show("MB read, where the rest was cut off", heads, rows(lambda found: found.bytes / 1e6))
     if len(EXPERIMENTS[number]) > 1:
@@ -285,17 +292,17 @@ def tell(number: int, measured: dict[str, dict[int, list[Outcome]]], asked: argp
         path = asked.plots / f"experiment-{number}-{asked.nodes}-nodes.svg"
         plot.lines(path, f"Experiment {number}, {asked.nodes} nodes", "MB/s", places, drawn)
         print(f"\nplot: {path}")
-    if "eyas" not in measured:
+    if EYAS not in measured:
         print("\nnot measured: eyas, which has no `io run` here")
         return True
-    ours = {block: median(measured["eyas"][block], lambda found: found.rate) for block in asked.granularity}
+    ours = {block: median(measured[EYAS][block], lambda found: found.rate) for block in asked.granularity}
     print()
     goals = [conclude("one sequential reader's rate, of eyas's", limit / min(ours.values()), 1 / 0.8)]
-    if "plain" in measured:
+    if PLAIN in measured:
         worst = max(plain[block] / ours[block] for block in asked.granularity)
         goals.append(conclude("plain calls' rate, of eyas's", worst, 1 / 0.97))
     if number == EQUAL:
-        apart = max(median(cell, lambda found: found.apart) for cell in measured["eyas"].values())
+        apart = max(median(cell, lambda found: found.apart) for cell in measured[EYAS].values())
         goals.append(conclude("between the equal applications' ends, of the time", apart, 0.05))
     return all(goals)
 
@@ -304,7 +311,8 @@ def experiments(folder: Path, asked: argparse.Namespace) -> int:
     """All that are asked for, each on a disk of its own. The exit code."""
     programs = folder / "programs"
     programs.mkdir()
-    for compiler, name in (("cc", "decompose"), ("mpicc", "decompose_mpi")):
+    compilers = [("cc", "decompose"), *([("mpicc", "decompose_mpi")] if uses_mpi(asked) else [])]
+    for compiler, name in compilers:
         sources = [PROGRAMS / f"{name}.c", PROGRAMS / "shared.c"]
         run(compiler, "-O2", "-Wall", "-Wextra", "-o", programs / name, *sources)
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
@@ -319,6 +327,10 @@ def experiments(folder: Path, asked: argparse.Namespace) -> int:
     return 0 if holds or asked.tiny else 1
 
 
+def uses_mpi(asked: argparse.Namespace) -> bool:
+    return not {TWO_PHASES, SIEVING}.isdisjoint(asked.peers)
+
+
 def granularity(text: str) -> list[int]:
     """Reads sizes in KiB with commas between them; ascending, in bytes."""
     return sorted(int(number) << 10 for number in text.split(","))
@@ -326,26 +338,30 @@ def granularity(text: str) -> list[int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="figures without meaning: a small disk, one granularity, once")
+    parser.add_argument(
+        "--tiny", action="store_true", help="figures without meaning: small files, one granularity, once"
+    )
     parser.add_argument("--runs", type=int, default=3, help="runs of each cell, of which the median counts")
-    experiment = parser.add_argument("--experiment", type=int, action="append", choices=sorted(EXPERIMENTS), help="which; by default all")
-    experiment.dest = "experiment"
+    numbers = sorted(EXPERIMENTS)
+    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="which; by default all")
     parser.add_argument("--granularity", type=granularity, default="4,16,64,256,1024,4096", help="KiB, with commas")
     parser.add_argument("--scale", type=float, default=0.125, help="of the paper's file sizes, 2 GB and so on")
     parser.add_argument("--nodes", type=int, default=1, help="mounts that an application's processes are spread over")
-    parser.add_argument("--split", choices=["interleaved", "contiguous"], default="interleaved", help="who has which blocks")
-    parser.add_argument("--peers", type=lambda text: text.split(","), help="names of tables' columns; by default all")
+    splits = ["interleaved", "contiguous"]
+    parser.add_argument("--split", choices=splits, default=splits[0], help="which blocks a process has")
+    peers = [PLAIN, TWO_PHASES, SIEVING, *SCHEDULERS, EYAS]
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=peers, help="columns, with commas; all")
     parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
     parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
     parser.add_argument("--iops", type=float, default=0, help="requests a second that the disk takes; 0: any number")
     parser.add_argument("--latency-us", type=int, default=0, help="between nodes and disk and back")
     parser.add_argument("--plots", type=Path, help="a folder for pictures")
     asked = parser.parse_args()
-    asked.experiment = asked.experiment or sorted(EXPERIMENTS)
+    asked.experiment = asked.experiment or numbers
     if asked.tiny:
         asked.runs, asked.scale, asked.granularity = 1, 0.01, [64 << 10]
     try:
-        check_needs(COMPILERS)
+        check_needs([*NEEDED, *(NEEDED_BY_MPI if uses_mpi(asked) else [])])
         return isolated(lambda folder: experiments(folder, asked))
     except SlowDiskError as error:
         print(f"io_experiment: {error}", file=sys.stderr)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 60, 150, 40, 50
+Lines = Mapping[str, Sequence[float]]
 # Told apart also by those who see no red or green (Okabe and Ito).
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"]
 
 
-def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], of: Mapping[str, Sequence[float]]) -> None:
+def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], of: Lines) -> None:
     """Draws what each had at these places, which have names; what is not a number is left out."""
     known = [value for values in of.values() for value in values if value == value]
     top = 1.1 * max(known, default=1.0)

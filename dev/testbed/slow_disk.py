@@ -1,14 +1,15 @@
 """Emulated nodes that share one slow disk, and a block device on such a disk (`dev/src/bin/slow-disk`).
 
-All of it is in a mount and process namespace of its own, in which the program that wants it runs (`isolated`): when its
-first process ends, however it does, its mounts, its loop devices and the memory its files lie in are gone. It needs root,
-Linux with FUSE, and the programs of NEEDED.
+All of it is in a mount and process namespace of its own, in which the program that wants it runs (`isolated`): when
+its first process ends, however it does, its mounts, its loop devices and the memory its files lie in are gone. It needs
+root, Linux with FUSE, and the programs of NEEDED.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent.parent
 FOLDER = "EYAS_SLOW_DISK_FOLDER"
 DEADLINE_S = 30
+READ_AHEAD_KB = 128  # what the kernel gives a mount of FUSE or NFS
 
 # Program, and the Debian package that has it.
 NEEDED = [
@@ -44,7 +46,8 @@ def check_needs(also: Iterable[tuple[str, str]] = ()) -> None:
     if not Path("/dev/fuse").exists():
         missing.append("/dev/fuse: load the kernel's module `fuse`")
     if not program().exists():
-        missing.append(f"{program()}: cargo build --release -p eyas-dev --bin slow-disk, or say in SLOW_DISK_BIN where it is")
+        how = "cargo build --release -p eyas-dev --bin slow-disk, or say in SLOW_DISK_BIN where it is"
+        missing.append(f"{program()}: {how}")
     if missing:
         raise SlowDiskError("the slow disk lacks " + "; and ".join(missing))
 
@@ -97,8 +100,8 @@ class SlowDisk:
         return self
 
     def _mount(self, mount: Path) -> None:
-        words = [program(), "mount", self.source, mount, "--state", self.state, *self.words]
-        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        words = [str(word) for word in (program(), "mount", self.source, mount, "--state", self.state)]
+        process = subprocess.Popen([*words, *self.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.processes.append(process)
         if process.stdout is None or process.stdout.readline() != b"ready\n":
             raise SlowDiskError("the slow disk is not mounted")
@@ -124,6 +127,7 @@ class BlockDevice:
         self.bytes = int(files_bytes * 1.05) + (64 << 20)
         self.mount = disk.folder / "ext4"
         self.device = ""
+        self.before: dict[str, str] = {}
 
     def fill(self, write: Callable[[Path], None]) -> None:
         """Has files written to it, before it is entered and not at the disk's speed."""
@@ -143,15 +147,26 @@ class BlockDevice:
         self.device = run("findmnt", "--noheadings", "--output", "SOURCE", self.mount).strip()
         # Else requests would wait for each other in the loop device, and be merged by the page cache below it.
         run("losetup", "--direct-io=on", self.device)
+        self.before = self._swap({"rotational": "1", "read_ahead_kb": str(READ_AHEAD_KB)})
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._swap(self.before)
         run("umount", self.mount)
 
     def schedule(self, scheduler: str) -> None:
         """Puts this scheduler above the disk."""
+        self.before = {**self._swap({"scheduler": scheduler}), **self.before}
+
+    def _swap(self, settings: dict[str, str]) -> dict[str, str]:
+        """Changes settings of the device's queue; what they were. The device has them for longer than this mount."""
         queue = Path("/sys/block") / Path(self.device).name / "queue"
-        (queue / "scheduler").write_text(scheduler)
+        before = {}
+        for name, value in settings.items():
+            chosen = re.search(r"\[(.*)\]", text := (queue / name).read_text())
+            before[name] = chosen[1] if chosen else text.strip()
+            (queue / name).write_text(value)
+        return before
 
 
 def forget(files: Iterable[Path]) -> None:
