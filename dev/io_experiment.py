@@ -2,15 +2,16 @@
 """Programs that share a slow disk: `eyas io run` beside plain calls, MPI-IO and the kernel's schedulers (aIOLi §6).
 
 The paper's three experiments, their files scaled down: 1: 8 processes decompose one file. 2: two applications of 4
-processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each other as
-1.5, 1, 0.8, 0.5 and 0.2. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every word of them.
+processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each
+other as 1.5, 1, 0.8, 0.5 and 0.2. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every
+word of them.
 
-The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several mounts of it, as if each had a kernel of its
-own. Measured side by side: one sequential reader, which is what the disk can do; plain calls; MPI-IO with two phases and
-with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same disk, with
-mq-deadline and with BFQ above it; and plain calls under `eyas io run`. Whoever is slow reads less: a cell begins with as
-few bytes as would take PILOT_S if every block cost a seek, and reads as many more as it is found to manage in CELL_S.
-Caches of these files are dropped before each cell, the machine's others stay.
+The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several mounts of it, as if each had a kernel of
+its own. Measured side by side: one sequential reader, which is what the disk can do; plain calls; MPI-IO with two
+phases and with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same
+disk, with mq-deadline and with BFQ above it; and plain calls under `eyas io run`. Whoever is slow reads less: a cell
+begins with as few bytes as would take PILOT_S if every block cost a seek, and reads as many more as it is found to
+manage in CELL_S. Caches of these files are dropped before each cell, the machine's others stay.
 
 Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with which all goes.
 """
@@ -127,6 +128,7 @@ class Bench:
         scaled = [(processes, int(megabytes * asked.scale * 1e6)) for processes, megabytes in EXPERIMENTS[number]]
         sizes = [(processes, max(1, size // ALIGN) * ALIGN) for processes, size in scaled]
         self.applications = [Application(f"file-{place}", *size) for place, size in enumerate(sizes)]
+        self.schedulers = [name for name in SCHEDULERS if name in asked.peers]
         self.device = BlockDevice(disk, sum(application.bytes for application in self.applications))
 
     def fill(self) -> None:
@@ -138,7 +140,8 @@ class Bench:
                 run(self.programs / "decompose", *words, folder / application.name)
 
         write(self.disk.source)
-        self.device.fill(write)
+        if self.schedulers:
+            self.device.fill(write)
 
     # ---- who is measured: the programs of an application, for so many bytes of its file
 
@@ -222,10 +225,11 @@ class Bench:
         each(PLAIN, self.plain)
         each(TWO_PHASES, self.collective)
         each(SIEVING, self.sieving)
-        with self.device:
-            for scheduler in SCHEDULERS:
-                self.device.schedule(scheduler)
-                each(scheduler, self.on_device)
+        if self.schedulers:
+            with self.device:
+                for scheduler in self.schedulers:
+                    self.device.schedule(scheduler)
+                    each(scheduler, self.on_device)
         if is_coordinated():
             each(EYAS, self.coordinated)
         return measured
@@ -359,7 +363,7 @@ def main() -> int:
     asked = parser.parse_args()
     asked.experiment = asked.experiment or numbers
     if asked.tiny:
-        asked.runs, asked.scale, asked.granularity = 1, 0.01, [64 << 10]
+        asked.runs, asked.scale, asked.granularity, asked.seek_ms = 1, 0.01, [64 << 10], 1
     try:
         check_needs([*NEEDED, *(NEEDED_BY_MPI if uses_mpi(asked) else [])])
         return isolated(lambda folder: experiments(folder, asked))

@@ -42,8 +42,17 @@ def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], 
         line = TOP + 10 + 20 * number
         parts.append(f'<path d="M{WIDTH - RIGHT + 12} {line}h20" stroke="{colour}" stroke-width="2"/>')
         parts.append(text(WIDTH - RIGHT + 38, line + 4, name, "start"))
-    frame = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">'
-    path.write_text("\n".join([frame, '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>\n"]))
+    view = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12"'
+    path.write_text(
+        "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" {view}>',
+                '<rect width="100%" height="100%" fill="#fff"/>',
+                *parts,
+                "</svg>\n",
+            ]
+        )
+    )
 
 
 def text(x: float, y: float, what: str, anchor: str) -> str:

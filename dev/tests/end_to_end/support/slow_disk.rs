@@ -51,14 +51,25 @@ impl SlowDisk {
     /// Mounts it, with these options besides.
     pub fn mount(&self, name: &str, options: &[&str]) -> SlowMount {
         let path = self.folder.join(name);
-        std::fs::create_dir_all(&path).expect("a folder");
-        let mut command = Command::new(PROGRAM);
-        command.arg("mount").args([self.source(), path.clone()]).arg("--state").arg(self.state()).args(options);
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it can be started");
+        let mut process = self
+            .command(name, options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it can be started");
         let mut line = [0; 6];
         process.stdout.as_mut().expect("piped").read_exact(&mut line).expect("it says that it is ready");
         assert_eq!(&line, b"ready\n");
         SlowMount { path, process }
+    }
+
+    /// What mounts it, until its standard input ends.
+    pub fn command(&self, name: &str, options: &[&str]) -> Command {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(&path).expect("a folder");
+        let mut command = Command::new(PROGRAM);
+        command.arg("mount").args([self.source(), path]).arg("--state").arg(self.state()).args(options);
+        command
     }
 
     /// A counter of what it has done so far.
