@@ -6,9 +6,10 @@
 //!     slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8] [--megabytes-per-second 150] [--iops N] ...
 //!     slow-disk stat FILE            what the disk has done so far, as JSON
 //!
-//! Several mounts with one state file are nodes that share one disk. A mount is as one of NFS: its node's kernel caches
-//! pages and reads ahead, holds cached data to the file's size and time when it opens it, writes through, and keeps locks
-//! to itself, so that processes of other mounts do not see them. Metadata costs nothing.
+//! Several mounts with one state file are nodes that share one disk. A mount is much as one of NFS: its node's kernel
+//! caches pages, reads ahead, and drops what it has of a file whose size or time it finds changed, for which it looks every
+//! few seconds. It writes through. It keeps locks to itself, so processes of other mounts do not see them. Metadata costs
+//! nothing.
 //!
 //! It serves until its standard input ends, or until it is unmounted. It needs Linux, root and `/dev/fuse`, but no part of
 //! libfuse.
