@@ -7,6 +7,7 @@ root, Linux with FUSE, and the programs of NEEDED.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -61,20 +62,30 @@ def program() -> Path:
 
 def isolated(work: Callable[[Path], int]) -> int:
     """Runs this program again in namespaces of its own, where `work` is given a folder in memory. The exit code."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if folder := os.environ.get(FOLDER):
         run("mount", "-t", "tmpfs", "-o", "size=80%", "slow-disk", folder)
         return work(Path(folder))
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     words = ["setpriv", "--pdeathsig", "KILL", *namespaces, sys.executable, *sys.argv]
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     folder = tempfile.mkdtemp(prefix="eyas-slow-disk-")
-    inside = subprocess.Popen(words, env={**os.environ, FOLDER: folder})
+    holder = subprocess.Popen(words, env={**os.environ, FOLDER: folder})
     try:
-        return inside.wait()
+        return holder.wait()
     finally:
-        inside.kill()
-        inside.wait()
+        end(holder)
         Path(folder).rmdir()
+
+
+def end(holder: subprocess.Popen[bytes]) -> None:
+    """Has the first process in the namespaces clean up, and ends it if it does not."""
+    with contextlib.suppress(OSError):
+        for process in Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split():
+            os.kill(int(process), signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        holder.wait(DEADLINE_S)
+    holder.kill()
+    holder.wait()
 
 
 class SlowDisk:
@@ -163,12 +174,11 @@ class BlockDevice:
     def _swap(self, settings: dict[str, str]) -> dict[str, str]:
         """Changes settings of the device's queue; what they were. The device has them for longer than this mount."""
         queue = Path("/sys/block") / Path(self.device).name / "queue"
-        before = {}
+        texts = {name: (queue / name).read_text() for name in settings}  # of all first: one may change another
         for name, value in settings.items():
-            chosen = re.search(r"\[(.*)\]", text := (queue / name).read_text())
-            before[name] = chosen[1] if chosen else text.strip()
             (queue / name).write_text(value)
-        return before
+        chosen = {name: re.search(r"\[(.*)\]", text) for name, text in texts.items()}
+        return {name: found[1] if (found := chosen[name]) else text.strip() for name, text in texts.items()}
 
 
 def forget(files: Iterable[Path]) -> None:
