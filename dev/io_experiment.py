@@ -19,7 +19,6 @@ Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with whi
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -30,17 +29,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 import plot
+from decompose import Outcome, build, together
 from slow_disk import BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
 from table import conclude, show
 
-PROGRAMS = Path(__file__).resolve().parent / "decompose"
 NEEDED = [("cc", "gcc")]
 NEEDED_BY_MPI = [("mpicc", "libmpich-dev"), ("mpiexec", "mpich")]
 PLAIN, TWO_PHASES, SIEVING, EYAS = "plain", "two phases", "data sieving", "eyas"
 SCHEDULERS = ["mq-deadline", "bfq"]
 # Processes of each application, and megabytes of its file, of which --scale says how many there are here.
 EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
-PILOT_S, CELL_S, TIMEOUT_S = 2.0, 6.0, 120.0
+PILOT_S, CELL_S = 2.0, 6.0
 ALIGN = 4 << 20  # files are whole blocks of every granularity
 READER_BYTES = 1 << 20
 EQUAL = 2  # the experiment whose applications are equal
@@ -55,67 +54,7 @@ class Application:
     bytes: int
 
 
-@dataclass
-class Outcome:
-    """How it went for all applications together."""
-
-    bytes: int
-    elapsed_s: float
-    ends_s: list[float]  # of each application, from the first one's beginning
-    longest_s: float
-    mean_wait_s: float
-
-    @property
-    def rate(self) -> float:
-        """Megabytes a second."""
-        return self.bytes / self.elapsed_s / 1e6
-
-    @property
-    def apart(self) -> float:
-        """Between the first and the last application's end, of the whole time."""
-        return (max(self.ends_s) - min(self.ends_s)) / self.elapsed_s
-
-
 Commands = Callable[[Application, int, int], list[list[object]]]
-
-
-def outcome(programs: Sequence[Sequence[str]]) -> Outcome:
-    """What the programs of each application have printed, taken together."""
-    applications = [[json.loads(line) for text in texts for line in text.splitlines()] for texts in programs]
-    processes = [process for application in applications for process in application]
-    began = min(process["begin_us"] for process in processes)
-    ends = [(max(process["end_us"] for process in application) - began) / 1e6 for application in applications]
-    waited = sum(process["waited_us"] for process in processes) / sum(process["calls"] for process in processes)
-    longest = max(process["longest_us"] for process in processes)
-    return Outcome(sum(process["bytes"] for process in processes), max(ends), ends, longest / 1e6, waited / 1e6)
-
-
-def together(commands: Sequence[Sequence[Sequence[object]]]) -> Outcome:
-    """Runs all programs of all applications at once."""
-    started = [[start(words) for words in programs] for programs in commands]
-    try:
-        said = [[finish(process) for process in programs] for programs in started]
-    finally:
-        for process in (process for programs in started for process in programs):
-            process.kill()
-    return outcome(said)
-
-
-def start(words: Sequence[object]) -> subprocess.Popen[str]:
-    """Starts a program that prints how it went."""
-    text = list(map(str, words))
-    return subprocess.Popen(text, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    """What it printed. Raises SlowDiskError if it read wrong bytes, or did not end."""
-    try:
-        output, errors = process.communicate(timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise SlowDiskError(f"{process.args!r} does not end within {TIMEOUT_S:g} s") from None
-    if process.returncode:
-        raise SlowDiskError(f"{process.args!r} ended with {process.returncode}: {errors.strip()}")
-    return output
 
 
 class Bench:
@@ -315,10 +254,7 @@ def experiments(folder: Path, asked: argparse.Namespace) -> int:
     """All that are asked for, each on a disk of its own. The exit code."""
     programs = folder / "programs"
     programs.mkdir()
-    compilers = [("cc", "decompose"), *([("mpicc", "decompose_mpi")] if uses_mpi(asked) else [])]
-    for compiler, name in compilers:
-        sources = [PROGRAMS / f"{name}.c", PROGRAMS / "shared.c"]
-        run(compiler, "-O2", "-Wall", "-Wextra", "-o", programs / name, *sources)
+    build(programs, uses_mpi(asked))
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
     holds = True
     for number in asked.experiment:
