@@ -29,7 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 import plot
-from decompose import Outcome, build, together
+from decomposition import Outcome, build, together
 from slow_disk import BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
 from table import conclude, show
 
