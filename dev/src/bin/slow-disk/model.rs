@@ -56,7 +56,8 @@ impl Disk {
     pub fn serve(&mut self, rates: &Rates, now_ns: u64, request: Request) -> u64 {
         let goes_on = (self.file, self.end) == (request.file, request.offset);
         let seek_ns = if goes_on { 0 } else { rates.seek_ns };
-        let bytes_ns = (request.bytes * 1_000_000_000).checked_div(rates.bytes_per_s).unwrap_or(0);
+        let slowest_ns = u128::from(request.bytes) * 1_000_000_000;
+        let bytes_ns = slowest_ns.checked_div(rates.bytes_per_s.into()).unwrap_or(0) as u64;
         let cost_ns = (seek_ns + bytes_ns).max(rates.least_ns);
         self.requests += 1;
         self.seeks += u64::from(!goes_on);
