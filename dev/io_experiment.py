@@ -10,8 +10,8 @@ The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several moun
 its own. Measured side by side: one sequential reader, which is what the disk can do; plain calls; MPI-IO with two
 phases and with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same
 disk, with mq-deadline and with BFQ above it; and plain calls under `eyas io run`. Whoever is slow reads less: a cell
-begins with as few bytes as would take PILOT_S if every block cost a seek, and reads as many more as it is found to
-manage in CELL_S. Caches of these files are dropped before each cell, the machine's others stay.
+begins with as few bytes as would take PILOT_S if every block were a request with a seek, and reads as many more as it
+is found to manage in CELL_S. Caches of these files are dropped before each cell, the machine's others stay.
 
 Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with which all goes.
 """
@@ -144,8 +144,9 @@ class Bench:
     def cell(self, commands: Commands, block: int) -> list[Outcome]:
         """All runs of a cell, over as much of the files as it gets through."""
         all_bytes = sum(application.bytes for application in self.applications)
-        seek_s, rate = self.asked.seek_ms / 1000, self.asked.megabytes_per_second * 1e6
-        share = min(1.0, PILOT_S / (seek_s + block / rate) * block / all_bytes)
+        least_s = 1 / self.asked.iops if self.asked.iops else 0.0
+        request_s = max(self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6, least_s)
+        share = min(1.0, PILOT_S / request_s * block / all_bytes)
         found = self.once(commands, block, share)
         more = min(1.0, found.rate * 1e6 * CELL_S / all_bytes)
         if more < 2 * share:
