@@ -30,7 +30,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 import plot
 from decomposition import Outcome, build, together
-from slow_disk import BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
+from slow_disk import NEEDED_BY_DEVICE, BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
 from table import conclude, show
 
 NEEDED = [("cc", "gcc")]
@@ -285,6 +285,12 @@ def uses_mpi(asked: argparse.Namespace) -> bool:
     return not {TWO_PHASES, SIEVING}.isdisjoint(asked.peers)
 
 
+def needed(asked: argparse.Namespace) -> list[tuple[str, str]]:
+    """Programs, with their packages, that those who are measured need."""
+    by_device = [] if set(SCHEDULERS).isdisjoint(asked.peers) else NEEDED_BY_DEVICE
+    return [*NEEDED, *by_device, *(NEEDED_BY_MPI if uses_mpi(asked) else [])]
+
+
 def granularity(text: str) -> list[int]:
     """Reads sizes in KiB with commas between them; ascending, in bytes."""
     return sorted(int(number) << 10 for number in text.split(","))
@@ -320,7 +326,7 @@ def main() -> int:
     if asked.tiny:
         asked.runs, asked.scale, asked.granularity, asked.seek_ms = 1, 0.01, [64 << 10], 1
     try:
-        check_needs([*NEEDED, *(NEEDED_BY_MPI if uses_mpi(asked) else [])])
+        check_needs(needed(asked))
         return isolated(lambda folder: experiments(folder, asked))
     except SlowDiskError as error:
         print(f"io_experiment: {error}", file=sys.stderr)

@@ -44,7 +44,7 @@ struct asked read_command_line(int count, char **words);
 const char *file_of(const struct asked *asked, int process);
 struct share share_of(const struct asked *asked, int process);
 
-/* What eight bytes of this file have to be multiplied with; see decompose.c. */
+/* What tells a file's words from those of another. */
 uint64_t salt_of(const char *file);
 void fill(uint64_t *words, size_t count, uint64_t offset, uint64_t salt);
 /* How many of these words are not those of the file at this offset. */

@@ -30,9 +30,8 @@ NEEDED = [
     ("setpriv", "util-linux"),
     ("chrt", "util-linux"),
     ("mount", "mount"),
-    ("losetup", "mount"),
-    ("mkfs.ext4", "e2fsprogs"),
 ]
+NEEDED_BY_DEVICE = [("losetup", "mount"), ("findmnt", "util-linux"), ("mkfs.ext4", "e2fsprogs")]
 
 
 class SlowDiskError(Exception):

@@ -181,7 +181,7 @@ fn files_are_what_they_are_where_they_lie() {
 fn the_experiment_on_it_runs_and_leaves_nothing() {
     let home = Home::new();
     let is_possible = SlowDisk::new(&home).is_some();
-    if !is_possible || !can_use(&["python3", "cc", "unshare", "setpriv", "mkfs.ext4"]) {
+    if !is_possible || !can_use(&["python3", "cc", "unshare", "setpriv", "chrt"]) {
         return;
     }
     let mut experiment = Command::new("python3");
