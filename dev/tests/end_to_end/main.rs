@@ -28,5 +28,6 @@ mod restarts;
 mod results;
 mod reuse;
 mod simulation;
+mod slow_disk;
 mod support;
 mod testbed;

@@ -5,6 +5,7 @@ mod cluster;
 mod disk;
 mod home;
 mod process;
+mod slow_disk;
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ pub use cluster::Cluster;
 pub use disk::SmallDisk;
 pub use home::{Done, Home, finish};
 pub use process::{is_alive, listening_ports, signal};
+pub use slow_disk::SlowDisk;
 
 /// Everything that a test waits for happens within this time, also on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);

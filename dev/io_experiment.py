@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Programs that share a slow disk: `eyas io run` beside plain calls, MPI-IO and the kernel's schedulers (aIOLi §6).
+
+The paper's three experiments, their files scaled down: 1: 8 processes decompose one file. 2: two applications of 4
+processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each
+other as 1.5, 1, 0.8, 0.5 and 0.2. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every
+word of them.
+
+The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several mounts of it, as if each had a kernel of
+its own. Measured side by side: one sequential reader, which is what the disk can do; plain calls; MPI-IO with two
+phases and with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same
+disk, with mq-deadline and with BFQ above it; and plain calls under `eyas io run`. Whoever is slow reads less: a cell
+begins with as few bytes as would take PILOT_S if every block were a request with a seek, and reads as many more as it
+is found to manage in CELL_S. Caches of these files are dropped before each cell, the machine's others stay.
+
+Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with which all goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+import plot
+from decomposition import Outcome, build, together
+from slow_disk import NEEDED_BY_DEVICE, BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
+from table import conclude, show
+
+NEEDED = [("cc", "gcc")]
+NEEDED_BY_MPI = [("mpicc", "libmpich-dev"), ("mpiexec", "mpich")]
+READER, PLAIN, TWO_PHASES, SIEVING, EYAS = "one reader", "plain", "two phases", "data sieving", "eyas"
+SCHEDULERS = ["mq-deadline", "bfq"]
+PEERS = [PLAIN, TWO_PHASES, SIEVING, *SCHEDULERS, EYAS]
+# Processes of each application, and megabytes of its file, of which --scale says how many there are here.
+EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
+PILOT_S, CELL_S = 2.0, 6.0
+ALIGN = 4 << 20  # files are whole blocks of every granularity
+READER_BYTES = 1 << 20
+EQUAL = 2  # the experiment whose applications are equal
+
+
+@dataclass
+class Application:
+    """One file, and how many decompose it."""
+
+    name: str
+    processes: int
+    bytes: int
+
+
+Measured = dict[str, dict[int, list[Outcome]]]  # by who is measured, and by granularity
+Commands = Callable[[Application, int, int], list[list[object]]]
+
+
+class Bench:
+    """The disk with the files of one experiment, and who is measured on it."""
+
+    def __init__(self, disk: SlowDisk, programs: Path, asked: argparse.Namespace, number: int) -> None:
+        self.disk = disk
+        self.programs = programs
+        self.asked = asked
+        scaled = [(processes, int(megabytes * asked.scale * 1e6)) for processes, megabytes in EXPERIMENTS[number]]
+        sizes = [(processes, max(1, size // ALIGN) * ALIGN) for processes, size in scaled]
+        self.applications = [Application(f"file-{place}", *size) for place, size in enumerate(sizes)]
+        self.schedulers = [name for name in SCHEDULERS if name in asked.peers]
+        self.device = BlockDevice(disk, sum(application.bytes for application in self.applications))
+
+    def fill(self) -> None:
+        """Writes all files."""
+
+        def write(folder: Path) -> None:
+            for application in self.applications:
+                words = ["--write", "--bytes", application.bytes, "--block", READER_BYTES]
+                run(self.programs / "decompose", *words, folder / application.name)
+
+        write(self.disk.source)
+        if self.schedulers:
+            self.device.fill(write)
+
+    # ---- who is measured: the programs of an application, for so many bytes of its file
+
+    def reader(self, application: Application, size: int, _: int) -> list[list[object]]:
+        words = ["--bytes", size, "--block", READER_BYTES]
+        return [[self.programs / "decompose", *words, self.disk.mounts[0] / application.name]]
+
+    def plain(self, application: Application, size: int, block: int) -> list[list[object]]:
+        return self.on_nodes(application, size, block, lambda mount: [])
+
+    def coordinated(self, application: Application, size: int, block: int) -> list[list[object]]:
+        return self.on_nodes(application, size, block, lambda mount: [eyas(), "io", "run", "--path", mount, "--"])
+
+    def on_nodes(
+        self, application: Application, size: int, block: int, before: Callable[[Path], list[object]]
+    ) -> list[list[object]]:
+        """A program for each node that has processes of the application, by what comes before its words there."""
+        programs = []
+        first = 0
+        nodes = min(len(self.disk.mounts), application.processes)
+        for place, mount in enumerate(self.disk.mounts[:nodes]):
+            last = application.processes * (place + 1) // nodes
+            words = self.words(application, size, block, first, last - first)
+            programs.append([*before(mount), self.programs / "decompose", *words, mount / application.name])
+            first = last
+        return programs
+
+    def on_device(self, application: Application, size: int, block: int) -> list[list[object]]:
+        words = self.words(application, size, block, 0, application.processes)
+        return [[self.programs / "decompose", *words, self.device.mount / application.name]]
+
+    def words(self, application: Application, size: int, block: int, first: int, count: int) -> list[object]:
+        who = ["--first", first, "--processes", count, "--all", application.processes]
+        how = ["--contiguous"] if self.asked.split == "contiguous" else []
+        return ["--bytes", size, "--block", block, *who, *how]
+
+    def collective(self, application: Application, size: int, block: int) -> list[list[object]]:
+        names = [mount / application.name for mount in self.disk.mounts]
+        how = ["--contiguous"] if self.asked.split == "contiguous" else []
+        words = ["--bytes", size, "--block", block, *how]
+        return [["mpiexec", "-n", application.processes, self.programs / "decompose_mpi", *words, *names]]
+
+    def sieving(self, application: Application, size: int, block: int) -> list[list[object]]:
+        [words] = self.collective(application, size, block)
+        return [[*words[:4], "--independent", *words[4:]]]
+
+    def folders(self) -> list[Path]:
+        """Where files are seen; those of the device only while it is mounted."""
+        return [*self.disk.mounts, self.device.mount]
+
+    # ---- cells
+
+    def once(self, commands: Commands, block: int, share: float) -> Outcome:
+        """All applications at once, over this share of each file."""
+        paths = [folder / application.name for folder in self.folders() for application in self.applications]
+        forget(path for path in paths if path.exists())
+        align = max(block, READER_BYTES)
+        sizes = [max(align, int(application.bytes * share) // align * align) for application in self.applications]
+        return together([commands(*cell, block) for cell in zip(self.applications, sizes)])
+
+    def cell(self, commands: Commands, block: int) -> list[Outcome]:
+        """All runs of a cell, over as much of the files as it gets through."""
+        all_bytes = sum(application.bytes for application in self.applications)
+        least_s = 1 / self.asked.iops if self.asked.iops else 0.0
+        request_s = max(self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6, least_s)
+        share = min(1.0, PILOT_S / request_s * block / all_bytes)
+        found = self.once(commands, block, share)
+        more = min(1.0, found.rate * 1e6 * CELL_S / all_bytes)
+        if more < 2 * share:
+            return [found, *(self.once(commands, block, share) for _ in range(self.asked.runs - 1))]
+        return [self.once(commands, block, more) for _ in range(self.asked.runs)]
+
+    def measure(self) -> Measured:
+        """All cells of this experiment; that of the one reader has no granularity, and is at 0."""
+        measured: Measured = {}
+
+        def each(name: str, commands: Commands) -> None:
+            if name in self.asked.peers:
+                measured[name] = {block: self.cell(commands, block) for block in self.asked.granularity}
+
+        measured[READER] = {0: self.alone()}
+        each(PLAIN, self.plain)
+        each(TWO_PHASES, self.collective)
+        each(SIEVING, self.sieving)
+        if self.schedulers:
+            with self.device:
+                for scheduler in self.schedulers:
+                    self.device.schedule(scheduler)
+                    each(scheduler, self.on_device)
+        if is_coordinated():
+            each(EYAS, self.coordinated)
+        return measured
+
+    def alone(self) -> list[Outcome]:
+        """The first application's file, read by one process from its begin to its end."""
+        first = self.applications[0]
+        outcomes = []
+        for _ in range(self.asked.runs):
+            forget([self.disk.mounts[0] / first.name])
+            outcomes.append(together([self.reader(first, first.bytes, 0)]))
+        return outcomes
+
+
+def eyas() -> Path:
+    """The command that is measured: $EYAS_BIN, else the release build."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or Path(__file__).resolve().parent.parent / "target")
+    return Path(os.environ.get("EYAS_BIN") or target / "release" / "eyas").resolve()
+
+
+def is_coordinated() -> bool:
+    """Whether there is an eyas that has the command."""
+    return eyas().exists() and subprocess.run([eyas(), "io", "run", "--help"], capture_output=True).returncode == 0
+
+
+def median(outcomes: Sequence[Outcome], what: Callable[[Outcome], float]) -> float:
+    return statistics.median(map(what, outcomes))
+
+
+def rate(outcomes: Sequence[Outcome]) -> float:
+    return median(outcomes, lambda found: found.rate)
+
+
+def size(number: int) -> str:
+    """A granularity in words."""
+    return f"{number >> 20} MiB" if number >= 1 << 20 else f"{number >> 10} KiB"
+
+
+def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
+    """Prints what was measured, and draws it; whether eyas reaches its goals."""
+    limit = rate(measured.pop(READER)[0])
+    rates = {name: {block: rate(cell) for block, cell in cells.items()} for name, cells in measured.items()}
+    heads = ["granularity", *measured]
+
+    def table(title: str, what: Callable[[str, int], float]) -> None:
+        show(title, heads, [[size(block), *(what(name, block) for name in measured)] for block in asked.granularity])
+
+    def middle(title: str, what: Callable[[Outcome], float]) -> None:
+        table(title, lambda name, block: median(measured[name][block], what))
+
+    print(f"\nexperiment {number}, {asked.nodes} nodes: one sequential reader {limit:.1f} MB/s")
+    table("MB/s", lambda name, block: rates[name][block])
+    table("of one sequential reader's rate", lambda name, block: rates[name][block] / limit)
+    if PLAIN in measured:
+        table("of plain calls' rate", lambda name, block: rates[name][block] / rates[PLAIN][block])
+    middle("MB read, where the rest was cut off", lambda found: found.bytes / 1e6)
+    if len(EXPERIMENTS[number]) > 1:
+        middle("between the first and the last application's end, of the time", lambda found: found.apart)
+    middle("longest wait of a call, s", lambda found: found.longest_s)
+    middle("longest wait of a call, of the mean", lambda found: found.longest_s / found.mean_wait_s)
+    if asked.plots:
+        asked.plots.mkdir(parents=True, exist_ok=True)
+        places = [(block, size(block)) for block in asked.granularity]
+        drawn = {name: list(each.values()) for name, each in rates.items()}
+        path = asked.plots / f"experiment-{number}-{asked.nodes}-nodes.svg"
+        drawn[READER] = [limit] * len(places)
+        plot.lines(path, f"Experiment {number}, {asked.nodes} nodes", "MB/s", places, drawn)
+        print(f"\nplot: {path}")
+    print()
+    if EYAS not in measured:
+        print("not measured: eyas" + ("" if EYAS not in asked.peers else ", which has no `io run` here"))
+        return True
+    return reaches_goals(number, measured, rates, limit)
+
+
+def reaches_goals(number: int, measured: Measured, rates: dict[str, dict[int, float]], limit: float) -> bool:
+    """Prints which goals eyas reaches; whether all."""
+    ours = rates[EYAS]
+    goals = [conclude("one sequential reader's rate, of eyas's", limit / min(ours.values()), 1 / 0.8)]
+    if PLAIN in rates:
+        worst = max(rates[PLAIN][block] / ours[block] for block in ours)
+        goals.append(conclude("plain calls' rate, of eyas's", worst, 1 / 0.97))
+    if number == EQUAL:
+        apart = max(median(cell, lambda found: found.apart) for cell in measured[EYAS].values())
+        goals.append(conclude("between the equal applications' ends, of the time", apart, 0.05))
+    # Of smaller calls most are answered from memory, and their mean says nothing of waiting.
+    largest = max(ours)
+    longest = median(measured[EYAS][largest], lambda found: found.longest_s / found.mean_wait_s)
+    goals.append(conclude(f"longest wait of a call of {size(largest)}, of the mean", longest, 3))
+    return all(goals)
+
+
+def experiments(folder: Path, asked: argparse.Namespace) -> int:
+    """All that are asked for, each on a disk of its own. The exit code."""
+    programs = folder / "programs"
+    programs.mkdir()
+    build(programs, uses_mpi(asked))
+    costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
+    holds = True
+    for number in asked.experiment:
+        disk = SlowDisk(folder / f"disk-{number}", asked.nodes, [*costs, "--latency-us", asked.latency_us])
+        disk.folder.mkdir()
+        with disk:
+            bench = Bench(disk, programs, asked, number)
+            bench.fill()
+            holds &= tell(number, bench.measure(), asked)
+    return 0 if holds or asked.tiny else 1
+
+
+def uses_mpi(asked: argparse.Namespace) -> bool:
+    return not {TWO_PHASES, SIEVING}.isdisjoint(asked.peers)
+
+
+def needed(asked: argparse.Namespace) -> list[tuple[str, str]]:
+    """Programs, with their packages, that those who are measured need."""
+    by_device = [] if set(SCHEDULERS).isdisjoint(asked.peers) else NEEDED_BY_DEVICE
+    return [*NEEDED, *by_device, *(NEEDED_BY_MPI if uses_mpi(asked) else [])]
+
+
+def granularity(text: str) -> list[int]:
+    """Reads sizes in KiB with commas between them; ascending, in bytes."""
+    return sorted(int(number) << 10 for number in text.split(","))
+
+
+def peers(text: str) -> list[str]:
+    """Reads names of PEERS with commas between them."""
+    names = text.split(",")
+    if unknown := set(names).difference(PEERS):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(PEERS)}")
+    return names
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="figures without meaning: small files, once")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each cell, of which the median counts")
+    numbers = sorted(EXPERIMENTS)
+    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="which; by default all")
+    parser.add_argument("--granularity", type=granularity, default="4,16,64,256,1024,4096", help="KiB, with commas")
+    parser.add_argument("--scale", type=float, default=0.125, help="of the paper's file sizes, 2 GB and so on")
+    parser.add_argument("--nodes", type=int, default=1, help="mounts that an application's processes are spread over")
+    splits = ["interleaved", "contiguous"]
+    parser.add_argument("--split", choices=splits, default=splits[0], help="which blocks a process has")
+    parser.add_argument("--peers", type=peers, default=PEERS, help="columns, with commas; by default all")
+    parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
+    parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
+    parser.add_argument("--iops", type=float, default=0, help="requests a second that the disk takes; 0: any number")
+    parser.add_argument("--latency-us", type=int, default=0, help="between nodes and disk and back")
+    parser.add_argument("--plots", type=Path, help="a folder for pictures")
+    asked = parser.parse_args()
+    asked.experiment = asked.experiment or numbers
+    if asked.tiny:
+        asked.runs, asked.scale, asked.granularity, asked.seek_ms = 1, 0.01, [64 << 10], 1
+    try:
+        check_needs(needed(asked))
+        return isolated(lambda folder: experiments(folder, asked))
+    except SlowDiskError as error:
+        print(f"io_experiment: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

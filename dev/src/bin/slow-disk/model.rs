@@ -1,0 +1,129 @@
+//! When one disk is done with a request: a decision without clock or I/O.
+//!
+//! The disk serves requests one after the other, in the order in which they come; it never reorders them, which is what
+//! its users are judged by. Bytes take their time at its rate. A request that is not for the very byte after the last one
+//! of the request before, in the same file, costs a seek: there is no tolerance. A cap on requests is a least time for
+//! each.
+
+/// What things cost. Of zero bytes a second, and of zero requests, there is any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    pub seek_ns: u64,
+    pub bytes_per_s: u64,
+    pub least_ns: u64,
+}
+
+impl Rates {
+    pub fn new(seek_ms: f64, megabytes_per_second: f64, iops: f64) -> Self {
+        Self {
+            seek_ns: (seek_ms * 1e6) as u64,
+            bytes_per_s: (megabytes_per_second * 1e6) as u64,
+            least_ns: if iops > 0.0 { (1e9 / iops) as u64 } else { 0 },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Read,
+    Write,
+}
+
+/// Bytes of a file, which has a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    pub direction: Direction,
+    pub file: u64,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// Where the disk is, and what it has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    pub free_at_ns: u64,
+    pub file: u64,
+    pub end: u64,
+    pub requests: u64,
+    pub seeks: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub busy_ns: u64,
+}
+
+impl Disk {
+    /// Takes a request that comes now; when it is done.
+    pub fn serve(&mut self, rates: &Rates, now_ns: u64, request: Request) -> u64 {
+        let goes_on = (self.file, self.end) == (request.file, request.offset);
+        let seek_ns = if goes_on { 0 } else { rates.seek_ns };
+        let slowest_ns = u128::from(request.bytes) * 1_000_000_000;
+        let bytes_ns = slowest_ns.checked_div(rates.bytes_per_s.into()).unwrap_or(0) as u64;
+        let cost_ns = (seek_ns + bytes_ns).max(rates.least_ns);
+        self.requests += 1;
+        self.seeks += u64::from(!goes_on);
+        match request.direction {
+            Direction::Read => self.read_bytes += request.bytes,
+            Direction::Write => self.written_bytes += request.bytes,
+        }
+        self.busy_ns += cost_ns;
+        self.file = request.file;
+        self.end = request.offset + request.bytes;
+        self.free_at_ns = self.free_at_ns.max(now_ns) + cost_ns;
+        self.free_at_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn read(file: u64, offset: u64, bytes: u64) -> Request {
+        Request { direction: Direction::Read, file, offset, bytes }
+    }
+
+    #[test]
+    fn only_what_goes_on_is_spared_the_seek() {
+        let rates = Rates::new(8.0, 100.0, 0.0);
+        let mut disk = Disk::default();
+        let cases = [
+            (read(1, 0, 100_000), 9),       // the first
+            (read(1, 100_000, 100_000), 1), // the next bytes
+            (read(1, 200_001, 100_000), 9), // one byte left out
+            (read(1, 300_000, 100_000), 9), // one byte again
+            (read(2, 400_000, 100_000), 9), // another file
+        ];
+        for (request, cost_ms) in cases {
+            let before = disk.free_at_ns;
+            assert_eq!(disk.serve(&rates, 0, request), before + cost_ms * MS, "{request:?}");
+        }
+        assert_eq!((disk.requests, disk.seeks, disk.read_bytes, disk.written_bytes), (5, 4, 500_000, 0));
+        assert_eq!(disk.busy_ns, 37 * MS);
+    }
+
+    #[test]
+    fn an_idle_disk_begins_when_it_is_asked() {
+        let rates = Rates::new(8.0, 100.0, 0.0);
+        let mut disk = Disk::default();
+        assert_eq!(disk.serve(&rates, 50 * MS, read(1, 0, 100_000)), 59 * MS);
+        assert_eq!(disk.serve(&rates, 51 * MS, read(1, 100_000, 100_000)), 60 * MS);
+        assert_eq!(disk.serve(&rates, 100 * MS, read(1, 200_000, 100_000)), 101 * MS);
+    }
+
+    #[test]
+    fn a_cap_on_requests_is_a_least_time() {
+        let rates = Rates::new(0.0, 100.0, 500.0);
+        let mut disk = Disk::default();
+        assert_eq!(disk.serve(&rates, 0, read(1, 0, 4096)), 2 * MS);
+        assert_eq!(disk.serve(&rates, 0, read(1, 4096, 1_000_000)), 12 * MS);
+    }
+
+    #[test]
+    fn without_rates_nothing_costs_time() {
+        let write = Request { direction: Direction::Write, ..read(1, 7, 1 << 40) };
+        let mut disk = Disk::default();
+        assert_eq!(disk.serve(&Rates::new(0.0, 0.0, 0.0), 5, write), 5);
+        assert_eq!(disk.written_bytes, 1 << 40);
+    }
+}

@@ -1,0 +1,60 @@
+"""Lines over a logarithmic axis, as an SVG picture that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from math import log2
+from pathlib import Path
+
+WIDTH, HEIGHT = 720, 400
+LEFT, RIGHT, TOP, BOTTOM = 60, 150, 40, 50
+Lines = Mapping[str, Sequence[float]]
+# Told apart also by those who see no red or green (Okabe and Ito).
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000"]
+
+
+def lines(path: Path, title: str, unit: str, places: Sequence[tuple[int, str]], of: Lines) -> None:
+    """Draws what each had at these places, which have names; what is not a number is left out."""
+    known = [value for values in of.values() for value in values if value == value]
+    top = 1.1 * max(known, default=1.0)
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    least, most = log2(places[0][0]), log2(places[-1][0])
+
+    def across(place: int) -> float:
+        return LEFT + width * (log2(place) - least) / max(most - least, 1)
+
+    def up(value: float) -> float:
+        return TOP + height * (1 - value / top)
+
+    parts = [text(WIDTH / 2, 20, title, "middle"), text(LEFT, TOP - 8, unit, "end")]
+    for step in range(6):
+        value = top * step / 5
+        parts.append(f'<path d="M{LEFT} {up(value):.1f}h{width}" stroke="#ddd"/>')
+        parts.append(text(LEFT - 6, up(value) + 4, f"{value:.3g}", "end"))
+    parts += [text(across(place), HEIGHT - BOTTOM + 20, name, "middle") for place, name in places]
+    for number, (name, values) in enumerate(of.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        points = [(across(place), up(value)) for (place, _), value in zip(places, values) if value == value]
+        drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+        line = TOP + 10 + 20 * number
+        parts.append(f'<path d="M{WIDTH - RIGHT + 12} {line}h20" stroke="{colour}" stroke-width="2"/>')
+        parts.append(text(WIDTH - RIGHT + 38, line + 4, name, "start"))
+    view = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12"'
+    path.write_text(
+        "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" {view}>',
+                '<rect width="100%" height="100%" fill="#fff"/>',
+                *parts,
+                "</svg>\n",
+            ]
+        )
+    )
+
+
+def text(x: float, y: float, what: str, anchor: str) -> str:
+    """A text that begins, has its middle or ends there."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(what)}</text>'

@@ -1,0 +1,104 @@
+//! Slow shared disks: mounts of the emulation in `dev/src/bin/slow-disk`.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::mount::{UnmountFlags, unmount};
+use serde_json::Value;
+
+use super::{Home, is_root};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_slow-disk");
+
+/// A disk whose files lie in a folder of the test's home.
+pub struct SlowDisk {
+    folder: PathBuf,
+}
+
+/// One mount of it, as if in a node of its own; unmounted when dropped.
+pub struct SlowMount {
+    path: PathBuf,
+    process: Child,
+}
+
+impl SlowDisk {
+    /// A new disk. Where this user may not mount it, says that nothing is tested.
+    pub fn new(home: &Home) -> Option<Self> {
+        let missing = match (is_root(), Path::new("/dev/fuse").exists()) {
+            (true, true) => None,
+            (false, _) => Some("the rights of root"),
+            (_, false) => Some("/dev/fuse"),
+        };
+        if let Some(missing) = missing {
+            eprintln!("SKIPPED: a slow disk needs {missing}");
+            return None;
+        }
+        let disk = SlowDisk { folder: home.path("slow-disk") };
+        std::fs::create_dir_all(disk.source()).expect("a new folder");
+        Some(disk)
+    }
+
+    /// Where its files are, for those who do not have to wait for the disk.
+    pub fn source(&self) -> PathBuf {
+        self.folder.join("source")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// Mounts it, with these options besides.
+    pub fn mount(&self, name: &str, options: &[&str]) -> SlowMount {
+        let path = self.folder.join(name);
+        let mut process = self
+            .command(name, options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it can be started");
+        let mut line = [0; 6];
+        process.stdout.as_mut().expect("piped").read_exact(&mut line).expect("it says that it is ready");
+        assert_eq!(&line, b"ready\n");
+        SlowMount { path, process }
+    }
+
+    /// What mounts it, until its standard input ends.
+    pub fn command(&self, name: &str, options: &[&str]) -> Command {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(&path).expect("a folder");
+        let mut command = Command::new(PROGRAM);
+        command.arg("mount").args([self.source(), path]).arg("--state").arg(self.state()).args(options);
+        command
+    }
+
+    /// A counter of what it has done so far.
+    pub fn count(&self, name: &str) -> u64 {
+        let output = Command::new(PROGRAM).arg("stat").arg(self.state()).output().expect("it can be started");
+        let counters: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+        counters[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {counters}"))
+    }
+}
+
+impl SlowMount {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Kills what serves it.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("our own child");
+        self.process.wait().expect("our own child");
+    }
+}
+
+impl Drop for SlowMount {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let status = self.process.wait().expect("our own child");
+        if !status.success() {
+            // Killed: its mount is still there, and dead.
+            let _ = unmount(&self.path, UnmountFlags::DETACH);
+        }
+    }
+}
