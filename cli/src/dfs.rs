@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use eyas_client::Client;
-use eyas_client::files::{File, Files, FilesError, FilesErrorKind, WriteOptions};
+use eyas_client::files::{File, Files, FilesError, FilesErrorKind, Gathering, WriteOptions};
 use eyas_client::types::dfs::{FileName, Format};
-use eyas_client::types::units::format_bytes;
+use eyas_client::types::units::{format_bytes, format_count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
@@ -85,6 +85,7 @@ impl Session {
                 false => all.push((source.clone(), named)),
             }
         }
+        gather(&self.files, shape.replicas.into()).await?;
         let mut put = Vec::new();
         for (source, name) in all {
             let name: FileName = name.parse()?;
@@ -111,6 +112,7 @@ impl Session {
 
     async fn append(&self, source: &Path, name: &FileName) -> Result<(), Failure> {
         let (input, size_bytes) = open(source)?;
+        gather(&self.files, self.files.stat(name).await?.record.replication.into()).await?;
         let bar = self.bar(name, size_bytes);
         let file = self.files.append(name, input, |bytes| bar.set_position(bytes)).await;
         bar.finish_and_clear();
@@ -258,7 +260,7 @@ impl Session {
         }
         match self.json {
             true => show::json("moved", &moved)?,
-            false => eprintln!("eyas: {moved} replicas moved"),
+            false => eprintln!("eyas: {} moved", format_count(moved, "replica")),
         }
         Ok(())
     }
@@ -305,10 +307,26 @@ impl Session {
 }
 
 fn chunks(file: &File) -> String {
-    match file.record.chunks.len() {
-        1 => "1 chunk".into(),
-        count => format!("{count} chunks"),
+    format_count(file.record.chunks.len() as u64, "chunk")
+}
+
+/// Waits until so many nodes have joined, or all that there are, and says so where there is something to wait for.
+pub(crate) async fn gather(files: &Files, nodes: usize) -> Result<(), Failure> {
+    let say = |Gathering { joined, wanted }| {
+        eprintln!(
+            "eyas: waiting until {} of the file system have joined; {joined} so far",
+            format_count(wanted as u64, "node")
+        );
+    };
+    let gathering = files.gather(nodes, say).await?;
+    if !gathering.is_enough() {
+        let Gathering { joined, wanted } = gathering;
+        eprintln!(
+            "eyas: only {joined} of {} has joined: what is written has fewer replicas until others do",
+            format_count(wanted as u64, "node")
+        );
     }
+    Ok(())
 }
 
 /// A folder as names have it.

@@ -7,6 +7,7 @@
 mod balance;
 mod calls;
 mod error;
+mod gather;
 mod read;
 mod runs;
 mod write;
@@ -28,6 +29,8 @@ use tokio::time::{sleep, timeout, timeout_at};
 
 use calls::{ANSWER_DEADLINE, Calls};
 pub use error::{FilesError, FilesErrorKind};
+use gather::GATHER_DEADLINE;
+pub use gather::Gathering;
 pub use read::Reading;
 pub use runs::Attendance;
 pub use write::WriteOptions;
@@ -61,6 +64,8 @@ struct Inner {
     seeds: Vec<SocketAddr>,
     known: Mutex<Known>,
     patience: Duration,
+    /// Nodes that are about to join are waited for until then.
+    gathers_until: Instant,
     /// Of this machine, if one is: what it has is read there.
     near: Option<NodeId>,
     /// Of this machine, as nodes see it.
@@ -73,6 +78,8 @@ struct Inner {
 #[derive(Clone)]
 struct Known {
     view: View,
+    /// Whether all that is led in it has a quorum in it.
+    is_settled: bool,
     ring: Arc<Ring>,
     members: Arc<BTreeMap<NodeId, Member>>,
 }
@@ -111,8 +118,9 @@ impl Files {
         let calls = Arc::new(Calls::new(access));
         let deadline = Instant::now() + patience;
         let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
+        let gathers_until = Instant::now() + GATHER_DEADLINE;
         let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
-        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, near, own_address, turn })))
+        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, gathers_until, near, own_address, turn })))
     }
 
     /// The node of this machine, if one is.
@@ -195,8 +203,8 @@ impl Files {
     /// `Unreachable`.
     pub async fn membership(&self) -> Result<Membership, FilesError> {
         self.refresh(self.deadline()).await?;
-        let Known { view, members, .. } = self.known();
-        Ok(Membership { view: Some(view), alive: members.values().copied().collect() })
+        let Known { view, is_settled, members, .. } = self.known();
+        Ok(Membership { view: Some(view), is_settled, alive: members.values().copied().collect() })
     }
 
     /// What a node has.
@@ -363,7 +371,7 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
     let mut pause = PAUSE;
     loop {
         let mut last = FilesError::unreachable("no node of the file system is known");
-        let mut newest: Option<(View, Vec<Member>)> = None;
+        let mut newest: Option<(View, bool, Vec<Member>)> = None;
         let mut asked = JoinSet::new();
         for address in addresses.iter().copied().collect::<BTreeSet<_>>() {
             let calls = calls.clone();
@@ -373,9 +381,12 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
             match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (_, Ok(Reply::Membership(Membership { view: Some(view), alive }))) => {
-                    if newest.as_ref().is_none_or(|(known, _)| known.number < view.number) {
-                        newest = Some((view, alive));
+                (_, Ok(Reply::Membership(Membership { view: Some(view), is_settled, alive }))) => {
+                    let is_news = |(known, was_settled, _): &(View, bool, _)| {
+                        (known.number, *was_settled) < (view.number, is_settled)
+                    };
+                    if newest.as_ref().is_none_or(is_news) {
+                        newest = Some((view, is_settled, alive));
                     }
                     until = until.min(Instant::now() + OTHERS_DEADLINE);
                 }
@@ -385,10 +396,10 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
                 (_, Err(error)) => last = error,
             }
         }
-        if let Some((view, alive)) = newest {
+        if let Some((view, is_settled, alive)) = newest {
             let ring = Arc::new(Ring::new(&view));
             let members = Arc::new(alive.into_iter().map(|member| (member.node, member)).collect());
-            return Ok(Known { view, ring, members });
+            return Ok(Known { view, is_settled, ring, members });
         }
         if Instant::now() >= deadline {
             return Err(last);

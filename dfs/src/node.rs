@@ -251,7 +251,8 @@ impl Shared {
             Member { node: *node, address, transfer, free_bytes }
         };
         let alive = self.neighbours().iter().map(member).collect();
-        Membership { view: self.state.borrow().view.clone(), alive }
+        let State { view, is_settled } = self.state.borrow().clone();
+        Membership { view, is_settled, alive }
     }
 
     /// The view, if all that this node leads in it is served.

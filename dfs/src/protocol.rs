@@ -28,6 +28,8 @@ pub struct Member {
 pub struct Membership {
     /// By which files have leaders; none before the node has joined.
     pub view: Option<View>,
+    /// Whether all that is led in it has a quorum in it: it can do without those before.
+    pub is_settled: bool,
     /// Those who are alive.
     pub alive: Vec<Member>,
 }

@@ -396,8 +396,8 @@ impl Brain {
                 let names: Vec<_> =
                     waits_for.iter().take(MAX_NAMES).map(|index| job.task_id(*index).to_string()).collect();
                 vec![format!(
-                    "It waits for the outputs of {} tasks that have not ended: {} …",
-                    waits_for.len(),
+                    "It waits for the outputs of {} still to end: {} …",
+                    units::format_count(waits_for.len() as u64, "task"),
                     names.join(", ")
                 )]
             }

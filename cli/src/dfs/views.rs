@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::files::{File, Listing, Member, Membership, Usage};
 use eyas_client::types::dfs::{Chunk, FileName, NodeId};
-use eyas_client::types::units::{format_bytes, format_duration_us};
+use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
     BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, ReplicaView, VerifiedView,
 };
@@ -43,10 +43,10 @@ pub(crate) fn stat(file: &File, json: bool) -> io::Result<()> {
         return show::json("file", &view(file, None));
     }
     println!(
-        "{}: {} in {} chunks of {}",
+        "{}: {} in {} of {}",
         file.name,
         format_bytes(record.size_bytes()),
-        record.chunks.len(),
+        format_count(record.chunks.len() as u64, "chunk"),
         format_bytes(record.chunk_bytes)
     );
     println!(
@@ -90,7 +90,7 @@ pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, bool, Option<Usage
     if json {
         return show::json("usage", &FilesUsageView { files, bytes, nodes });
     }
-    println!("{} in {files} files", format_bytes(bytes));
+    println!("{} in {}", format_bytes(bytes), format_count(files, "file"));
     if nodes.is_empty() {
         return Ok(());
     }
@@ -119,7 +119,8 @@ pub(crate) fn verified(files: u64, bad: &[(FileName, usize, NodeId)], json: bool
     for (name, place, node) in bad {
         println!("{name}: chunk {place} is missing or damaged on node {node}; it will be replaced");
     }
-    eprintln!("eyas: {files} files verified, {} replicas not as they are to be", bad.len());
+    let (files, bad) = (format_count(files, "file"), format_count(bad.len() as u64, "replica"));
+    eprintln!("eyas: {files} verified, {bad} missing or damaged");
     Ok(())
 }
 

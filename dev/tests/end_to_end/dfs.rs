@@ -105,6 +105,17 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
+fn what_is_put_at_once_outlives_the_first_node() {
+    // They have not joined yet.
+    let mut cluster = Cluster::start(&[NODE; 3]);
+    let content = lines(2000);
+    cluster.write("a", &content);
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
+    cluster.executor(1).kill();
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
+}
+
+#[test]
 fn files_outlive_processes() {
     let mut cluster = cluster(8);
     let contents: Vec<_> = (0..10).map(|number| lines(3000 + number)).collect();

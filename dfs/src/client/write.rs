@@ -134,6 +134,7 @@ impl Files {
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let began = Instant::now();
+        self.gather(replication.into(), |_| {}).await?;
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = cut(cutter, source, begun, &sender) {
