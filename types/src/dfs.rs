@@ -37,9 +37,35 @@ impl fmt::Display for NodeId {
     }
 }
 
+impl FromStr for NodeId {
+    type Err = String;
+
+    /// Takes what is shown of it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+        number.map(NodeId).ok_or_else(|| format!("`{}` is not a node: write its 16 digits", shortened(text)))
+    }
+}
+
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NodeId({self})")
+    }
+}
+
+/// A file system: which one nodes are of. Random, so that one that is begun anew is another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileSystemId(pub u64);
+
+impl fmt::Display for FileSystemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for FileSystemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileSystemId({self})")
     }
 }
 

@@ -94,6 +94,10 @@ impl Chooser {
         self.alive = alive;
     }
 
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.alive.contains(&node)
+    }
+
     /// A member has promised to hear no lower ballot than this.
     pub fn outbid(&mut self, promised: Ballot) {
         self.highest = self.highest.max(promised.number);
@@ -137,7 +141,9 @@ impl Node {
             since_us.is_some_and(|since_us| now_us >= since_us + self.config.patience_us)
         };
         let stay = members.iter().filter(|node| !is_missed(node));
-        let wanted: BTreeSet<NodeId> = stay.chain(&chooser.alive).copied().collect();
+        // Who was given up comes back when nothing of what it had can be asked for.
+        let may_come = |node: &&NodeId| is_settled || !place.view.lost.contains(node);
+        let wanted: BTreeSet<NodeId> = stay.chain(chooser.alive.iter().filter(may_come)).copied().collect();
         let is_old = is_settled && now_us >= chooser.entered_us + self.config.tidy_us;
         // What was accepted by a few only would lie in wait, and be chosen when other members are wanted.
         let is_open = chooser.acceptor.view > place.view.number && chooser.acceptor.accepted.is_some();

@@ -45,8 +45,11 @@ impl Place {
         write_quorum(self.ring.replicas(partition).len(), self.view.replication)
     }
 
+    /// Of those who kept a partition's records in a source, so many must be asked: all that are left, if those are fewer.
     pub fn read_quorum(&self, source: &Ring, partition: u16) -> usize {
-        read_quorum(source.replicas(partition).len(), self.view.replication)
+        let replicas = source.replicas(partition);
+        let left = replicas.iter().filter(|node| !self.view.lost.contains(node)).count();
+        read_quorum(replicas.len(), self.view.replication).min(left)
     }
 }
 
@@ -81,7 +84,9 @@ impl Node {
         effects.push(Effect::Save(Save::Boots(boot)));
         let is_new = view.is_none();
         let view = view.or_else(|| {
-            let view = config.found.then(|| View::founded_by(config.node, config.partitions, config.replication))?;
+            let view = config
+                .found
+                .then(|| View::founded_by(config.system, config.node, config.partitions, config.replication))?;
             effects.push(Effect::Save(Save::View(view.clone())));
             Some(view)
         });
@@ -173,7 +178,9 @@ impl Node {
     fn received(&mut self, from: NodeId, message: Message, turn: &mut Turn) {
         let number = self.number();
         match message.body {
-            Body::Decided(view) => self.enter_view(view, turn),
+            Body::Decided(view) if view.system == self.config.system => self.enter_view(view, turn),
+            // Of another file system.
+            Body::Decided(_) => {}
             _ if message.view > number => self.send(from, Body::Behind, turn),
             _ if message.view < number => {
                 let place = self.place.as_ref().expect("only who has a view has a number");

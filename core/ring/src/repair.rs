@@ -275,13 +275,17 @@ fn who_fetches(
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::dfs::FileSystemId;
+
     use super::*;
     use crate::view::View;
+
+    const SYSTEM: FileSystemId = FileSystemId(1);
 
     #[test]
     fn all_fetch_as_much_as_others() {
         let members: BTreeSet<NodeId> = (1..8).map(NodeId).collect();
-        let ring = Ring::new(&View { members: members.clone(), ..View::founded_by(NodeId(1), 8, 3) });
+        let ring = Ring::new(&View { members: members.clone(), ..View::founded_by(SYSTEM, NodeId(1), 8, 3) });
         let mut fetching = BTreeMap::new();
         let objects = (0..210).map(|number| ObjectId([number; 16]));
         for object in objects {

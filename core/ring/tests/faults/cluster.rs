@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_ring::{Config, Effect, Event, Message, Node, Op, Records, Refusal, Round, Save, Saved, Stored};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, NodeId};
+use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 
 use crate::random::Random;
 
@@ -132,7 +132,7 @@ impl Cluster {
             patience_us: 800 * MS,
             tidy_us: 10_000 * MS,
             lease_us: 400 * MS,
-            ..Config::new(node)
+            ..Config::new(FileSystemId(1), node)
         };
         let machine = Machine {
             config,
