@@ -1,13 +1,15 @@
 //! `eyas dfs …`: files of the cluster's file system.
 
+use std::collections::BTreeSet;
 use std::fs::File as LocalFile;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use eyas_client::Client;
-use eyas_client::files::{File, Files, FilesError, FilesErrorKind, Gathering, WriteOptions};
-use eyas_client::types::dfs::{FileName, Format};
+use eyas_client::files::{File, Files, FilesError, FilesErrorKind, Gathering, Recovery, WriteOptions};
+use eyas_client::messages::FromClient;
+use eyas_client::types::dfs::{FileName, Format, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -24,7 +26,13 @@ const LOOKED_AT_BYTES: usize = 8 << 10;
 /// Does what is asked, unless it is interrupted; what was begun leaves nothing then.
 pub(crate) async fn dfs(command: DfsCommand, reach: &Reach) -> Result<ExitCode, Failure> {
     let access = reach.cluster()?.access()?;
-    let files = Client::connect(&access).await?.files().await?;
+    let mut client = Client::connect(&access).await?;
+    if let DfsCommand::Recover { anew: true, .. } = command {
+        client.ask(FromClient::ForgetFiles).await?;
+        eprintln!("eyas: the next node that joins says which file system this cluster has, or begins another");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let files = client.files().await?;
     let session = Session { files, json: reach.json };
     tokio::select! {
         biased;
@@ -55,6 +63,7 @@ impl Session {
             DfsCommand::Stat { name } => views::stat(&self.files.stat(&name).await?, self.json)?,
             DfsCommand::Du { folder } => self.sum_up(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
+            DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,
             DfsCommand::Format { .. } => self.remove_all("").await.map(drop)?,
             DfsCommand::Verify { names, quick } => return self.verify(&names, !quick).await,
         }
@@ -263,6 +272,29 @@ impl Session {
             false => eprintln!("eyas: {} moved", format_count(moved, "replica")),
         }
         Ok(())
+    }
+
+    async fn recover(&self, without: BTreeSet<NodeId>) -> Result<ExitCode, Failure> {
+        let recovery = self.files.recover(&without).await?;
+        if self.json {
+            views::recovery(&recovery)?;
+        }
+        match recovery {
+            Recovery::Recovered(members) => {
+                eprintln!("eyas: the file system goes on with {}", format_count(members.len() as u64, "node"));
+                Ok(ExitCode::SUCCESS)
+            }
+            Recovery::Missing(missing) => {
+                let words: Vec<_> = missing.iter().map(|node| format!("--without {node}")).collect();
+                eprintln!(
+                    "eyas: nothing was done. {} missing. If they never come back, with what only they have, call\n\
+                     eyas dfs recover {}",
+                    format_count(missing.len() as u64, "node"),
+                    words.join(" ")
+                );
+                Ok(ExitCode::FAILURE)
+            }
+        }
     }
 
     async fn sum_up(&self, folder: Option<String>) -> Result<(), Failure> {

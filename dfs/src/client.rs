@@ -9,6 +9,7 @@ mod calls;
 mod error;
 mod gather;
 mod read;
+mod recover;
 mod runs;
 mod write;
 
@@ -32,6 +33,7 @@ pub use error::{FilesError, FilesErrorKind};
 use gather::GATHER_DEADLINE;
 pub use gather::Gathering;
 pub use read::Reading;
+pub use recover::Recovery;
 pub use runs::Attendance;
 pub use write::WriteOptions;
 
@@ -295,6 +297,7 @@ impl Files {
                     Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
                     Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.refresh(deadline).await?,
                     Refusal::NotYet | Refusal::Busy | Refusal::Unknown => {}
+                    Refusal::Lives | Refusal::Missing(_) => return Err(unexpected()),
                 },
                 Ok(_) => return Err(unexpected()),
                 Err(error) => {
@@ -381,7 +384,7 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
             match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (_, Ok(Reply::Membership(Membership { view: Some(view), is_settled, alive }))) => {
+                (_, Ok(Reply::Membership(_, Membership { view: Some(view), is_settled, alive }))) => {
                     let is_news = |(known, was_settled, _): &(View, bool, _)| {
                         (known.number, *was_settled) < (view.number, is_settled)
                     };
@@ -425,7 +428,7 @@ fn name_of(op: &Op) -> &FileName {
     match op {
         Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => name,
         Op::Rename { to, .. } => to,
-        Op::List { .. } => unreachable!("lists are asked of all"),
+        Op::List { .. } | Op::Recover { .. } => unreachable!("they are of no name"),
     }
 }
 

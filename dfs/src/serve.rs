@@ -64,7 +64,7 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
     loop {
         for message in reader.next::<ToPeer>().await? {
             match (message, from) {
-                (ToPeer::From(node), None) => from = Some(node),
+                (ToPeer::From(node, system), None) if system == shared.identity.system => from = Some(node),
                 (ToPeer::Ring(message), Some(from)) => shared.tell(Event::Received { from, message }),
                 (ToPeer::Audit { name, objects }, Some(from)) => {
                     let missing = shared.chunks.audited(&objects);
@@ -76,7 +76,9 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
                 (ToPeer::Missing { name, objects }, Some(node)) => {
                     shared.tell(Event::Bad { name, objects, node });
                 }
-                (_, _) => tracing::warn!(remote = %session.remote, "a node does not say who it is; ignored"),
+                (_, _) => {
+                    tracing::warn!(remote = %session.remote, "who speaks is no node of this file system; ignored")
+                }
             }
         }
     }
@@ -117,7 +119,7 @@ struct Client {
 impl Client {
     async fn serve(&self, what: What) {
         let reply = match what {
-            What::Membership => Reply::Membership(self.shared.membership()),
+            What::Membership => Reply::Membership(self.shared.node, self.shared.membership()),
             What::Operate(op) => {
                 let (answer, answered) = oneshot::channel();
                 let busy = self.shared.told.try_send(Told::Asked(op, answer)).is_err();

@@ -58,6 +58,15 @@ impl Brain {
             }
             FromClient::Explain { task } => ToClient::Explained(Box::new(self.explain(task)?)),
             FromClient::FilesNodes => ToClient::FilesNodes(self.executors.files_nodes(None)),
+            FromClient::ForgetFiles => {
+                if !self.executors.files_nodes(None).is_empty() {
+                    return Err("executors that keep files are there: stop them all before, \
+                                with `eyas executor stop NAME`"
+                        .into());
+                }
+                self.journal.forget_file_system()?;
+                ToClient::Done(0)
+            }
             FromClient::Executors => ToClient::Executors(self.executor_views()),
             FromClient::Catalog { object, source } => ToClient::Objects(self.objects(object, &source)),
             FromClient::Report { job } => ToClient::Report(Box::new(self.report(self.job(job)?))),

@@ -53,9 +53,16 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A file system: which one nodes are of. Random, so that one that is begun anew is another.
+/// A file system: which one nodes are of. One that is begun anew is another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileSystemId(pub u64);
+
+impl FileSystemId {
+    /// The one that a node begins: it does so once at most.
+    pub fn founded_by(node: NodeId) -> Self {
+        FileSystemId(node.0)
+    }
+}
 
 impl fmt::Display for FileSystemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,13 +1,15 @@
 //! How files and nodes of the file system are shown, to people and as JSON.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_client::files::{File, Listing, Member, Membership, Usage};
+use eyas_client::files::{File, Listing, Member, Membership, Recovery, Usage};
 use eyas_client::types::dfs::{Chunk, FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
-    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, ReplicaView, VerifiedView,
+    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, RecoveryView, ReplicaView,
+    VerifiedView,
 };
 
 use crate::show::{self, Table};
@@ -103,6 +105,16 @@ pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, bool, Option<Usage
         table.row(vec![node.node, node.address, state.into(), chunks, bytes, format_bytes(node.free_bytes)]);
     }
     table.print()
+}
+
+/// `recover`
+pub(crate) fn recovery(recovery: &Recovery) -> io::Result<()> {
+    let texts = |nodes: &BTreeSet<NodeId>| nodes.iter().map(NodeId::to_string).collect();
+    let view = match recovery {
+        Recovery::Recovered(members) => RecoveryView { members: texts(members), missing: Vec::new() },
+        Recovery::Missing(missing) => RecoveryView { members: Vec::new(), missing: texts(missing) },
+    };
+    show::json("recovery", &view)
 }
 
 /// `verify`
