@@ -101,17 +101,36 @@ impl Chunks {
         self.own().contains_key(&object) && self.store.contains(object)
     }
 
-    /// A leader has asked for these; tells which of them are not here.
-    pub fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
-        let mut own = self.own();
-        let mut is_missing = |object: &ObjectId| match own.get_mut(object) {
-            Some(own) if self.store.contains(*object) => {
-                own.claimed = Instant::now();
-                false
+    /// A leader has asked for these; tells which of them are not here. Of those that are in the store, though it is forgotten that they
+    /// are this node's own, it is remembered again.
+    pub async fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
+        let mut missing: Vec<ObjectId> = objects.iter().filter(|object| !self.claim(**object)).copied().collect();
+        let mut adopted = Vec::new();
+        for object in missing.iter().filter(|object| self.store.contains(**object)) {
+            match self.adopt(*object).await {
+                Ok(()) => adopted.push(*object),
+                Err(why) => tracing::warn!(%object, "a chunk that was forgotten is replaced: {why}"),
             }
-            _ => true,
-        };
-        objects.iter().filter(|object| is_missing(object)).copied().collect()
+        }
+        missing.retain(|object| !adopted.contains(object));
+        missing
+    }
+
+    /// A leader has asked for a chunk; tells whether it is here.
+    fn claim(&self, object: ObjectId) -> bool {
+        let mut own = self.own();
+        let own = own.get_mut(&object).filter(|_| self.store.contains(object));
+        own.map(|own| own.claimed = Instant::now()).is_some()
+    }
+
+    /// Makes what is in the store this node's own, once it was read.
+    async fn adopt(&self, object: ObjectId) -> Result<(), String> {
+        let found = block_in_place(|| self.store.open_object(object)).map_err(|error| error.message)?;
+        let wanted = Wanted { object, size_bytes: found.size_bytes, checksum: found.checksum.0 };
+        match self.prepare(wanted).await? {
+            Some(place) => place.settle(self.take(wanted)),
+            None => Ok(()),
+        }
     }
 
     /// Those that no leader has asked for since.

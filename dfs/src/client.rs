@@ -119,7 +119,7 @@ impl Files {
         let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
         let calls = Arc::new(Calls::new(access));
         let deadline = Instant::now() + patience;
-        let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
+        let known = Mutex::new(discover(&calls, &seeds.iter().copied().collect(), deadline).await?);
         let gathers_until = Instant::now() + GATHER_DEADLINE;
         let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
         Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, gathers_until, near, own_address, turn })))
@@ -344,8 +344,11 @@ impl Files {
     /// Asks around how the file system stands.
     async fn refresh(&self, deadline: Instant) -> Result<(), FilesError> {
         let known = self.known();
-        let addresses = known.members.values().map(|member| member.address).chain(self.0.seeds.iter().copied());
-        let fresh = discover(&self.0.calls, &addresses.collect::<Vec<_>>(), deadline).await?;
+        let with_seeds = |known: &Known| -> BTreeSet<SocketAddr> {
+            known.members.values().map(|member| member.address).chain(self.0.seeds.iter().copied()).collect()
+        };
+        let fresh = discover(&self.0.calls, &with_seeds(&known), deadline).await?;
+        self.0.calls.keep(&with_seeds(&fresh));
         *self.lock() = fresh;
         Ok(())
     }
@@ -370,13 +373,17 @@ impl Files {
 }
 
 /// The newest of what these nodes say, asked until one of them is part of a file system.
-async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instant) -> Result<Known, FilesError> {
+async fn discover(
+    calls: &Arc<Calls>,
+    addresses: &BTreeSet<SocketAddr>,
+    deadline: Instant,
+) -> Result<Known, FilesError> {
     let mut pause = PAUSE;
     loop {
         let mut last = FilesError::unreachable("no node of the file system is known");
         let mut newest: Option<(View, bool, Vec<Member>)> = None;
         let mut asked = JoinSet::new();
-        for address in addresses.iter().copied().collect::<BTreeSet<_>>() {
+        for address in addresses.iter().copied() {
             let calls = calls.clone();
             asked.spawn(async move { (address, calls.ask_once(address, What::Membership).await) });
         }
@@ -394,7 +401,10 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
                     until = until.min(Instant::now() + OTHERS_DEADLINE);
                 }
                 (address, Ok(_)) => {
-                    last = FilesError::unreachable(format!("the node at {address} has not joined the file system yet"));
+                    last = FilesError::unreachable(format!(
+                        "the node at {address} has not joined the file system yet; if the one that began it never comes back, \
+                         see docs/dfs.md"
+                    ));
                 }
                 (_, Err(error)) => last = error,
             }

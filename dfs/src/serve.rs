@@ -67,7 +67,7 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
                 (ToPeer::From(node, system), None) if system == shared.identity.system => from = Some(node),
                 (ToPeer::Ring(message), Some(from)) => shared.tell(Event::Received { from, message }),
                 (ToPeer::Audit { name, objects }, Some(from)) => {
-                    let missing = shared.chunks.audited(&objects);
+                    let missing = shared.chunks.audited(&objects).await;
                     if !missing.is_empty() {
                         shared.say(from, ToPeer::Missing { name, objects: missing });
                     }
@@ -101,10 +101,17 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
             // It is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
-            serving.spawn(async move {
+            let is_storing = matches!(what, What::Store { .. });
+            let serve = async move {
                 client.serve(what).await;
                 drop(request);
-            });
+            };
+            if is_storing {
+                // Also without its client: what comes is accounted for, and what does not come gives back its room in time.
+                tokio::spawn(serve);
+            } else {
+                serving.spawn(serve);
+            }
         }
     }
 }

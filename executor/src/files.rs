@@ -52,16 +52,19 @@ impl Files {
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session has begun: whose brain accounts for the store from now on.
+    /// A session has begun, whose brain accounts for the store from now on.
+    pub fn account_to(&self, desk: &Arc<Desk>) {
+        *self.room.desk() = Arc::downgrade(desk);
+    }
+
+    /// It has been said where the node belongs: there it is started, if it was not.
     pub async fn welcomed(
         &self,
-        desk: &Arc<Desk>,
         place: FilesPlace,
         access: &Access,
         (peers, server): (&Peers, &Arc<PeerServer>),
         movers: &Handle,
     ) -> Result<(), NodeError> {
-        *self.room.desk() = Arc::downgrade(desk);
         let start = || async {
             let site = self.site().take().expect("it is started once");
             let (place, access, room) = (place.clone(), access.clone(), self.room.clone());

@@ -325,6 +325,12 @@ impl FileRecord {
     pub fn size_bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.size_bytes).sum()
     }
+
+    /// Whether it is of the same file, as it was written at the same time, whoever has its chunks.
+    pub fn is_as_written(&self, other: &FileRecord) -> bool {
+        let objects = |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object).collect::<Vec<_>>();
+        self.id == other.id && self.modified_us == other.modified_us && objects(self) == objects(other)
+    }
 }
 
 #[cfg(test)]
