@@ -53,7 +53,13 @@ impl Session {
             DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
             DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,
             DfsCommand::Cat { names, offset, length } => self.cat(&names, offset, length).await?,
-            DfsCommand::Ls { folder } => views::list(&self.files.list(&folder).await?, self.json)?,
+            DfsCommand::Ls { folder } => {
+                let folder = rooted(folder.trim_end_matches('/'));
+                if !folder.is_empty() {
+                    folder.parse::<FileName>()?;
+                }
+                views::list(&self.files.list(&folder).await?, self.json)?;
+            }
             DfsCommand::Show { name } => {
                 let file = self.files.stat(&name).await?;
                 views::chunks(&file, &self.files.membership().await?, self.json)?;
@@ -354,7 +360,7 @@ pub(crate) async fn gather(files: &Files, nodes: usize) -> Result<(), Failure> {
     if !gathering.is_enough() {
         let Gathering { joined, wanted } = gathering;
         eprintln!(
-            "eyas: only {joined} of {} has joined: what is written has fewer replicas until others do",
+            "eyas: only {joined} of {} joined in time: what is written has fewer replicas until others do",
             format_count(wanted as u64, "node")
         );
     }

@@ -44,16 +44,12 @@ pub(crate) fn stat(file: &File, json: bool) -> io::Result<()> {
     if json {
         return show::json("file", &view(file, None));
     }
+    let (size, chunks) = (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
+    println!("{}: {size} in {chunks}", file.name);
     println!(
-        "{}: {} in {} of {}",
-        file.name,
-        format_bytes(record.size_bytes()),
-        format_count(record.chunks.len() as u64, "chunk"),
-        format_bytes(record.chunk_bytes)
-    );
-    println!(
-        "records: {}; replicas: {}; written {} ago; id {}",
+        "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
         record.format,
+        format_bytes(record.chunk_bytes),
         record.replication,
         age(record.modified_us),
         record.id
