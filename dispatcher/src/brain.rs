@@ -46,7 +46,7 @@ mod tests;
 /// What the brain is told.
 pub(crate) enum Message {
     Joined {
-        registration: Registration,
+        registration: Box<Registration>,
         /// What it accepts, compiled.
         accept: Box<[Arc<dyn Expression>]>,
         outbox: Outbox<ToExecutor>,
