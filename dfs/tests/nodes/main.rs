@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
 use eyas_dfs::{FilesErrorKind, WriteOptions};
 use eyas_types::dfs::Format;
+use redb::TableDefinition;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_written_read_appended_renamed_and_removed() {
@@ -218,6 +219,28 @@ async fn whole(cluster: &Cluster, replicas: usize) {
         true
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_whose_rows_are_lost_are_known_again() {
+    const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
+    let mut cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let written = write(&files, "/file", &lines(300_000)).await.unwrap();
+    let path = cluster.folder(2).join("files/files.redb");
+    let place = cluster.end(2);
+    // As if the machine had crashed before they were on its disk.
+    eventually("the database is free", async || {
+        let Ok(database) = redb::Database::open(&path) else { return false };
+        let write = database.begin_write().unwrap();
+        write.open_table(CHUNKS).unwrap().retain(|_, _| false).unwrap();
+        write.commit().is_ok()
+    })
+    .await;
+    cluster.start(place, false).await;
+    cluster.settles().await;
+    eventually("they are", async || cluster.nodes[2].node.chunks().len() == written.record.chunks.len()).await;
+    assert_eq!(files.stat(&name("/file")).await.unwrap().record, written.record, "nothing had to be replaced");
 }
 
 #[tokio::test(flavor = "multi_thread")]
