@@ -101,8 +101,8 @@ impl Chunks {
         self.own().contains_key(&object) && self.store.contains(object)
     }
 
-    /// A leader has asked for these; tells which of them are not here. Of those that are in the store, though it is forgotten that they
-    /// are this node's own, it is remembered again.
+    /// A leader has asked for these; tells which of them are not here. What is in the store, and was forgotten to be this
+    /// node's own, is so again.
     pub async fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
         let mut missing: Vec<ObjectId> = objects.iter().filter(|object| !self.claim(**object)).copied().collect();
         let mut adopted = Vec::new();

@@ -3,9 +3,9 @@
 //! A replica that hears its leader's heartbeat promises that it will not tell what it has to a leader of a later view for
 //! [`Config::lease_us`](crate::Config::lease_us) of its own time. A later leader needs a read quorum of the replicas; so a leader that has promises of a
 //! write quorum, itself counted, knows that nobody else serves. It counts from when it sent the heartbeat, and less than was
-//! promised, since clocks run differently fast. It also needs those of most members: a few who come back
-//! after they were given up (`recover.rs`) serve nothing. A promise ends when its leader is heard in the later view, and a
-//! replica that starts has forgotten its promises, and waits as if it had just made them.
+//! promised, since clocks run differently fast. It also needs promises of most members, so that a few who come back after they
+//! were given up (`recover.rs`) serve nothing. A promise ends when its leader is heard in the later view, and a replica
+//! that starts has forgotten its promises, and waits as if it had just made them.
 
 use alloc::collections::BTreeMap;
 
