@@ -67,7 +67,7 @@ fn persistent_storage_is_read_once() {
         }
         let urls: Vec<_> = files.iter().map(|file| web.url(file)).collect();
         let urls: Vec<_> = urls.iter().map(String::as_str).collect();
-        cluster.run(&[&["push", "--distribution", distribution], &urls[..]].concat()).exits(0).says(&["with 5 of 5"]);
+        cluster.run(&[&["push", "--distribution", distribution], &urls[..]].concat()).exits(0).says(&["to 5 of 5"]);
         files.iter().for_each(|file| assert_eq!(web.count(&format!("GET {file}")), 1, "{file}"));
     }
 }
@@ -146,7 +146,7 @@ fn an_object_that_vanishes_fails_with_the_reason() {
     receivers(&cluster, "gone", 1);
     std::fs::remove_file(path).unwrap();
     cluster.executor(1).resume();
-    finish(push).exits(1).says(&["n1 does not have file://", "/gone: ", "with 0 of 1 executors"]);
+    finish(push).exits(1).says(&["n1 does not have file://", "/gone: ", "to 0 of 1 executor"]);
     cluster.run(&["run", "-i", "stays", "--", "cat", "stays"]).exits(0).says(&["100% from local"]);
 }
 
@@ -158,7 +158,7 @@ fn what_the_cluster_keeps_can_be_pushed() {
     cluster.write("made.toml", text);
     cluster.run(&["submit", "--wait", "made.toml"]).exits(0);
     assert_eq!(holders(&cluster, "eyas://1/0/text").len(), 1);
-    cluster.run(&["push", "eyas://1/0/text"]).exits(0).says(&["with 3 of 3"]);
+    cluster.run(&["push", "eyas://1/0/text"]).exits(0).says(&["to 3 of 3"]);
     assert_eq!(holders(&cluster, "eyas://1/0/text"), ["n1", "n2", "n3"]);
 }
 
