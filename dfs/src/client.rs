@@ -167,12 +167,23 @@ impl Files {
     /// # Errors
     /// `NotFound`; `Exists` if there is a file of the new name; `Changed`, `Unreachable`.
     pub async fn rename(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
-        let File { record, version, .. } = self.stat(from).await?;
+        let mut file = self.stat(from).await?;
         if from == to {
             return Ok(());
         }
-        let op = Op::Rename { from: from.clone(), version, id: record.id, to: to.clone() };
-        self.operate(op).await.map(drop)
+        loop {
+            let (version, id) = (file.version, file.record.id);
+            let changed = match self.operate(Op::Rename { from: from.clone(), version, id, to: to.clone() }).await {
+                Err(error) if error.kind == FilesErrorKind::Changed => error,
+                done => return done.map(drop),
+            };
+            let now = self.stat(from).await?;
+            // Repair writes who has its chunks.
+            if now.version == version || !now.record.is_as_written(&file.record) {
+                return Err(changed);
+            }
+            file = now;
+        }
     }
 
     /// The files in a folder and those within it, sorted by name; the empty text and `/` are all.
