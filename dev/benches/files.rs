@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use eyas_client::files::{Files, WriteOptions};
 use eyas_client::types::dfs::{FileName, Format};
-use eyas_dev::bench::{is_tiny, median};
+use eyas_dev::bench::{is_tiny, median, resident_bytes};
 use tokio::task::JoinSet;
 
 use cluster::Cluster;
@@ -78,7 +78,7 @@ async fn measure(row: &Row) {
     let Row { nodes, files, content, rounds } = *row;
     let cluster = Cluster::start(nodes);
     let clients = cluster.clients(CLIENTS).await;
-    let before_bytes = cluster.resident_bytes();
+    let before_bytes = resident(&cluster);
     let creates_per_s = all(&clients, files, move |files, number| async move {
         let written = files.write(&name(number), Cursor::new(content), WriteOptions::of(Format::Lines), |_| {}).await;
         written.expect("nobody else writes it");
@@ -94,7 +94,7 @@ async fn measure(row: &Row) {
         opens_per_s.push(opened.await);
     }
     let open_us = (cluster.cpu_s() - used_before_s) * 1e6 / (f64::from(files) * rounds as f64);
-    let (opens_per_s, after_bytes) = (median(&opens_per_s), cluster.resident_bytes());
+    let (opens_per_s, after_bytes) = (median(&opens_per_s), resident(&cluster));
     let file_bytes = after_bytes.saturating_sub(before_bytes) as f64 / f64::from(files);
     println!(
         "{nodes:>5} {:>15} {files:>9} {creates_per_s:>11.0} {opens_per_s:>10.0} {:>9.2} {open_us:>21.1} {:>11} {:>10} \
@@ -105,6 +105,11 @@ async fn measure(row: &Row) {
         after_bytes >> 20,
         file_bytes / TARGET_FILE_BYTES,
     );
+}
+
+/// Memory of all executors, bytes.
+fn resident(cluster: &Cluster) -> u64 {
+    cluster.processes().map(|process| resident_bytes(process, "VmRSS")).sum()
 }
 
 fn name(number: u32) -> FileName {

@@ -106,7 +106,8 @@ async fn once(
     workers: usize,
 ) -> Once {
     let policy = Policy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes });
-    let spec = RunSpec { files: files.to_vec(), policy, slots: vec![node; workers], term_us: DEFAULT_TERM_US };
+    let (files, slots) = (files.to_vec(), vec![node; workers]);
+    let spec = RunSpec { files, policy, slots, term_us: DEFAULT_TERM_US, idle: Duration::from_secs(3600) };
     let place = clients[0].open_run(spec).await.expect("it can be led");
     let claims = Arc::new(AtomicU64::new(0));
     let (leader_s, workers_s, began) = (cluster.cpu_s(), used_cpu_s(), Instant::now());

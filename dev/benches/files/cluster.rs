@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use eyas_client::Client;
 use eyas_client::files::Files;
-use eyas_dev::bench::{Owned, cpu_s, eyas, home, resident_bytes, wait_for};
+use eyas_dev::bench::{Owned, cpu_s, eyas, home, wait_for};
 use eyas_session::Access;
 use tempfile::TempDir;
 
@@ -62,14 +62,9 @@ impl Cluster {
         (members.len() == self.nodes).then_some(files)
     }
 
-    fn processes(&self) -> impl Iterator<Item = u32> {
-        self.executors.iter().map(|executor| executor.0.id())
-    }
-
     /// Of all executors.
-    #[allow(dead_code, reason = "not all benchmarks ask")]
-    pub fn resident_bytes(&self) -> u64 {
-        self.processes().map(|process| resident_bytes(process, "VmRSS")).sum()
+    pub fn processes(&self) -> impl Iterator<Item = u32> {
+        self.executors.iter().map(|executor| executor.0.id())
     }
 
     /// Processor time of all executors.
