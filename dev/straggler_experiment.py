@@ -94,6 +94,7 @@ def medians(some: list[Node], systems: Sequence[AbstractContextManager[Runs]], h
             for _ in range(runs):
                 for name, run in named.items():
                     times.setdefault(name, []).append(run())
+                    print(f"{name}: {times[name][-1]:.2f} s", flush=True)
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 

@@ -16,6 +16,8 @@ from typing import Any
 CGROUPS = Path("/sys/fs/cgroup")
 # Short, so that a small share comes often: who has a twentieth of a processor waits 19 ms for its next millisecond.
 PERIOD_US = 20_000
+# Against whatever else the machine does, which has 1024 a process: a node gets its share all the same.
+WEIGHT = 100_000
 EMPTY_S = 60
 BUSY = Path(__file__).resolve().parent / "busy.py"
 
@@ -31,6 +33,7 @@ class Node:
         for group in self.groups:
             group.mkdir()
         (self.groups[0] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (self.groups[0] / "cpu.shares").write_text(str(WEIGHT))
         if disk_bytes_s:
             device = self.folder.stat().st_dev
             limit = f"{os.major(device)}:{os.minor(device)} {disk_bytes_s}"
