@@ -10,7 +10,7 @@ mod pipeline;
 mod reduce;
 mod worker;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use eyas_dfs::blocks::{DEFAULT_TERM_US, POLICIES, Policy};
 use eyas_dfs::{File, Files, FilesError, FilesErrorKind, RunPlace, RunSpec, RunStatus};
@@ -47,9 +47,6 @@ const LINGER: Duration = Duration::from_millis(500);
 
 /// When all is done, or nothing can be, what still runs is waited for so long.
 const END_DEADLINE: Duration = Duration::from_secs(10);
-
-/// A node that leads a run and is none of the file system's any more may come back within this time; then it has gone for good.
-const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// The leader forgets a run of which it has heard nothing for so long, and removes what it has left.
 const ABANDONED: Duration = Duration::from_secs(1800);
@@ -350,7 +347,7 @@ impl Mapping {
         let watching = self.client.watch(job, true, RECONNECT, |seen| drop(tell.send(seen)));
         let mut watching = std::pin::pin!(watching);
         let mut looks = interval(LOOK_EVERY);
-        let (mut is_over, mut lost) = (false, None::<Instant>);
+        let (mut is_over, mut is_lost) = (false, false);
         loop {
             tokio::select! {
                 ended = &mut watching, if !is_over => {
@@ -360,18 +357,17 @@ impl Mapping {
                 _ = looks.tick() => {}
             }
             let Ok(status) = timeout(LOOK_DEADLINE, self.files.run_status(self.place)).await else {
-                let lost_for = lost.get_or_insert_with(Instant::now).elapsed();
-                // Until then it may come back, and tasks go on.
-                let is_late = lost_for >= if is_over { LOOK_DEADLINE } else { GONE_AFTER };
-                if is_late && (is_over || has_left(&self.files, self.place.node).await) {
+                // Until others count on it no more it may come back, and tasks go on.
+                if is_lost && (is_over || has_left(&self.files, self.place.node).await) {
                     let node = self.place.node;
                     let gone = format!("node {node} of the file system, which led the job, is gone: run it again");
                     return Err(MapError::Failed(gone));
                 }
+                is_lost = true;
                 continue;
             };
             let status = status?;
-            lost = None;
+            is_lost = false;
             // Tasks end when nothing is left to do; but some may stand still whose work others have done.
             if status.is_complete && !is_over {
                 is_over = matches!(timeout(LINGER, &mut watching).await, Ok(Ok(_)));

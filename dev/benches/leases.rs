@@ -9,6 +9,7 @@
 //!
 //! `cargo bench -p eyas-dev --bench leases`; `-- --tiny` only shows that it runs.
 
+#[allow(clippy::duplicate_mod, reason = "a part of two benchmarks, which one test has both of")]
 #[path = "files/cluster.rs"]
 mod cluster;
 
