@@ -37,7 +37,7 @@ from links import bits_per_s
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
-COPY, COPY_PORT = Path(__file__).resolve().parent / "testbed" / "copy.py", 8100
+COPY, COPY_PORT = Path(__file__).resolve().parent / "testbed" / "plain_copy.py", 8100
 REPLICAS = 3
 MOST_OF_PLAIN = 1 / 0.8
 LEAST_OF_LINKS = 0.8

@@ -179,7 +179,8 @@ impl DfsNode {
         let mut alive = gossip.alive().await;
         let (told, listens) = mpsc::sync_channel(MAX_TOLD);
         let (tell_runs, runs_told) = mpsc::sync_channel(runs::MAX_TOLD);
-        let runs = Runs::open(database.clone(), runs_told)?;
+        let (abandon, abandoned) = tokio::sync::mpsc::channel(runs::MAX_ABANDONED);
+        let runs = Runs::open(database.clone(), runs_told, abandon)?;
         let (tell_state, state) = watch::channel(State::default());
         let chunks = Chunks::open(database.clone(), store, peers, server, room.clone())?;
         let links = Links::new(node, place.system, access.clone());
@@ -223,6 +224,7 @@ impl DfsNode {
         tasks.spawn(keep_told(shared.clone()));
         tasks.spawn(audit::audit(shared.clone()));
         tasks.spawn(audit::scrub(shared.clone()));
+        tasks.spawn(runs::abandoned::remove(access.clone(), (node, address), abandoned));
         Ok(DfsNode { shared, threads, _tasks: tasks })
     }
 
