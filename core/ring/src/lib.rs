@@ -20,6 +20,7 @@ extern crate alloc;
 mod choose;
 mod disk;
 mod event;
+mod fetch;
 mod lease;
 mod list;
 mod message;

@@ -8,6 +8,7 @@ use eyas_types::dfs::{FileName, NodeId};
 use crate::choose::Chooser;
 use crate::disk::Disk;
 use crate::event::{Config, Effect, Event, Save, Saved};
+use crate::fetch::Fetches;
 use crate::lease::Leases;
 use crate::message::{Body, Message};
 use crate::record::{Records, Round};
@@ -69,6 +70,7 @@ pub struct Node {
     /// How many requests are not answered.
     pub(crate) asked: usize,
     pub(crate) repairs: Repairs,
+    pub(crate) fetches: Fetches,
     next_tick_us: u64,
 }
 
@@ -97,6 +99,7 @@ impl Node {
             work: BTreeMap::new(),
             asked: 0,
             repairs: Repairs::default(),
+            fetches: Fetches::default(),
             next_tick_us: now_us,
         };
         node.lead_again(effects);
@@ -149,6 +152,7 @@ impl Node {
         self.validate_leading(place);
         self.validate_work();
         self.repairs.validate();
+        self.fetches.validate();
     }
 
     fn tick(&mut self, turn: &mut Turn) {
