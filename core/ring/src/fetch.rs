@@ -16,7 +16,7 @@ use crate::node::{Node, Turn};
 /// A node has so many chunks to fetch; more are refused, and tried elsewhere.
 pub const MAX_FETCHES: usize = 128;
 /// So many of them it fetches at a time. Those from nodes that have left do not count: they may come to nothing late.
-pub const FETCHES_TOGETHER: usize = 8;
+pub const FETCHES_TOGETHER: usize = 24;
 
 /// What this node is to fetch.
 #[derive(Default)]
@@ -45,11 +45,11 @@ impl Fetches {
         if gives.values().sum::<usize>() >= FETCHES_TOGETHER {
             return None;
         }
-        let gives = |node: &NodeId| gives.get(node).copied().unwrap_or_default();
+        let cost = |node: &NodeId| (!members.contains(node), gives.get(node).copied().unwrap_or_default());
         let waiting = self.wanted.iter().filter(|(_, wanted)| wanted.giver.is_none());
         let choices = waiting.filter_map(|(object, wanted)| {
-            let giver = wanted.chunk.replicas.iter().min_by_key(|node| gives(node))?;
-            Some(((gives(giver), wanted.number), *object, *giver))
+            let giver = wanted.chunk.replicas.iter().min_by_key(|node| cost(node))?;
+            Some(((cost(giver), wanted.number), *object, *giver))
         });
         choices.min().map(|(_, object, giver)| (object, giver))
     }
@@ -95,5 +95,30 @@ impl Node {
             from.sort_by_key(|node| *node != giver);
             turn.disk.effects.push(Effect::Fetch { object, size_bytes, checksum, from });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn givers_share_what_is_fetched_and_who_has_left_does_not_count() {
+        let mut fetches = Fetches::default();
+        let members = [1, 2, 3].map(NodeId).into();
+        for number in 0..30 {
+            let replicas = if number < 10 { [1, 2] } else { [2, 3] }.map(NodeId).to_vec();
+            let chunk = Chunk { object: ObjectId([number; 16]), size_bytes: 1, checksum: 0, replicas };
+            let wanted = Wanted { chunk, by: BTreeSet::new(), number: number.into(), giver: None };
+            fetches.wanted.insert(ObjectId([number; 16]), wanted);
+        }
+        let mut given = BTreeMap::<u64, usize>::new();
+        while let Some((object, giver)) = fetches.next(&members) {
+            fetches.wanted.get_mut(&object).unwrap().giver = Some(giver);
+            *given.entry(giver.0).or_default() += 1;
+        }
+        assert_eq!(given, [(1, 3), (2, 3), (3, 2)].into());
+        let without = [2, 3].map(NodeId).into();
+        assert_eq!(fetches.next(&without).map(|(_, giver)| giver), Some(NodeId(3)), "one more is fetched");
     }
 }

@@ -405,3 +405,64 @@ impl Node {
         self.put(name, Entry::File(record), then, turn)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Round;
+    use crate::ring::Ring;
+    use crate::view::View;
+
+    fn name(number: usize) -> FileName {
+        alloc::format!("/{number}").parse().unwrap()
+    }
+
+    /// What a lost node had of 24 chunks in each of these many files is lacking.
+    fn after_a_loss(files: usize) -> Repairs {
+        let members: BTreeSet<NodeId> = (1..8).map(NodeId).collect();
+        let ring = Ring::new(&View { members, ..View::founded_by(NodeId(1), 8, 3) });
+        let mut repairs = Repairs::default();
+        for file in 0..files {
+            let version = Version { round: Round::default(), sequence: 1 };
+            let mut repair = Repair::new(version, 0, 0);
+            for number in 0..24 {
+                let object = ObjectId([file as u8 * 24 + number; 16]);
+                let replicas = place(&ring, object, 2, None, |_| true);
+                let able = place(&ring, object, CHOICES, None, |node| !replicas.contains(&node));
+                let chunk = Chunk { object, size_bytes: 1 + u64::from(number % 3), checksum: 0, replicas };
+                repair.lacking.insert(object, Lacking { chunk, count: 1, able });
+            }
+            repairs.files.insert(name(file), repair);
+        }
+        repairs
+    }
+
+    #[test]
+    fn all_take_and_give_as_much_as_others() {
+        let mut repairs = after_a_loss(8);
+        let mut loads = BTreeMap::new();
+        while let Some(choice) = repairs.choose(&loads, usize::MAX) {
+            let chunk = repairs.begin(&choice);
+            assert!(chunk.replicas[0] == choice.giver && !chunk.replicas.contains(&choice.taker));
+            add(&mut loads, choice.taker, choice.giver, chunk.size_bytes);
+        }
+        assert_eq!((repairs.loads(), repairs.in_hand()), (loads.clone(), 192));
+        // 384 bytes in all, 55 for each of the seven.
+        let is_even = |bytes: u64| (50..=60).contains(&bytes);
+        assert!(loads.values().all(|load| is_even(load.takes_bytes) && is_even(load.gives_bytes)), "{loads:?}");
+    }
+
+    #[test]
+    fn who_cannot_take_more_is_passed_over() {
+        let mut repairs = after_a_loss(1);
+        repairs.avoided.insert(NodeId(3), 1);
+        let mut loads = BTreeMap::new();
+        while let Some(choice) = repairs.choose(&loads, 2) {
+            let chunk = repairs.begin(&choice);
+            add(&mut loads, choice.taker, choice.giver, chunk.size_bytes);
+        }
+        let fetches = loads.into_iter().map(|(node, load)| (node.0, load.fetches));
+        assert_eq!(fetches.collect::<Vec<_>>(), [(1, 2), (2, 2), (3, 0), (4, 2), (5, 2), (6, 2), (7, 2)]);
+        assert_eq!(repairs.in_hand(), 24);
+    }
+}
