@@ -325,8 +325,8 @@ impl Hands for Fingers {
                     Event::FetchFailed { object }
                 }
             };
-            // It is not told again, and others wait for their turn: this one has to wait until the brain has room.
-            tokio::task::spawn_blocking(move || shared.told.send(Told::Event(event)));
+            // It is not told again, and others wait for their turn. When the brain has ended, none does.
+            tokio::task::spawn_blocking(move || drop(shared.told.send(Told::Event(event))));
         });
     }
 

@@ -112,6 +112,7 @@ impl Node {
         match event {
             Event::Tick => {}
             Event::Alive(alive) => self.chooser.alive(alive),
+            Event::Closed(node) => self.chooser.closed(node),
             Event::Received { from, message } => self.received(from, message, turn),
             Event::Asked { request, op } => self.asked(request, op, turn),
             Event::Fetched { object } => self.fetched(object, true, turn),
@@ -176,6 +177,7 @@ impl Node {
     /// Looks whether sender and receiver are in the same view, and tells the later one to who is behind.
     fn received(&mut self, from: NodeId, message: Message, turn: &mut Turn) {
         let number = self.number();
+        self.chooser.heard(from);
         match message.body {
             Body::Decided(view) => self.enter_view(view, turn),
             _ if message.view > number => self.send(from, Body::Behind, turn),

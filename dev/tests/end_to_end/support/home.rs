@@ -44,7 +44,9 @@ impl Home {
 
     /// One whose commands run on the first host of a network, unless another is named.
     pub fn on(network: Network) -> Self {
-        Home { network: Some(network), ..Home::new() }
+        let mut home = Home::new();
+        home.network = Some(network);
+        home
     }
 
     /// The network that it is on.
