@@ -21,6 +21,7 @@ mod choose;
 mod disk;
 mod event;
 mod fetch;
+mod lacking;
 mod lease;
 mod list;
 mod message;
