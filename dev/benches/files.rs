@@ -59,7 +59,7 @@ pub const TINY: [Row; 2] =
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
-    let nodes =
+    let nodes: Option<usize> =
         words.iter().position(|word| word == "--nodes").map(|place| words[place + 1].parse().expect("a number"));
     let full: Vec<Row> = FULL.into_iter().filter(|row| nodes.is_none_or(|nodes| row.nodes == nodes)).collect();
     run(if is_tiny() { &TINY } else { &full });
