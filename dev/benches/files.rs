@@ -11,7 +11,8 @@
 //! 100,000/s from a leader with a processor of its own, and half of that where its clients share it. Records of 100 bytes
 //! with their names, on four nodes and in pages that are two thirds full: 600 bytes a file.
 //!
-//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` takes the cases with so many, `-- --tiny` only shows that it runs.
+//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` takes the cases with so many nodes, `--files 1000` so many files,
+//! and `-- --tiny` only shows that it runs.
 
 use std::io::Cursor;
 use std::process::Stdio;
@@ -59,10 +60,14 @@ pub const TINY: [Row; 2] =
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
-    let nodes: Option<usize> =
-        words.iter().position(|word| word == "--nodes").map(|place| words[place + 1].parse().expect("a number"));
-    let full: Vec<Row> = FULL.into_iter().filter(|row| nodes.is_none_or(|nodes| row.nodes == nodes)).collect();
-    run(if is_tiny() { &TINY } else { &full });
+    let number = |word: &str| {
+        let place = words.iter().position(|other| other == word)?;
+        Some(words[place + 1].parse::<u32>().expect("a number"))
+    };
+    let (nodes, files) = (number("--nodes"), number("--files"));
+    let asked = FULL.into_iter().filter(|row| nodes.is_none_or(|nodes| row.nodes == nodes as usize));
+    let asked: Vec<Row> = asked.map(|row| Row { files: files.unwrap_or(row.files), ..row }).collect();
+    run(if is_tiny() { &TINY } else { &asked });
 }
 
 /// Measures and prints.

@@ -240,9 +240,10 @@ impl Node {
             chunk.replicas.retain(|replica| *replica != node);
             has_changed |= chunk.replicas.len() < before;
         }
-        if has_changed {
-            self.put_record(name, record, turn);
-        }
+        let Some(place) = self.place.as_ref().filter(|_| has_changed) else { return };
+        let at = (place.ring.partition(name), name.as_str().to_owned());
+        self.look_again(at, turn);
+        self.put_record(name, record, turn);
     }
 
     fn put_record(&mut self, name: &FileName, record: FileRecord, turn: &mut Turn) -> Version {
