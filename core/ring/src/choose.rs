@@ -139,6 +139,7 @@ impl Node {
         let chooser = &mut self.chooser;
         let lives = |node: &NodeId| *node == me || chooser.alive.contains(node);
         chooser.missing_since.retain(|node, _| !lives(node));
+        chooser.closed.retain(|node| members.contains(node));
         for node in members.iter().filter(|node| !lives(node)) {
             chooser.missing_since.entry(*node).or_insert(now_us);
         }
