@@ -11,7 +11,8 @@
 //! 100,000/s from a leader with a processor of its own, and half of that where its clients share it. Records of 100 bytes
 //! with their names, on four nodes and in pages that are two thirds full: 600 bytes a file.
 //!
-//! `cargo bench -p eyas-dev --bench files`; `-- --tiny` only shows that it runs.
+//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` takes the cases with so many nodes, `--files 1000` so many files,
+//! and `-- --tiny` only shows that it runs.
 
 #[path = "files/cluster.rs"]
 mod cluster;
@@ -46,9 +47,10 @@ pub struct Row {
     rounds: usize,
 }
 
-const FULL: [Row; 3] = [
+const FULL: [Row; 4] = [
     Row { nodes: 1, files: 100_000, content: b"", rounds: 5 },
     Row { nodes: 4, files: 1_000_000, content: b"", rounds: 1 },
+    Row { nodes: 8, files: 1_000_000, content: b"", rounds: 1 },
     Row { nodes: 4, files: 20_000, content: b"x", rounds: 5 },
 ];
 /// Only shows that it runs.
@@ -56,7 +58,15 @@ pub const TINY: [Row; 2] =
     [Row { nodes: 1, files: 200, content: b"", rounds: 1 }, Row { nodes: 3, files: 20, content: b"x", rounds: 1 }];
 
 fn main() {
-    run(if is_tiny() { &TINY } else { &FULL });
+    let words: Vec<String> = std::env::args().collect();
+    let number = |word: &str| {
+        let place = words.iter().position(|other| other == word)?;
+        Some(words[place + 1].parse::<u32>().expect("a number"))
+    };
+    let (nodes, files) = (number("--nodes"), number("--files"));
+    let asked = FULL.into_iter().filter(|row| nodes.is_none_or(|nodes| row.nodes == nodes as usize));
+    let asked: Vec<Row> = asked.map(|row| Row { files: files.unwrap_or(row.files), ..row }).collect();
+    run(if is_tiny() { &TINY } else { &asked });
 }
 
 /// Measures and prints.

@@ -366,12 +366,7 @@ impl Hands for Fingers {
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {
         let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
         self.runtime.spawn(async move {
-            let mut from = shared.transfers(&from);
-            if !from.is_empty() {
-                // Another one for each chunk, so that all give some.
-                let first = usize::from(object.0[0]) % from.len();
-                from.rotate_left(first);
-            }
+            let from = shared.transfers(&from);
             // It may be here, and be what a reader found damaged.
             let scrubbing = shared.clone();
             let scrubbed = tokio::task::spawn_blocking(move || scrubbing.chunks.scrub(object));
@@ -381,13 +376,15 @@ impl Hands for Fingers {
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
             };
-            match fetched {
-                Ok(()) => shared.tell(Event::Fetched { object }),
+            let event = match fetched {
+                Ok(()) => Event::Fetched { object },
                 Err(why) => {
                     tracing::info!(%object, "a chunk was not replicated to this node: {why}");
-                    shared.tell(Event::FetchFailed { object });
+                    Event::FetchFailed { object }
                 }
-            }
+            };
+            // It is not told again, and others wait for their turn. When the brain has ended, none does.
+            tokio::task::spawn_blocking(move || drop(shared.told.send(Told::Event(event))));
         });
     }
 

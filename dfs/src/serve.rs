@@ -7,6 +7,7 @@ use std::time::Instant;
 use eyas_ring::{Event, Refusal};
 use eyas_session::{Acceptor, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
+use eyas_types::dfs::NodeId;
 use eyas_wire::Role;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -57,14 +58,23 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, acceptor:
     }
 }
 
-/// Listens to another node.
+/// Listens to another node, until it closes the connection.
 async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
-    let mut reader = session.reader;
     let mut from = None;
+    let ended = hear(&shared, session, &mut from).await;
+    if let Some(node) = from {
+        shared.tell(Event::Closed(node));
+    }
+    ended
+}
+
+async fn hear(shared: &Shared, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
+    let mut reader = session.reader;
     loop {
         for message in reader.next::<ToPeer>().await? {
+            let from = *said;
             match (message, from) {
-                (ToPeer::From(node, system), None) if system == shared.identity.system => from = Some(node),
+                (ToPeer::From(node, system), None) if system == shared.identity.system => *said = Some(node),
                 (ToPeer::Ring(message), Some(from)) => shared.tell(Event::Received { from, message }),
                 (ToPeer::Audit { name, objects }, Some(from)) => {
                     let missing = shared.chunks.audited(&objects).await;

@@ -32,6 +32,8 @@ pub struct Config {
     pub resend_us: u64,
     /// A member that nobody has heard of for so long is left out of the next view, microseconds.
     pub patience_us: u64,
+    /// The same for one whose process has ended, it seems; it may be starting again.
+    pub restart_us: u64,
     /// After so long a view is followed by another, even of the same members: what was removed before it is forgotten then,
     /// microseconds.
     pub tidy_us: u64,
@@ -51,6 +53,7 @@ impl Config {
             tick_us: 100_000,
             resend_us: 500_000,
             patience_us: 5_000_000,
+            restart_us: 2_000_000,
             tidy_us: 24 * 3_600_000_000,
             lease_us: 2_000_000,
         }
@@ -80,6 +83,8 @@ pub enum Event {
     Tick,
     /// Which nodes are said to live, whenever that changes. It is a hint.
     Alive(BTreeSet<NodeId>),
+    /// A node has closed its connection to this one, as it does when its process ends. It may have another.
+    Closed(NodeId),
     /// A message has come.
     Received {
         /// From whom.

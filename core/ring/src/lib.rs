@@ -21,6 +21,8 @@ extern crate alloc;
 mod choose;
 mod disk;
 mod event;
+mod fetch;
+mod lacking;
 mod lease;
 mod list;
 mod message;

@@ -8,10 +8,11 @@ use eyas_types::dfs::{FileName, NodeId};
 use crate::choose::Chooser;
 use crate::disk::Disk;
 use crate::event::{Config, Effect, Event, Save, Saved};
+use crate::fetch::Fetches;
+use crate::lacking::Repairs;
 use crate::lease::Leases;
 use crate::message::{Body, Message};
 use crate::record::{Records, Round};
-use crate::repair::Repairs;
 use crate::replica::Receiving;
 use crate::ring::Ring;
 use crate::serve::Work;
@@ -72,6 +73,7 @@ pub struct Node {
     /// How many requests are not answered.
     pub(crate) asked: usize,
     pub(crate) repairs: Repairs,
+    pub(crate) fetches: Fetches,
     next_tick_us: u64,
 }
 
@@ -102,6 +104,7 @@ impl Node {
             work: BTreeMap::new(),
             asked: 0,
             repairs: Repairs::default(),
+            fetches: Fetches::default(),
             next_tick_us: now_us,
         };
         node.lead_again(effects);
@@ -114,6 +117,7 @@ impl Node {
         match event {
             Event::Tick => {}
             Event::Alive(alive) => self.chooser.alive(alive),
+            Event::Closed(node) => self.chooser.closed(node),
             Event::Received { from, message } => self.received(from, message, turn),
             Event::Asked { request, op } => self.asked(request, op, turn),
             Event::Fetched { object } => self.fetched(object, true, turn),
@@ -154,6 +158,7 @@ impl Node {
         self.validate_leading(place);
         self.validate_work();
         self.repairs.validate();
+        self.fetches.validate();
     }
 
     fn tick(&mut self, turn: &mut Turn) {
@@ -177,6 +182,7 @@ impl Node {
     /// Looks whether sender and receiver are in the same view, and tells the later one to who is behind.
     fn received(&mut self, from: NodeId, message: Message, turn: &mut Turn) {
         let number = self.number();
+        self.chooser.heard(from);
         match message.body {
             Body::Decided(view) if view.system == self.config.system => self.enter_view(view, turn),
             // Of another file system.

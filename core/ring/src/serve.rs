@@ -189,14 +189,16 @@ impl Node {
         Writing { stored: Stored { version, entry }, before, acks: [self.config.node].into(), then }
     }
 
-    /// Writes to a name to which nothing else is being done.
-    pub(crate) fn put(&mut self, name: &FileName, entry: Entry, then: Then, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
+    /// Writes to a name to which nothing else is being done; tells as which version.
+    pub(crate) fn put(&mut self, name: &FileName, entry: Entry, then: Then, turn: &mut Turn) -> Version {
+        let place = self.place.as_ref().expect("who serves a name has a view");
         let partition = place.ring.partition(name);
         let waiting = self.work.remove(name).map_or_else(VecDeque::new, |work| work.waiting);
         let before = turn.disk.get(partition, name);
         let writing = self.writing(partition, entry, before, then);
+        let version = writing.stored.version;
         self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
+        version
     }
 
     pub(crate) fn start(&mut self, name: &FileName, doing: Doing, waiting: VecDeque<(u64, Op)>, turn: &mut Turn) {

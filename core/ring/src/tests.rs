@@ -218,6 +218,31 @@ fn who_has_no_lease_any_more_says_nothing() {
 }
 
 #[test]
+fn whose_process_has_ended_is_missed_sooner() {
+    let [two, three] = [2, 3].map(NodeId);
+    let proposes_after = |us: u64, closed: &[NodeId], heard: &[NodeId]| {
+        let mut alone = Alone::new();
+        let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, two, three].into(), true).unwrap();
+        alone.run(Event::Received { from: two, message: Message { view: 2, body: Body::Decided(view) } });
+        alone.run(Event::Alive([ME, two].into()));
+        alone.now_us = 200_000;
+        alone.run(Event::Tick);
+        closed.iter().for_each(|node| drop(alone.run(Event::Closed(*node))));
+        for from in heard {
+            alone.run(Event::Received { from: *from, message: Message { view: 2, body: Body::Behind } });
+        }
+        alone.now_us += us;
+        let is_proposal =
+            |effect: &Effect| matches!(effect, Effect::Send { message: Message { body: Body::Prepare(_), .. }, .. });
+        alone.run(Event::Tick).iter().any(is_proposal)
+    };
+    assert!(!proposes_after(4_900_000, &[], &[]) && proposes_after(5_000_000, &[], &[]));
+    assert!(!proposes_after(1_900_000, &[three], &[]) && proposes_after(2_000_000, &[three], &[]));
+    assert!(!proposes_after(4_900_000, &[three], &[three]), "it has another connection");
+    assert!(!proposes_after(4_900_000, &[two], &[]), "it is said to live");
+}
+
+#[test]
 fn only_who_is_up_to_date_acknowledges() {
     let view = |leader| View::founded_by(SYSTEM, leader, 1, 3).followed_by([ME, leader].into(), true).unwrap();
     let leader = (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();

@@ -14,7 +14,7 @@ fn cluster(nodes: usize) -> Cluster {
     cluster
 }
 
-fn joined(cluster: &Cluster, nodes: usize) {
+pub fn joined(cluster: &Cluster, nodes: usize) {
     wait_until((nodes, "nodes are members"), || {
         let done = cluster.run(&["--json", "dfs", "du"]);
         if done.code != 0 {
@@ -26,7 +26,7 @@ fn joined(cluster: &Cluster, nodes: usize) {
     });
 }
 
-fn lines(count: usize) -> String {
+pub fn lines(count: usize) -> String {
     (0..count).map(|number| format!("line {number} {}\n", "x".repeat(number % 70))).collect()
 }
 
@@ -134,8 +134,9 @@ fn files_outlive_processes() {
     cluster.executor(2).kill();
     all_there(&cluster);
     joined(&cluster, 6);
+    let names: Vec<_> = (0..contents.len()).map(|number| format!("/f{number}")).collect();
     wait_until("all replicas are there again", || {
-        cluster.run(&["dfs", "verify"]).code == 0 && has_replicas(&cluster, contents.len(), 3)
+        cluster.run(&["dfs", "verify"]).code == 0 && has_replicas(&cluster, &names, 3)
     });
     // One comes back in its folder, another is new.
     cluster.run(&["dfs", "rm", "/f0"]).exits(0);
@@ -150,10 +151,10 @@ fn files_outlive_processes() {
     assert_eq!(cluster.run(&["dfs", "cat", "/f5"]).exits(0).stdout, contents[5]);
 }
 
-/// Whether all chunks of the files `/f1`, `/f2` … have so many replicas, on nodes that live.
-fn has_replicas(cluster: &Cluster, files: usize, replicas: usize) -> bool {
-    (1..files).all(|number| {
-        let file = cluster.ask(&["dfs", "show", &format!("/f{number}")], "file");
+/// Whether all chunks of these files have so many replicas, on nodes that live.
+pub fn has_replicas(cluster: &Cluster, files: &[String], replicas: usize) -> bool {
+    files.iter().all(|name| {
+        let file = cluster.ask(&["dfs", "show", name], "file");
         let chunks = file["shape"]["chunks"].as_array().unwrap().iter();
         let live = |chunk: &serde_json::Value| {
             let all = chunk["replicas"].as_array().unwrap().iter();

@@ -4,6 +4,7 @@ mod binary;
 mod cluster;
 mod disk;
 mod home;
+mod network;
 mod process;
 
 use std::fmt::Debug;
@@ -13,6 +14,7 @@ pub use binary::eyas;
 pub use cluster::Cluster;
 pub use disk::SmallDisk;
 pub use home::{Done, Home, finish};
+pub use network::{Network, address};
 pub use process::{is_alive, listening_ports, signal};
 
 /// Everything that a test waits for happens within this time, also on a busy machine.
