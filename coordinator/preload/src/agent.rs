@@ -56,12 +56,17 @@ pub(crate) fn now_ms() -> u64 {
     now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }
 
+/// The board, whether its agent is alive or not.
+#[inline]
+pub(crate) fn known_board() -> Option<&'static Board> {
+    // SAFETY: null, or what `attach` got from `eyas_board::map`, which lasts.
+    unsafe { BOARD.load(Ordering::Acquire).as_ref() }
+}
+
 /// The board, if requests are ordered now. It is looked for when there is none, or none that is alive, every now and then.
 pub(crate) fn board() -> Option<&'static Board> {
     let now_ms = now_ms();
-    // SAFETY: null, or what `attach` got from `eyas_board::map`, which lasts.
-    let known = unsafe { BOARD.load(Ordering::Acquire).as_ref() };
-    if let Some(board) = known.filter(|board| board.is_alive(now_ms)) {
+    if let Some(board) = known_board().filter(|board| board.is_alive(now_ms)) {
         return Some(board).filter(|board| board.is_open(now_ms));
     }
     let next = NEXT_TRY_MS.load(Ordering::Relaxed);

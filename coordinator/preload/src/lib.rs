@@ -15,6 +15,8 @@
 mod agent;
 mod descriptors;
 mod hooks;
+mod kept;
 mod next;
 mod scope;
 mod turn;
+mod writes;

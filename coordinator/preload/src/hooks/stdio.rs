@@ -57,7 +57,7 @@ unsafe fn look(file: *mut FILE) -> (*const u8, usize, usize) {
 unsafe fn to_take(file: *mut FILE, wanted: usize) -> Turn {
     // SAFETY: as the caller says.
     let (_, left, buffer_bytes) = unsafe { look(file) };
-    if wanted <= left { Turn::UNORDERED } else { to_fill(file, (wanted - left).max(buffer_bytes)) }
+    if wanted <= left { Turn::Unordered } else { to_fill(file, (wanted - left).max(buffer_bytes)) }
 }
 
 /// Waits for the turn to read what a line of a stream lacks, of at most so many bytes.
@@ -68,7 +68,7 @@ unsafe fn to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
         let (next, left, buffer_bytes) = look(file);
         let is_there = left >= most || (left > 0 && !libc::memchr(next.cast(), delimiter, left).is_null());
         funlockfile(file);
-        if is_there { Turn::UNORDERED } else { to_fill(file, buffer_bytes) }
+        if is_there { Turn::Unordered } else { to_fill(file, buffer_bytes) }
     }
 }
 
@@ -76,15 +76,15 @@ unsafe fn to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
 fn to_fill(file: *mut FILE, bytes: usize) -> Turn {
     let number = number_of(file);
     let Some(known) = descriptors::get(number).filter(|known| known.of() != Of::Elsewhere) else {
-        return Turn::UNORDERED;
+        return Turn::Unordered;
     };
     // SAFETY: a descriptor that is not open fails the call.
     match rustix::fs::tell(unsafe { BorrowedFd::borrow_raw(number) }) {
         Ok(position) => to_read_at(number, position as i64, bytes),
         Err(_) => {
             // A pipe, a terminal.
-            known.learn(Of::Elsewhere, 0);
-            Turn::UNORDERED
+            known.learn_nothing();
+            Turn::Unordered
         }
     }
 }
@@ -94,7 +94,7 @@ macro_rules! takes {
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
             let turn = to_take($file, $wanted);
             let answer = next($($arg,)* $file);
-            turn.end();
+            turn.end(0);
             answer
         } }
     )* };
@@ -120,7 +120,7 @@ macro_rules! takes_lines {
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
             let turn = to_take_line($file, $delimiter, $most);
             let answer = next($($arg,)* $file);
-            turn.end();
+            turn.end(0);
             answer
         } }
     )* };
@@ -161,8 +161,9 @@ opens! {
 macro_rules! opens_again {
     ($($name:ident;)*) => { $(
         hook! { $name as next(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            crate::turn::to_close(number_of(file));
+            let turn = crate::turn::to_close(number_of(file));
             let file = next(path, mode, file);
+            turn.end(0);
             descriptors::came(number_of(file));
             file
         } }
