@@ -152,6 +152,12 @@ impl Descriptor {
         self.gathered_end.store(end.max(bytes.end), Ordering::Relaxed);
     }
 
+    /// So many bytes more have been written, about where others were.
+    pub(crate) fn gather_more(&self, bytes: u64) {
+        let end = self.gathered_end.load(Ordering::Relaxed);
+        self.gather(end..end.saturating_add(bytes));
+    }
+
     /// What has been written since this was last asked, and may not be on the storage.
     pub(crate) fn take_gathered(&self) -> Option<Range<u64>> {
         let end = self.gathered_end.swap(0, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use libc::{DIR, FILE, c_int, c_uint};
 
-use crate::hooks::stdio::number_of;
+use crate::hooks::stdio::{number_of, to_flush};
 use crate::next::hook;
 use crate::turn::to_close;
 
@@ -37,9 +37,12 @@ hook! { closefrom as next(first: c_int) -> () {
 } }
 
 hook! { fclose as next(file: *mut FILE) -> c_int {
-    let turn = to_close(number_of(file));
+    // Of the two, one at most is a turn: what passes through need not be brought.
+    let (flushing, bytes) = to_flush(file);
+    let closing = to_close(number_of(file));
     let answer = next(file);
-    turn.end(0);
+    closing.end(0);
+    flushing.end(bytes as isize);
     answer
 } }
 
