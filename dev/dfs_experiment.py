@@ -10,8 +10,9 @@ than that of `cp` and two copies over the network one after the other. Then the 
 by clients on all nodes at once, with a plain copy from one node to another beside it.
 
 Then all of a node's processes are killed while a client reads files in a loop, each with a command of its own; none may
-fail. Replication is whole again when the nodes that are left have three replicas of all chunks. The time for that is from when they receive a
-tenth of what their links carry, which is when they have agreed that the node is gone. What was lost and made again
+fail. Replication is whole again when the nodes that are left have three replicas of all chunks: they say so, and the last of them is as
+old as its file in a store. The time for that is from when they receive a tenth of what their links carry, which is when they have agreed
+that the node is gone. What was lost and made again
 in that time is held against what all their links carry, alone and with what the reader got; and the most that it gave
 to one node against the mean. Chunks are of 1 MiB, so that there are many.
 
@@ -37,7 +38,7 @@ from links import bits_per_s
 from table import conclude, show
 from testbed import Testbed, TestbedError
 
-COPY, COPY_PORT = Path(__file__).resolve().parent / "testbed" / "copy.py", 8100
+COPY, COPY_PORT = Path(__file__).resolve().parent / "testbed" / "plain_copy.py", 8100
 REPLICAS = 3
 MOST_OF_PLAIN = 1 / 0.8
 LEAST_OF_LINKS = 0.8
@@ -142,6 +143,12 @@ def chunks_by_address(cluster: Cluster) -> dict[str, tuple[int, int]]:
     return {node["address"].split(":")[0]: (node["chunks"] or 0, node["bytes"] or 0) for node in nodes}
 
 
+def last_stored_s(bed: Testbed, nodes: list[str]) -> float:
+    """When the last object came to its place in one of their stores, by the machine's clock."""
+    stores = [bed.folder / "nodes" / node / "eyas" / "store" for node in nodes]
+    return max(file.stat().st_ctime for store in stores for file in store.rglob("*") if file.is_file())
+
+
 def loss(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> tuple[list[float], list[bool]]:
     """A node dies; what there is to say of it, and whether all files stayed readable and were repaired in time."""
     source = bed.folder / "source"
@@ -160,32 +167,32 @@ def loss(asked: argparse.Namespace, bed: Testbed, nodes: list[str]) -> tuple[lis
         reader.start()
         dead, left = nodes[-1], nodes[:-1]
         links_bytes_per_s = len(left) * bits_per_s(asked.link) / 8
-        killed_s = time.monotonic()
+        killed_s = time.time()
         bed.kill(dead)
         received, came_bytes = sum(map(bed.received_bytes, left)), 0
         while came_bytes < BEGUN * links_bytes_per_s * LOOK_EVERY_S:
-            began_s = time.monotonic()
+            began_s = time.time()
             time.sleep(LOOK_EVERY_S)
             now_received = sum(map(bed.received_bytes, left))
             received, came_bytes = now_received, now_received - received
         read_bytes = bed.received_bytes("head")
         now = chunks_by_address(cluster)
         while sum(chunks for chunks, _ in now.values()) < all_chunks:
-            if time.monotonic() > began_s + REPAIR_S:
+            if time.time() > began_s + REPAIR_S:
                 raise TestbedError(f"replication does not become whole again: {now} after {before}")
             time.sleep(LOOK_EVERY_S)
             now = chunks_by_address(cluster)
-        took_s = time.monotonic() - began_s
+        took_s, watched_s = last_stored_s(bed, left) - began_s, time.time() - began_s
         read_bytes = bed.received_bytes("head") - read_bytes
         reader.stopped.set()
         reader.join()
         cluster.ask("dfs", "verify", "/files")
     lost_bytes = before[address[dead]][1]
     gained = [now[address[node]][1] - before[address[node]][1] for node in left]
-    shares = [bytes / took_s / links_bytes_per_s for bytes in (lost_bytes, lost_bytes + read_bytes)]
+    share, read_share = lost_bytes / took_s / links_bytes_per_s, read_bytes / watched_s / links_bytes_per_s
     most = max(gained) / statistics.fmean(gained)
     reads = [len(reader.times_s), statistics.median(reader.times_s), max(reader.times_s)]
-    row = [lost_bytes / 1e6, began_s - killed_s, took_s, *shares, most, *reads]
+    row = [lost_bytes / 1e6, began_s - killed_s, took_s, share, share + read_share, most, *reads]
     if reader.failed:
         print(f"DOES NOT HOLD: {len(reader.failed)} reads failed, the first: {reader.failed[0]}")
     return row, [not reader.failed]

@@ -3,6 +3,9 @@
 # says that it was skipped, and why.
 set -euo pipefail
 [ -n "${CI:-}" ] || exit 0
-command -v blastp >/dev/null && exit 0
+packages=()
+command -v blastp >/dev/null || packages+=(ncbi-blast+)
+command -v ip >/dev/null || packages+=(iproute2)
+[ ${#packages[@]} -gt 0 ] || exit 0
 apt-get update -qq
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ncbi-blast+
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"

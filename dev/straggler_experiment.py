@@ -1,131 +1,146 @@
 #!/usr/bin/env python3
-"""A straggler among four nodes: `eyas map` with elastic blocks beside static ones and others (elastic-blocks §3).
+"""Experiment: jobs over blocks on nodes that are not equally fast (elastic-blocks §3), with other systems beside eyas.
 
-Four executors on this machine, each held by a cgroup to a share of a processor, one of them to a fifth of what the others
-have. Each runs a program that computes for every line, over the blocks of one file. No schedule can end before all speeds
-together have done the work; the bound that is compared with is that time, plus one chunk on the slowest. Speeds are
-measured: each executor works through a file alone.
+    dev/straggler_experiment.py [--tiny] [--runs 3] [--lines 1000000] [--share 0.35] [--no-peers]
+                                [--only straggler|idle|busy]
 
-Needs root and cgroups of version 1 with the processor's controller.
+Each node has one executor, and a control group holds it to a share of a processor. The program computes for each line of
+a file in 64 chunks.
+
+*straggler*: of four nodes one has a fifth of what the others have. No schedule can end before all speeds together have done
+the work; the bound is that time, plus one chunk on the slowest. Speeds are the program's own, without eyas or anything
+else, on all nodes at once.
+
+*idle*: four nodes alike. *busy*: five nodes with disks of 20 MB/s, of which none, one or two have other work to do that
+writes and reads their disk and computes all the time (elastic-blocks table 2: none, a fifth, two fifths); one job, and
+three at once over files of their own on executors of three slots (§3.5). What is read is on the disk, not in memory.
+
+GNU parallel, Dask and Spark are run on the same nodes as far as they are there: `dev/peers.sh pyspark`, then
+`target/peers/bin/python dev/straggler_experiment.py`.
+
+Prints medians, and which goals hold; ends with 1 if one does not. It needs root, control groups of version 1, and eyas: a release
+build, or EYAS_BIN.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import contextlib
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from cluster import eyas
+from capped import Node, busy, nodes
+from map_peers import PEERS
+from mappers import POLICIES, Runs, Work, eyas_over, timed
 from table import conclude, show
 
-CPU = Path("/sys/fs/cgroup/cpu")
-PERIOD_US = 20_000
-START_S = 60
-POLICIES = {
-    "static": ["--policy", "static"],
-    "multiwave": ["--policy", "multiwave"],
-    "io-aware": ["--policy", "io-aware"],
-    "lean, alpha 0.5": ["--policy", "lean", "--alpha", "0.5"],
-    "lean, alpha auto": ["--policy", "lean", "--alpha", "auto"],
-}
+STRAGGLER = 0.2
+CHUNKS = 64
+DISK_BYTES_S = 20_000_000
+LEAN = "lean, alpha auto"
+MOST_OF_BOUND, MOST_OF_STATIC = 1.10, 1.0
 # What a node computes for a line: nothing of use, in a time that is proportional to what it reads.
-PROGRAM = ["awk", "{ for (i = 0; i < 40; i++) sum += length($0) % (i + 1) } END { print sum }"]
+PROGRAM = ["awk", "{ for (i = 0; i < 500; i++) sum += length($0) % (i + 1) } END { print sum }"]
 
 
-class Group:
-    """A cgroup that has a share of one processor."""
-
-    def __init__(self, name: str, share: float) -> None:
-        self.folder = CPU / f"eyas-{os.getpid()}-{name}"
-        self.folder.mkdir()
-        (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-        (self.folder / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * share)))
-
-    def enter(self) -> None:
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
-    def remove(self) -> None:
-        deadline = time.monotonic() + START_S
-        while (self.folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.folder.rmdir()
+def text_of(lines: int, folder: Path, name: str) -> Work:
+    """A file to work through."""
+    text = folder / name
+    text.write_text("".join(f"{number} some words that are counted by nobody\n" for number in range(lines)))
+    return Work(text, CHUNKS, PROGRAM)
 
 
-class Cluster:
-    """A dispatcher, and an executor of one slot in each group."""
+def speeds(work: Work, some: Sequence[Node]) -> list[float]:
+    """Bytes a second of the program alone, on all of these nodes at once, which take about as long."""
+    content = work.text.read_bytes()
+    full = len(content) // (2 * len(some)) / max(node.share for node in some)
 
-    def __init__(self, folder: Path, shares: list[float]) -> None:
-        self.environment = {**os.environ, "EYAS_HOME": str(folder / "home"), "EYAS_CLUSTER": "straggler"}
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.groups: list[Group] = []
-        try:
-            self.start(["dispatcher", "--listen", "127.0.0.1:0"], None, folder)
-            for place, share in enumerate(shares):
-                group = Group(str(place), share)
-                self.groups.append(group)
-                name = f"n{place}"
-                words = ["executor", "--dfs", "--slots", "1", "--name", name, "--folder", str(folder / name)]
-                self.start(words, group, folder)
-            self.wait(len(shares))
-        except BaseException:
-            self.end()
-            raise
+    def speed(node: Node) -> float:
+        with tempfile.TemporaryFile() as part:
+            part.write(content[: int(full * node.share)])
+            part.seek(0)
+            node.cap(True)
+            process = node.start(work.program, stdin=part, stdout=subprocess.DEVNULL)
+            return int(full * node.share) / timed(process.wait)
 
-    def start(self, words: list[str], group: Group | None, folder: Path) -> None:
-        enter = group.enter if group else None
-        with open(folder / "log", "ab") as log:
-            process = subprocess.Popen(
-                [eyas(), "start", *words, "--owned"],
-                env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, preexec_fn=enter,
-            )  # fmt: skip
-        self.processes.append(process)
-        if group is None and process.stdout is not None:
-            process.stdout.readline()
-
-    def wait(self, nodes: int) -> None:
-        deadline = time.monotonic() + START_S
-        while True:
-            done = subprocess.run([eyas(), "--json", "dfs", "du"], env=self.environment, capture_output=True)
-            if done.returncode == 0:
-                joined = [node for node in json.loads(done.stdout)["usage"]["nodes"] if node["is_member"]]
-                if len(joined) == nodes:
-                    return
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the cluster does not come up: {done.stderr.decode()}")
-            time.sleep(0.2)
-
-    def run(self, *words: str) -> float:
-        began = time.monotonic()
-        subprocess.run([eyas(), *words], env=self.environment, check=True, stdout=subprocess.DEVNULL)
-        return time.monotonic() - began
-
-    def end(self) -> None:
-        for process in reversed(self.processes):
-            if process.stdin is not None:
-                process.stdin.close()
-            process.wait(START_S)
-        for group in self.groups:
-            group.remove()
+    with ThreadPoolExecutor(len(some)) as pool:
+        return list(pool.map(speed, some))
 
 
-def makespan(shares: list[float], text: Path, chunk: str, words: list[str], runs: int) -> float:
-    """Median of how long the program takes over the file on executors with these shares, in a cluster of their own."""
-    with tempfile.TemporaryDirectory(prefix="eyas-straggler-") as folder:
-        cluster = Cluster(Path(folder), shares)
-        try:
-            cluster.run("dfs", "put", str(text), "/text", "--chunk-size", chunk)
-            times = [cluster.run("map", "/text", *words, "--", *PROGRAM) for _ in range(runs)]
-        finally:
-            cluster.end()
-        return statistics.median(times)
+def medians(some: list[Node], systems: Sequence[AbstractContextManager[Runs]], hogs: int, runs: int) -> dict[str, float]:
+    """How long each takes, seconds, the last of the nodes being busy."""
+    times: dict[str, list[float]] = {}
+    for system in systems:
+        with contextlib.ExitStack() as ending:
+            for node in some:
+                node.cap(False)
+            try:
+                named = ending.enter_context(system)
+            except ModuleNotFoundError as missing:
+                print(f"left out: {missing}", flush=True)
+                continue
+            for node in some:
+                node.cap(True)
+            ending.callback(lambda: [node.cap(False) for node in some])
+            ending.enter_context(busy(some[len(some) - hogs :]))
+            for _ in range(runs):
+                for name, run in named.items():
+                    times.setdefault(name, []).append(run())
+                    print(f"{name}: {times[name][-1]:.2f} s", flush=True)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def straggler(asked: argparse.Namespace, folder: Path) -> list[bool]:
+    """One node of four is slow; whether the goal holds."""
+    work = text_of(asked.lines, folder, "text")
+    with nodes([asked.share] * 3 + [asked.share * STRAGGLER], folder) as some:
+        rates = speeds(work, some)
+        ideal, chunk = work.bytes / sum(rates), work.bytes / CHUNKS / min(rates)
+        print(f"all speeds together: {ideal:.2f} s; a chunk on the slowest: {chunk:.2f} s")
+        systems = [eyas_over(some, [work], list(POLICIES)), *[peer(some, work) for peer in asked.peers]]
+        times = medians(some, systems, 0, asked.runs)
+    rows = [[name, time, time / (ideal + chunk), time / ideal] for name, time in times.items()]
+    show("one straggler of four", ["", "s", "of the bound", "of all speeds together"], rows)
+    return [conclude("lean with a straggler, of the bound", times[LEAN] / (ideal + chunk), MOST_OF_BOUND)]
+
+
+def idle(asked: argparse.Namespace, folder: Path) -> list[bool]:
+    """Four nodes alike; whether lean is as fast as static."""
+    work = text_of(asked.lines, folder, "text")
+    with nodes([asked.share] * 4, folder) as some:
+        ideal = work.bytes / sum(speeds(work, some))
+        systems = [eyas_over(some, [work], list(POLICIES)), *[peer(some, work) for peer in asked.peers]]
+        times = medians(some, systems, 0, asked.runs)
+    show("no straggler", ["", "s", "of all speeds together"], [[name, time, time / ideal] for name, time in times.items()])
+    return [conclude("lean without a straggler, of static's time", times[LEAN] / times["static"], MOST_OF_STATIC)]
+
+
+def environments(asked: argparse.Namespace, folder: Path) -> list[bool]:
+    """Some of five nodes have other work; whether lean is as fast as static in every case."""
+    rows: list[list[object]] = []
+    for jobs in (1, 3):
+        works = [text_of(asked.lines // jobs, folder, f"text-{jobs}-{job}") for job in range(jobs)]
+        for hogs in range(3):
+            here = folder / f"{jobs}-{hogs}"
+            with nodes([asked.share * 0.8] * 5, here, DISK_BYTES_S) as some:
+                times = medians(some, [eyas_over(some, works, ["static", LEAN])], hogs, asked.runs)
+            rows.append([jobs, f"{hogs / 5:.0%}", times["static"], times[LEAN], times[LEAN] / times["static"]])
+    show("environments", ["jobs", "busy", "static, s", "lean, s", "of static's"], rows)
+    return [
+        conclude(f"lean, {jobs} at a time, {hogs} busy, of static's time", float(str(ratio)), MOST_OF_STATIC)
+        for jobs, hogs, _, _, ratio in rows
+    ]
+
+
+EXPERIMENTS = {"straggler": straggler, "idle": idle, "busy": environments}
 
 
 def main() -> int:
@@ -133,32 +148,18 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="figures without meaning: a small file, once")
     parser.add_argument("--runs", type=int, default=3, help="runs of each, of which the median counts")
     parser.add_argument("--lines", type=int, default=1_000_000, help="of the file")
-    parser.add_argument("--share", type=float, default=0.4, help="of a processor, for all but the straggler")
+    parser.add_argument("--share", type=float, default=0.35, help="of a processor, for all but the straggler")
+    parser.add_argument("--no-peers", dest="peers", action="store_const", const=[], default=PEERS, help="eyas alone")
+    parser.add_argument("--only", choices=EXPERIMENTS, help="this one alone")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if asked.tiny:
         asked.lines, asked.runs = 50_000, 1
-    chunks = 64
-    with tempfile.TemporaryDirectory(prefix="eyas-straggler-") as folder:
-        text = Path(folder) / "text"
-        text.write_text("".join(f"{number} some words that are counted by nobody\n" for number in range(asked.lines)))
-        chunk = str(max(1024, text.stat().st_size // chunks))
-        full, straggler = asked.share, asked.share / 5
-        alone = {share: makespan([share], text, chunk, [], 1) for share in (full, straggler)}
-        print(f"alone: {alone[full]:.1f} s with {full:g} of a processor, {alone[straggler]:.1f} s with {straggler:g}")
-        speeds = 3 / alone[full] + 1 / alone[straggler]
-        bound = 1 / speeds + alone[straggler] / chunks
-        idle = {}
-        rows = []
-        for name, words in POLICIES.items():
-            equal = makespan([full] * 4, text, chunk, words, asked.runs)
-            slow = makespan([full] * 3 + [straggler], text, chunk, words, asked.runs)
-            idle[name] = equal
-            rows.append([name, slow, slow / bound, equal, equal / (alone[full] / 4)])
-        show("makespans, s", ["blocks", "one straggler", "of the bound", "none", "of the bound"], rows)
-    lean = dict((row[0], row) for row in rows)["lean, alpha auto"]
-    holds = conclude("lean with a straggler, of the bound", lean[2], 1.10)
-    return 0 if conclude("lean without one, of static's time", lean[3] / idle["static"], 1.0) and holds or asked.tiny else 1
+    holds = []
+    for name in [asked.only] if asked.only else EXPERIMENTS:
+        with tempfile.TemporaryDirectory(prefix="eyas-straggler-") as folder:
+            holds += EXPERIMENTS[name](asked, Path(folder))
+    return 0 if all(holds) or asked.tiny else 1
 
 
 if __name__ == "__main__":

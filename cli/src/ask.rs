@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, ObjectId, TaskId};
 use eyas_client::view::{JobReport, JobState, JobView, ObjectView};
 use eyas_client::{Client, ClientError, Draft, read_job_file};
@@ -221,7 +222,10 @@ pub(crate) async fn stop(reach: &Reach) -> Result<ExitCode, Failure> {
             if tokio::time::timeout(STOP_DEADLINE, client.closed()).await.is_err() {
                 return Err("the cluster was told to stop, but has not yet; see its log".into());
             }
-            say_done(executors, "executors stopped", reach)?;
+            match reach.json {
+                true => show::json("executors stopped", &executors)?,
+                false => eprintln!("eyas: stopped {}", format_count(executors, "executor")),
+            }
         }
         _ => return unexpected(),
     }

@@ -1,14 +1,16 @@
 //! `eyas dfs …`: files of the cluster's file system.
 
+use std::collections::BTreeSet;
 use std::fs::File as LocalFile;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use eyas_client::Client;
-use eyas_client::files::{File, Files, FilesError, FilesErrorKind, WriteOptions};
-use eyas_client::types::dfs::{FileName, Format};
-use eyas_client::types::units::format_bytes;
+use eyas_client::files::{File, Files, FilesError, FilesErrorKind, Gathering, Recovery, WriteOptions};
+use eyas_client::messages::FromClient;
+use eyas_client::types::dfs::{FileName, Format, NodeId};
+use eyas_client::types::units::{format_bytes, format_count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
@@ -24,7 +26,13 @@ const LOOKED_AT_BYTES: usize = 8 << 10;
 /// Does what is asked, unless it is interrupted; what was begun leaves nothing then.
 pub(crate) async fn dfs(command: DfsCommand, reach: &Reach) -> Result<ExitCode, Failure> {
     let access = reach.cluster()?.access()?;
-    let files = Client::connect(&access).await?.files().await?;
+    let mut client = Client::connect(&access).await?;
+    if let DfsCommand::Recover { anew: true, .. } = command {
+        client.ask(FromClient::ForgetFiles).await?;
+        eprintln!("eyas: the next node that joins says which file system this cluster has, or begins another");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let files = client.files().await?;
     let session = Session { files, json: reach.json };
     tokio::select! {
         biased;
@@ -45,7 +53,13 @@ impl Session {
             DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
             DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,
             DfsCommand::Cat { names, offset, length } => self.cat(&names, offset, length).await?,
-            DfsCommand::Ls { folder } => views::list(&self.files.list(&folder).await?, self.json)?,
+            DfsCommand::Ls { folder } => {
+                let folder = rooted(folder.trim_end_matches('/'));
+                if !folder.is_empty() {
+                    folder.parse::<FileName>()?;
+                }
+                views::list(&self.files.list(&folder).await?, self.json)?;
+            }
             DfsCommand::Show { name } => {
                 let file = self.files.stat(&name).await?;
                 views::chunks(&file, &self.files.membership().await?, self.json)?;
@@ -55,6 +69,7 @@ impl Session {
             DfsCommand::Stat { name } => views::stat(&self.files.stat(&name).await?, self.json)?,
             DfsCommand::Du { folder } => self.sum_up(folder).await?,
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
+            DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,
             DfsCommand::Format { .. } => self.remove_all("").await.map(drop)?,
             DfsCommand::Verify { names, quick } => return self.verify(&names, !quick).await,
         }
@@ -85,6 +100,7 @@ impl Session {
                 false => all.push((source.clone(), named)),
             }
         }
+        gather(&self.files, shape.replicas.into()).await?;
         let mut put = Vec::new();
         for (source, name) in all {
             let name: FileName = name.parse()?;
@@ -111,6 +127,7 @@ impl Session {
 
     async fn append(&self, source: &Path, name: &FileName) -> Result<(), Failure> {
         let (input, size_bytes) = open(source)?;
+        gather(&self.files, self.files.stat(name).await?.record.replication.into()).await?;
         let bar = self.bar(name, size_bytes);
         let file = self.files.append(name, input, |bytes| bar.set_position(bytes)).await;
         bar.finish_and_clear();
@@ -258,9 +275,32 @@ impl Session {
         }
         match self.json {
             true => show::json("moved", &moved)?,
-            false => eprintln!("eyas: {moved} replicas moved"),
+            false => eprintln!("eyas: {} moved", format_count(moved, "replica")),
         }
         Ok(())
+    }
+
+    async fn recover(&self, without: BTreeSet<NodeId>) -> Result<ExitCode, Failure> {
+        let recovery = self.files.recover(&without).await?;
+        if self.json {
+            views::recovery(&recovery)?;
+        }
+        match recovery {
+            Recovery::Recovered(members) => {
+                eprintln!("eyas: the file system goes on with {}", format_count(members.len() as u64, "node"));
+                Ok(ExitCode::SUCCESS)
+            }
+            Recovery::Missing(missing) => {
+                let words: Vec<_> = missing.iter().map(|node| format!("--without {node}")).collect();
+                eprintln!(
+                    "eyas: nothing was done. {} missing. If they never come back, with what only they have, call\n\
+                     eyas dfs recover {}",
+                    format_count(missing.len() as u64, "node"),
+                    words.join(" ")
+                );
+                Ok(ExitCode::FAILURE)
+            }
+        }
     }
 
     async fn sum_up(&self, folder: Option<String>) -> Result<(), Failure> {
@@ -305,10 +345,26 @@ impl Session {
 }
 
 fn chunks(file: &File) -> String {
-    match file.record.chunks.len() {
-        1 => "1 chunk".into(),
-        count => format!("{count} chunks"),
+    format_count(file.record.chunks.len() as u64, "chunk")
+}
+
+/// Waits until so many nodes have joined, or all that there are, and says so where there is something to wait for.
+pub(crate) async fn gather(files: &Files, nodes: usize) -> Result<(), Failure> {
+    let say = |Gathering { joined, wanted }| {
+        eprintln!(
+            "eyas: waiting until {} of the file system have joined; {joined} so far",
+            format_count(wanted as u64, "node")
+        );
+    };
+    let gathering = files.gather(nodes, say).await?;
+    if !gathering.is_enough() {
+        let Gathering { joined, wanted } = gathering;
+        eprintln!(
+            "eyas: only {joined} of {} joined in time: what is written has fewer replicas until others do",
+            format_count(wanted as u64, "node")
+        );
     }
+    Ok(())
 }
 
 /// A folder as names have it.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use eyas_client::types::JobId;
+use eyas_client::types::units::format_count;
 use eyas_client::{Brought, Client, Wish};
 
 use crate::command::{Reach, ReconnectArgs};
@@ -66,7 +67,7 @@ pub(crate) async fn get(
     };
     match reach.json {
         true => show::json("files", &brought)?,
-        false => eprintln!("eyas: {got} files in {}", wish.to.display()),
+        false => eprintln!("eyas: {} in {}", format_count(got, "file"), wish.to.display()),
     }
     Ok(ExitCode::SUCCESS)
 }

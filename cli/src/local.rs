@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::units::format_count;
 use eyas_client::{Client, Cluster};
 use eyas_session::Access;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -59,6 +60,9 @@ impl LocalCluster {
         let inputs = processes.iter_mut().filter_map(|process| process.stdin.take()).collect();
         let mut cluster = LocalCluster { processes, inputs, access, folder: folder.to_owned(), ephemeral };
         cluster.wait_for_executors(shape.nodes as usize).await?;
+        if shape.node.dfs {
+            cluster.wait_for_files(shape.nodes as usize).await?;
+        }
         Ok(cluster)
     }
 
@@ -75,7 +79,8 @@ impl LocalCluster {
         let mut child = command.spawn()?;
         match wait_until_ready(&mut child).await {
             Ok(()) => {
-                eprintln!("eyas: {} executors are up; log: {}", shape.nodes, log_path.display());
+                let executors = format_count(shape.nodes.into(), "executor");
+                eprintln!("eyas: {executors} up; log: {}", log_path.display());
                 Ok(())
             }
             Err(e) => {
@@ -107,6 +112,12 @@ impl LocalCluster {
             }
         };
         timeout(UP_DEADLINE, all_joined).await.map_err(|_| "the executors did not join in time")?
+    }
+
+    /// Waits until all nodes have joined the file system: before, what is written has fewer replicas.
+    async fn wait_for_files(&self, count: usize) -> Result<(), Failure> {
+        let files = Client::connect(&self.access).await?.files().await?;
+        crate::dfs::gather(&files, count).await
     }
 
     /// Waits until the cluster was stopped by a client, or `interrupted` comes.

@@ -8,13 +8,14 @@ use clap::Args;
 use eyas_client::files::blocks::{Alpha, Policy};
 use eyas_client::files::{File, RunStatus};
 use eyas_client::types::Status;
-use eyas_client::types::dfs::FileName;
-use eyas_client::types::units::{self, format_bytes, format_duration_us};
+use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName};
+use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
 use eyas_client::{MapJob, MapSeen, Mapping, Reduce};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::Reach;
+use crate::dfs::gather;
 use crate::run::INTERRUPTED;
 use crate::start::interrupted;
 use crate::{Failure, show};
@@ -93,6 +94,7 @@ pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failur
         ..MapJob::new(files, program)
     };
     let mut mapping = job.begin(&reach.cluster()?.access()?).await?;
+    gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
     let progress = bar(mapping.chunks(), reach.json);
     let worked = tokio::select! {
         biased;
@@ -171,9 +173,14 @@ fn show_seen(seen: MapSeen, progress: &ProgressBar) {
 
 fn summary(view: &MapView) -> String {
     let MapView { chunks, blocks, stolen, speculated, .. } = view;
-    let into = view.files.as_ref().map_or_else(String::new, |files| format!(" in {} files", files.len()));
+    let into = |files: &Vec<FileName>| format!(" in {}", format_count(files.len() as u64, "file"));
+    let into = view.files.as_ref().map_or_else(String::new, into);
     format!(
-        "{chunks} chunks in {blocks} blocks, {stolen} times split for others, {speculated} blocks done twice; {}{into}, after {}",
+        "{} in {}, split for others {}, {} done twice; {}{into}, after {}",
+        format_count((*chunks).into(), "chunk"),
+        format_count(*blocks, "block"),
+        format_count((*stolen).into(), "time"),
+        format_count((*speculated).into(), "block"),
         format_bytes(view.bytes),
         format_duration_us(view.elapsed_us)
     )

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use eyas_client::messages::PushRequest;
 use eyas_client::types::Distribution;
-use eyas_client::types::units::format_bytes;
+use eyas_client::types::units::{format_bytes, format_count};
 use eyas_client::view::{PushView, RecipientView};
 use eyas_client::{Client, Draft};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -61,7 +61,11 @@ fn show_progress(bar: &ProgressBar, view: &PushView) {
     let bytes: u64 = view.executors.iter().map(|executor| executor.bytes).sum();
     let rate = bytes as f64 / bar.elapsed().as_secs_f64().max(1e-3);
     let (bytes, rate) = (format_bytes(bytes), format_bytes(rate as u64));
-    bar.set_message(format!("{} of {} executors | {bytes} | {rate}/s", complete(view), view.executors.len()));
+    bar.set_message(format!(
+        "{} of {} | {bytes} | {rate}/s",
+        complete(view),
+        format_count(view.executors.len() as u64, "executor")
+    ));
 }
 
 fn complete(view: &PushView) -> usize {
@@ -70,9 +74,10 @@ fn complete(view: &PushView) -> usize {
 }
 
 fn summary(view: &PushView) -> String {
-    let what = format!("{} objects ({})", view.objects, format_bytes(view.bytes));
+    let what = format!("{} ({})", format_count(view.objects, "object"), format_bytes(view.bytes));
+    let executors = format_count(view.executors.len() as u64, "executor");
     match view.is_over {
-        true => format!("{what} are with {} of {} executors", complete(view), view.executors.len()),
-        false => format!("{what} are on their way to {} executors", view.executors.len()),
+        true => format!("pushed {what} to {} of {executors}", complete(view)),
+        false => format!("pushing {what} to {executors}"),
     }
 }

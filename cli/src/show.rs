@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use eyas_client::Seen;
-use eyas_client::types::units::{format_bytes, format_duration_us};
+use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::{ExecutorView, Explanation, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView};
 use serde::Serialize;
 
@@ -186,12 +186,12 @@ pub(crate) fn cut(bytes: u64) -> String {
 pub(crate) fn summary(job: &JobView) -> String {
     let tasks = &job.tasks;
     let seconds = job.elapsed_us as f64 / 1e6;
-    let mut words = format!("{} of {} tasks succeeded", tasks.succeeded, tasks.total());
+    let mut words = format!("{} of {} succeeded", tasks.succeeded, format_count(tasks.total(), "task"));
     if tasks.failed > 0 {
         words += &format!(", {} failed", tasks.failed);
     }
     if tasks.cancelled > 0 {
-        words += &format!(", {} were cancelled", tasks.cancelled);
+        words += &format!(", {} cancelled", tasks.cancelled);
     }
     if job.reused > 0 {
         words += &format!(", {} of them reused", job.reused);

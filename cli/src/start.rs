@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use eyas_client::types::Resources;
+use eyas_client::types::units::format_count;
 use eyas_executor::Stop;
 use eyas_node::{Limits, Overlap};
 use tokio::io::AsyncReadExt;
@@ -29,8 +30,8 @@ pub(crate) async fn start(which: StartCommand, reach: &Reach) -> Result<ExitCode
             let cluster = reach.cluster()?;
             let local = LocalCluster::start(cluster.folder(), &name_of(reach), &shape, false).await?;
             eprintln!(
-                "eyas: {} executors are up; use them with {}. Stop with Ctrl-C or `eyas stop`.",
-                shape.nodes,
+                "eyas: {} up; reach the cluster with {}. Stop with Ctrl-C or `eyas stop`.",
+                format_count(shape.nodes.into(), "executor"),
                 how_to_reach(reach)
             );
             println!("{READY}");

@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use eyas_client::messages::{FromClient, RecordedTask, ToClient};
+use eyas_client::types::units::format_count;
 use eyas_client::view::JobView;
 use eyas_client::{Client, ClientError};
 use eyas_sim::trace::{Heading, TracedTask, VERSION};
@@ -32,7 +33,8 @@ pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Re
     eprintln!("eyas: the trace is in {}", path.display());
     let without = job.tasks.total() - tasks.min(job.tasks.total());
     if without > 0 {
-        eprintln!("eyas: {without} tasks are not in it: they did not succeed, or have the results of others");
+        let left_out = format_count(without, "task");
+        eprintln!("eyas: not in it: {left_out} that did not succeed, or have the results of others");
     }
     Ok(())
 }

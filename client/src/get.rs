@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use eyas_session::Access;
 use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, Holder, PeerKey, PeerLimits, Peers};
-use eyas_types::{JobId, ObjectId, ObjectSpec, Version};
+use eyas_types::{JobId, ObjectId, ObjectSpec, Version, units};
 use eyas_wire::client::{FromClient, KeptOutput, ToClient};
 use tempfile::TempDir;
 use thiserror::Error;
@@ -252,8 +252,8 @@ impl Getting<'_> {
         let lacks = |file: &&String| !self.brought.contains(&self.wish.to.join(file));
         match files.iter().find(lacks) {
             _ if self.unsuccessful > 0 => Err(GetError::Nothing(format!(
-                "{} tasks of job {job} did not succeed, and have left nothing: `eyas task list {job} --failed` shows them",
-                self.unsuccessful
+                "{} of job {job} did not succeed, and left nothing: `eyas task list {job} --failed` shows what failed",
+                units::format_count(self.unsuccessful, "task")
             ))),
             Some(file) => Err(GetError::Nothing(format!("{whose} keeps no file `{file}` in the cluster"))),
             None if self.brought.is_empty() => Err(GetError::Nothing(format!(

@@ -22,6 +22,7 @@ use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::JobState;
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{interval, timeout};
 
 pub use partition::MAX_REDUCERS;
@@ -46,6 +47,12 @@ const LINGER: Duration = Duration::from_millis(500);
 
 /// When all is done, or nothing can be, what still runs is waited for so long.
 const END_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The leader forgets a run of which it has heard nothing for so long, and removes what it has left.
+const ABANDONED: Duration = Duration::from_secs(1800);
+
+/// It hears of it so often, as long as somebody has need of it.
+const ASK_EVERY: Duration = Duration::from_secs(60);
 
 /// Of an executor that is no node of the file system, where its slots are concerned.
 const NO_NODE: NodeId = NodeId(0);
@@ -139,6 +146,8 @@ pub struct Mapping {
     place: RunPlace,
     /// Chunks in all.
     chunks: u32,
+    /// Has its leader remember it.
+    _asking: Asking,
     /// Those of its jobs that may have tasks which have not ended.
     under_way: Vec<JobId>,
     outputs: Vec<FileName>,
@@ -185,11 +194,13 @@ impl MapJob {
         let chunks = read.iter().map(|file: &File| file.record.chunks.len() as u32).sum();
         let slots = slots(&mut client, &files, self.tasks, chunks).await?;
         let term_us = self.term.as_micros() as u64;
-        let spec = RunSpec { files: read, policy: self.policy, slots: slots.clone(), term_us };
+        let spec = RunSpec { files: read, policy: self.policy, slots: slots.clone(), term_us, idle: ABANDONED };
         let place = files.open_run(spec).await?;
+        let asking = Asking(tokio::spawn(keep_asking(files.clone(), place)));
         let job = MapJob { tasks: Some(slots.len() as u32), ..self };
         let access = access.clone();
-        Ok(Mapping { job, access, client, files, place, chunks, under_way: Vec::new(), outputs: Vec::new() })
+        let (under_way, outputs) = (Vec::new(), Vec::new());
+        Ok(Mapping { job, access, client, files, place, chunks, _asking: asking, under_way, outputs })
     }
 
     /// Tasks that run these words of eyas's.
@@ -279,7 +290,9 @@ impl Mapping {
             }
         }
         // If its leader has gone, so has all that it knew of it.
-        let _ = timeout(END_DEADLINE, self.files.close_run(self.place)).await;
+        if !has_left(&self.files, self.place.node).await {
+            let _ = timeout(END_DEADLINE, self.files.close_run(self.place)).await;
+        }
         for listing in self.files.list(&self.place.run.folder()).await? {
             match self.files.remove(&listing.name).await {
                 Err(error) if error.kind == FilesErrorKind::NotFound => {}
@@ -344,12 +357,12 @@ impl Mapping {
                 _ = looks.tick() => {}
             }
             let Ok(status) = timeout(LOOK_DEADLINE, self.files.run_status(self.place)).await else {
-                if is_over && is_lost {
+                // Until others count on it no more it may come back, and tasks go on.
+                if is_lost && (is_over || has_left(&self.files, self.place.node).await) {
                     let node = self.place.node;
                     let gone = format!("node {node} of the file system, which led the job, is gone: run it again");
                     return Err(MapError::Failed(gone));
                 }
-                // Tasks find out whether it comes back.
                 is_lost = true;
                 continue;
             };
@@ -405,6 +418,31 @@ impl Mapping {
         }
         self.outputs = published;
         Ok(())
+    }
+}
+
+/// Whether the others do not count on a node any more. If they do not answer, nothing is known.
+async fn has_left(files: &Files, node: NodeId) -> bool {
+    let membership = timeout(LOOK_DEADLINE, files.membership()).await;
+    matches!(membership, Ok(Ok(membership)) if !membership.has_joined(node))
+}
+
+/// Ends when it is dropped.
+struct Asking(JoinHandle<()>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Asks how a run stands, so that its leader does not forget it: nobody else may do so in a long reduce, or while somebody
+/// reads what came of it. Whoever needs the answer asks, too.
+async fn keep_asking(files: Files, place: RunPlace) {
+    let mut asks = interval(ASK_EVERY);
+    loop {
+        asks.tick().await;
+        let _ = files.run_status(place).await;
     }
 }
 

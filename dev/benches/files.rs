@@ -11,21 +11,23 @@
 //! 100,000/s from a leader with a processor of its own, and half of that where its clients share it. Records of 100 bytes
 //! with their names, on four nodes and in pages that are two thirds full: 600 bytes a file.
 //!
-//! `cargo bench -p eyas-dev --bench files`; `-- --tiny` only shows that it runs.
+//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` takes the cases with so many nodes, `--files 1000` so many files,
+//! and `-- --tiny` only shows that it runs.
+
+#[path = "files/cluster.rs"]
+mod cluster;
 
 use std::io::Cursor;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use eyas_client::Client;
 use eyas_client::files::{Files, WriteOptions};
 use eyas_client::types::dfs::{FileName, Format};
-use eyas_dev::bench::{Owned, cpu_s, eyas, home, is_tiny, median, resident_bytes, wait_for};
-use eyas_session::Access;
-use tempfile::TempDir;
+use eyas_dev::bench::{is_tiny, median, resident_bytes};
 use tokio::task::JoinSet;
+
+use cluster::Cluster;
 
 const TARGET_OPENS_PER_S: f64 = 20_000.0;
 /// Over the ring, for 1,000,000 files.
@@ -35,8 +37,6 @@ const TARGET_FILE_BYTES: f64 = (1 << 30) as f64 / 1e6;
 const CLIENTS: usize = 4;
 /// Requests that a client has in flight.
 const IN_FLIGHT: usize = 128;
-/// In which nodes have found each other.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A file system, and what is put there.
 pub struct Row {
@@ -47,9 +47,10 @@ pub struct Row {
     rounds: usize,
 }
 
-const FULL: [Row; 3] = [
+const FULL: [Row; 4] = [
     Row { nodes: 1, files: 100_000, content: b"", rounds: 5 },
     Row { nodes: 4, files: 1_000_000, content: b"", rounds: 1 },
+    Row { nodes: 8, files: 1_000_000, content: b"", rounds: 1 },
     Row { nodes: 4, files: 20_000, content: b"x", rounds: 5 },
 ];
 /// Only shows that it runs.
@@ -57,7 +58,15 @@ pub const TINY: [Row; 2] =
     [Row { nodes: 1, files: 200, content: b"", rounds: 1 }, Row { nodes: 3, files: 20, content: b"x", rounds: 1 }];
 
 fn main() {
-    run(if is_tiny() { &TINY } else { &FULL });
+    let words: Vec<String> = std::env::args().collect();
+    let number = |word: &str| {
+        let place = words.iter().position(|other| other == word)?;
+        Some(words[place + 1].parse::<u32>().expect("a number"))
+    };
+    let (nodes, files) = (number("--nodes"), number("--files"));
+    let asked = FULL.into_iter().filter(|row| nodes.is_none_or(|nodes| row.nodes == nodes as usize));
+    let asked: Vec<Row> = asked.map(|row| Row { files: files.unwrap_or(row.files), ..row }).collect();
+    run(if is_tiny() { &TINY } else { &asked });
 }
 
 /// Measures and prints.
@@ -78,8 +87,8 @@ pub fn run(rows: &[Row]) {
 async fn measure(row: &Row) {
     let Row { nodes, files, content, rounds } = *row;
     let cluster = Cluster::start(nodes);
-    let clients = cluster.clients().await;
-    let before_bytes = cluster.resident_bytes();
+    let clients = cluster.clients(CLIENTS).await;
+    let before_bytes = resident(&cluster);
     let creates_per_s = all(&clients, files, move |files, number| async move {
         let written = files.write(&name(number), Cursor::new(content), WriteOptions::of(Format::Lines), |_| {}).await;
         written.expect("nobody else writes it");
@@ -95,7 +104,7 @@ async fn measure(row: &Row) {
         opens_per_s.push(opened.await);
     }
     let open_us = (cluster.cpu_s() - used_before_s) * 1e6 / (f64::from(files) * rounds as f64);
-    let (opens_per_s, after_bytes) = (median(&opens_per_s), cluster.resident_bytes());
+    let (opens_per_s, after_bytes) = (median(&opens_per_s), resident(&cluster));
     let file_bytes = after_bytes.saturating_sub(before_bytes) as f64 / f64::from(files);
     println!(
         "{nodes:>5} {:>15} {files:>9} {creates_per_s:>11.0} {opens_per_s:>10.0} {:>9.2} {open_us:>21.1} {:>11} {:>10} \
@@ -106,6 +115,11 @@ async fn measure(row: &Row) {
         after_bytes >> 20,
         file_bytes / TARGET_FILE_BYTES,
     );
+}
+
+/// Memory of all executors, bytes.
+fn resident(cluster: &Cluster) -> u64 {
+    cluster.processes().map(|process| resident_bytes(process, "VmRSS")).sum()
 }
 
 fn name(number: u32) -> FileName {
@@ -136,69 +150,4 @@ async fn all<F: Future<Output = ()> + Send + 'static>(
     }
     loops.join_all().await;
     f64::from(files) / began.elapsed().as_secs_f64()
-}
-
-/// A dispatcher, and executors that keep files.
-struct Cluster {
-    access: Access,
-    executors: Vec<Owned>,
-    _dispatcher: Owned,
-    nodes: usize,
-    _home: TempDir,
-}
-
-impl Cluster {
-    fn start(nodes: usize) -> Self {
-        let home = home();
-        let access_path = home.path().join("access.toml");
-        let start = |words: &[&str]| {
-            let mut command = eyas(home.path(), &["start"]);
-            command.args(words).arg("--owned").arg("--access").arg(&access_path);
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            Owned(command.spawn().expect("eyas can be started"))
-        };
-        let mut dispatcher = start(&["dispatcher", "--listen", "127.0.0.1:0"]);
-        wait_for(&access_path, &mut dispatcher);
-        let access = Access::load(&access_path).expect("written whole");
-        let executors = (0..nodes).map(|node| {
-            let folder = home.path().join(format!("node-{node}"));
-            let folder = folder.to_str().expect("our own folder");
-            start(&["executor", "--slots", "1", "--dfs", "--reconnect", "0s", "--folder", folder])
-        });
-        Cluster { executors: executors.collect(), access, _dispatcher: dispatcher, nodes, _home: home }
-    }
-
-    /// Clients, when all nodes have joined.
-    async fn clients(&self) -> Vec<Files> {
-        let deadline = Instant::now() + DEADLINE;
-        let mut clients = Vec::new();
-        while clients.len() < CLIENTS {
-            assert!(Instant::now() < deadline, "not all nodes join");
-            if let Some(files) = self.client().await {
-                clients.push(files);
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        clients
-    }
-
-    async fn client(&self) -> Option<Files> {
-        let files = Client::connect(&self.access).await.ok()?.files().await.ok()?;
-        let members = files.membership().await.ok()?.view?.members;
-        (members.len() == self.nodes).then_some(files)
-    }
-
-    fn processes(&self) -> impl Iterator<Item = u32> {
-        self.executors.iter().map(|executor| executor.0.id())
-    }
-
-    /// Of all executors.
-    fn resident_bytes(&self) -> u64 {
-        self.processes().map(|process| resident_bytes(process, "VmRSS")).sum()
-    }
-
-    /// Processor time of all executors.
-    fn cpu_s(&self) -> f64 {
-        self.processes().map(|process| cpu_s(&process.to_string())).sum()
-    }
 }

@@ -161,8 +161,7 @@ impl Executor {
             caching: true,
             heartbeat_us: 60_000_000,
             lease_us: 180_000_000,
-            files: Vec::new(),
-            founds_files: false,
+            files: None,
         };
         session.writer.send(&[welcome]).await.expect("it reads");
         Executor { session, next: TaskId { job: JobId(0), index: 0 }, _process: process }

@@ -7,6 +7,9 @@ mod dispatch;
 #[path = "../benches/files.rs"]
 mod files;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
+#[path = "../benches/leases.rs"]
+mod leases;
+#[allow(dead_code, reason = "its main is for `cargo bench`")]
 #[path = "../benches/local_hit.rs"]
 mod local_hit;
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
@@ -21,6 +24,11 @@ fn dispatch_runs() {
 #[test]
 fn files_runs() {
     files::run(&files::TINY);
+}
+
+#[test]
+fn leases_runs() {
+    leases::run(&leases::TINY);
 }
 
 #[test]

@@ -109,7 +109,7 @@ async fn audit_some(shared: &Arc<Shared>, partition: u16, from: String) -> Optio
     for (name, record) in files {
         for (node, objects) in holders(&record) {
             if node == shared.node {
-                let objects = shared.chunks.audited(&objects);
+                let objects = shared.chunks.audited(&objects).await;
                 if !objects.is_empty() {
                     shared.tell(Event::Bad { name: name.clone(), objects, node });
                 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_store::{Incoming, ObjectStore, StoreError};
-use eyas_transfer::{Expected, PeerServer, Peers};
+use eyas_transfer::{Expected, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
@@ -18,11 +18,20 @@ use crate::room::Room;
 /// A client that was told to bring a chunk has brought it by then.
 const BRING_DEADLINE: Duration = Duration::from_secs(120);
 
+/// When a node replicates, many others give to it at a time, and each of them to many. With no more on its way from each than this,
+/// their links are shared by the kernel's hand: nobody's stands still because all that it had to send waits before another's.
+const REPLICATING_BUFFER_BYTES: usize = 192 << 10;
+
+/// From each of them.
+const REPLICATING_TRANSFERS: usize = 3;
+
 /// The chunks of one node.
 pub(crate) struct Chunks {
     database: Arc<Database>,
     store: ObjectStore,
     peers: Peers,
+    /// Of which chunks are replicated.
+    replicating: Peers,
     server: Arc<PeerServer>,
     room: Arc<dyn Room>,
     own: Mutex<HashMap<ObjectId, Own>>,
@@ -72,7 +81,12 @@ impl Chunks {
     ) -> Result<Self, DatabaseError> {
         let own = database.chunks()?.into_iter().map(|(object, chunk)| (object, Own::claimed_now(chunk)));
         let own = Mutex::new(own.collect());
-        Ok(Chunks { database, store, peers, server, room, own })
+        let replicating = peers.with_limits(PeerLimits {
+            max_transfers_per_peer: REPLICATING_TRANSFERS,
+            receive_buffer_bytes: REPLICATING_BUFFER_BYTES,
+            ..PeerLimits::default()
+        });
+        Ok(Chunks { database, store, peers, replicating, server, room, own })
     }
 
     /// All of them, with their sizes.
@@ -101,17 +115,36 @@ impl Chunks {
         self.own().contains_key(&object) && self.store.contains(object)
     }
 
-    /// A leader has asked for these; tells which of them are not here.
-    pub fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
-        let mut own = self.own();
-        let mut is_missing = |object: &ObjectId| match own.get_mut(object) {
-            Some(own) if self.store.contains(*object) => {
-                own.claimed = Instant::now();
-                false
+    /// A leader has asked for these; tells which of them are not here. What is in the store, and was forgotten to be this
+    /// node's own, is so again.
+    pub async fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
+        let mut missing: Vec<ObjectId> = objects.iter().filter(|object| !self.claim(**object)).copied().collect();
+        let mut adopted = Vec::new();
+        for object in missing.iter().filter(|object| self.store.contains(**object)) {
+            match self.adopt(*object).await {
+                Ok(()) => adopted.push(*object),
+                Err(why) => tracing::warn!(%object, "a chunk that was forgotten is replaced: {why}"),
             }
-            _ => true,
-        };
-        objects.iter().filter(|object| is_missing(object)).copied().collect()
+        }
+        missing.retain(|object| !adopted.contains(object));
+        missing
+    }
+
+    /// A leader has asked for a chunk; tells whether it is here.
+    fn claim(&self, object: ObjectId) -> bool {
+        let mut own = self.own();
+        let own = own.get_mut(&object).filter(|_| self.store.contains(object));
+        own.map(|own| own.claimed = Instant::now()).is_some()
+    }
+
+    /// Makes what is in the store this node's own, once it was read.
+    async fn adopt(&self, object: ObjectId) -> Result<(), String> {
+        let found = block_in_place(|| self.store.open_object(object)).map_err(|error| error.message)?;
+        let wanted = Wanted { object, size_bytes: found.size_bytes, checksum: found.checksum.0 };
+        match self.prepare(wanted).await? {
+            Some(place) => place.settle(self.take(wanted)),
+            None => Ok(()),
+        }
     }
 
     /// Those that no leader has asked for since.
@@ -189,9 +222,10 @@ impl<'a> Place<'a> {
         Ok(Bringing { place: self, expected })
     }
 
-    /// Fetches the chunk from the first of these that gives it.
+    /// Fetches the chunk from the first of these that gives it, for a client if it may still be on its way to them.
     pub async fn fetch(self, from: &[SocketAddr], is_expected: bool) -> Result<(), String> {
         let (chunks, wanted) = (self.chunks, self.wanted);
+        let peers = if is_expected { &chunks.peers } else { &chunks.replicating };
         let (mut into, mut result) = (None, Err("nobody has it".to_owned()));
         for addr in from {
             let next = match into.take() {
@@ -204,7 +238,7 @@ impl<'a> Place<'a> {
                     }
                 },
             };
-            result = match chunks.peers.fetch(*addr, next, is_expected, false).await {
+            result = match peers.fetch(*addr, next, is_expected, false).await {
                 Ok(checksum) if checksum.0 == wanted.checksum => chunks.take(wanted),
                 Ok(_) => Err(format!("peer {addr} has another content under its name")),
                 Err(broken) => {

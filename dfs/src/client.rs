@@ -7,7 +7,9 @@
 mod balance;
 mod calls;
 mod error;
+mod gather;
 mod read;
+mod recover;
 mod runs;
 mod write;
 
@@ -28,7 +30,10 @@ use tokio::time::{sleep, timeout, timeout_at};
 
 use calls::{ANSWER_DEADLINE, Calls};
 pub use error::{FilesError, FilesErrorKind};
+use gather::GATHER_DEADLINE;
+pub use gather::Gathering;
 pub use read::Reading;
+pub use recover::Recovery;
 pub use runs::Attendance;
 pub use write::WriteOptions;
 
@@ -61,6 +66,8 @@ struct Inner {
     seeds: Vec<SocketAddr>,
     known: Mutex<Known>,
     patience: Duration,
+    /// Nodes that are about to join are waited for until then.
+    gathers_until: Instant,
     /// Of this machine, if one is: what it has is read there.
     near: Option<NodeId>,
     /// Of this machine, as nodes see it.
@@ -73,6 +80,8 @@ struct Inner {
 #[derive(Clone)]
 struct Known {
     view: View,
+    /// Whether all that is led in it has a quorum in it.
+    is_settled: bool,
     ring: Arc<Ring>,
     members: Arc<BTreeMap<NodeId, Member>>,
 }
@@ -110,9 +119,10 @@ impl Files {
         let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
         let calls = Arc::new(Calls::new(access));
         let deadline = Instant::now() + patience;
-        let known = Mutex::new(discover(&calls, &seeds, deadline).await?);
+        let known = Mutex::new(discover(&calls, &seeds.iter().copied().collect(), deadline).await?);
+        let gathers_until = Instant::now() + GATHER_DEADLINE;
         let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
-        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, near, own_address, turn })))
+        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, gathers_until, near, own_address, turn })))
     }
 
     /// The node of this machine, if one is.
@@ -157,12 +167,23 @@ impl Files {
     /// # Errors
     /// `NotFound`; `Exists` if there is a file of the new name; `Changed`, `Unreachable`.
     pub async fn rename(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
-        let File { record, version, .. } = self.stat(from).await?;
+        let mut file = self.stat(from).await?;
         if from == to {
             return Ok(());
         }
-        let op = Op::Rename { from: from.clone(), version, id: record.id, to: to.clone() };
-        self.operate(op).await.map(drop)
+        loop {
+            let (version, id) = (file.version, file.record.id);
+            let changed = match self.operate(Op::Rename { from: from.clone(), version, id, to: to.clone() }).await {
+                Err(error) if error.kind == FilesErrorKind::Changed => error,
+                done => return done.map(drop),
+            };
+            let now = self.stat(from).await?;
+            // Repair writes who has its chunks.
+            if now.version == version || !now.record.is_as_written(&file.record) {
+                return Err(changed);
+            }
+            file = now;
+        }
     }
 
     /// The files in a folder and those within it, sorted by name; the empty text and `/` are all.
@@ -195,8 +216,8 @@ impl Files {
     /// `Unreachable`.
     pub async fn membership(&self) -> Result<Membership, FilesError> {
         self.refresh(self.deadline()).await?;
-        let Known { view, members, .. } = self.known();
-        Ok(Membership { view: Some(view), alive: members.values().copied().collect() })
+        let Known { view, is_settled, members, .. } = self.known();
+        Ok(Membership { view: Some(view), is_settled, alive: members.values().copied().collect() })
     }
 
     /// What a node has.
@@ -287,6 +308,7 @@ impl Files {
                     Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
                     Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.refresh(deadline).await?,
                     Refusal::NotYet | Refusal::Busy | Refusal::Unknown => {}
+                    Refusal::Lives | Refusal::Missing(_) => return Err(unexpected()),
                 },
                 Ok(_) => return Err(unexpected()),
                 Err(error) => {
@@ -333,8 +355,11 @@ impl Files {
     /// Asks around how the file system stands.
     async fn refresh(&self, deadline: Instant) -> Result<(), FilesError> {
         let known = self.known();
-        let addresses = known.members.values().map(|member| member.address).chain(self.0.seeds.iter().copied());
-        let fresh = discover(&self.0.calls, &addresses.collect::<Vec<_>>(), deadline).await?;
+        let with_seeds = |known: &Known| -> BTreeSet<SocketAddr> {
+            known.members.values().map(|member| member.address).chain(self.0.seeds.iter().copied()).collect()
+        };
+        let fresh = discover(&self.0.calls, &with_seeds(&known), deadline).await?;
+        self.0.calls.keep(&with_seeds(&fresh));
         *self.lock() = fresh;
         Ok(())
     }
@@ -359,13 +384,17 @@ impl Files {
 }
 
 /// The newest of what these nodes say, asked until one of them is part of a file system.
-async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instant) -> Result<Known, FilesError> {
+async fn discover(
+    calls: &Arc<Calls>,
+    addresses: &BTreeSet<SocketAddr>,
+    deadline: Instant,
+) -> Result<Known, FilesError> {
     let mut pause = PAUSE;
     loop {
         let mut last = FilesError::unreachable("no node of the file system is known");
-        let mut newest: Option<(View, Vec<Member>)> = None;
+        let mut newest: Option<(View, bool, Vec<Member>)> = None;
         let mut asked = JoinSet::new();
-        for address in addresses.iter().copied().collect::<BTreeSet<_>>() {
+        for address in addresses.iter().copied() {
             let calls = calls.clone();
             asked.spawn(async move { (address, calls.ask_once(address, What::Membership).await) });
         }
@@ -373,22 +402,28 @@ async fn discover(calls: &Arc<Calls>, addresses: &[SocketAddr], deadline: Instan
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
             match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (_, Ok(Reply::Membership(Membership { view: Some(view), alive }))) => {
-                    if newest.as_ref().is_none_or(|(known, _)| known.number < view.number) {
-                        newest = Some((view, alive));
+                (_, Ok(Reply::Membership(_, Membership { view: Some(view), is_settled, alive }))) => {
+                    let is_news = |(known, was_settled, _): &(View, bool, _)| {
+                        (known.number, *was_settled) < (view.number, is_settled)
+                    };
+                    if newest.as_ref().is_none_or(is_news) {
+                        newest = Some((view, is_settled, alive));
                     }
                     until = until.min(Instant::now() + OTHERS_DEADLINE);
                 }
                 (address, Ok(_)) => {
-                    last = FilesError::unreachable(format!("the node at {address} has not joined the file system yet"));
+                    last = FilesError::unreachable(format!(
+                        "the node at {address} has not joined the file system yet; if the one that began it never comes back, \
+                         see docs/dfs.md"
+                    ));
                 }
                 (_, Err(error)) => last = error,
             }
         }
-        if let Some((view, alive)) = newest {
+        if let Some((view, is_settled, alive)) = newest {
             let ring = Arc::new(Ring::new(&view));
             let members = Arc::new(alive.into_iter().map(|member| (member.node, member)).collect());
-            return Ok(Known { view, ring, members });
+            return Ok(Known { view, is_settled, ring, members });
         }
         if Instant::now() >= deadline {
             return Err(last);
@@ -414,7 +449,7 @@ fn name_of(op: &Op) -> &FileName {
     match op {
         Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => name,
         Op::Rename { to, .. } => to,
-        Op::List { .. } => unreachable!("lists are asked of all"),
+        Op::List { .. } | Op::Recover { .. } => unreachable!("they are of no name"),
     }
 }
 

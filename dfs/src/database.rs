@@ -8,9 +8,9 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use eyas_ring::{Records, Save, Saved, Stored};
+use eyas_ring::{Records, Save, Saved, Stored, View};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, NodeId};
+use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 use redb::{
     Database as Redb, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
     Table, TableDefinition,
@@ -35,7 +35,7 @@ const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 /// What runs that are led from here must not forget: by run, and in order.
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs");
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Memory for pages: what is opened often. That of 8 nodes is below 1 GiB in all; what is not in it, the system may have.
 const CACHE_BYTES: usize = 96 << 20;
 
@@ -121,6 +121,11 @@ impl Database {
     /// The node's name.
     pub fn node(&self) -> Result<NodeId, DatabaseError> {
         self.meta("node")?.ok_or_else(|| self.failed("has no name of its node"))
+    }
+
+    /// Of which file system it is, if it has joined one.
+    pub fn file_system(&self) -> Result<Option<FileSystemId>, DatabaseError> {
+        Ok(self.meta::<View>("view")?.map(|view| view.system))
     }
 
     /// What the ring's decider has saved.

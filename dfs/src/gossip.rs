@@ -59,8 +59,8 @@ pub(crate) struct Gossip {
 }
 
 impl Gossip {
-    /// Joins those at `seeds`, and who joins at this node's address. A socket that is bound already is taken, so that it has
-    /// the port of this node's sessions.
+    /// Joins those of this `cluster` at `seeds`, and who joins at this node's address; others are not heard. A socket that is
+    /// bound already is taken, so that it has the port of this node's sessions.
     pub async fn start(
         cluster: &str,
         key: &[u8; 32],

@@ -18,7 +18,7 @@ mod room;
 mod runs;
 mod serve;
 
-pub use client::{Attendance, File, Files, FilesError, FilesErrorKind, Reading, WriteOptions};
+pub use client::{Attendance, File, Files, FilesError, FilesErrorKind, Gathering, Reading, Recovery, WriteOptions};
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};

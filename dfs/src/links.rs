@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eyas_session::{Access, Session, SessionError, dial};
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_wire::Role;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -27,6 +27,7 @@ const REDIAL: Duration = Duration::from_millis(200);
 /// Connections to other nodes.
 pub(crate) struct Links {
     node: NodeId,
+    system: FileSystemId,
     access: Access,
     runtime: Handle,
     links: Mutex<HashMap<NodeId, Link>>,
@@ -38,8 +39,8 @@ struct Link {
 }
 
 impl Links {
-    pub fn new(node: NodeId, access: Access) -> Self {
-        Links { node, access, runtime: Handle::current(), links: Mutex::default() }
+    pub fn new(node: NodeId, system: FileSystemId, access: Access) -> Self {
+        Links { node, system, access, runtime: Handle::current(), links: Mutex::default() }
     }
 
     /// Says something to a node that is at `address`.
@@ -62,7 +63,7 @@ impl Links {
     fn link(&self, address: SocketAddr) -> Link {
         let (waiting, messages) = mpsc::channel(MAX_WAITING);
         let access = self.access.clone().moved_to(&self.access.cluster, &address.to_string());
-        self.runtime.spawn(carry(self.node, access, messages));
+        self.runtime.spawn(carry((self.node, self.system), access, messages));
         Link { address, waiting }
     }
 
@@ -73,14 +74,14 @@ impl Links {
 }
 
 /// Carries messages until nobody has any more.
-async fn carry(node: NodeId, access: Access, mut messages: mpsc::Receiver<ToPeer>) {
+async fn carry(own: (NodeId, FileSystemId), access: Access, mut messages: mpsc::Receiver<ToPeer>) {
     let mut session = None;
     let mut together = Vec::new();
     while messages.recv_many(&mut together, MAX_TOGETHER).await > 0 {
         let carried = async {
             let session = match &mut session {
                 Some(session) => session,
-                None => session.insert(greet(node, &access).await?),
+                None => session.insert(greet(own, &access).await?),
             };
             session.writer.send(&together).await
         };
@@ -93,8 +94,8 @@ async fn carry(node: NodeId, access: Access, mut messages: mpsc::Receiver<ToPeer
     }
 }
 
-async fn greet(node: NodeId, access: &Access) -> Result<Session, SessionError> {
+async fn greet((node, system): (NodeId, FileSystemId), access: &Access) -> Result<Session, SessionError> {
     let mut session = dial(access, Role::Node).await?;
-    session.writer.send(&[ToPeer::From(node)]).await?;
+    session.writer.send(&[ToPeer::From(node, system)]).await?;
     Ok(session)
 }

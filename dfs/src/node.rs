@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,8 +16,9 @@ use eyas_session::{Acceptor, Access};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_wire::Role;
+use eyas_wire::executor::FilesPlace;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -46,8 +47,10 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// A node that is about to be: it has its name and its address.
 pub struct Site {
+    folder: PathBuf,
     database: Database,
     node: NodeId,
+    system: Option<FileSystemId>,
     listener: TcpListener,
     socket: UdpSocket,
     address: SocketAddr,
@@ -59,6 +62,20 @@ pub enum NodeError {
     /// What it has to remember cannot be.
     #[error(transparent)]
     Database(#[from] DatabaseError),
+    /// Its folder is of another file system than the cluster.
+    #[error(
+        "{folder} is of file system {own}, and the cluster's is {cluster}. To have this node join that one, move {folder} away: what it has \
+         of {own} goes with it. To go on with {own}, stop all executors that keep files, call `eyas dfs recover --anew`, and \
+         start this one first"
+    )]
+    OtherFileSystem {
+        /// Where it is.
+        folder: String,
+        /// Which it is of.
+        own: FileSystemId,
+        /// Which the cluster has.
+        cluster: FileSystemId,
+    },
     /// The system would not let us.
     #[error("the file system's node cannot {what}: {source}")]
     Io {
@@ -77,8 +94,15 @@ pub struct DfsNode {
     _tasks: JoinSet<()>,
 }
 
+/// What a node's folder is of.
+pub(crate) struct Identity {
+    folder: PathBuf,
+    pub system: FileSystemId,
+}
+
 pub(crate) struct Shared {
     pub node: NodeId,
+    pub identity: Identity,
     pub address: SocketAddr,
     pub database: Arc<Database>,
     pub chunks: Chunks,
@@ -100,15 +124,20 @@ impl Site {
     pub fn open(folder: &Path, address: IpAddr) -> Result<Self, NodeError> {
         std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
         let database = Database::open(&folder.join("files.redb"))?;
-        let node = database.node()?;
+        let (node, system) = (database.node()?, database.file_system()?);
         let (listener, socket) = bind(address).map_err(failed("listen"))?;
         let address = listener.local_addr().map_err(failed("listen"))?;
-        Ok(Site { database, node, listener, socket, address })
+        Ok(Site { folder: folder.to_owned(), database, node, system, listener, socket, address })
     }
 
     /// The node's name.
     pub fn node(&self) -> NodeId {
         self.node
+    }
+
+    /// Of which file system it is, if it has joined one.
+    pub fn file_system(&self) -> Option<FileSystemId> {
+        self.system
     }
 
     /// The chunks it is to have, with their sizes.
@@ -126,35 +155,39 @@ impl Site {
 }
 
 impl DfsNode {
-    /// Starts a node on the runtime that this is called in, with chunks in `store`, which `server` serves from. It joins those
-    /// at `seeds`; if it knows of no file system and `founds` one, it begins it.
+    /// Starts a node in its `place` on the runtime that this is called in, with chunks in `store`, which `server` serves from.
     ///
     /// # Errors
-    /// If its database cannot be read, or the network not be used.
+    /// If it is of another file system, its database cannot be read, or the network not be used.
     pub async fn start(
         site: Site,
-        (founds, seeds): (bool, &[SocketAddr]),
+        place: &FilesPlace,
         access: Access,
         (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
         room: Arc<dyn Room>,
     ) -> Result<Self, NodeError> {
-        let Site { database, node, listener, socket, address } = site;
+        let Site { folder, database, node, system, listener, socket, address } = site;
+        let identity = Identity { folder, system: system.unwrap_or(place.system) };
+        identity.may_be_of(place.system)?;
         let saved = database.saved()?;
         let database = Arc::new(database);
         let me = Neighbour { address, transfer: server.addr(), free_bytes: room.free_bytes() };
         let key = access.peer_key();
-        let gossip = Gossip::start(&access.cluster, &key, node, me, socket, seeds).await;
+        let hearing = format!("{}/{}", access.cluster, place.system);
+        let gossip = Gossip::start(&hearing, &key, node, me, socket, &place.nodes).await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
         let (told, listens) = mpsc::sync_channel(MAX_TOLD);
         let (tell_runs, runs_told) = mpsc::sync_channel(runs::MAX_TOLD);
-        let runs = Runs::open(database.clone(), runs_told)?;
+        let (abandon, abandoned) = tokio::sync::mpsc::channel(runs::MAX_ABANDONED);
+        let runs = Runs::open(database.clone(), runs_told, abandon)?;
         let (tell_state, state) = watch::channel(State::default());
         let chunks = Chunks::open(database.clone(), store, peers, server, room.clone())?;
-        let links = Links::new(node, access.clone());
+        let links = Links::new(node, place.system, access.clone());
         let neighbours = Mutex::new(alive.now());
         let shared = Arc::new(Shared {
             node,
+            identity,
             address,
             database: database.clone(),
             chunks,
@@ -167,7 +200,7 @@ impl DfsNode {
             neighbours,
             auditors: Mutex::default(),
         });
-        let ring = eyas_ring::Config { found: founds, ..eyas_ring::Config::new(node) };
+        let ring = eyas_ring::Config { found: place.founds, ..eyas_ring::Config::new(place.system, node) };
         let hands = Fingers { shared: shared.clone(), runtime: Handle::current() };
         let brain = Brain::new(ring, saved, database, hands, listens, tell_state);
         let leaving = Leaving(shared.clone());
@@ -191,6 +224,7 @@ impl DfsNode {
         tasks.spawn(keep_told(shared.clone()));
         tasks.spawn(audit::audit(shared.clone()));
         tasks.spawn(audit::scrub(shared.clone()));
+        tasks.spawn(runs::abandoned::remove(access.clone(), (node, address), abandoned));
         Ok(DfsNode { shared, threads, _tasks: tasks })
     }
 
@@ -202,6 +236,19 @@ impl DfsNode {
     /// Its name.
     pub fn node(&self) -> NodeId {
         self.shared.node
+    }
+
+    /// Of which file system it is, if it has joined it.
+    pub fn file_system(&self) -> Option<FileSystemId> {
+        self.shared.state.borrow().view.as_ref().map(|view| view.system)
+    }
+
+    /// Whether it is, or is to be, of that file system.
+    ///
+    /// # Errors
+    /// If it is of another: what a person can do.
+    pub fn may_be_of(&self, system: FileSystemId) -> Result<(), NodeError> {
+        self.shared.identity.may_be_of(system)
     }
 
     /// Greets other nodes.
@@ -219,6 +266,16 @@ impl DfsNode {
         let mut state = self.shared.state.clone();
         let ready = state.wait_for(|state| state.view.is_some() && state.is_settled);
         matches!(timeout(patience, ready).await, Ok(Ok(_)))
+    }
+}
+
+impl Identity {
+    fn may_be_of(&self, cluster: FileSystemId) -> Result<(), NodeError> {
+        let (own, folder) = (self.system, self.folder.display().to_string());
+        match own == cluster {
+            true => Ok(()),
+            false => Err(NodeError::OtherFileSystem { folder, own, cluster }),
+        }
     }
 }
 
@@ -251,7 +308,8 @@ impl Shared {
             Member { node: *node, address, transfer, free_bytes }
         };
         let alive = self.neighbours().iter().map(member).collect();
-        Membership { view: self.state.borrow().view.clone(), alive }
+        let State { view, is_settled } = self.state.borrow().clone();
+        Membership { view, is_settled, alive }
     }
 
     /// The view, if all that this node leads in it is served.
@@ -308,12 +366,7 @@ impl Hands for Fingers {
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {
         let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
         self.runtime.spawn(async move {
-            let mut from = shared.transfers(&from);
-            if !from.is_empty() {
-                // Another one for each chunk, so that all give some.
-                let first = usize::from(object.0[0]) % from.len();
-                from.rotate_left(first);
-            }
+            let from = shared.transfers(&from);
             // It may be here, and be what a reader found damaged.
             let scrubbing = shared.clone();
             let scrubbed = tokio::task::spawn_blocking(move || scrubbing.chunks.scrub(object));
@@ -323,13 +376,15 @@ impl Hands for Fingers {
                 Ok(None) => Ok(()),
                 Err(why) => Err(why),
             };
-            match fetched {
-                Ok(()) => shared.tell(Event::Fetched { object }),
+            let event = match fetched {
+                Ok(()) => Event::Fetched { object },
                 Err(why) => {
                     tracing::info!(%object, "a chunk was not replicated to this node: {why}");
-                    shared.tell(Event::FetchFailed { object });
+                    Event::FetchFailed { object }
                 }
-            }
+            };
+            // It is not told again, and others wait for their turn. When the brain has ended, none does.
+            tokio::task::spawn_blocking(move || drop(shared.told.send(Told::Event(event))));
         });
     }
 

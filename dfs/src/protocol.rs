@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use eyas_blocks::Event as BlockEvent;
 use eyas_ring::{Answer, Message, Op, Refusal, View};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, NodeId};
+use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::runs::{RunId, RunReply, RunRequest};
@@ -28,6 +28,8 @@ pub struct Member {
 pub struct Membership {
     /// By which files have leaders; none before the node has joined.
     pub view: Option<View>,
+    /// Whether all that is led in it has a quorum in it: it can do without those before.
+    pub is_settled: bool,
     /// Those who are alive.
     pub alive: Vec<Member>,
 }
@@ -78,7 +80,8 @@ pub(crate) struct Answered {
 /// See [`What`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    Membership(Membership),
+    /// And who says so.
+    Membership(NodeId, Membership),
     Operated(Result<Answer, Refusal>),
     Ready,
     /// Or why not, for a person.
@@ -105,8 +108,8 @@ pub struct Usage {
 /// Between nodes. Any of it may be lost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToPeer {
-    /// Who speaks: the first on each connection.
-    From(NodeId),
+    /// Who speaks, and of which file system: the first on each connection.
+    From(NodeId, FileSystemId),
     /// The ring's own.
     Ring(Message),
     /// Chunks of a file that the speaker leads, which the listener is to have.

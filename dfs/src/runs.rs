@@ -5,6 +5,7 @@
 //! database, so that it goes on where it was when the node's process is started again. It is nowhere else: when the node is
 //! gone for good, so is the run, and whoever waits for it sees that nobody leads it any more.
 
+pub(crate) mod abandoned;
 mod parts;
 mod spec;
 
@@ -28,8 +29,11 @@ pub(crate) const MAX_WAITING_REPLIES: usize = 64;
 /// Runs that a node leads at a time.
 const MAX_RUNS: usize = 1024;
 
-/// A run that nobody has said anything of for so long is forgotten.
-const MAX_IDLE: Duration = Duration::from_secs(3600);
+/// The thread looks that often at least whether it is time for something.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// Runs whose folders are to be emptied; those of further ones stay until somebody removes them.
+pub(crate) const MAX_ABANDONED: usize = MAX_RUNS;
 
 /// What the thread was told and has not heard; further words are lost, and said again.
 pub(crate) const MAX_TOLD: usize = 1 << 16;
@@ -82,6 +86,8 @@ pub(crate) struct Runs {
     epoch: u32,
     /// Of `now_us`.
     began: Instant,
+    /// Who is told of runs that nobody has need of any more.
+    abandoned: Sender<RunId>,
 }
 
 struct Run {
@@ -105,13 +111,17 @@ struct Turn {
 
 impl Runs {
     /// The runs that the database knows.
-    pub fn open(database: Arc<Database>, told: mpsc::Receiver<Told>) -> Result<Self, DatabaseError> {
+    pub fn open(
+        database: Arc<Database>,
+        told: mpsc::Receiver<Told>,
+        abandoned: Sender<RunId>,
+    ) -> Result<Self, DatabaseError> {
         let epoch = database.next_epoch()?;
         let mut runs = BTreeMap::new();
         for (run, spec, records) in database.runs()? {
             runs.insert(run, Run::new(Arc::new(spec), epoch, records, 0));
         }
-        Ok(Runs { database, told, runs, epoch, began: Instant::now() })
+        Ok(Runs { database, told, runs, epoch, began: Instant::now(), abandoned })
     }
 
     /// Leads them until it is to end, or nobody can tell it anything any more.
@@ -196,11 +206,12 @@ impl Runs {
                 state.handle(*run, now_us, Event::Tick, turn);
             }
         }
-        let idle: Vec<_> = self.runs.iter().filter(|(_, state)| state.heard.elapsed() >= MAX_IDLE).collect();
+        let idle: Vec<_> = self.runs.iter().filter(|(_, state)| state.idle_in().is_zero()).collect();
         let idle: Vec<_> = idle.into_iter().map(|(run, _)| *run).collect();
         for run in idle {
             tracing::info!(%run, "nobody asks for a run any more; forgotten");
             self.forget(run, turn);
+            let _ = self.abandoned.try_send(run);
         }
     }
 
@@ -212,9 +223,10 @@ impl Runs {
 
     /// How long until it is time for something.
     fn due(&self) -> Duration {
-        let next_us = self.runs.values().filter_map(|state| state.blocks.next_timeout()).min();
-        let due = next_us.map(|next_us| Duration::from_micros(next_us.saturating_sub(self.now_us())));
-        due.map_or(MAX_IDLE, |due| due.min(MAX_IDLE))
+        let now_us = self.now_us();
+        let timeout = |due_us: u64| Duration::from_micros(due_us.saturating_sub(now_us));
+        let due = |state: &Run| state.blocks.next_timeout().map_or(LOOK_EVERY, timeout).min(state.idle_in());
+        self.runs.values().map(due).min().unwrap_or(LOOK_EVERY)
     }
 
     fn now_us(&self) -> u64 {
@@ -232,6 +244,11 @@ impl Run {
         let chunks = spec.chunks().map(|(_, _, chunk)| (chunk.size_bytes, &chunk.replicas[..]));
         let blocks = Blocks::new(config, chunks, epoch, records, now_us);
         Run { blocks, parts, attending: HashMap::new(), saved, heard: Instant::now(), spec }
+    }
+
+    /// How long until nobody has said anything of it for too long.
+    fn idle_in(&self) -> Duration {
+        self.spec.idle.saturating_sub(self.heard.elapsed())
     }
 
     fn handle(&mut self, run: RunId, now_us: u64, event: Event, turn: &mut Turn) {

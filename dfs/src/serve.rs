@@ -7,6 +7,7 @@ use std::time::Instant;
 use eyas_ring::{Event, Refusal};
 use eyas_session::{Acceptor, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
+use eyas_types::dfs::NodeId;
 use eyas_wire::Role;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -57,17 +58,26 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, acceptor:
     }
 }
 
-/// Listens to another node.
+/// Listens to another node, until it closes the connection.
 async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
-    let mut reader = session.reader;
     let mut from = None;
+    let ended = hear(&shared, session, &mut from).await;
+    if let Some(node) = from {
+        shared.tell(Event::Closed(node));
+    }
+    ended
+}
+
+async fn hear(shared: &Shared, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
+    let mut reader = session.reader;
     loop {
         for message in reader.next::<ToPeer>().await? {
+            let from = *said;
             match (message, from) {
-                (ToPeer::From(node), None) => from = Some(node),
+                (ToPeer::From(node, system), None) if system == shared.identity.system => *said = Some(node),
                 (ToPeer::Ring(message), Some(from)) => shared.tell(Event::Received { from, message }),
                 (ToPeer::Audit { name, objects }, Some(from)) => {
-                    let missing = shared.chunks.audited(&objects);
+                    let missing = shared.chunks.audited(&objects).await;
                     if !missing.is_empty() {
                         shared.say(from, ToPeer::Missing { name, objects: missing });
                     }
@@ -76,7 +86,9 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
                 (ToPeer::Missing { name, objects }, Some(node)) => {
                     shared.tell(Event::Bad { name, objects, node });
                 }
-                (_, _) => tracing::warn!(remote = %session.remote, "a node does not say who it is; ignored"),
+                (_, _) => {
+                    tracing::warn!(remote = %session.remote, "who speaks is no node of this file system; ignored")
+                }
             }
         }
     }
@@ -99,10 +111,17 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
             // It is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
-            serving.spawn(async move {
+            let is_storing = matches!(what, What::Store { .. });
+            let serve = async move {
                 client.serve(what).await;
                 drop(request);
-            });
+            };
+            if is_storing {
+                // Also without its client: what comes is accounted for, and what does not come gives back its room in time.
+                tokio::spawn(serve);
+            } else {
+                serving.spawn(serve);
+            }
         }
     }
 }
@@ -117,7 +136,7 @@ struct Client {
 impl Client {
     async fn serve(&self, what: What) {
         let reply = match what {
-            What::Membership => Reply::Membership(self.shared.membership()),
+            What::Membership => Reply::Membership(self.shared.node, self.shared.membership()),
             What::Operate(op) => {
                 let (answer, answered) = oneshot::channel();
                 let busy = self.shared.told.try_send(Told::Asked(op, answer)).is_err();

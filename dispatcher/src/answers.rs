@@ -58,6 +58,15 @@ impl Brain {
             }
             FromClient::Explain { task } => ToClient::Explained(Box::new(self.explain(task)?)),
             FromClient::FilesNodes => ToClient::FilesNodes(self.executors.files_nodes(None)),
+            FromClient::ForgetFiles => {
+                if !self.executors.files_nodes(None).is_empty() {
+                    return Err("executors that keep files are there: stop them all before, \
+                                with `eyas executor stop NAME`"
+                        .into());
+                }
+                self.journal.forget_file_system()?;
+                ToClient::Done(0)
+            }
             FromClient::Executors => ToClient::Executors(self.executor_views()),
             FromClient::Catalog { object, source } => ToClient::Objects(self.objects(object, &source)),
             FromClient::Report { job } => ToClient::Report(Box::new(self.report(self.job(job)?))),
@@ -396,8 +405,8 @@ impl Brain {
                 let names: Vec<_> =
                     waits_for.iter().take(MAX_NAMES).map(|index| job.task_id(*index).to_string()).collect();
                 vec![format!(
-                    "It waits for the outputs of {} tasks that have not ended: {} …",
-                    waits_for.len(),
+                    "It waits for the outputs of {} still to end: {} …",
+                    units::format_count(waits_for.len() as u64, "task"),
                     names.join(", ")
                 )]
             }

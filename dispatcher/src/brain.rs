@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use eyas_sched::{Effect, Event, Profile, Scheduler};
 use eyas_session::Outbox;
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ExecutorId, JobId, Load, ObjectId, Outcome, Status, TaskId};
 use eyas_wire::client::{FromClient, PushRequest, ToClient};
-use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use eyas_wire::executor::{FilesNode, FilesPlace, FromExecutor, Registration, ToExecutor};
 use eyas_wire::view::PushView;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -46,7 +46,7 @@ mod tests;
 /// What the brain is told.
 pub(crate) enum Message {
     Joined {
-        registration: Registration,
+        registration: Box<Registration>,
         /// What it accepts, compiled.
         accept: Box<[Arc<dyn Expression>]>,
         outbox: Outbox<ToExecutor>,
@@ -233,13 +233,16 @@ impl Brain {
 
     // ---- executors
 
-    /// Whether a node is the one that begins the file system: the first there ever was.
-    fn founds_files(&self, node: NodeId) -> bool {
-        match self.journal.founder(node) {
-            Ok(founder) => founder == node,
+    /// Where an executor's node of the file system belongs. The first there ever was begins it, or has said which it is.
+    fn files_place(&self, id: ExecutorId, files: &FilesNode) -> Option<FilesPlace> {
+        let own = FileSystemId::founded_by(files.node);
+        match self.journal.file_system(files.system.unwrap_or(own)) {
+            Ok(system) => {
+                Some(FilesPlace { system, founds: system == own, nodes: self.executors.files_nodes(Some(id)) })
+            }
             Err(why) => {
-                tracing::error!("cannot tell who begins the file system: {why}");
-                false
+                tracing::error!("cannot tell which the cluster's file system is: {why}");
+                None
             }
         }
     }
@@ -256,9 +259,17 @@ impl Brain {
         let heartbeat_us = self.heartbeat.as_micros() as u64;
         // Shorter than it takes to count as lost.
         let lease_us = heartbeat_us * u64::from(MISSED_HEARTBEATS - 1);
-        let (caching, files) = (self.caching, self.executors.files_nodes(Some(id)));
-        let founds_files = registration.files.is_some_and(|files| self.founds_files(files.node));
-        let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files, founds_files };
+        let files = registration.files.as_ref().and_then(|files| self.files_place(id, files));
+        let is_of_another = |files: &FilesNode, place: &FilesPlace| files.system.is_some_and(|own| own != place.system);
+        if let (Some(node), Some(place)) = (&registration.files, &files)
+            && is_of_another(node, place)
+            && let Some(entry) = self.executors.get_mut(id)
+        {
+            // Nobody is to find it; it hears why.
+            entry.files = None;
+        }
+        let caching = self.caching;
+        let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files };
         self.executors.send(id, welcome);
         let _ = reply.send(id);
         if self.stopping.is_some() {

@@ -19,7 +19,7 @@ pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>) -> Res
     let (outbox, send) = outbox::<ToExecutor>(writer);
     let (reply, id) = oneshot::channel();
     // If the brain is gone, the dispatcher is ending.
-    let _ = brain.send(Message::Joined { registration: *registration, accept, outbox, reply }).await;
+    let _ = brain.send(Message::Joined { registration, accept, outbox, reply }).await;
     let Ok(executor) = id.await else { return Ok(()) };
     let receive = async {
         let rest: Vec<_> = first.collect();

@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use eyas_types::JobId;
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::FileSystemId;
 use eyas_wire::client::TaskResult;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,9 @@ const JOBS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("jobs");
 const PART_BYTES: usize = 1 << 20;
 /// What happened to each, in order.
 const ENTRIES: TableDefinition<(u32, u64), &[u8]> = TableDefinition::new("entries");
-/// The journal's own version, and which node was to begin the file system.
+/// The journal's own version, and which the cluster's file system is.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const FILE_SYSTEM: &str = "file_system";
 const VERSION: u64 = 1;
 /// Writes that may wait for the thread; who writes more waits, which holds the whole dispatcher back.
 const MAX_WAITING_WRITES: usize = 16;
@@ -158,18 +159,28 @@ impl Journal {
         let _ = self.writes.send(write);
     }
 
-    /// Which node is to begin the file system: the first that this was asked for. On disk when it returns.
-    pub fn founder(&self, candidate: NodeId) -> Result<NodeId, String> {
-        let founder = || -> Result<NodeId, redb::Error> {
+    /// Which the cluster's file system is: the first that this was asked for. On disk when it returns.
+    pub fn file_system(&self, candidate: FileSystemId) -> Result<FileSystemId, String> {
+        let file_system = || -> Result<FileSystemId, redb::Error> {
             let write = self.database.begin_write()?;
-            let known = write.open_table(META)?.get("founder")?.map(|node| NodeId(node.value()));
+            let known = write.open_table(META)?.get(FILE_SYSTEM)?.map(|system| FileSystemId(system.value()));
             if known.is_none() {
-                write.open_table(META)?.insert("founder", candidate.0)?;
+                write.open_table(META)?.insert(FILE_SYSTEM, candidate.0)?;
                 write.commit()?;
             }
             Ok(known.unwrap_or(candidate))
         };
-        founder().map_err(|e| e.to_string())
+        file_system().map_err(|e| e.to_string())
+    }
+
+    /// Forgets it. On disk when it returns.
+    pub fn forget_file_system(&self) -> Result<(), String> {
+        let forget = || -> Result<(), redb::Error> {
+            let write = self.database.begin_write()?;
+            write.open_table(META)?.remove(FILE_SYSTEM)?;
+            Ok(write.commit()?)
+        };
+        forget().map_err(|e| e.to_string())
     }
 
     /// All jobs as they were submitted, oldest first.

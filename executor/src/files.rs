@@ -7,8 +7,7 @@ use eyas_session::Access;
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
-use eyas_wire::executor::FilesNode;
-use std::net::SocketAddr;
+use eyas_wire::executor::{FilesNode, FilesPlace};
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 
@@ -26,14 +25,15 @@ pub(crate) struct Files {
 impl Files {
     /// A node at `site`, with chunks in `store`, of which so much is to stay free.
     pub fn new(site: Site, store: ObjectStore, keep_free_bytes: u64) -> Self {
-        let announced = FilesNode { node: site.node(), address: site.address() };
+        let announced = FilesNode { node: site.node(), address: site.address(), system: site.file_system() };
         let room = Arc::new(StoreRoom { desk: Mutex::new(Weak::new()), store, keep_free_bytes });
         Files { announced, site: Mutex::new(Some(site)), room, node: OnceCell::new() }
     }
 
     /// Which, and where.
     pub fn announced(&self) -> FilesNode {
-        self.announced
+        let joined = self.node.get().and_then(DfsNode::file_system);
+        FilesNode { system: joined.or(self.announced.system), ..self.announced }
     }
 
     /// The chunks that the store has.
@@ -52,26 +52,33 @@ impl Files {
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session has begun: whose brain accounts for the store from now on.
+    /// A session has begun, whose brain accounts for the store from now on.
+    pub fn account_to(&self, desk: &Arc<Desk>) {
+        *self.room.desk() = Arc::downgrade(desk);
+    }
+
+    /// It has been said where the node belongs: there it is started, if it was not.
     pub async fn welcomed(
         &self,
-        desk: &Arc<Desk>,
-        (founds, seeds): (bool, Vec<SocketAddr>),
+        place: FilesPlace,
         access: &Access,
         (peers, server): (&Peers, &Arc<PeerServer>),
         movers: &Handle,
     ) -> Result<(), NodeError> {
-        *self.room.desk() = Arc::downgrade(desk);
         let start = || async {
             let site = self.site().take().expect("it is started once");
-            let (access, seeds, room) = (access.clone(), seeds.clone(), self.room.clone());
+            let (place, access, room) = (place.clone(), access.clone(), self.room.clone());
             let parts = (self.room.store.clone(), peers.clone(), server.clone());
             // Bytes are moved where the executor moves them.
-            let start = async move { DfsNode::start(site, (founds, &seeds), access, parts, room).await };
+            let start = async move { DfsNode::start(site, &place, access, parts, room).await };
             movers.spawn(start).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
         };
         let node = self.node.get_or_try_init(start).await?;
-        node.greet(&seeds);
+        match node.may_be_of(place.system) {
+            Ok(()) => node.greet(&place.nodes),
+            // What it is of may live; others are told nothing of it.
+            Err(error) => tracing::error!("{error}"),
+        }
         Ok(())
     }
 }

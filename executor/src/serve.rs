@@ -248,8 +248,7 @@ impl Executor {
             }
         };
         let mut first = first.into_iter();
-        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us, files, founds_files }) = first.next()
-        else {
+        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us, files }) = first.next() else {
             let why = "the dispatcher did not welcome this executor".to_owned();
             return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
         };
@@ -265,13 +264,14 @@ impl Executor {
         let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if let Some(node) = &self.files {
-            // Before anything leaves for want of room.
+            // Before anything leaves for want of room; what comes from now on, the brain is told of.
+            node.account_to(&desk);
             desk.brain().pin_found(node.chunks()?);
         }
         desk.brain().found(held);
-        if let Some(node) = &self.files {
+        if let (Some(node), Some(place)) = (&self.files, files) {
             let (transfers, movers) = ((&self.peers, &self.server), &self.workshop.movers);
-            node.welcomed(&desk, (founds_files, files), &self.access, transfers, movers).await?;
+            node.welcomed(place, &self.access, transfers, movers).await?;
         }
         let receive = async {
             desk.brain().commands(first.collect());

@@ -21,10 +21,6 @@ use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_ra
 /// Buffers kept for the next transfers.
 const MAX_BUFFERS: usize = 8;
 
-/// Asked of the kernel for each connection, where it grants that much: the sender then seldom waits for the receiver,
-/// and the two wake each other less often. `benches/loopback.rs` measures twice the rate of the kernel's own choice.
-const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-
 /// Of smaller transfers the rate says little.
 const MEASURED_BYTES: u64 = 1 << 20;
 
@@ -98,6 +94,11 @@ impl Peers {
     pub fn new(key: PeerKey, limits: PeerLimits, link_in: Limiter) -> Self {
         let table = Table { peers: HashMap::new(), pace: Pace::default(), swept: Instant::now() };
         Peers(Arc::new(Inner { key, limits, link_in, peers: Mutex::new(table), buffers: Mutex::default() }))
+    }
+
+    /// Other connections over the same link.
+    pub fn with_limits(&self, limits: PeerLimits) -> Self {
+        Peers::new(self.0.key.clone(), limits, self.0.link_in.clone())
     }
 
     /// Receives from the peer at `addr` what is missing of an object, and makes it part of the store. If the object
@@ -328,7 +329,7 @@ impl Inner {
         self.saw(addr, |pace| learn(&mut pace.rtt_s, rtt_s));
         let greet = || {
             stream.set_nodelay(true)?;
-            enlarge_receive_buffer(&stream)?;
+            set_receive_buffer(&stream, self.limits.receive_buffer_bytes)?;
             stream.set_write_timeout(Some(self.limits.stall_timeout))?;
             let client = nonce()?;
             (&stream).write_all(&protocol::hello(&self.key, &client))?;
@@ -442,14 +443,14 @@ impl From<eyas_store::StoreError> for Failure {
 }
 
 /// A size that is set ends the kernel's own tuning, so one that the kernel would cut down is better not set.
-fn enlarge_receive_buffer(stream: &TcpStream) -> std::io::Result<()> {
-    static IS_GRANTED: OnceLock<bool> = OnceLock::new();
-    let is_granted = *IS_GRANTED.get_or_init(|| {
+fn set_receive_buffer(stream: &TcpStream, bytes: usize) -> std::io::Result<()> {
+    static MOST_BYTES: OnceLock<usize> = OnceLock::new();
+    let most_bytes = *MOST_BYTES.get_or_init(|| {
         let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok();
-        most.and_then(|most| most.trim().parse().ok()).is_some_and(|most: usize| most >= RECEIVE_BUFFER_BYTES)
+        most.and_then(|most| most.trim().parse().ok()).unwrap_or(0)
     });
-    if is_granted {
-        rustix::net::sockopt::set_socket_recv_buffer_size(stream, RECEIVE_BUFFER_BYTES)?;
+    if bytes <= most_bytes {
+        rustix::net::sockopt::set_socket_recv_buffer_size(stream, bytes)?;
     }
     Ok(())
 }

@@ -37,9 +37,42 @@ impl fmt::Display for NodeId {
     }
 }
 
+impl FromStr for NodeId {
+    type Err = String;
+
+    /// Takes what is shown of it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+        number.map(NodeId).ok_or_else(|| format!("`{}` is not a node: write its 16 digits", shortened(text)))
+    }
+}
+
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NodeId({self})")
+    }
+}
+
+/// A file system: which one nodes are of. One that is begun anew is another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileSystemId(pub u64);
+
+impl FileSystemId {
+    /// The one that a node begins: it does so once at most.
+    pub fn founded_by(node: NodeId) -> Self {
+        FileSystemId(node.0)
+    }
+}
+
+impl fmt::Display for FileSystemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for FileSystemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileSystemId({self})")
     }
 }
 
@@ -291,6 +324,12 @@ impl FileRecord {
     /// Size of the file.
     pub fn size_bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.size_bytes).sum()
+    }
+
+    /// Whether it is of the same file, as it was written at the same time, whoever has its chunks.
+    pub fn is_as_written(&self, other: &FileRecord) -> bool {
+        let objects = |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object).collect::<Vec<_>>();
+        self.id == other.id && self.modified_us == other.modified_us && objects(self) == objects(other)
     }
 }
 

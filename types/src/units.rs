@@ -108,9 +108,19 @@ fn scaled(mut amount: f64, units: &[&str]) -> String {
     }
 }
 
+/// A count with its noun, whose plural ends with an s: `1 chunk`, `0 chunks`.
+pub fn format_count(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|count| format_count(count, "chunk")), ["0 chunks", "1 chunk", "2 chunks"]);
+    }
 
     #[test]
     fn amounts_are_read_as_written() {

@@ -123,6 +123,9 @@ pub enum FromClient {
     },
     /// Answered by `FilesNodes`: where nodes of the file system are.
     FilesNodes,
+    /// Let the next node that joins say which the cluster's file system is, or begin another. Answered by `Done`; refused
+    /// while any node is there.
+    ForgetFiles,
     /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
     Stop,
     /// Let one executor leave. Answered by `Done`.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_types::matching::Labels;
 use eyas_types::{
     ExecutorId, JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, Resources, TaskId, TaskTemplate, Value,
@@ -120,6 +120,19 @@ pub struct FilesNode {
     pub node: NodeId,
     /// Where it takes sessions.
     pub address: SocketAddr,
+    /// Of which file system it is, if it has joined one.
+    pub system: Option<FileSystemId>,
+}
+
+/// Where a node of the file system belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesPlace {
+    /// The cluster's file system.
+    pub system: FileSystemId,
+    /// Whether it is this node that begins it, if it has not.
+    pub founds: bool,
+    /// Where some of the others are.
+    pub nodes: Vec<SocketAddr>,
 }
 
 /// Commands to an executor.
@@ -136,10 +149,8 @@ pub enum ToExecutor {
         /// For so long after it sent a heartbeat that was answered, its silence alone does not have its tasks given to
         /// others.
         lease_us: u64,
-        /// Some nodes of the file system.
-        files: Vec<SocketAddr>,
-        /// Whether it is its node that begins the file system, if it knows of none.
-        founds_files: bool,
+        /// Where its node of the file system belongs, if it has one.
+        files: Option<FilesPlace>,
     },
     /// The answer to a heartbeat.
     Heard,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format};
+use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format, NodeId};
 use eyas_client::types::units;
 
 #[derive(Subcommand)]
@@ -104,6 +104,15 @@ pub(crate) enum DfsCommand {
         /// Files of this folder
         #[arg(default_value = "/")]
         folder: String,
+    },
+    /// Go on without nodes that are lost for good, where more than half of them are; says which are missing
+    Recover {
+        /// A node that is lost for good, with all that only it had (again for each that is missing)
+        #[arg(long, value_name = "NODE")]
+        without: Vec<NodeId>,
+        /// Let the next node that joins say which file system this cluster has, or begin another; while none is there
+        #[arg(long, conflicts_with = "without")]
+        anew: bool,
     },
     /// Remove all files
     Format {

@@ -1,13 +1,15 @@
 //! How files and nodes of the file system are shown, to people and as JSON.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_client::files::{File, Listing, Member, Membership, Usage};
+use eyas_client::files::{File, Listing, Member, Membership, Recovery, Usage};
 use eyas_client::types::dfs::{Chunk, FileName, NodeId};
-use eyas_client::types::units::{format_bytes, format_duration_us};
+use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
-    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, ReplicaView, VerifiedView,
+    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, RecoveryView, ReplicaView,
+    VerifiedView,
 };
 
 use crate::show::{self, Table};
@@ -42,16 +44,12 @@ pub(crate) fn stat(file: &File, json: bool) -> io::Result<()> {
     if json {
         return show::json("file", &view(file, None));
     }
+    let (size, chunks) = (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
+    println!("{}: {size} in {chunks}", file.name);
     println!(
-        "{}: {} in {} chunks of {}",
-        file.name,
-        format_bytes(record.size_bytes()),
-        record.chunks.len(),
-        format_bytes(record.chunk_bytes)
-    );
-    println!(
-        "records: {}; replicas: {}; written {} ago; id {}",
+        "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
         record.format,
+        format_bytes(record.chunk_bytes),
         record.replication,
         age(record.modified_us),
         record.id
@@ -90,7 +88,7 @@ pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, bool, Option<Usage
     if json {
         return show::json("usage", &FilesUsageView { files, bytes, nodes });
     }
-    println!("{} in {files} files", format_bytes(bytes));
+    println!("{} in {}", format_bytes(bytes), format_count(files, "file"));
     if nodes.is_empty() {
         return Ok(());
     }
@@ -103,6 +101,16 @@ pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, bool, Option<Usage
         table.row(vec![node.node, node.address, state.into(), chunks, bytes, format_bytes(node.free_bytes)]);
     }
     table.print()
+}
+
+/// `recover`
+pub(crate) fn recovery(recovery: &Recovery) -> io::Result<()> {
+    let texts = |nodes: &BTreeSet<NodeId>| nodes.iter().map(NodeId::to_string).collect();
+    let view = match recovery {
+        Recovery::Recovered(members) => RecoveryView { members: texts(members), missing: Vec::new() },
+        Recovery::Missing(missing) => RecoveryView { members: Vec::new(), missing: texts(missing) },
+    };
+    show::json("recovery", &view)
 }
 
 /// `verify`
@@ -119,7 +127,8 @@ pub(crate) fn verified(files: u64, bad: &[(FileName, usize, NodeId)], json: bool
     for (name, place, node) in bad {
         println!("{name}: chunk {place} is missing or damaged on node {node}; it will be replaced");
     }
-    eprintln!("eyas: {files} files verified, {} replicas not as they are to be", bad.len());
+    let (files, bad) = (format_count(files, "file"), format_count(bad.len() as u64, "replica"));
+    eprintln!("eyas: {files} verified, {bad} missing or damaged");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! How `eyas top` looks: a head of three lines, the jobs, the executors, and a line for keys, questions and notices.
 //! Draws on a buffer and decides nothing.
 
+use eyas_client::types::units::format_count;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -87,8 +88,7 @@ fn heights(room: u16, overview: &Overview) -> (u16, u16) {
 
 fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
     let sums = &overview.cluster;
-    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let (executors, jobs) = (counted(sums.executors, "executor"), counted(sums.running_jobs, "job"));
+    let (executors, jobs) = (format_count(sums.executors, "executor"), format_count(sums.running_jobs, "job"));
     let title = format!("eyas {cluster}   {executors}   {jobs} running");
     canvas.line(0, &title, Style::new().add_modifier(Modifier::BOLD));
 
@@ -152,7 +152,7 @@ fn foot(canvas: &mut Canvas, screen: &Screen) {
     let asked = screen.question.map(|job| {
         let view = screen.overview.jobs.iter().map(|line| &line.view).find(|view| view.job == job);
         let what = view.map_or_else(String::new, |view| {
-            format!(" ({}, {} tasks to go)", view.name, view.tasks.total() - view.tasks.ended())
+            format!(" ({}, {} to go)", view.name, format_count(view.tasks.total() - view.tasks.ended(), "task"))
         });
         format!("cancel job {job}{what}? y/n")
     });

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::JobId;
+use eyas_client::types::units::format_count;
 use eyas_client::{Client, ClientError, Cluster};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
@@ -76,7 +77,7 @@ impl Watch {
 
     async fn cancel(&mut self, job: JobId) -> String {
         match self.ask(FromClient::Cancel { job, task: None }).await {
-            Ok(ToClient::Done(tasks)) => format!("job {job}: {tasks} tasks were cancelled"),
+            Ok(ToClient::Done(tasks)) => format!("job {job}: {} cancelled", format_count(tasks, "task")),
             Ok(_) => format!("job {job} was not cancelled: {}", ClientError::Unexpected),
             Err(e) => format!("job {job} was not cancelled: {e}"),
         }

@@ -228,7 +228,11 @@ impl Block<'_> {
         {
             let ahead = self.input.ahead.take().filter(|ahead| ahead.chunk == chunk);
             self.input.loading = Some(ahead.unwrap_or_else(|| self.load(chunk)));
-            self.input.ahead = self.owner.upcoming().map(|chunk| self.load(chunk));
+        }
+        // What is next may be known only now that an answer has come, and may be another's by now.
+        let upcoming = self.owner.upcoming().filter(|_| self.input.pipe.is_some());
+        if upcoming != self.input.ahead.as_ref().map(|ahead| ahead.chunk) {
+            self.input.ahead = upcoming.map(|chunk| self.load(chunk));
         }
         Ok(())
     }

@@ -179,11 +179,6 @@ impl Line {
 }
 
 impl Board {
-    /// Where the line of this file is, if it has one.
-    pub fn line_of(&self, device: u64, inode: u64) -> Option<usize> {
-        places(device, inode).find(|place| self.lines[*place].is_of(device, inode))
-    }
-
     /// Where a line for this file may be made. Of the agent.
     pub fn free_line_for(&self, device: u64, inode: u64) -> Option<usize> {
         places(device, inode).find(|place| self.lines[*place].inode.load(Ordering::Relaxed) == 0)

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use crate::{Board, SEATS, wait};
+use crate::{Board, LINES, SEATS, wait};
 
 /// A place for one request. Its state says whose move it is.
 #[repr(C, align(64))]
@@ -192,7 +192,7 @@ impl Board {
                 }
                 State::OpenWanted => return Answer::OpenWanted,
                 State::Go => return Answer::Go,
-                State::InMemory => Answer::InMemory(seat.line.load(Ordering::Relaxed) as usize),
+                State::InMemory => Answer::InMemory((seat.line.load(Ordering::Relaxed) as usize).min(LINES - 1)),
                 State::Pass => Answer::Pass,
                 _ => {
                     self.leave(place, State::Left);

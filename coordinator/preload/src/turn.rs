@@ -277,19 +277,21 @@ impl Request<'_> {
         self.board.is_open(now_ms) && now_ms - self.begun_ms < MOST_WAIT_MS
     }
 
-    /// The file's line, if it has one. The descriptor is one of its users from now on.
+    /// The file's line, if the agent has told it to this descriptor.
     fn line(&self) -> Option<(usize, &'static Line)> {
-        let (device, inode) = (self.stat.st_dev, self.stat.st_ino);
-        if let Some(place) = self.known.line() {
-            let line = &self.board.lines[place];
-            if line.is_of(device, inode) {
-                return Some((place, line));
+        let place = self.known.line()?;
+        let line = &self.board.lines[place];
+        line.is_of(self.stat.st_dev, self.stat.st_ino).then_some((place, line))
+    }
+
+    /// The descriptor is one of the line's users from now on.
+    fn learn(&self, line: usize) {
+        if self.known.line() != Some(line) {
+            if let Some(line) = self.board.lines.get(line) {
+                line.users.fetch_add(1, Ordering::AcqRel);
             }
+            self.known.set_line(line);
         }
-        let place = self.board.line_of(device, inode)?;
-        self.board.lines[place].users.fetch_add(1, Ordering::AcqRel);
-        self.known.set_line(place);
-        Some((place, &self.board.lines[place]))
     }
 
     fn look(&self, line: &Line) -> Seen {
@@ -322,7 +324,10 @@ impl Request<'_> {
                     Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
                 }
                 Answer::Go => Some(Turn::Once(self.board, seat)),
-                Answer::InMemory(_) => None,
+                Answer::InMemory(line) => {
+                    self.learn(line);
+                    None
+                }
                 Answer::Pass | Answer::Silence => Some(Turn::Unordered),
                 Answer::OpenWanted => {
                     self.board.resume(seat);

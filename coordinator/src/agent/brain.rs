@@ -185,7 +185,7 @@ impl Brain {
             }
             Kind::DirectRead => self.alone(place, ask, Operation::Read),
             Kind::Write => self.alone(place, ask, Operation::Write),
-            Kind::Read | Kind::Hint => match self.files.read(key, ask.class, bytes, ask.file_bytes) {
+            Kind::Read | Kind::Hint => match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
                 Advice::Alone if ask.kind == Kind::Hint => self.answer(place, Answer::Pass),
                 Advice::Alone => self.alone(place, ask, Operation::Read),
                 Advice::Give => {

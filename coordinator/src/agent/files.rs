@@ -1,6 +1,6 @@
 //! The files that the agent reads for its programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,11 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use eyas_board::{Board, Line, PIECE_BYTES, Piece, ring};
+use rustix::process::{Pid, test_kill_process};
 
 use super::streams::{Plan, Streams};
 
 /// A file that nothing was heard of for so long is closed, and forgotten.
 const IDLE: Duration = Duration::from_secs(10);
+/// What was read ahead is taken to be in memory while somebody uses the file at least that often.
+const FRESH: Duration = Duration::from_secs(1);
 /// A program that was asked for a file gives it within this time, or not at all.
 const OPENING: Duration = Duration::from_millis(500);
 
@@ -27,9 +30,13 @@ pub(super) struct Shared {
     bytes: u64,
     streams: Streams,
     access: Access,
+    /// Processes that read it, by their numbers.
+    readers: BTreeSet<u32>,
     used: Instant,
     /// Windows that wait for their turn, or are read.
     under_way: usize,
+    /// It is to be closed when they have been.
+    is_closing: bool,
 }
 
 /// Whether the agent can read it.
@@ -66,10 +73,18 @@ impl Files {
         Files { board, files: BTreeMap::new() }
     }
 
-    /// A program is about to read these bytes of a file of so many.
-    pub fn read(&mut self, key: Key, class: u32, bytes: Range<u64>, file_bytes: u64) -> Advice {
+    /// A process is about to read these bytes of a file of so many.
+    pub fn read(&mut self, key: Key, process: u32, class: u32, bytes: Range<u64>, file_bytes: u64) -> Advice {
         let board = self.board;
         let Some(file) = self.file(key) else { return Advice::Alone };
+        file.is_closing = false;
+        if file.readers.insert(process) {
+            file.readers.retain(|reader| *reader == process || is_alive(*reader));
+            if file.readers.len() == 1 {
+                // Others read it some time ago. What is left of that in memory is not known.
+                file.forget_streams(board);
+            }
+        }
         (file.used, file.bytes, file.class) = (Instant::now(), file_bytes, class);
         if matches!(file.access, Access::Refused) {
             return Advice::Alone;
@@ -140,16 +155,20 @@ impl Files {
 
     /// A window has been fetched, or given up.
     pub fn fetched(&mut self, key: Key) {
-        if let Some(file) = self.files.get_mut(&key) {
-            file.under_way = file.under_way.saturating_sub(1);
-            file.used = Instant::now();
+        let Some(file) = self.files.get_mut(&key) else { return };
+        file.under_way = file.under_way.saturating_sub(1);
+        file.used = Instant::now();
+        if file.is_closing && file.under_way == 0 {
+            self.forget(key);
         }
     }
 
-    /// The last of a node's programs is about to close a file: the agent does, too, unless it is reading it.
+    /// The last of a node's programs is about to close a file: the agent does, too, once it is not reading it.
     pub fn close(&mut self, key: Key) {
-        if self.files.get(&key).is_some_and(|file| file.under_way == 0) {
-            self.forget(key);
+        match self.files.get_mut(&key) {
+            Some(file) if file.under_way == 0 => self.forget(key),
+            Some(file) => file.is_closing = true,
+            None => {}
         }
     }
 
@@ -159,6 +178,9 @@ impl Files {
         let leaving: Vec<Key> = self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
         leaving.into_iter().for_each(|key| self.forget(key));
         for file in self.files.values_mut() {
+            if file.under_way == 0 && file.used.elapsed() > FRESH {
+                file.forget_streams(self.board);
+            }
             if matches!(&file.access, Access::Wanted(since, _) if since.elapsed() > OPENING) {
                 file.refuse(self.board);
             }
@@ -188,9 +210,17 @@ impl Files {
             let line = &self.board.lines[place];
             line.device.store(key.0, Ordering::Relaxed);
             line.inode.store(key.1, Ordering::Release);
-            let streams = Streams::default();
-            let access = Access::NotYet;
-            let file = Shared { line: place, class: 0, bytes: 0, streams, access, used: Instant::now(), under_way: 0 };
+            let file = Shared {
+                line: place,
+                class: 0,
+                bytes: 0,
+                streams: Streams::default(),
+                access: Access::NotYet,
+                readers: BTreeSet::new(),
+                used: Instant::now(),
+                under_way: 0,
+                is_closing: false,
+            };
             self.files.insert(key, file);
         }
         self.files.get_mut(&key)
@@ -200,10 +230,21 @@ impl Files {
 impl Shared {
     fn refuse(&mut self, board: &Board) {
         self.access = Access::Refused;
+        self.forget_streams(board);
+    }
+
+    /// What was read ahead may not be in memory any more.
+    fn forget_streams(&mut self, board: &Board) {
+        self.streams = Streams::default();
         let line = &board.lines[self.line];
         line.clear();
         ring(&line.progress);
     }
+}
+
+/// Whether a process lives; one that the agent cannot see is taken to.
+fn is_alive(process: u32) -> bool {
+    Pid::from_raw(process as i32).is_none_or(|pid| test_kill_process(pid).is_ok())
 }
 
 /// Says that a window is coming, and that the agent wants to know when somebody comes to it.

@@ -70,7 +70,7 @@ impl Owner {
 
     /// The chunk that will probably be next, to fetch it meanwhile. That is not beginning it.
     pub fn upcoming(&self) -> Option<u32> {
-        self.chunks.get(self.progress.done as usize + 1).copied()
+        self.chunks.get(self.progress.done as usize + usize::from(self.current().is_some())).copied()
     }
 
     /// So many more bytes of the current chunk were read.

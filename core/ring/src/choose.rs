@@ -52,6 +52,8 @@ pub(crate) struct Chooser {
     alive: BTreeSet<NodeId>,
     /// Since when each member that is not said to live is not.
     missing_since: BTreeMap<NodeId, u64>,
+    /// Who has closed its connection, and said nothing since. Alone it says little: connections break for many reasons.
+    closed: BTreeSet<NodeId>,
     /// Since when this view is known.
     entered_us: u64,
     /// Since when other members, or another view of them, are wanted.
@@ -94,6 +96,18 @@ impl Chooser {
         self.alive = alive;
     }
 
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.alive.contains(&node)
+    }
+
+    pub fn closed(&mut self, node: NodeId) {
+        self.closed.insert(node);
+    }
+
+    pub fn heard(&mut self, node: NodeId) {
+        self.closed.remove(&node);
+    }
+
     /// A member has promised to hear no lower ballot than this.
     pub fn outbid(&mut self, promised: Ballot) {
         self.highest = self.highest.max(promised.number);
@@ -129,15 +143,19 @@ impl Node {
         let chooser = &mut self.chooser;
         let lives = |node: &NodeId| *node == me || chooser.alive.contains(node);
         chooser.missing_since.retain(|node, _| !lives(node));
+        chooser.closed.retain(|node| members.contains(node));
         for node in members.iter().filter(|node| !lives(node)) {
             chooser.missing_since.entry(*node).or_insert(now_us);
         }
         let is_missed = |node: &NodeId| {
-            let since_us = chooser.missing_since.get(node);
-            since_us.is_some_and(|since_us| now_us >= since_us + self.config.patience_us)
+            let has_closed = chooser.closed.contains(node);
+            let patience_us = if has_closed { self.config.restart_us } else { self.config.patience_us };
+            chooser.missing_since.get(node).is_some_and(|since_us| now_us >= since_us + patience_us)
         };
         let stay = members.iter().filter(|node| !is_missed(node));
-        let wanted: BTreeSet<NodeId> = stay.chain(&chooser.alive).copied().collect();
+        // Who was given up comes back when nothing of what it had can be asked for.
+        let may_come = |node: &&NodeId| is_settled || !place.view.lost.contains(node);
+        let wanted: BTreeSet<NodeId> = stay.chain(chooser.alive.iter().filter(may_come)).copied().collect();
         let is_old = is_settled && now_us >= chooser.entered_us + self.config.tidy_us;
         // What was accepted by a few only would lie in wait, and be chosen when other members are wanted.
         let is_open = chooser.acceptor.view > place.view.number && chooser.acceptor.accepted.is_some();

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileId, FileName, FileRecord, NodeId};
+use eyas_types::dfs::{FileId, FileName, FileRecord, FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::choose::Acceptor;
@@ -16,6 +16,8 @@ use crate::view::{DEFAULT_PARTITIONS, View};
 /// How a node is set up. Times and replication must be the same on all nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
+    /// Of which file system it is, or is to be.
+    pub system: FileSystemId,
     /// Which node this is.
     pub node: NodeId,
     /// Whether it begins a file system if it knows of none. One node of a cluster does, once; others join.
@@ -30,6 +32,8 @@ pub struct Config {
     pub resend_us: u64,
     /// A member that nobody has heard of for so long is left out of the next view, microseconds.
     pub patience_us: u64,
+    /// The same for one whose process has ended, it seems; it may be starting again.
+    pub restart_us: u64,
     /// After so long a view is followed by another, even of the same members: what was removed before it is forgotten then,
     /// microseconds.
     pub tidy_us: u64,
@@ -39,8 +43,9 @@ pub struct Config {
 
 impl Config {
     /// A node that joins others, with times for a network of one room.
-    pub fn new(node: NodeId) -> Self {
+    pub fn new(system: FileSystemId, node: NodeId) -> Self {
         Config {
+            system,
             node,
             found: false,
             partitions: DEFAULT_PARTITIONS,
@@ -48,6 +53,7 @@ impl Config {
             tick_us: 100_000,
             resend_us: 500_000,
             patience_us: 5_000_000,
+            restart_us: 2_000_000,
             tidy_us: 24 * 3_600_000_000,
             lease_us: 2_000_000,
         }
@@ -77,6 +83,8 @@ pub enum Event {
     Tick,
     /// Which nodes are said to live, whenever that changes. It is a hint.
     Alive(BTreeSet<NodeId>),
+    /// A node has closed its connection to this one, as it does when its process ends. It may have another.
+    Closed(NodeId),
     /// A message has come.
     Received {
         /// From whom.
@@ -246,6 +254,14 @@ pub enum Op {
         /// No more than so many.
         most: u32,
     },
+    /// Go on without members that are lost for good, where no view can be chosen any more. Asked of the first member that is
+    /// left.
+    Recover {
+        /// All that are missing, so that whoever asks has looked.
+        without: BTreeSet<NodeId>,
+        /// Seconds since 1970, so that of two that are recovered apart from each other the later one is valid.
+        now_s: u32,
+    },
 }
 
 /// What was asked is done.
@@ -269,6 +285,11 @@ pub enum Answer {
         files: Vec<Listing>,
         /// Whether there are more after these.
         has_more: bool,
+    },
+    /// To `Recover`.
+    Recovered {
+        /// The members that are left, in a view of their own.
+        members: BTreeSet<NodeId>,
     },
 }
 
@@ -315,4 +336,8 @@ pub enum Refusal {
     NotFound,
     /// The file, or what has its name, is not as it was said to be.
     Changed,
+    /// Members are enough to choose a view: nothing is to be given up.
+    Lives,
+    /// These are missing, and not those that were named.
+    Missing(BTreeSet<NodeId>),
 }

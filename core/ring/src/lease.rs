@@ -3,7 +3,8 @@
 //! A replica that hears its leader's heartbeat promises that it will not tell what it has to a leader of a later view for
 //! [`Config::lease_us`](crate::Config::lease_us) of its own time. A later leader needs a read quorum of the replicas; so a leader that has promises of a
 //! write quorum, itself counted, knows that nobody else serves. It counts from when it sent the heartbeat, and less than was
-//! promised, since clocks run differently fast. A promise ends when its leader is heard in the later view, and a replica
+//! promised, since clocks run differently fast. It also needs promises of most members, so that a few who come back after they
+//! were given up (`recover.rs`) serve nothing. A promise ends when its leader is heard in the later view, and a replica
 //! that starts has forgotten its promises, and waits as if it had just made them.
 
 use alloc::collections::BTreeMap;
@@ -63,6 +64,11 @@ impl Leases {
         self.granted.get(&replica).is_some_and(|until_us| now_us < *until_us)
     }
 
+    /// How many wait for this node.
+    pub fn granted(&self, now_us: u64) -> usize {
+        self.granted.values().filter(|until_us| now_us < **until_us).count()
+    }
+
     /// Whether this node waits for no leader of an earlier view any more.
     pub fn is_free(&mut self, now_us: u64) -> bool {
         self.held.retain(|_, until_us| now_us < *until_us);
@@ -82,6 +88,7 @@ mod tests {
         at_leader.grant(replica, 1000);
         at_replica.promise(leader, 1000);
         assert!(at_leader.is_granted(replica, 1699) && !at_leader.is_granted(replica, 1700));
+        assert_eq!((at_leader.granted(1699), at_leader.granted(1700)), (1, 0));
         assert!(at_replica.is_free(1001), "in its own view it waits for nobody");
         at_replica.enter_view();
         assert!(!at_replica.is_free(1799) && at_replica.is_free(1800));

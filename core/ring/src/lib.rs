@@ -11,6 +11,7 @@
 //! - A write is acknowledged when a quorum has it durable (`serve.rs`). Any two quorums of a partition meet, and so nothing
 //!   acknowledged is overlooked.
 //! - A leader answers only while enough replicas have promised to wait for it (`lease.rs`).
+//! - When more than half of the members are lost for good, a person can have the others go on (`recover.rs`).
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -20,12 +21,15 @@ extern crate alloc;
 mod choose;
 mod disk;
 mod event;
+mod fetch;
+mod lacking;
 mod lease;
 mod list;
 mod message;
 mod node;
 mod placement;
 mod record;
+mod recover;
 mod rename;
 mod repair;
 mod replica;

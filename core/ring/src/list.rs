@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use eyas_types::dfs::FileName;
 
 use crate::disk::following;
-use crate::event::{Answer, Listing, Op, Refusal};
+use crate::event::{Answer, Listing, Refusal};
 use crate::node::{Node, Turn};
 use crate::record::Stored;
 
@@ -16,11 +16,10 @@ use crate::record::Stored;
 pub const MAX_LISTED: usize = 1000;
 
 impl Node {
-    pub(crate) fn list(&mut self, request: u64, op: Op, turn: &mut Turn) {
-        let Op::List { view, folder, after, most } = op else { return };
+    pub(crate) fn list(&mut self, request: u64, view: u64, (folder, after): (&str, &str), most: u32, turn: &mut Turn) {
         let answer = if view == self.number() {
             let most = (most as usize).min(MAX_LISTED);
-            self.listed(&folder, &after, most, turn).map(|(files, has_more)| Answer::Listed { files, has_more })
+            self.listed(folder, after, most, turn).map(|(files, has_more)| Answer::Listed { files, has_more })
         } else {
             Err(Refusal::OtherView { view: self.number() })
         };

@@ -8,10 +8,11 @@ use eyas_types::dfs::{FileName, NodeId};
 use crate::choose::Chooser;
 use crate::disk::Disk;
 use crate::event::{Config, Effect, Event, Save, Saved};
+use crate::fetch::Fetches;
+use crate::lacking::Repairs;
 use crate::lease::Leases;
 use crate::message::{Body, Message};
 use crate::record::{Records, Round};
-use crate::repair::Repairs;
 use crate::replica::Receiving;
 use crate::ring::Ring;
 use crate::serve::Work;
@@ -45,8 +46,11 @@ impl Place {
         write_quorum(self.ring.replicas(partition).len(), self.view.replication)
     }
 
+    /// Of those who kept a partition's records in a source, so many must be asked: all that are left, if those are fewer.
     pub fn read_quorum(&self, source: &Ring, partition: u16) -> usize {
-        read_quorum(source.replicas(partition).len(), self.view.replication)
+        let replicas = source.replicas(partition);
+        let left = replicas.iter().filter(|node| !self.view.lost.contains(node)).count();
+        read_quorum(replicas.len(), self.view.replication).min(left)
     }
 }
 
@@ -69,6 +73,7 @@ pub struct Node {
     /// How many requests are not answered.
     pub(crate) asked: usize,
     pub(crate) repairs: Repairs,
+    pub(crate) fetches: Fetches,
     next_tick_us: u64,
 }
 
@@ -81,7 +86,9 @@ impl Node {
         effects.push(Effect::Save(Save::Boots(boot)));
         let is_new = view.is_none();
         let view = view.or_else(|| {
-            let view = config.found.then(|| View::founded_by(config.node, config.partitions, config.replication))?;
+            let view = config
+                .found
+                .then(|| View::founded_by(config.system, config.node, config.partitions, config.replication))?;
             effects.push(Effect::Save(Save::View(view.clone())));
             Some(view)
         });
@@ -97,6 +104,7 @@ impl Node {
             work: BTreeMap::new(),
             asked: 0,
             repairs: Repairs::default(),
+            fetches: Fetches::default(),
             next_tick_us: now_us,
         };
         node.lead_again(effects);
@@ -109,6 +117,7 @@ impl Node {
         match event {
             Event::Tick => {}
             Event::Alive(alive) => self.chooser.alive(alive),
+            Event::Closed(node) => self.chooser.closed(node),
             Event::Received { from, message } => self.received(from, message, turn),
             Event::Asked { request, op } => self.asked(request, op, turn),
             Event::Fetched { object } => self.fetched(object, true, turn),
@@ -149,6 +158,7 @@ impl Node {
         self.validate_leading(place);
         self.validate_work();
         self.repairs.validate();
+        self.fetches.validate();
     }
 
     fn tick(&mut self, turn: &mut Turn) {
@@ -172,8 +182,11 @@ impl Node {
     /// Looks whether sender and receiver are in the same view, and tells the later one to who is behind.
     fn received(&mut self, from: NodeId, message: Message, turn: &mut Turn) {
         let number = self.number();
+        self.chooser.heard(from);
         match message.body {
-            Body::Decided(view) => self.enter_view(view, turn),
+            Body::Decided(view) if view.system == self.config.system => self.enter_view(view, turn),
+            // Of another file system.
+            Body::Decided(_) => {}
             _ if message.view > number => self.send(from, Body::Behind, turn),
             _ if message.view < number => {
                 let place = self.place.as_ref().expect("only who has a view has a number");

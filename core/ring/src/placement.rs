@@ -23,12 +23,16 @@ pub fn place(
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::dfs::FileSystemId;
+
     use super::*;
     use crate::view::View;
 
+    const SYSTEM: FileSystemId = FileSystemId(1);
+
     #[test]
     fn the_writers_own_node_is_first_and_full_nodes_are_skipped() {
-        let view = View { members: (1..6).map(NodeId).collect(), ..View::founded_by(NodeId(1), 8, 3) };
+        let view = View { members: (1..6).map(NodeId).collect(), ..View::founded_by(SYSTEM, NodeId(1), 8, 3) };
         let ring = Ring::new(&view);
         let object = ObjectId([7; 16]);
         let all: Vec<NodeId> = ring.from(object).collect();

@@ -92,7 +92,8 @@ impl Node {
     ) {
         if let Some(moving) = self.moving(to, token) {
             let request = moving.request;
-            return self.put(to, Entry::File(record), Then::Arrived { from, token, request }, turn);
+            self.put(to, Entry::File(record), Then::Arrived { from, token, request }, turn);
+            return;
         }
         match self.served(to, turn) {
             Some(Some(Stored { version, entry: Entry::Arriving { .. } })) if version == token => {

@@ -107,10 +107,14 @@ fn hash(of: &[u8], parts: &[&[u8]]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use eyas_types::dfs::FileSystemId;
+
     use super::*;
 
+    const SYSTEM: FileSystemId = FileSystemId(1);
+
     fn ring(nodes: impl Iterator<Item = u64>) -> Ring {
-        let view = View::founded_by(NodeId(0), crate::view::DEFAULT_PARTITIONS, 3);
+        let view = View::founded_by(SYSTEM, NodeId(0), crate::view::DEFAULT_PARTITIONS, 3);
         Ring::new(&View {
             members: nodes.map(|node| NodeId(node.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect(),
             ..view

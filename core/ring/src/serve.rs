@@ -62,14 +62,14 @@ pub(crate) enum Then {
 }
 
 impl Op {
-    /// The name that it is about; none, for lists.
+    /// The name that it is about; none, for what is about all of them.
     fn name(&self) -> Option<&FileName> {
         match self {
             Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => {
                 Some(name)
             }
             Op::Rename { to, .. } => Some(to),
-            Op::List { .. } => None,
+            Op::List { .. } | Op::Recover { .. } => None,
         }
     }
 }
@@ -81,7 +81,7 @@ impl Node {
         let Some(place) = &self.place else {
             return self.answer(request, Err(Refusal::OtherView { view: 0 }), turn);
         };
-        let Some(name) = op.name() else { return self.list(request, op, turn) };
+        let Some(name) = op.name() else { return self.asked_of_all(request, op, turn) };
         let (leader, view) = (place.ring.leader(name), place.view.number);
         if leader != self.config.node {
             return self.answer(request, Err(Refusal::NotLeader { leader, view }), turn);
@@ -92,6 +92,14 @@ impl Node {
         match self.work.get_mut(name) {
             Some(work) => work.waiting.push_back((request, op)),
             None => self.do_next(&name.clone(), [(request, op)].into(), turn),
+        }
+    }
+
+    fn asked_of_all(&mut self, request: u64, op: Op, turn: &mut Turn) {
+        match op {
+            Op::List { view, folder, after, most } => self.list(request, view, (&folder, &after), most, turn),
+            Op::Recover { without, now_s } => self.recover(request, &without, now_s, turn),
+            _ => unreachable!("{op:?} is of a name"),
         }
     }
 
@@ -169,7 +177,7 @@ impl Node {
                 Ok((Entry::Arriving { from, version, id }, Then::Move { request }))
             }
             (Op::Stat { .. } | Op::Replace { .. }, None) => Err(Err(Refusal::NotFound)),
-            (Op::List { .. }, _) => unreachable!("lists are of no name"),
+            (Op::List { .. } | Op::Recover { .. }, _) => unreachable!("they are of no name"),
         }
     }
 
@@ -181,14 +189,16 @@ impl Node {
         Writing { stored: Stored { version, entry }, before, acks: [self.config.node].into(), then }
     }
 
-    /// Writes to a name to which nothing else is being done.
-    pub(crate) fn put(&mut self, name: &FileName, entry: Entry, then: Then, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
+    /// Writes to a name to which nothing else is being done; tells as which version.
+    pub(crate) fn put(&mut self, name: &FileName, entry: Entry, then: Then, turn: &mut Turn) -> Version {
+        let place = self.place.as_ref().expect("who serves a name has a view");
         let partition = place.ring.partition(name);
         let waiting = self.work.remove(name).map_or_else(VecDeque::new, |work| work.waiting);
         let before = turn.disk.get(partition, name);
         let writing = self.writing(partition, entry, before, then);
+        let version = writing.stored.version;
         self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
+        version
     }
 
     pub(crate) fn start(&mut self, name: &FileName, doing: Doing, waiting: VecDeque<(u64, Op)>, turn: &mut Turn) {
@@ -291,6 +301,9 @@ impl Node {
                 writing.acks = [me].into();
             }
         }
+        // Where nobody else is left, that is all.
+        let going_on: Vec<FileName> = self.work.keys().cloned().collect();
+        going_on.iter().for_each(|name| self.commit_if_written(name, turn));
     }
 
     pub(crate) fn validate_work(&self) {

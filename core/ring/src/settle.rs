@@ -23,7 +23,7 @@ use crate::event::{Effect, Save};
 use crate::message::{Body, Page};
 use crate::node::{Node, Place, Turn};
 use crate::record::Round;
-use crate::view::View;
+use crate::view::{View, majority};
 
 /// So many partitions are being settled by a leader at a time.
 pub const MAX_SETTLING: usize = 32;
@@ -75,7 +75,8 @@ impl Node {
         let Some(place) = &self.place else { return false };
         let replicas = place.ring.replicas(partition).iter();
         let waiting = replicas.filter(|node| self.leases.is_granted(**node, now_us)).count();
-        1 + waiting >= place.write_quorum(partition)
+        let is_with_most = 1 + self.leases.granted(now_us) >= majority(place.view.members.len());
+        is_with_most && 1 + waiting >= place.write_quorum(partition)
     }
 
     /// Whether this node answers for a partition now. No other does at the same time.
@@ -176,7 +177,8 @@ impl Node {
         let Some(place) = &self.place else { return };
         let me = self.config.node;
         let asked = place.sources.iter().flat_map(|source| source.replicas(partition));
-        let asked = asked.filter(|node| **node != me).map(|node| (*node, Some(String::new()))).collect();
+        let counts = |node: &&NodeId| **node != me && !place.view.lost.contains(node);
+        let asked = asked.filter(counts).map(|node| (*node, Some(String::new()))).collect();
         let counts = self.rounds.get(&partition).is_some_and(|round| round.view >= place.view.base);
         if !counts {
             self.clear(partition, turn);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use eyas_types::ObjectId;
-use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, Format, NodeId};
+use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, FileSystemId, Format, NodeId};
 
 use crate::event::{Answer, Config, Effect, Event, Op, Refusal, Save, Saved};
 use crate::message::{Body, Message};
@@ -38,10 +38,11 @@ struct Alone {
 }
 
 const ME: NodeId = NodeId(1);
+const SYSTEM: FileSystemId = FileSystemId(1);
 
 impl Alone {
     fn new() -> Self {
-        let config = Config { found: true, partitions: 4, ..Config::new(ME) };
+        let config = Config { found: true, partitions: 4, ..Config::new(SYSTEM, ME) };
         let mut effects = Vec::new();
         let node = Node::new(config, Saved::default(), 0, &mut effects);
         assert_eq!(effects[0], Effect::Save(Save::Boots(1)));
@@ -175,7 +176,7 @@ fn lists_are_sorted_and_come_in_pages() {
 /// With a second node in the view, which says nothing: nothing can be acknowledged.
 fn with_a_silent_other() -> Alone {
     let mut alone = Alone::new();
-    let view = View::founded_by(ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
+    let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
     let message = Message { view: 2, body: Body::Decided(view) };
     alone.run(Event::Received { from: NodeId(2), message });
     alone.now_us = 200_000;
@@ -217,11 +218,36 @@ fn who_has_no_lease_any_more_says_nothing() {
 }
 
 #[test]
+fn whose_process_has_ended_is_missed_sooner() {
+    let [two, three] = [2, 3].map(NodeId);
+    let proposes_after = |us: u64, closed: &[NodeId], heard: &[NodeId]| {
+        let mut alone = Alone::new();
+        let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, two, three].into(), true).unwrap();
+        alone.run(Event::Received { from: two, message: Message { view: 2, body: Body::Decided(view) } });
+        alone.run(Event::Alive([ME, two].into()));
+        alone.now_us = 200_000;
+        alone.run(Event::Tick);
+        closed.iter().for_each(|node| drop(alone.run(Event::Closed(*node))));
+        for from in heard {
+            alone.run(Event::Received { from: *from, message: Message { view: 2, body: Body::Behind } });
+        }
+        alone.now_us += us;
+        let is_proposal =
+            |effect: &Effect| matches!(effect, Effect::Send { message: Message { body: Body::Prepare(_), .. }, .. });
+        alone.run(Event::Tick).iter().any(is_proposal)
+    };
+    assert!(!proposes_after(4_900_000, &[], &[]) && proposes_after(5_000_000, &[], &[]));
+    assert!(!proposes_after(1_900_000, &[three], &[]) && proposes_after(2_000_000, &[three], &[]));
+    assert!(!proposes_after(4_900_000, &[three], &[three]), "it has another connection");
+    assert!(!proposes_after(4_900_000, &[two], &[]), "it is said to live");
+}
+
+#[test]
 fn only_who_is_up_to_date_acknowledges() {
-    let view = |leader| View::founded_by(leader, 1, 3).followed_by([ME, leader].into(), true).unwrap();
+    let view = |leader| View::founded_by(SYSTEM, leader, 1, 3).followed_by([ME, leader].into(), true).unwrap();
     let leader = (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();
     let saved = Saved { boots: 4, view: Some(view(leader)), ..Saved::default() };
-    let node = Node::new(Config::new(ME), saved, 0, &mut Vec::new());
+    let node = Node::new(Config::new(SYSTEM, ME), saved, 0, &mut Vec::new());
     let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
     let round = Round { view: 2, boot: 1 };
     let stored = Stored { version: Version { round, sequence: 1 }, entry: Entry::File(record(1, 1)) };

@@ -6,7 +6,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::{FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// Partitions of a file system whose founder was not told otherwise.
@@ -17,7 +17,9 @@ pub const MAX_SOURCES: usize = 16;
 /// Who the members are, from one moment to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// Counts from 1.
+    /// Of which file system: as the founder said, for ever.
+    pub system: FileSystemId,
+    /// Counts from 1; its upper half is the era, see `recover.rs`.
     pub number: u64,
     /// Whose ring it is. Never empty.
     pub members: BTreeSet<NodeId>,
@@ -31,23 +33,28 @@ pub struct View {
     /// The members of `base` and of the views after it, before this: whatever was acknowledged is with a quorum of one of
     /// these. Each set once.
     pub sources: Vec<BTreeSet<NodeId>>,
+    /// Members of `sources` that a person gave up: what they have does not count.
+    pub lost: BTreeSet<NodeId>,
 }
 
 impl View {
     /// The first view, of one node.
-    pub fn founded_by(node: NodeId, partitions: u16, replication: u8) -> Self {
-        View { number: 1, members: [node].into(), partitions, replication, base: 1, sources: Vec::new() }
+    pub fn founded_by(system: FileSystemId, node: NodeId, partitions: u16, replication: u8) -> Self {
+        let (sources, lost) = Default::default();
+        View { system, number: 1, members: [node].into(), partitions, replication, base: 1, sources, lost }
     }
 
     /// The view after this one, with these members. None if there would be too many sources.
     pub fn followed_by(&self, members: BTreeSet<NodeId>, is_settled: bool) -> Option<View> {
-        let (base, mut sources) =
-            if is_settled { (self.number, Vec::new()) } else { (self.base, self.sources.clone()) };
+        let (base, mut sources, lost) = match is_settled {
+            true => (self.number, Vec::new(), BTreeSet::new()),
+            false => (self.base, self.sources.clone(), self.lost.clone()),
+        };
         if !sources.contains(&self.members) {
             sources.push(self.members.clone());
         }
         let number = self.number + 1;
-        (sources.len() <= MAX_SOURCES).then_some(View { number, members, base, sources, ..*self })
+        (sources.len() <= MAX_SOURCES).then_some(View { number, members, base, sources, lost, ..*self })
     }
 
     /// How many nodes keep each record: as many as can be lost beside those that a quorum needs.
@@ -79,7 +86,7 @@ mod tests {
     #[test]
     fn quorums_meet_and_outlive_losses() {
         for replication in 1..6_u8 {
-            let view = View::founded_by(NodeId(1), 8, replication);
+            let view = View::founded_by(FileSystemId(1), NodeId(1), 8, replication);
             for members in 1..20 {
                 let replicas = view.replicas_of(members);
                 let (write, read) = (write_quorum(replicas, replication), read_quorum(replicas, replication));
@@ -94,7 +101,7 @@ mod tests {
     #[test]
     fn sources_are_all_since_the_last_settled_view() {
         let [a, b, c] = [1, 2, 3].map(NodeId);
-        let first = View::founded_by(a, 8, 3);
+        let first = View::founded_by(FileSystemId(1), a, 8, 3);
         let second = first.followed_by([a, b].into(), true).unwrap();
         assert_eq!((second.number, second.base, &second.sources[..]), (2, 1, &[[a].into()][..]));
         let third = second.followed_by([a, b, c].into(), false).unwrap();

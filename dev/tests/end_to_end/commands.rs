@@ -63,7 +63,7 @@ fn jobs_and_tasks_are_cancelled() {
     assert_eq!(cluster.task("1.39")["state"], "cancelled");
     cluster.run(&["job", "retry", &job]).exits(1).says(&["still running"]);
     cluster.run(&["job", "cancel", &job]).exits(0).says(&["38 tasks"]);
-    cluster.run(&["job", "wait", &job]).exits(1).says(&["0 of 40 tasks succeeded, 40 were cancelled"]);
+    cluster.run(&["job", "wait", &job]).exits(1).says(&["0 of 40 tasks succeeded, 40 cancelled"]);
     assert_eq!((&cluster.job(&job)["state"], states(&cluster, &job).len()), (&"cancelled".into(), 40));
     assert!(states(&cluster, &job).iter().all(|state| state == "cancelled"));
     assert!(cluster.names(".").iter().filter(|name| name.starts_with("began")).count() < 10, "all of them ran");

@@ -37,7 +37,7 @@ fn a_killed_task_is_reported_as_killed() {
     let run = waiters(&cluster, "1", &[]);
     let [task, child] = wait_for_tries(&cluster, 1, 1)[0];
     signal(task, Signal::KILL);
-    finish(run).exits(1).says(&["killed by signal 9", "0 of 1 tasks succeeded, 1 failed"]);
+    finish(run).exits(1).says(&["killed by signal 9", "0 of 1 task succeeded, 1 failed"]);
     wait_until("the rest of its group is gone", || !is_alive(child));
     assert_eq!(cluster.task("1.0")["status"], "killed by signal 9");
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Cluster, SmallDisk, finish, wait_until};
+use crate::support::{Cluster, Done, SmallDisk, finish, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
@@ -14,7 +14,7 @@ fn cluster(nodes: usize) -> Cluster {
     cluster
 }
 
-fn joined(cluster: &Cluster, nodes: usize) {
+pub fn joined(cluster: &Cluster, nodes: usize) {
     wait_until((nodes, "nodes are members"), || {
         let done = cluster.run(&["--json", "dfs", "du"]);
         if done.code != 0 {
@@ -26,7 +26,7 @@ fn joined(cluster: &Cluster, nodes: usize) {
     });
 }
 
-fn lines(count: usize) -> String {
+pub fn lines(count: usize) -> String {
     (0..count).map(|number| format!("line {number} {}\n", "x".repeat(number % 70))).collect()
 }
 
@@ -105,6 +105,17 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
+fn what_is_put_at_once_outlives_the_first_node() {
+    // They have not joined yet.
+    let mut cluster = Cluster::start(&[NODE; 3]);
+    let content = lines(2000);
+    cluster.write("a", &content);
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB"]).exits(0);
+    cluster.executor(1).kill();
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
+}
+
+#[test]
 fn files_outlive_processes() {
     let mut cluster = cluster(8);
     let contents: Vec<_> = (0..10).map(|number| lines(3000 + number)).collect();
@@ -123,8 +134,9 @@ fn files_outlive_processes() {
     cluster.executor(2).kill();
     all_there(&cluster);
     joined(&cluster, 6);
+    let names: Vec<_> = (0..contents.len()).map(|number| format!("/f{number}")).collect();
     wait_until("all replicas are there again", || {
-        cluster.run(&["dfs", "verify"]).code == 0 && has_replicas(&cluster, contents.len(), 3)
+        cluster.run(&["dfs", "verify"]).code == 0 && has_replicas(&cluster, &names, 3)
     });
     // One comes back in its folder, another is new.
     cluster.run(&["dfs", "rm", "/f0"]).exits(0);
@@ -139,10 +151,10 @@ fn files_outlive_processes() {
     assert_eq!(cluster.run(&["dfs", "cat", "/f5"]).exits(0).stdout, contents[5]);
 }
 
-/// Whether all chunks of the files `/f1`, `/f2` … have so many replicas, on nodes that live.
-fn has_replicas(cluster: &Cluster, files: usize, replicas: usize) -> bool {
-    (1..files).all(|number| {
-        let file = cluster.ask(&["dfs", "show", &format!("/f{number}")], "file");
+/// Whether all chunks of these files have so many replicas, on nodes that live.
+pub fn has_replicas(cluster: &Cluster, files: &[String], replicas: usize) -> bool {
+    files.iter().all(|name| {
+        let file = cluster.ask(&["dfs", "show", name], "file");
         let chunks = file["shape"]["chunks"].as_array().unwrap().iter();
         let live = |chunk: &serde_json::Value| {
             let all = chunk["replicas"].as_array().unwrap().iter();
@@ -167,6 +179,72 @@ fn all_nodes_can_end_and_come_back() {
     }
     wait_until("the file is there again", || cluster.run(&["dfs", "cat", "/a"]).stdout == content);
     cluster.run(&["dfs", "verify"]).exits(0);
+}
+
+#[test]
+fn what_is_left_goes_on_when_more_than_half_are_lost() {
+    let mut cluster = cluster(5);
+    let content = lines(5000);
+    cluster.write("a", &content);
+    // Some node of the last two has each chunk.
+    cluster.run(&["dfs", "put", "a", "/a", "--chunk-size", "16KiB", "--replicas", "4"]).exits(0);
+    cluster.run(&["dfs", "recover"]).exits(1).says(&["more than half of its nodes are there"]);
+    for number in 1..=3 {
+        cluster.executor(number).kill();
+    }
+    let mut missing = Vec::new();
+    wait_until("all that are missing are named", || {
+        let done = cluster.run(&["--json", "dfs", "recover"]);
+        let names = |done: &Done| done.json("recovery")["missing"].as_array().cloned().unwrap_or_default();
+        missing = if done.stdout.is_empty() { Vec::new() } else { names(&done) };
+        missing.len() == 3
+    });
+    let without = |names: &[serde_json::Value]| {
+        let words = names.iter().flat_map(|name| ["--without".to_owned(), name.as_str().unwrap().to_owned()]);
+        ["dfs", "recover"].map(str::to_owned).into_iter().chain(words).collect::<Vec<_>>()
+    };
+    let run = |words: Vec<String>| cluster.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    run(without(&missing[1..])).exits(1).says(&["nothing was done", missing[0].as_str().unwrap()]);
+    run(without(&missing)).exits(0).says(&["goes on with 2 nodes"]);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
+    cluster.run(&["dfs", "put", "a", "/b"]).exits(0);
+    // Who comes back after all is one of them again.
+    let folder = cluster.executor(1).folder().to_str().unwrap().to_owned();
+    cluster.add_executor(&[NODE, &["--folder", &folder]].concat());
+    cluster.add_executor(NODE);
+    joined(&cluster, 4);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, content);
+    wait_until("all replicas are there again", || cluster.run(&["dfs", "verify"]).code == 0);
+}
+
+#[test]
+fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
+    let mut cluster = cluster(1);
+    cluster.write("a", "1\n");
+    cluster.run(&["dfs", "put", "a", "/a"]).exits(0);
+    let first = cluster.executor(1).folder().to_str().unwrap().to_owned();
+    cluster.executor(1).kill();
+    cluster.add_executor(NODE);
+    cluster.wait_for_executors(1);
+    cluster.run(&["dfs", "ls"]).exits(1).says(&["has not joined the file system", "docs/dfs.md"]);
+    cluster.run(&["dfs", "recover", "--anew"]).exits(1).says(&["stop them all before"]);
+    cluster.executor(2).kill();
+    wait_until("it is known that none is there", || cluster.run(&["dfs", "recover", "--anew"]).code == 0);
+    cluster.add_executor(NODE);
+    joined(&cluster, 1);
+    assert_eq!(cluster.run(&["--json", "dfs", "ls"]).json("files").as_array().unwrap().len(), 0);
+    // The first was not lost at all: it does not mix with the other.
+    cluster.add_executor(&[NODE, &["--folder", &first]].concat()).wait();
+    let log = std::fs::read_to_string(cluster.path("log")).unwrap();
+    assert!(log.contains("is of file system") && log.contains("recover --anew"), "{log}");
+    cluster.run(&["dfs", "put", "a", "/b"]).exits(0);
+    joined(&cluster, 1);
+    // Nor is anything of it lost.
+    cluster.executor(3).kill();
+    wait_until("it is known that none is there", || cluster.run(&["dfs", "recover", "--anew"]).code == 0);
+    cluster.add_executor(&[NODE, &["--folder", &first]].concat());
+    joined(&cluster, 1);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, "1\n");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn what_is_kept_is_brought_to_where_it_is_asked_for() {
     assert_eq!(mode("out/0/sub/b") & 0o777, mode("made") & 0o777);
     assert_eq!(mode("out/0/a") & 0o100, 0o100);
     // One task's, into the folder where the command is said; one file of it.
-    cluster.run(&["task", "get", "1.1", "sub/b"]).exits(0).says(&["1 files"]);
+    cluster.run(&["task", "get", "1.1", "sub/b"]).exits(0).says(&["1 file in"]);
     assert_eq!((cluster.read("sub/b"), cluster.work().join("a").exists()), ("b2\n".into(), false));
     let files = cluster.ask(&["task", "get", "1.0", "--to", "json"], "files");
     assert_eq!(files, serde_json::json!(["json/a", "json/sub/b"]));
@@ -127,7 +127,7 @@ fn what_is_not_written_yet_is_waited_for_also_through_a_crash_of_the_dispatcher(
     let job = "[[task]]\ncommand = [\"false\"]\noutputs = [{ file = \"a\", keep = true }]\n";
     cluster.write("job.toml", job);
     cluster.submit("job.toml");
-    cluster.run(&["job", "get", "2"]).exits(1).says(&["1 tasks of job 2 did not succeed"]);
+    cluster.run(&["job", "get", "2"]).exits(1).says(&["1 task of job 2 did not succeed"]);
     // An interrupt leaves nothing behind.
     let job = "[[task]]\ncommand = [\"sleep\", \"1000\"]\noutputs = [{ file = \"a\", keep = true }]\n";
     cluster.write("job.toml", job);

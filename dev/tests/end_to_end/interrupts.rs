@@ -35,7 +35,7 @@ fn an_interrupt_ends_everything_and_keeps_what_is_done() {
         let home = Home::new();
         let (child, children) = run(&home);
         signal(child.id(), how);
-        let done = finish(child).exits(130).says(&["1 of 9 tasks succeeded, 8 were cancelled"]);
+        let done = finish(child).exits(130).says(&["1 of 9 tasks succeeded, 8 cancelled"]);
         assert_eq!(done.stdout, "first\n");
         assert!(home.read("report.json").contains("\"cancelled\":8"));
         wait_until("tasks are dead", || !children.iter().any(|child| is_alive(*child)));
@@ -105,9 +105,7 @@ fn an_interrupt_on_a_running_cluster_cancels_the_job_alone() {
 #[test]
 fn a_local_cluster_stops_when_it_is_told_to() {
     let home = Home::new();
-    home.eyas(&["--cluster", "test", "start", "local", "--detach", "--nodes", "2"])
-        .exits(0)
-        .says(&["2 executors are up"]);
+    home.eyas(&["--cluster", "test", "start", "local", "--detach", "--nodes", "2"]).exits(0).says(&["2 executors up"]);
     home.eyas(&["--cluster", "test", "run", "--array", "1-3", "--", "true"]).exits(0);
     home.eyas(&["--cluster", "test", "start", "local", "--detach"]).exits(1);
     home.eyas(&["--cluster", "test", "stop"]).exits(0);

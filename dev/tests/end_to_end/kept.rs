@@ -319,7 +319,7 @@ fn what_is_kept_until_it_is_read_makes_room_for_what_comes_after_it() {
     // Only the last is for the user. When it is lost, all that it is made from is made again, and let go again.
     cluster.executor(1).kill();
     cluster.add_executor(&["--cache", "1MB"]);
-    cluster.run(&["job", "get", &job]).exits(0).says(&["1 files"]);
+    cluster.run(&["job", "get", &job]).exits(0).says(&["1 file in"]);
     assert_eq!(cluster.read("ran"), "0\n1\n2\n3\n4\n0\n1\n2\n3\n4\n");
     assert_eq!(
         (holders(&cluster, "eyas://2/0/part").len(), holders(&cluster, "eyas://2/4/part")),

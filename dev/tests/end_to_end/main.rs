@@ -24,6 +24,7 @@ mod main_job;
 mod map;
 mod matchmaking;
 mod overlap;
+mod partition;
 mod push;
 mod restarts;
 mod results;

@@ -228,6 +228,17 @@ fn a_run_goes_on_when_executors_are_killed() {
     assert_eq!(sorted(&content), sorted(&text()));
 }
 
+#[test]
+fn a_run_whose_leader_is_gone_for_good_fails_and_leaves_nothing() {
+    let mut cluster = cluster(3);
+    let map = waiters(&cluster, &["--to", "/out"]);
+    wait_for_programs(&cluster, 3);
+    let leads = leader(&cluster);
+    cluster.executor(leads).kill();
+    finish(map).exits(1).says(&["which led the job, is gone"]);
+    assert_eq!(names(&cluster), ["/text"]);
+}
+
 /// The number of the executor that leads the run.
 fn leader(cluster: &Cluster) -> usize {
     let processes = cluster.processes();

@@ -71,7 +71,7 @@ fn a_killed_executor_leaves_nothing_of_a_suspended_task_which_runs_elsewhere() {
     cluster.write("high-go", "");
     cluster.add_executor(&[]);
     for child in children {
-        finish(child).exits(0).says(&["1 of 1 tasks succeeded"]);
+        finish(child).exits(0).says(&["1 of 1 task succeeded"]);
     }
 }
 
@@ -79,7 +79,7 @@ fn a_killed_executor_leaves_nothing_of_a_suspended_task_which_runs_elsewhere() {
 fn a_suspended_task_can_be_cancelled() {
     let (cluster, [low, high], of_low) = one_suspended();
     cluster.run(&["task", "cancel", "1.0"]).exits(0);
-    finish(low).exits(1).says(&["1 were cancelled"]);
+    finish(low).exits(1).says(&["1 cancelled"]);
     wait_until("all its processes are dead", || !of_low.iter().any(|process| is_alive(*process)));
     cluster.write("high-go", "");
     finish(high).exits(0);

@@ -49,7 +49,10 @@ fn what_is_pushed_is_local_to_whatever_reads_it() {
         .exits(0)
         .says(&["100% from local"]);
     // Again, it is there already; and once more, with words for people.
-    cluster.run(&["push", "small", "--to", "n2", "--to", "n1"]).exits(0).says(&["1 objects (5 B) are with 2 of 2"]);
+    cluster
+        .run(&["push", "small", "--to", "n2", "--to", "n1"])
+        .exits(0)
+        .says(&["pushed 1 object (5 B) to 2 of 2 executors"]);
 }
 
 #[test]
@@ -64,7 +67,7 @@ fn persistent_storage_is_read_once() {
         }
         let urls: Vec<_> = files.iter().map(|file| web.url(file)).collect();
         let urls: Vec<_> = urls.iter().map(String::as_str).collect();
-        cluster.run(&[&["push", "--distribution", distribution], &urls[..]].concat()).exits(0).says(&["with 5 of 5"]);
+        cluster.run(&[&["push", "--distribution", distribution], &urls[..]].concat()).exits(0).says(&["to 5 of 5"]);
         files.iter().for_each(|file| assert_eq!(web.count(&format!("GET {file}")), 1, "{file}"));
     }
 }
@@ -130,7 +133,7 @@ fn an_executor_without_room_fails_alone_and_says_why() {
     // Both do not fit at once, and none is sent in vain.
     let done = cluster.run(&["push", "big", "other"]).exits(1);
     let done = done.says(&["n2 does not have all of it: its store has 1.0 MB", "n3 does not have", "--cache"]);
-    done.says(&["2 objects (4.0 MB) are with 1 of 3 executors"]);
+    done.says(&["pushed 2 objects (4.0 MB) to 1 of 3 executors"]);
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn an_object_that_vanishes_fails_with_the_reason() {
     receivers(&cluster, "gone", 1);
     std::fs::remove_file(path).unwrap();
     cluster.executor(1).resume();
-    finish(push).exits(1).says(&["n1 does not have file://", "/gone: ", "with 0 of 1 executors"]);
+    finish(push).exits(1).says(&["n1 does not have file://", "/gone: ", "to 0 of 1 executor"]);
     cluster.run(&["run", "-i", "stays", "--", "cat", "stays"]).exits(0).says(&["100% from local"]);
 }
 
@@ -155,7 +158,7 @@ fn what_the_cluster_keeps_can_be_pushed() {
     cluster.write("made.toml", text);
     cluster.run(&["submit", "--wait", "made.toml"]).exits(0);
     assert_eq!(holders(&cluster, "eyas://1/0/text").len(), 1);
-    cluster.run(&["push", "eyas://1/0/text"]).exits(0).says(&["with 3 of 3"]);
+    cluster.run(&["push", "eyas://1/0/text"]).exits(0).says(&["to 3 of 3"]);
     assert_eq!(holders(&cluster, "eyas://1/0/text"), ["n1", "n2", "n3"]);
 }
 
@@ -167,7 +170,7 @@ fn a_push_ends_with_its_command_unless_it_is_not_to_wait() {
     files.iter().for_each(|file| drop(cluster.write(file, vec![b'x'; 10_000])));
     let names: Vec<_> = files.iter().map(String::as_str).collect();
     let mut push = cluster.spawn_on(&[&["push"], &names[..19]].concat());
-    cluster.run(&[&["push", "--no-wait"][..], &["f19"]].concat()).exits(0).says(&["on their way to 1 executors"]);
+    cluster.run(&[&["push", "--no-wait"][..], &["f19"]].concat()).exits(0).says(&["to 1 executor"]);
     wait_until("the other arrives", || holders(&cluster, "f19") == ["n1"]);
     push.kill().unwrap();
     push.wait().unwrap();

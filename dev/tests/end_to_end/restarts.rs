@@ -67,5 +67,5 @@ fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
     let mut numbers: Vec<u32> = shown.iter().map(|line| line.parse().unwrap()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=210).collect::<Vec<_>>(), "each is shown once");
-    finish(patient).exits(0).says(&["has ended", "trying to come back", "is back", "1 of 1 tasks succeeded"]);
+    finish(patient).exits(0).says(&["has ended", "trying to come back", "is back", "1 of 1 task succeeded"]);
 }

@@ -1,6 +1,6 @@
 //! A client's connections to nodes: one to each that it has business with, requests on it answered in any order.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -85,6 +85,11 @@ impl Calls {
         }
     }
 
+    /// Closes connections to others than these.
+    pub fn keep(&self, addresses: &BTreeSet<SocketAddr>) {
+        lock(&self.nodes).retain(|address, _| addresses.contains(address));
+    }
+
     async fn connect(&self, address: SocketAddr) -> Result<Call, FilesError> {
         let access = self.access.clone().moved_to(&self.access.cluster, &address.to_string());
         let session = dial(&access, Role::Client).await.map_err(|error| FilesError::unreachable(error.to_string()))?;
@@ -136,4 +141,20 @@ fn gone(address: SocketAddr) -> FilesError {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No update of what is behind these can panic half-way.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_is_gone_is_forgotten() {
+        let [kept, gone] = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| address.parse().unwrap());
+        let calls = Calls::new(Access::create("test", "127.0.0.1:1"));
+        for address in [kept, gone] {
+            assert!(calls.ask_once(address, What::Usage).await.is_err());
+        }
+        calls.keep(&[kept].into());
+        assert_eq!(lock(&calls.nodes).keys().collect::<Vec<_>>(), [&kept]);
+    }
 }

@@ -112,11 +112,34 @@ impl Files {
         let cutter = Cutter::resume(format, chunk_bytes, offset);
         let more = self.store_all(name, id, cutter, source, last, kept.len(), replication, see).await?;
         kept.extend(more);
-        let record = FileRecord { modified_us: now_us(), chunks: kept, ..file.record };
-        let op = Op::Replace { name: name.clone(), version: file.version, record: record.clone() };
-        match self.operate(op).await? {
-            Answer::Done { version } => Ok(File { name: name.clone(), record, version }),
-            _ => Err(unexpected()),
+        let record = FileRecord { modified_us: now_us(), chunks: kept, ..file.record.clone() };
+        self.replace(file, record).await
+    }
+
+    /// Gives a file another record, also where it was written meanwhile who has its chunks.
+    async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
+        loop {
+            let (name, version) = (file.name.clone(), file.version);
+            let changed = match self.operate(Op::Replace { name, version, record: record.clone() }).await {
+                Ok(Answer::Done { version }) => return Ok(File { record, version, ..file }),
+                Ok(_) => return Err(unexpected()),
+                Err(error) if error.kind == FilesErrorKind::Changed => error,
+                Err(error) => return Err(error),
+            };
+            let now = self.stat(&file.name).await?;
+            if now.record.is_as_written(&record) {
+                // It was done, and the answer lost.
+                return Ok(now);
+            }
+            if !now.record.is_as_written(&file.record) {
+                return Err(changed);
+            }
+            for (chunk, now) in record.chunks.iter_mut().zip(&now.record.chunks) {
+                if chunk.object == now.object {
+                    chunk.replicas.clone_from(&now.replicas);
+                }
+            }
+            file = now;
         }
     }
 
@@ -134,6 +157,7 @@ impl Files {
         mut see: impl FnMut(u64),
     ) -> Result<Vec<Chunk>, FilesError> {
         let began = Instant::now();
+        self.gather(replication.into(), |_| {}).await?;
         let (sender, mut pieces) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = cut(cutter, source, begun, &sender) {

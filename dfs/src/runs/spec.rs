@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use eyas_blocks::Policy;
 use eyas_types::dfs::{Chunk, FileName, NodeId};
@@ -72,6 +73,9 @@ pub struct RunSpec {
     pub slots: Vec<NodeId>,
     /// A worker that is silent for so long loses its block, microseconds.
     pub term_us: u64,
+    /// When nobody has said anything of the run for so long, it is forgotten, and what its folder has is removed: who opened
+    /// it has died.
+    pub idle: Duration,
 }
 
 impl RunSpec {

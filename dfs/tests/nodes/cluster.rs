@@ -10,13 +10,16 @@ use eyas_session::Access;
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, Format};
+use eyas_types::dfs::{FileName, FileSystemId, Format};
+use eyas_wire::executor::FilesPlace;
 use tempfile::TempDir;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// In which whatever is waited for has to happen.
 pub const DEADLINE: Duration = Duration::from_secs(60);
+
+const SYSTEM: FileSystemId = FileSystemId(1);
 
 pub struct Cluster {
     access: Access,
@@ -92,7 +95,8 @@ impl Cluster {
         let peers = Peers::new(key, PeerLimits::default(), Limiter::unlimited());
         let room = Arc::new(Disk { store: store.clone(), is_full });
         let parts = (store.clone(), peers, server.clone());
-        let node = DfsNode::start(site, (place == 0, &self.addresses()), self.access.clone(), parts, room).await;
+        let belongs = FilesPlace { system: SYSTEM, founds: place == 0, nodes: self.addresses() };
+        let node = DfsNode::start(site, &belongs, self.access.clone(), parts, room).await;
         self.nodes.push(Node { node: node.unwrap(), store, _server: server, place });
     }
 

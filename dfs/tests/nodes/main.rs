@@ -3,12 +3,15 @@
 mod cluster;
 mod runs;
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc;
 
 use cluster::{Cluster, SMALL, content_of, eventually, lines, name, write};
 use eyas_dfs::{FilesErrorKind, WriteOptions};
 use eyas_types::dfs::Format;
+use redb::TableDefinition;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_written_read_appended_renamed_and_removed() {
@@ -103,6 +106,80 @@ async fn what_was_cut_off_never_appears() {
     assert_eq!(error.kind, FilesErrorKind::Invalid, "{error}");
 }
 
+/// Says when it is read, and then waits to be told what to give.
+struct Told {
+    is_read: mpsc::Sender<()>,
+    told: mpsc::Receiver<Vec<u8>>,
+}
+
+impl Read for Told {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let _ = self.is_read.send(());
+        let given = self.told.recv().unwrap_or_default();
+        buffer[..given.len()].copy_from_slice(&given);
+        Ok(given.len())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_repaired_meanwhile_can_be_appended_to() {
+    let cluster = Cluster::of(4).await;
+    let files = cluster.files().await;
+    let content = lines(300_000);
+    let before = write(&files, "/file", &content).await.unwrap();
+    let ((is_read, was_read), (tell, told)) = (mpsc::channel(), mpsc::channel());
+    let appending = {
+        let (files, source) = (files.clone(), Told { is_read, told });
+        tokio::spawn(async move { files.append(&name("/file"), source, |_| {}).await })
+    };
+    tokio::task::spawn_blocking(move || was_read.recv().unwrap()).await.unwrap();
+    std::fs::remove_file(some_chunk(&cluster, 0)).unwrap();
+    eventually("its record is another", async || {
+        let _ = files.verify(&before, true).await;
+        files.stat(&name("/file")).await.unwrap().record != before.record
+    })
+    .await;
+    tell.send(b"more\n".to_vec()).unwrap();
+    drop(tell);
+    appending.await.unwrap().unwrap();
+    assert_eq!(content_of(&files, "/file").await, [&content[..], b"more\n"].concat());
+    whole(&cluster, 3).await;
+}
+
+/// The file of a chunk that a node has.
+fn some_chunk(cluster: &Cluster, node: usize) -> std::path::PathBuf {
+    let objects = cluster.folder(node).join("store/objects");
+    let first = std::fs::read_dir(&objects).unwrap().next().unwrap().unwrap().path();
+    std::fs::read_dir(first).unwrap().next().unwrap().unwrap().path()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_when_its_client_has_gone_is_accounted_for() {
+    let cluster = Cluster::of(3).await;
+    let content = lines(4_000_000);
+    for number in 0..10 {
+        let (files, content) = (cluster.files().await, content.clone());
+        let (say, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let file = name(&format!("/cut{number}"));
+        let writing = tokio::spawn(async move {
+            let see = |bytes| {
+                let _ = say.send(bytes);
+            };
+            files.write(&file, io::Cursor::new(content), SMALL, see).await.map(drop)
+        });
+        heard.recv().await.unwrap();
+        writing.abort();
+    }
+    eventually("what is in stores is known to be there", async || {
+        let known = |node: &cluster::Node| {
+            let own: BTreeSet<_> = node.node.chunks().into_iter().collect();
+            own == node.store.ids().into_iter().collect()
+        };
+        cluster.nodes.iter().all(known)
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn files_outlive_nodes() {
     let mut cluster = Cluster::of(5).await;
@@ -145,6 +222,28 @@ async fn whole(cluster: &Cluster, replicas: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn chunks_whose_rows_are_lost_are_known_again() {
+    const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
+    let mut cluster = Cluster::of(3).await;
+    let files = cluster.files().await;
+    let written = write(&files, "/file", &lines(300_000)).await.unwrap();
+    let path = cluster.folder(2).join("files/files.redb");
+    let place = cluster.end(2);
+    // As if the machine had crashed before they were on its disk.
+    eventually("the database is free", async || {
+        let Ok(database) = redb::Database::open(&path) else { return false };
+        let write = database.begin_write().unwrap();
+        write.open_table(CHUNKS).unwrap().retain(|_, _| false).unwrap();
+        write.commit().is_ok()
+    })
+    .await;
+    cluster.start(place, false).await;
+    cluster.settles().await;
+    eventually("they are", async || cluster.nodes[2].node.chunks().len() == written.record.chunks.len()).await;
+    assert_eq!(files.stat(&name("/file")).await.unwrap().record, written.record, "nothing had to be replaced");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn damage_is_found_and_mended() {
     let cluster = Cluster::of(4).await;
     let files = cluster.files().await;
@@ -153,9 +252,7 @@ async fn damage_is_found_and_mended() {
     // One node loses a chunk, another's is changed on its disk.
     let mut damaged = 0;
     for node in 0..2 {
-        let objects = cluster.folder(node).join("store/objects");
-        let first = std::fs::read_dir(&objects).unwrap().next().unwrap().unwrap().path();
-        let chunk = std::fs::read_dir(first).unwrap().next().unwrap().unwrap().path();
+        let chunk = some_chunk(&cluster, node);
         if node == 0 {
             std::fs::remove_file(chunk).unwrap();
         } else {

@@ -1,17 +1,22 @@
 //! Runs: workers of real nodes' runs, which are killed and start again.
 
+use std::time::Duration;
+
 use eyas_dfs::blocks::{DEFAULT_TERM_US, Effect, Event, Owner, Policy};
 use eyas_dfs::{Attendance, Files, FilesErrorKind, RunPlace, RunSpec};
 use eyas_types::dfs::NodeId;
 
 use crate::cluster::{Cluster, eventually, lines, write};
 
-async fn open(files: &Files, file: &str) -> (RunPlace, u32) {
+/// Never forgotten in a test.
+const LONG: Duration = Duration::from_secs(3600);
+
+async fn open(files: &Files, file: &str, idle: Duration) -> (RunPlace, u32) {
     let file = write(files, file, &lines(1_000_000)).await.unwrap();
     let chunks = file.record.chunks.len() as u32;
     let policy = Policy::named("lean").unwrap();
-    let spec = RunSpec { files: vec![file], policy, slots: vec![NodeId(1); 2], term_us: DEFAULT_TERM_US };
-    (files.open_run(spec).await.unwrap(), chunks)
+    let (slots, term_us) = (vec![NodeId(1); 2], DEFAULT_TERM_US);
+    (files.open_run(RunSpec { files: vec![file], policy, slots, term_us, idle }).await.unwrap(), chunks)
 }
 
 /// A worker that reads whatever it gets, until there is no more or it has read `most` chunks.
@@ -44,7 +49,7 @@ async fn told(attendance: &mut Attendance, event: Event) -> Effect {
 async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
     let mut cluster = Cluster::of(3).await;
     let files = cluster.files().await;
-    let (place, chunks) = open(&files, "/a").await;
+    let (place, chunks) = open(&files, "/a", LONG).await;
     assert!(chunks > 10, "{chunks}");
 
     // One worker commits, another is in the middle of its block.
@@ -80,12 +85,26 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
 async fn who_works_at_a_run_that_is_closed_is_told() {
     let cluster = Cluster::of(1).await;
     let files = cluster.files().await;
-    let (place, _) = open(&files, "/a").await;
+    let (place, _) = open(&files, "/a", LONG).await;
     let mut attendance = files.attend_run(place).await.unwrap();
     assert_eq!(files.run_spec(place).await.unwrap().files[0].name.as_str(), "/a");
     files.close_run(place).await.unwrap();
     assert_eq!(attendance.next().await.unwrap_err().kind, FilesErrorKind::NotFound);
     assert!(files.attend_run(place).await.is_err() && files.run_spec(place).await.is_err());
-    let nothing = RunSpec { files: Vec::new(), policy: Policy::Static, slots: Vec::new(), term_us: 1 };
+    let nothing = RunSpec { files: Vec::new(), policy: Policy::Static, slots: Vec::new(), term_us: 1, idle: LONG };
     assert_eq!(files.open_run(nothing).await.unwrap_err().kind, FilesErrorKind::Invalid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_run_that_nobody_asks_for_is_removed() {
+    let cluster = Cluster::of(2).await;
+    let files = cluster.files().await;
+    let (place, _) = open(&files, "/a", Duration::from_secs(1)).await;
+    let (kept, _) = open(&files, "/b", LONG).await;
+    for run in [place.run, kept.run] {
+        write(&files, run.file("map-1").as_str(), &lines(1000)).await.unwrap();
+    }
+    eventually("its folder is empty", async || files.list(&place.run.folder()).await.unwrap().is_empty()).await;
+    assert_eq!(files.run_status(place).await.unwrap_err().kind, FilesErrorKind::NotFound);
+    assert_eq!(files.list(&kept.run.folder()).await.unwrap().len(), 1);
 }

@@ -89,7 +89,12 @@ impl Dispatcher {
             held: Vec::new(),
         };
         let (reply, mut id) = oneshot::channel();
-        self.brain.handle(Message::Joined { registration, accept: Box::default(), outbox: self.outbox.clone(), reply });
+        self.brain.handle(Message::Joined {
+            registration: Box::new(registration),
+            accept: Box::default(),
+            outbox: self.outbox.clone(),
+            reply,
+        });
         id.try_recv().unwrap()
     }
 

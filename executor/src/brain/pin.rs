@@ -2,6 +2,7 @@
 //! the file system's node.
 
 use eyas_node::Event;
+use eyas_store::Presence;
 use eyas_types::ObjectId;
 use eyas_wire::executor::FromExecutor;
 use tokio::sync::oneshot;
@@ -34,8 +35,13 @@ impl Brain {
 
     /// A chunk that room was made for is here, or has not come.
     pub fn pinned(&mut self, object: ObjectId, is_here: bool) {
-        // In a session that began since, it was found, or not.
-        let Some(Fetching { size_bytes, .. }) = self.fetching.remove(&object) else { return };
+        let Some(Fetching { size_bytes, .. }) = self.fetching.remove(&object) else {
+            // Room was made for it in an earlier session, or in none.
+            if let (true, Presence::Ready { size_bytes, .. }) = (is_here, self.workshop.store.presence(object)) {
+                self.pin_found(vec![(object, size_bytes)]);
+            }
+            return;
+        };
         if is_here {
             self.tell(FromExecutor::Stored { object, size_bytes });
         }

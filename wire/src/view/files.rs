@@ -104,6 +104,15 @@ pub struct MapView {
     pub elapsed_us: u64,
 }
 
+/// What came of an attempt to go on without nodes that are lost: one of the two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryView {
+    /// Who the members are now: 16 hexadecimal digits each.
+    pub members: Vec<String>,
+    /// Who is missing, and was not named.
+    pub missing: Vec<String>,
+}
+
 /// Replicas that are not where they are to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifiedView {

@@ -44,6 +44,25 @@ impl Clients {
         Clients { names, clients, history: Vec::new(), void: Vec::new(), requests: 0, acknowledged: 0 }
     }
 
+    /// Removes what is left of all files; what was seen of them counts no more.
+    pub fn begin_anew(&mut self, cluster: &mut Cluster) {
+        // What was asked before comes late.
+        let until_us = cluster.now_us + MAX_DELAY_US + PATIENCE_US;
+        while cluster.step(until_us) {}
+        for name in self.names.clone() {
+            let stat = Op::Stat { name: name.clone() };
+            let leader = leader_of(&stat, cluster).expect("all run");
+            if let Ok(Answer::Found { record, .. }) = self.answer(leader, stat, cluster) {
+                let removed = self.answer(leader, Op::Remove { name, id: record.id }, cluster);
+                assert!(matches!(removed, Ok(Answer::Done { .. })), "{removed:?}");
+            }
+        }
+        let (names, count) = (std::mem::take(&mut self.names), self.clients.len());
+        let clients = (0..count).map(|_| Client::default()).collect();
+        let Clients { requests, acknowledged, .. } = *self;
+        *self = Clients { names, clients, history: Vec::new(), void: Vec::new(), requests, acknowledged };
+    }
+
     /// Looks at every name, when nothing breaks, and whether lists of all folders have the same files.
     pub fn look_at_all(&mut self, cluster: &mut Cluster) {
         // What was asked before comes late.
@@ -96,7 +115,7 @@ impl Clients {
     }
 
     /// Asks until there is an answer.
-    fn answer(&mut self, node: NodeId, op: Op, cluster: &mut Cluster) -> Result<Answer, Refusal> {
+    pub fn answer(&mut self, node: NodeId, op: Op, cluster: &mut Cluster) -> Result<Answer, Refusal> {
         for _ in 0..100 {
             self.requests += 1;
             cluster.ask(node, self.requests, op.clone());
@@ -247,6 +266,6 @@ fn leader_of(op: &Op, cluster: &mut Cluster) -> Option<NodeId> {
             Some(ring.leader(name))
         }
         Op::Rename { to, .. } => Some(ring.leader(to)),
-        Op::List { .. } => None,
+        Op::List { .. } | Op::Recover { .. } => None,
     }
 }

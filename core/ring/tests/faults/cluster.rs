@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_ring::{Config, Effect, Event, Message, Node, Op, Records, Refusal, Round, Save, Saved, Stored};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, NodeId};
+use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 
 use crate::random::Random;
 
@@ -88,6 +88,7 @@ enum What {
     Ask { node: NodeId, request: u64, op: Op },
     Fetch { node: NodeId, start: u64, object: ObjectId, from: Vec<NodeId> },
     Gossip { node: NodeId },
+    Closed { node: NodeId, to: NodeId },
 }
 
 /// An answer that reached its client.
@@ -130,9 +131,10 @@ impl Cluster {
             tick_us: 100 * MS,
             resend_us: 200 * MS,
             patience_us: 800 * MS,
+            restart_us: 300 * MS,
             tidy_us: 10_000 * MS,
             lease_us: 400 * MS,
-            ..Config::new(node)
+            ..Config::new(FileSystemId(1), node)
         };
         let machine = Machine {
             config,
@@ -175,6 +177,17 @@ impl Cluster {
     pub fn crash(&mut self, node: NodeId) {
         self.machines.get_mut(&node).unwrap().node = None;
         self.crashes += 1;
+        self.close(node);
+    }
+
+    /// The connections of a node to others end, as far as these hear of it.
+    fn close(&mut self, node: NodeId) {
+        let group = self.machines[&node].group;
+        let others = self.machines.iter().filter(|(other, machine)| **other != node && machine.group == group);
+        for to in others.map(|(other, _)| *other).collect::<Vec<_>>() {
+            let in_us = self.delay_us();
+            self.schedule(in_us, What::Closed { node, to });
+        }
     }
 
     /// Nodes of different groups do not hear each other.
@@ -236,6 +249,7 @@ impl Cluster {
             What::Ask { node, request, op } => self.handle(node, Event::Asked { request, op }),
             What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
             What::Gossip { node } => self.gossip(node),
+            What::Closed { node, to } => self.handle(to, Event::Closed(node)),
         }
         true
     }
@@ -255,6 +269,9 @@ impl Cluster {
             if !alive.remove(&other) {
                 alive.insert(other);
             }
+            // Connections break, too.
+            let other = self.dice.any(&all).unwrap();
+            self.handle(node, Event::Closed(other));
         }
         self.handle(node, Event::Alive(alive));
         self.schedule(300 * MS, What::Gossip { node });

@@ -34,6 +34,7 @@ impl fmt::Display for Attempt {
             Op::Rename { from, to, id, .. } => write!(f, "rename {from} {} to {to}", short(*id))?,
             Op::Stat { name } => write!(f, "stat {name}")?,
             Op::List { .. } => write!(f, "list")?,
+            Op::Recover { without, .. } => write!(f, "recover without {without:?}")?,
         }
         let Some((at_us, answer)) = &self.answer else { return f.write_str(" -") };
         write!(f, " - {:.3} ", ms(*at_us))?;
@@ -59,7 +60,7 @@ pub fn check(history: &[Attempt]) {
             }
             Op::Remove { name, .. } | Op::Stat { name } => drop(names.insert(name.clone())),
             Op::Rename { from, to, .. } => names.extend([from.clone(), to.clone()]),
-            Op::List { .. } => {}
+            Op::List { .. } | Op::Recover { .. } => {}
         }
     }
     for name in names {

@@ -13,6 +13,7 @@ mod clients;
 mod cluster;
 mod history;
 mod random;
+mod recovery;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -31,18 +32,26 @@ const QUIET: u64 = 3;
 
 #[test]
 fn whatever_breaks_nothing_acknowledged_is_lost() {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
         (Some(seed), _) => println!("{:?}", try_seed(seed)),
         (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
         (None, None) => {
-            let outcomes: Vec<_> = (0..number("EYAS_SEEDS").unwrap_or(SEEDS)).map(try_seed).collect();
+            let outcomes: Vec<_> = (0..seeds()).map(try_seed).collect();
             let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
             assert!(sum(|of| of.crashes) > SEEDS && sum(|of| of.views) > SEEDS, "too little breaks");
             assert!(sum(|of| of.acknowledged) > 50 * SEEDS && sum(|of| of.lost) > SEEDS / 4, "too little is done");
             assert_eq!(try_seed(0), outcomes[0], "the same seed is another run");
         }
     }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// How many are tried.
+fn seeds() -> u64 {
+    number("EYAS_SEEDS").unwrap_or(SEEDS)
 }
 
 /// Tries seeds that nobody has tried, as long as that.

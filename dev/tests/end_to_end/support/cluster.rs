@@ -99,12 +99,18 @@ impl Cluster {
 
     /// Starts one more executor, with a folder of its own unless its words say which.
     pub fn add_executor(&mut self, words: &[&str]) -> &mut Executor {
+        self.add_executor_on(0, words)
+    }
+
+    /// The same on a host of the home's network.
+    pub fn add_executor_on(&mut self, host: usize, words: &[&str]) -> &mut Executor {
         let name = format!("n{}", self.executors.len() + 1);
         let mut folder = self.home.path(&name);
         if let Some(place) = words.iter().position(|word| *word == "--folder") {
             folder = PathBuf::from(words[place + 1]);
         }
-        let mut command = self.home.command(&["start", "executor", "--cluster", NAME, "--owned", "--name", &name]);
+        let start = ["start", "executor", "--cluster", NAME, "--owned", "--name", &name];
+        let mut command = self.home.command_on(host, &start);
         command.args(words);
         // Without room to spare a test could not run on a nearly full disk.
         let folder_word = folder.to_str().expect("a plain name");
@@ -149,6 +155,11 @@ impl Cluster {
     /// Starts `eyas` with these words on this cluster.
     pub fn spawn_on(&self, words: &[&str]) -> Child {
         self.home.spawn(&[&["--cluster", NAME], words].concat())
+    }
+
+    /// Starts `eyas` with these words on this cluster, on a host of the home's network.
+    pub fn spawn_from(&self, host: usize, words: &[&str]) -> Child {
+        self.home.spawn_on_host(host, &[&["--cluster", NAME], words].concat())
     }
 
     /// Asks with `--json`; the value under `name`.
@@ -225,8 +236,11 @@ impl Drop for Cluster {
 
 #[track_caller]
 fn start_dispatcher(home: &Home, words: &[String]) -> Owned {
-    let mut command = home.command(&["start", "dispatcher", "--cluster", NAME, "--owned", "--listen", "127.0.0.1:0"]);
+    let mut command = home.command(&["start", "dispatcher", "--cluster", NAME, "--owned"]);
     command.args(words);
+    if !words.iter().any(|word| word == "--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     let mut dispatcher = Owned::start(home, command);
     let mut line = String::new();
     let mut output = BufReader::new(dispatcher.child.stdout.take().expect("piped"));

@@ -12,12 +12,13 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{binary, process, wait_until};
+use super::{Network, binary, process, wait_until};
 
 /// A folder with eyas's home, a temporary folder, and a working folder in it. Dropped, it checks that no process and no
 /// temporary file of the test is left.
 pub struct Home {
     folder: TempDir,
+    network: Option<Network>,
 }
 
 /// What a command did.
@@ -34,11 +35,24 @@ impl Home {
         let folder = TempDir::with_prefix("eyas-test-").expect("a temporary folder");
         // Other users look into it, where a test makes one look.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
-        let home = Home { folder };
+        let home = Home { folder, network: None };
         for folder in [home.path("home"), home.path("tmp"), home.work()] {
             fs::create_dir(folder).expect("a new folder");
         }
         home
+    }
+
+    /// One whose commands run on the first host of a network, unless another is named.
+    pub fn on(network: Network) -> Self {
+        let mut home = Home::new();
+        home.network = Some(network);
+        home
+    }
+
+    /// The network that it is on.
+    #[track_caller]
+    pub fn network(&self) -> &Network {
+        self.network.as_ref().expect("it was made on one")
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -74,7 +88,16 @@ impl Home {
 
     /// The `eyas` command in this home.
     pub fn command(&self, words: &[&str]) -> Command {
-        self.command_of(Command::new(binary::eyas()), words)
+        self.command_on(0, words)
+    }
+
+    /// The same on a host of its network, if it has one.
+    pub fn command_on(&self, host: usize, words: &[&str]) -> Command {
+        let program = match &self.network {
+            Some(network) => network.command(host, binary::eyas()),
+            None => Command::new(binary::eyas()),
+        };
+        self.command_of(program, words)
     }
 
     /// `program`, which is `eyas` or starts it, with these words in this home.
@@ -112,6 +135,11 @@ impl Home {
     /// Starts `eyas` with these words; see [`finish`].
     pub fn spawn(&self, words: &[&str]) -> Child {
         spawn(&mut self.command(words))
+    }
+
+    /// The same on a host of its network.
+    pub fn spawn_on_host(&self, host: usize, words: &[&str]) -> Child {
+        spawn(&mut self.command_on(host, words))
     }
 
     /// Where a cluster's processes write their logs.

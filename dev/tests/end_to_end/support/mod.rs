@@ -4,6 +4,7 @@ mod binary;
 mod cluster;
 mod disk;
 mod home;
+mod network;
 mod process;
 mod slow_disk;
 
@@ -14,6 +15,7 @@ pub use binary::eyas;
 pub use cluster::Cluster;
 pub use disk::SmallDisk;
 pub use home::{Done, Home, finish};
+pub use network::{Network, address};
 pub use process::{is_alive, listening_ports, signal};
 pub use slow_disk::SlowDisk;
 

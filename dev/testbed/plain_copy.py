@@ -1,7 +1,7 @@
 """Copies a file over plain sockets, to several nodes in a chain: what a network and disks take without any file system.
 
-    copy.py take PORT FILE [NEXT]     takes one copy, and passes it on to the node NEXT while it comes; first says `ready`
-    copy.py give PORT FILE NODE       gives the file to a node, and returns when all of the chain have it
+    plain_copy.py take PORT FILE [NEXT]     takes one copy, and passes it on to the node NEXT while it comes; first says `ready`
+    plain_copy.py give PORT FILE NODE       gives the file to a node, and returns when all of the chain have it
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+//! Going on without members that are lost for good, where they are so many that no view can be chosen any more: only a person
+//! can know that they never come back.
+//!
+//! Then the next view is not chosen, but made by the first of the members that are left. It is in a later *era*, the upper half
+//! of a view's number: so it is later than whatever those who are missing could have chosen meanwhile. What they have is not
+//! asked for; of each partition all who are left are, so that whatever one of them has is kept. Who comes back after all is
+//! told that view, leaves what it had, and joins as a new node would.
+//!
+//! This must never split a file system that lives: it is refused while enough members are heard to choose a view, while one
+//! that is to be given up is said to live, and unless all that are missing are named.
+
+use alloc::collections::BTreeSet;
+
+use eyas_types::dfs::NodeId;
+
+use crate::event::{Answer, Refusal};
+use crate::message::Body;
+use crate::node::{Node, Turn};
+use crate::view::{View, majority};
+
+/// Where the era begins in a view's number.
+const ERA_BITS: u32 = 32;
+
+impl Node {
+    pub(crate) fn recover(&mut self, request: u64, without: &BTreeSet<NodeId>, now_s: u32, turn: &mut Turn) {
+        let answer = self.recovered(without, now_s, turn.now_us).map(|view| {
+            let members = view.members.clone();
+            self.enter_view(view.clone(), turn);
+            for node in members.iter().filter(|node| **node != self.config.node) {
+                self.send(*node, Body::Decided(view.clone()), turn);
+            }
+            Answer::Recovered { members }
+        });
+        self.answer(request, answer, turn);
+    }
+
+    /// The view of those who are left.
+    fn recovered(&self, without: &BTreeSet<NodeId>, now_s: u32, now_us: u64) -> Result<View, Refusal> {
+        let Some(place) = &self.place else { return Err(Refusal::OtherView { view: 0 }) };
+        let view = &place.view;
+        let is_heard = |node: &&NodeId| **node == self.config.node || self.leases.is_granted(**node, now_us);
+        let left: BTreeSet<NodeId> = view.members.iter().filter(is_heard).copied().collect();
+        if left.len() >= majority(view.members.len()) {
+            return Err(Refusal::Lives);
+        }
+        let first = left.first().copied().filter(|_| left.contains(&self.config.node)).ok_or(Refusal::NotYet)?;
+        if first != self.config.node {
+            return Err(Refusal::NotLeader { leader: first, view: view.number });
+        }
+        let others = view.sources.iter().flatten().filter(|node| !self.chooser.is_alive(**node));
+        let missing = view.members.iter().chain(others).filter(|node| !left.contains(node));
+        let missing: BTreeSet<NodeId> = missing.copied().collect();
+        if missing.iter().any(|node| self.chooser.is_alive(*node)) {
+            return Err(Refusal::NotYet);
+        }
+        if missing != *without {
+            return Err(Refusal::Missing(missing));
+        }
+        let next = view.followed_by(left, self.is_settled()).ok_or(Refusal::NotYet)?;
+        let era = ((view.number >> ERA_BITS) + 1).max(now_s.into());
+        Ok(View { number: era << ERA_BITS, lost: missing, ..next })
+    }
+}

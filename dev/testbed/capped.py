@@ -1,0 +1,92 @@
+"""Nodes of this machine that have a share of a processor each, and of the disk: control groups (version 1), no network of
+their own. For experiments in which nodes differ in how fast they compute, not in how they are linked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+CGROUPS = Path("/sys/fs/cgroup")
+# Short, so that a small share comes often: who has a twentieth of a processor waits 19 ms for its next millisecond.
+PERIOD_US = 20_000
+# Against whatever else the machine does, which has 1024 a process: a node gets its share all the same.
+WEIGHT = 100_000
+EMPTY_S = 60
+BUSY = Path(__file__).resolve().parent / "busy.py"
+
+
+class Node:
+    """Processes that have this share of one processor together, and read and write so many bytes a second of the disk past
+    the page cache. What they keep is in `folder`."""
+
+    def __init__(self, name: str, share: float, folder: Path, disk_bytes_s: int = 0) -> None:
+        self.name, self.share, self.folder = name, share, folder / name
+        self.folder.mkdir(parents=True)
+        self.groups = [CGROUPS / kind / f"eyas-{os.getpid()}-{name}" for kind in ("cpu", "blkio")]
+        for group in self.groups:
+            group.mkdir()
+        (self.groups[0] / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (self.groups[0] / "cpu.shares").write_text(str(WEIGHT))
+        if disk_bytes_s:
+            device = self.folder.stat().st_dev
+            limit = f"{os.major(device)}:{os.minor(device)} {disk_bytes_s}"
+            for kind in ("read", "write"):
+                (self.groups[1] / f"blkio.throttle.{kind}_bps_device").write_text(limit)
+
+    def start(self, words: Sequence[object], **options: Any) -> subprocess.Popen[bytes]:
+        """Starts a process of the node."""
+        return subprocess.Popen([str(word) for word in words], preexec_fn=self._enter, **options)
+
+    def _enter(self) -> None:
+        for group in self.groups:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+
+    def entrance(self, name: str) -> Path:
+        """What a process writes its number to that is to have the share of the node of that name."""
+        return self.groups[0].parent / f"eyas-{os.getpid()}-{name}" / "cgroup.procs"
+
+    def cap(self, is_capped: bool) -> None:
+        """Whether the node has its share alone; before, it has all that there is, so that starting takes no time."""
+        quota = int(PERIOD_US * self.share) if is_capped else -1
+        (self.groups[0] / "cpu.cfs_quota_us").write_text(str(quota))
+
+    def remove(self) -> None:
+        """When all of its processes have ended."""
+        deadline = time.monotonic() + EMPTY_S
+        for group in self.groups:
+            while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            group.rmdir()
+
+
+@contextlib.contextmanager
+def nodes(shares: Sequence[float], folder: Path, disk_bytes_s: int = 0) -> Iterator[list[Node]]:
+    """Nodes with these shares, without their caps for now."""
+    made: list[Node] = []
+    try:
+        for place, share in enumerate(shares):
+            made.append(Node(f"n{place}", share, folder, disk_bytes_s))
+        yield made
+    finally:
+        for node in made:
+            node.remove()
+
+
+@contextlib.contextmanager
+def busy(some: Sequence[Node]) -> Iterator[None]:
+    """Keeps these nodes busy with work of others."""
+    working = [node.start([sys.executable, BUSY, node.folder / "busy"]) for node in some]
+    try:
+        yield
+    finally:
+        for process in working:
+            process.terminate()
+        for process in working:
+            process.wait(EMPTY_S)

@@ -1,0 +1,131 @@
+//! Networks of a test's own, whose links can be cut.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use super::{can_use, is_root};
+
+/// Set aside for benchmarks of networks (RFC 2544).
+const NET: &str = "198.18.0";
+
+/// What is joined when all is well, and what is apart.
+const BRIDGES: [&str; 2] = ["together", "apart"];
+
+/// Hosts with a link each to one of two bridges, in network namespaces that no packet leaves. The first is on both bridges, and so
+/// is reached by all, whoever else they do not reach. All of it is gone when this is dropped.
+pub struct Network {
+    switch: Namespace,
+    hosts: Vec<Namespace>,
+}
+
+/// A network namespace, which lasts as long as a process in it does.
+struct Namespace(Child);
+
+impl Network {
+    /// With so many hosts. Where this user may not make any, says that nothing is tested.
+    pub fn new(hosts: usize) -> Option<Self> {
+        if !is_root() || !can_use(&["ip", "nsenter", "unshare"]) {
+            eprintln!("SKIPPED: only root, with ip, nsenter and unshare, makes networks");
+            return None;
+        }
+        let switch = Namespace::new()?;
+        for bridge in BRIDGES {
+            switch.run(&format!("ip link add {bridge} type bridge; ip link set {bridge} up"));
+        }
+        let hosts = (0..hosts).map(|_| Namespace::new()).collect::<Option<Vec<_>>>()?;
+        let network = Network { switch, hosts };
+        for host in 0..network.hosts.len() {
+            network.link(host, "eth0", BRIDGES[0]);
+            network.hosts[host].run(&format!("ip link set lo up; ip addr add {}/24 dev eth0", address(host)));
+        }
+        network.link(0, "eth1", BRIDGES[1]);
+        // So that others need not learn on which of the two it is.
+        network.hosts[0].run("for end in eth0 eth1; do ip link set $end address 02:00:00:00:00:01; done");
+        Some(network)
+    }
+
+    fn link(&self, host: usize, end: &str, bridge: &str) {
+        let (there, process) = (format!("{end}-{host}"), self.hosts[host].process());
+        self.switch.run(&format!(
+            "ip link add {there} type veth peer name {end} netns {process}; ip link set {there} master {bridge} up"
+        ));
+        self.hosts[host].run(&format!("ip link set {end} up"));
+    }
+
+    /// Runs a program on a host: what it is started with.
+    pub fn command(&self, host: usize, program: &std::path::Path) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.hosts[host].process())).arg(program);
+        command
+    }
+
+    /// Cuts a host's link.
+    pub fn cut(&self, host: usize) {
+        self.switch.run(&format!("ip link set eth0-{host} down"));
+    }
+
+    /// Mends it.
+    pub fn mend(&self, host: usize) {
+        self.switch.run(&format!("ip link set eth0-{host} up"));
+    }
+
+    /// These reach each other and the first, and no others.
+    pub fn split(&self, apart: &[usize]) {
+        for host in apart {
+            self.switch.run(&format!("ip link set eth0-{host} master {}", BRIDGES[1]));
+            let (there, here) = (address(*host), address(0));
+            self.hosts[0].run(&format!("ip route add {there}/32 dev eth1 src {here}"));
+        }
+    }
+
+    /// All reach each other again.
+    pub fn heal(&self, apart: &[usize]) {
+        for host in apart {
+            self.hosts[0].run(&format!("ip route del {}/32", address(*host)));
+            self.switch.run(&format!("ip link set eth0-{host} master {}", BRIDGES[0]));
+        }
+    }
+}
+
+/// Where a host is reached.
+pub fn address(host: usize) -> String {
+    format!("{NET}.{}", 1 + host)
+}
+
+impl Namespace {
+    fn new() -> Option<Self> {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut namespace = Namespace(command.spawn().expect("unshare was looked for"));
+        let mut line = String::new();
+        let output = namespace.0.stdout.as_mut().expect("piped");
+        BufReader::new(output).read_line(&mut line).expect("a pipe can be read");
+        if line != "ready\n" {
+            eprintln!("SKIPPED: this user may not make networks");
+            return None;
+        }
+        Some(namespace)
+    }
+
+    fn process(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Runs commands of a shell in it.
+    #[track_caller]
+    fn run(&self, commands: &str) {
+        let mut command = Command::new("nsenter");
+        let namespace = format!("--net=/proc/{}/ns/net", self.process());
+        command.args([&namespace, "sh", "-ec", commands]);
+        let done = command.output().expect("nsenter was looked for");
+        assert!(done.status.success(), "`{commands}`: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // It ends with its input; what else runs there has ended.
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
