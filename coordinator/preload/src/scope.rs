@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, OFlags, Stat};
 
+use crate::agent::copy_of;
 use crate::descriptors::{Descriptor, Of, Writes};
 
 /// Paths, with a colon between them.
@@ -42,8 +43,7 @@ const TILL_CLOSE: &[u32] = &[0x6969, 0x1983_0326, 0xff53_4d42, 0xfe53_4d42, 0x53
 static NAMED: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 extern "C" fn look_at_environment() {
-    // SAFETY: nothing else of the program runs yet; the string stays where it is as long as nobody overwrites it.
-    NAMED.store(unsafe { libc::getenv(PATHS.as_ptr()) }, Ordering::Relaxed);
+    NAMED.store(copy_of(PATHS), Ordering::Relaxed);
 }
 
 #[used]
@@ -76,7 +76,7 @@ fn is_ordered(number: c_int, system: u32) -> bool {
         return SHARED.contains(&system);
     }
     let mut room = [0_u8; PATH_BYTES];
-    // SAFETY: a string of the environment, which the program has left alone.
+    // SAFETY: a string of C, which stays as it is.
     let mut paths = unsafe { CStr::from_ptr(named) }.to_bytes().split(|byte| *byte == b':');
     path_of(number, &mut room).is_some_and(|path| paths.any(|named| is_below(path, named)))
 }
