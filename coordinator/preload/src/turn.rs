@@ -306,7 +306,7 @@ impl Request<'_> {
             is_ready &= piece.ready_end() >= self.end.min(piece.start() + PIECE_BYTES);
             ready_end = piece.ready_end();
         }
-        if is_ready { Seen::Ready(self.offset / PIECE_BYTES * PIECE_BYTES, ready_end) } else { Seen::Coming(progress) }
+        if is_ready { widen(line, self.offset, ready_end) } else { Seen::Coming(progress) }
     }
 
     /// Asks the agent for so many bytes; None if the board has news then.
@@ -340,6 +340,20 @@ impl Request<'_> {
             };
         }
     }
+}
+
+/// With the pieces around that are in memory as well: who reads at random is not to look at each.
+fn widen(line: &Line, offset: u64, ready_end: u64) -> Seen {
+    // The agent waits to hear of an announced piece.
+    let is_whole = |number| line.piece(number).is_some_and(|piece| piece.pages == Piece::PAGES && !piece.is_announced);
+    let (mut first, mut end) = (offset / PIECE_BYTES, ready_end);
+    while first > 0 && is_whole(first - 1) {
+        first -= 1;
+    }
+    while end % PIECE_BYTES == 0 && is_whole(end / PIECE_BYTES) {
+        end += PIECE_BYTES;
+    }
+    Seen::Ready(first * PIECE_BYTES, end)
 }
 
 const _: () = assert!(Piece::PAGES < 512, "a piece's pages have nine bits");
