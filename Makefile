@@ -44,9 +44,10 @@ layers: need
 doc: need
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
 
-# The tests of the cli have eyas built; the end-to-end tests need not build it again.
+# The end-to-end tests need eyas, and beside it the library that `eyas io run` loads; they need not build them again.
 unit: need
 	@dev/need_in_ci.sh
+	$(CARGO) build --locked --workspace
 	EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace
 
 # Small enough for every day, so that benchmarks do not rot.

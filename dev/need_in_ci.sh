@@ -6,6 +6,9 @@ set -euo pipefail
 packages=()
 command -v blastp >/dev/null || packages+=(ncbi-blast+)
 command -v ip >/dev/null || packages+=(iproute2)
+command -v sqlite3 >/dev/null || packages+=(sqlite3)
+command -v fio >/dev/null || packages+=(fio)
+command -v mpiexec >/dev/null || packages+=(mpich libmpich-dev)
 [ ${#packages[@]} -gt 0 ] || exit 0
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"

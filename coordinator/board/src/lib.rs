@@ -20,7 +20,7 @@ mod seat;
 mod wait;
 
 /// Of the layout: who finds another on a board leaves it alone.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Requests that can be under way at once on a node. Who finds no seat goes ahead unordered.
 pub const SEATS: usize = 1024;
 /// Files of which it can be told what is in memory.

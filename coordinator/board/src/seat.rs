@@ -1,4 +1,9 @@
 //! A request of one thread of a program, and the agent's answer.
+//!
+//! A turn that was given may be *kept*: a stream that passes by the page cache asks for some MiB at once, and goes on with
+//! one call after the other without asking again. Who has kept one enters it before each call and leaves it after; the
+//! agent takes it back when nobody has been in it for a while. Both agree on that by one word, which counts the calls that are
+//! under way, beside the number of the turn: so a program sees that the seat is another's by now.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -19,6 +24,11 @@ pub struct Seat {
     length: AtomicU64,
     file_bytes: AtomicU64,
     class: AtomicU32,
+    is_kept: AtomicU32,
+    /// Number of the turn in the upper half, calls that are under way in it in the lower.
+    hold: AtomicU64,
+    /// What has been done in it.
+    done_bytes: AtomicU64,
 }
 
 /// Whose move it is.
@@ -63,6 +73,27 @@ impl State {
     }
 }
 
+/// A turn, and calls that are under way in it.
+#[derive(Clone, Copy)]
+struct Hold {
+    turn: u32,
+    calls: u32,
+}
+
+impl Hold {
+    fn of(word: u64) -> Hold {
+        Hold { turn: (word >> 32) as u32, calls: word as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.turn) << 32 | u64::from(self.calls)
+    }
+
+    fn next(self) -> Hold {
+        Hold { turn: self.turn.wrapping_add(1), calls: 0 }
+    }
+}
+
 /// What a program is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -71,7 +102,7 @@ pub enum Kind {
     Read,
     /// Read past the page cache.
     DirectRead,
-    /// Write.
+    /// Write past the page cache, or what has gathered there.
     Write,
     /// Nothing: it will read soon, and does not wait.
     Hint,
@@ -102,6 +133,8 @@ pub struct Ask {
     pub file_bytes: u64,
     /// How it is treated: the number of its program's class.
     pub class: u32,
+    /// Whether the turn is kept over several calls, until these bytes are done or the agent takes it back.
+    pub is_kept: bool,
 }
 
 /// What a program is told.
@@ -138,6 +171,10 @@ impl Board {
         seat.length.store(ask.length, Ordering::Relaxed);
         seat.file_bytes.store(ask.file_bytes, Ordering::Relaxed);
         seat.class.store(ask.class, Ordering::Relaxed);
+        seat.is_kept.store(ask.is_kept.into(), Ordering::Relaxed);
+        seat.done_bytes.store(0, Ordering::Relaxed);
+        // Whoever was in the turn before is not counted in this one.
+        let _ = seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |hold| Some(Hold::of(hold).next().word()));
         seat.state.store(State::Asked as u32, Ordering::Release);
         self.tell_of_seat(place);
         Some(place)
@@ -173,6 +210,44 @@ impl Board {
         let _ = self.seats[place].state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
     }
 
+    /// The number of the turn that was asked for at this seat.
+    pub fn turn_at(&self, place: usize) -> u32 {
+        self.seats[place].hold().turn
+    }
+
+    /// Begins a call in a turn that is kept; false if it is over.
+    #[inline]
+    pub fn enter(&self, place: usize, turn: u32) -> bool {
+        let seat = &self.seats[place];
+        let entered = |word| {
+            let hold = Hold::of(word);
+            (hold.turn == turn).then_some(Hold { calls: hold.calls.wrapping_add(1), ..hold }.word())
+        };
+        seat.state() == State::Go && seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, entered).is_ok()
+    }
+
+    /// Ends a call in a turn that is kept, which has done so many bytes.
+    #[inline]
+    pub fn exit(&self, place: usize, turn: u32, bytes: u64) {
+        let seat = &self.seats[place];
+        let exited = |word| {
+            let hold = Hold::of(word);
+            (hold.turn == turn).then_some(Hold { calls: hold.calls.saturating_sub(1), ..hold }.word())
+        };
+        if seat.hold().turn == turn {
+            seat.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        let _ = seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, exited);
+    }
+
+    /// Gives up a turn that is kept, unless it is over or somebody is in it.
+    pub fn give_up(&self, place: usize, turn: u32) {
+        let seat = &self.seats[place];
+        if seat.hold().turn == turn && seat.state() == State::Go && seat.close(turn) {
+            self.leave(place, State::Done);
+        }
+    }
+
     /// Gives a seat back to the agent: what was asked for is done, or not wanted any more.
     pub fn leave(&self, place: usize, state: State) {
         self.seats[place].state.store(state as u32, Ordering::Release);
@@ -204,7 +279,28 @@ impl Seat {
             length,
             file_bytes: self.file_bytes.load(Ordering::Relaxed),
             class: self.class.load(Ordering::Relaxed),
+            is_kept: self.is_kept.load(Ordering::Relaxed) != 0,
         })
+    }
+
+    /// What has been done in a turn that is kept, so far. Of the agent.
+    pub fn done_bytes(&self) -> u64 {
+        self.done_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes back a turn that is kept; false if somebody is in it. Of the agent.
+    pub fn take_back(&self) -> bool {
+        self.close(self.hold().turn)
+    }
+
+    fn hold(&self) -> Hold {
+        Hold::of(self.hold.load(Ordering::Acquire))
+    }
+
+    /// Nobody enters this turn any more; false if somebody is in it.
+    fn close(&self, turn: u32) -> bool {
+        let hold = Hold { turn, calls: 0 };
+        self.hold.compare_exchange(hold.word(), hold.next().word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Answers, unless the program has left meanwhile; whether it was there. Of the agent.
@@ -239,7 +335,17 @@ mod tests {
     const STEP: Duration = Duration::from_millis(1);
 
     fn ask() -> Ask {
-        Ask { process: 7, kind: Kind::Read, device: 1, inode: 2, offset: 3, length: 4, file_bytes: 5, class: 6 }
+        Ask {
+            process: 7,
+            kind: Kind::Read,
+            device: 1,
+            inode: 2,
+            offset: 3,
+            length: 4,
+            file_bytes: 5,
+            class: 6,
+            is_kept: false,
+        }
     }
 
     #[test]
@@ -270,6 +376,40 @@ mod tests {
         let board = anonymous();
         assert!((0..SEATS).all(|_| board.ask(ask()).is_some()));
         assert_eq!(board.ask(ask()), None);
+    }
+
+    #[test]
+    fn a_turn_is_kept_until_it_is_taken_back() {
+        let board = anonymous();
+        let place = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
+        let turn = board.turn_at(place);
+        assert!(!board.enter(place, turn), "it has not come yet");
+        board.seats[place].reply(Answer::Go);
+        assert!(board.enter(place, turn));
+        assert!(!board.seats[place].take_back(), "somebody is in it");
+        board.exit(place, turn, 100);
+        assert_eq!(board.seats[place].done_bytes(), 100);
+        assert!(board.seats[place].take_back());
+        assert!(!board.enter(place, turn));
+        board.give_up(place, turn);
+        assert_eq!(board.seats[place].state(), State::Go, "what is over is not given up");
+    }
+
+    #[test]
+    fn who_was_in_an_earlier_turn_is_not_counted_in_the_next() {
+        let board = anonymous();
+        let [first, second] = [(); 2].map(|()| {
+            let place = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
+            board.seats[place].reply(Answer::Go);
+            let turn = board.turn_at(place);
+            assert!(board.enter(place, turn));
+            board.seats[place].free();
+            (place, turn)
+        });
+        assert!(first.0 == second.0 && first.1 != second.1);
+        board.exit(first.0, first.1, 7);
+        assert_eq!(board.seats[second.0].done_bytes(), 0);
+        assert!(!board.seats[second.0].take_back(), "the second is still in it");
     }
 
     #[test]

@@ -31,13 +31,22 @@ static OWN_NUMBER: AtomicU32 = AtomicU32::new(0);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn look_at_environment() {
-    // SAFETY: nothing else of the program runs yet; the string stays where it is as long as nobody overwrites it.
-    let (path, class) = unsafe { (libc::getenv(SOCKET.as_ptr()), libc::getenv(CLASS.as_ptr())) };
-    PATH.store(path, Ordering::Relaxed);
+    PATH.store(copy_of(SOCKET), Ordering::Relaxed);
+    let class = copy_of(CLASS);
     if !class.is_null() {
-        // SAFETY: as above.
+        // SAFETY: a string of C.
         let number = unsafe { CStr::from_ptr(class) }.to_str().ok().and_then(|number| number.parse().ok());
         CLASS_NUMBER.store(number.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// What the environment has under that name when the library is loaded, or null. A copy that lasts: programs change their
+/// environment, and write over it.
+pub(crate) fn copy_of(name: &CStr) -> *mut core::ffi::c_char {
+    // SAFETY: nothing else of the program runs yet; what is copied is a string of C.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        if value.is_null() { value } else { libc::strdup(value) }
     }
 }
 
@@ -56,12 +65,17 @@ pub(crate) fn now_ms() -> u64 {
     now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }
 
+/// The board, whether its agent is alive or not.
+#[inline]
+pub(crate) fn known_board() -> Option<&'static Board> {
+    // SAFETY: null, or what `attach` got from `eyas_board::map`, which lasts.
+    unsafe { BOARD.load(Ordering::Acquire).as_ref() }
+}
+
 /// The board, if requests are ordered now. It is looked for when there is none, or none that is alive, every now and then.
 pub(crate) fn board() -> Option<&'static Board> {
     let now_ms = now_ms();
-    // SAFETY: null, or what `attach` got from `eyas_board::map`, which lasts.
-    let known = unsafe { BOARD.load(Ordering::Acquire).as_ref() };
-    if let Some(board) = known.filter(|board| board.is_alive(now_ms)) {
+    if let Some(board) = known_board().filter(|board| board.is_alive(now_ms)) {
         return Some(board).filter(|board| board.is_open(now_ms));
     }
     let next = NEXT_TRY_MS.load(Ordering::Relaxed);
@@ -129,7 +143,7 @@ fn connect() -> Option<OwnedFd> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: a string of the environment, which the program has left alone.
+    // SAFETY: a string of C, which stays as it is.
     let address = net::SocketAddrUnix::new(unsafe { CStr::from_ptr(path) }).ok()?;
     let flags = net::SocketFlags::CLOEXEC | net::SocketFlags::NONBLOCK;
     let socket = net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, flags, None).ok()?;

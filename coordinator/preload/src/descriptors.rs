@@ -1,10 +1,13 @@
-//! What is known of the program's descriptors: whether they are of shared storage, and what may be read from them at once.
+//! What is known of the program's descriptors: whether they are of shared storage, and what may be read and written at once.
 //!
-//! All of it is learned at the first read and may be wrong later, as descriptors are closed and opened in ways that are not
+//! All of it is learned at the first call and may be wrong later, as descriptors are closed and opened in ways that are not
 //! seen here. Nothing but order depends on it, and whoever is about to wait looks at the file again.
 
 use core::ffi::c_int;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::kept::Kept;
 
 /// Descriptors that are ordered; a program that has more than that open has the rest unordered.
 const DESCRIPTORS: usize = 1 << 16;
@@ -29,16 +32,35 @@ pub(crate) enum Of {
     Direct,
 }
 
+/// Where the bytes are that the program has written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Writes {
+    /// In the page cache, until it is synced or the kernel sees fit.
+    Gather,
+    /// The same, but closing waits for the storage to have them.
+    GatherTillClose,
+    /// On the storage, when the call ends.
+    PassThrough,
+}
+
 /// One descriptor.
 pub(crate) struct Descriptor {
     of: AtomicU32,
+    writes: AtomicU32,
+    /// Whether it writes at the end of its file.
+    appends: AtomicU32,
     line: AtomicU32,
     inode: AtomicU64,
     /// From where to where it may read at once.
     start: AtomicU64,
     end: AtomicU64,
-    /// Where it reads next, as far as its own reads tell: others may have moved it.
+    /// Where it stands, as far as its own calls tell: others may have moved it.
     position: AtomicU64,
+    /// What it has written that may not be on the storage: from where to where.
+    gathered_start: AtomicU64,
+    gathered_end: AtomicU64,
+    kept: Kept,
 }
 
 /// What there is to know of a descriptor, if there is room for it.
@@ -60,11 +82,16 @@ impl Descriptor {
     const fn unknown() -> Descriptor {
         Descriptor {
             of: AtomicU32::new(Of::Unknown as u32),
+            writes: AtomicU32::new(Writes::Gather as u32),
+            appends: AtomicU32::new(0),
             line: AtomicU32::new(0),
             inode: AtomicU64::new(0),
             start: AtomicU64::new(0),
             end: AtomicU64::new(0),
             position: AtomicU64::new(0),
+            gathered_start: AtomicU64::new(0),
+            gathered_end: AtomicU64::new(0),
+            kept: Kept::none(),
         }
     }
 
@@ -79,12 +106,63 @@ impl Descriptor {
     }
 
     /// Begins anew with what was found out about it.
-    pub(crate) fn learn(&self, of: Of, inode: u64) {
+    pub(crate) fn learn(&self, of: Of, writes: Writes, appends: bool, inode: u64) {
+        self.writes.store(writes as u32, Ordering::Relaxed);
+        self.appends.store(appends.into(), Ordering::Relaxed);
+        self.gathered_end.store(0, Ordering::Relaxed);
+        self.kept.forget();
         self.line.store(NO_LINE, Ordering::Relaxed);
         self.inode.store(inode, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
         self.position.store(NO_POSITION, Ordering::Relaxed);
         self.of.store(of as u32, Ordering::Relaxed);
+    }
+
+    /// It is not of anything that is ordered.
+    pub(crate) fn learn_nothing(&self) {
+        self.learn(Of::Elsewhere, Writes::Gather, false, 0);
+    }
+
+    #[inline]
+    pub(crate) fn writes(&self) -> Writes {
+        match self.writes.load(Ordering::Relaxed) {
+            1 => Writes::GatherTillClose,
+            2 => Writes::PassThrough,
+            _ => Writes::Gather,
+        }
+    }
+
+    /// Whether it writes at the end of its file.
+    pub(crate) fn appends(&self) -> bool {
+        self.appends.load(Ordering::Relaxed) != 0
+    }
+
+    /// The turn that it keeps.
+    #[inline]
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// These bytes have been written, and may not be on the storage.
+    #[inline]
+    pub(crate) fn gather(&self, bytes: Range<u64>) {
+        let end = self.gathered_end.load(Ordering::Relaxed);
+        let start = if end == 0 { bytes.start } else { self.gathered_start.load(Ordering::Relaxed).min(bytes.start) };
+        self.gathered_start.store(start, Ordering::Relaxed);
+        self.gathered_end.store(end.max(bytes.end), Ordering::Relaxed);
+    }
+
+    /// So many bytes more have been written, about where others were.
+    pub(crate) fn gather_more(&self, bytes: u64) {
+        let end = self.gathered_end.load(Ordering::Relaxed);
+        self.gather(end..end.saturating_add(bytes));
+    }
+
+    /// What has been written since this was last asked, and may not be on the storage.
+    pub(crate) fn take_gathered(&self) -> Option<Range<u64>> {
+        let end = self.gathered_end.swap(0, Ordering::Relaxed);
+        let start = self.gathered_start.load(Ordering::Relaxed);
+        (start < end).then_some(start..end)
     }
 
     /// Whether it was learned of this file.
@@ -111,7 +189,7 @@ impl Descriptor {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Where it reads next, if that is known.
+    /// Where it stands, if that is known.
     #[inline]
     pub(crate) fn position(&self) -> Option<u64> {
         Some(self.position.load(Ordering::Relaxed)).filter(|position| *position != NO_POSITION)
@@ -122,7 +200,7 @@ impl Descriptor {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// Moves its position by what was read.
+    /// Moves its position by what was read or written.
     #[inline]
     pub(crate) fn advance(&self, bytes: isize) {
         if let (Some(position), Ok(bytes)) = (self.position(), u64::try_from(bytes)) {

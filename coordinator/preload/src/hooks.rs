@@ -6,3 +6,4 @@ mod map;
 mod open;
 mod read;
 mod stdio;
+mod write;

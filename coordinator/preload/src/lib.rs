@@ -6,7 +6,7 @@
 //! static programs, descriptors that come from elsewhere) is done as if this library were not there; and if the agent is
 //! gone, so is everything.
 //!
-//! What it does between the program and the kernel must not be seen: it keeps no descriptor, allocates nothing, takes no lock,
+//! What it does between the program and the kernel must not be seen: it keeps no descriptor, allocates nothing once it is loaded, takes no lock,
 //! and leaves `errno` alone, since its own system calls (by `rustix`) do not pass by the C library. All of it may be called
 //! in signal handlers, between `vfork` and `exec`, and from threads that the program cancels.
 
@@ -15,6 +15,8 @@
 mod agent;
 mod descriptors;
 mod hooks;
+mod kept;
 mod next;
 mod scope;
 mod turn;
+mod writes;

@@ -7,7 +7,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, OFlags, Stat};
 
-use crate::descriptors::Of;
+use crate::agent::copy_of;
+use crate::descriptors::{Descriptor, Of, Writes};
 
 /// Paths, with a colon between them.
 const PATHS: &CStr = c"EYAS_IO_PATHS";
@@ -32,36 +33,50 @@ const SHARED: &[u32] = &[
     0x0102_1997, // 9P
 ];
 
+/// Of those, file systems that hand each write on. FUSE has ways not to, which cannot be seen from outside: there a turn
+/// is asked for that is not needed.
+const PASS_THROUGH: &[u32] = &[0x6573_5546, 0x0102_1997, 0x2003_0528];
+
+/// Of those, file systems that close a file when the storage has what was written.
+const TILL_CLOSE: &[u32] = &[0x6969, 0x1983_0326, 0xff53_4d42, 0xfe53_4d42, 0x5346_414f];
+
 static NAMED: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 extern "C" fn look_at_environment() {
-    // SAFETY: nothing else of the program runs yet; the string stays where it is as long as nobody overwrites it.
-    NAMED.store(unsafe { libc::getenv(PATHS.as_ptr()) }, Ordering::Relaxed);
+    NAMED.store(copy_of(PATHS), Ordering::Relaxed);
 }
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = look_at_environment;
 
-/// What an open descriptor is of.
-pub(crate) fn of(descriptor: BorrowedFd<'_>, number: c_int, stat: &Stat) -> Of {
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || !is_shared(descriptor, number) {
-        return Of::Elsewhere;
+/// Finds out what an open descriptor is of.
+pub(crate) fn learn(known: &Descriptor, descriptor: BorrowedFd<'_>, number: c_int, stat: &Stat) {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return known.learn(Of::Elsewhere, Writes::Gather, false, stat.st_ino);
     }
-    match rustix::fs::fcntl_getfl(descriptor) {
-        Ok(flags) if flags.contains(OFlags::PATH) => Of::Elsewhere,
-        Ok(flags) if flags.contains(OFlags::DIRECT) => Of::Direct,
+    let system = rustix::fs::fstatfs(descriptor).map_or(0, |system| system.f_type as u32);
+    let flags = rustix::fs::fcntl_getfl(descriptor).unwrap_or(OFlags::empty());
+    let of = match flags {
+        _ if !is_ordered(number, system) || flags.contains(OFlags::PATH) => Of::Elsewhere,
+        _ if flags.contains(OFlags::DIRECT) => Of::Direct,
         _ => Of::Shared,
-    }
+    };
+    let writes = match system {
+        _ if flags.intersects(OFlags::DIRECT | OFlags::DSYNC) || PASS_THROUGH.contains(&system) => Writes::PassThrough,
+        _ if TILL_CLOSE.contains(&system) => Writes::GatherTillClose,
+        _ => Writes::Gather,
+    };
+    known.learn(of, writes, flags.contains(OFlags::APPEND), stat.st_ino);
 }
 
-fn is_shared(descriptor: BorrowedFd<'_>, number: c_int) -> bool {
+fn is_ordered(number: c_int, system: u32) -> bool {
     let named = NAMED.load(Ordering::Relaxed);
     if named.is_null() {
-        return rustix::fs::fstatfs(descriptor).is_ok_and(|system| SHARED.contains(&(system.f_type as u32)));
+        return SHARED.contains(&system);
     }
     let mut room = [0_u8; PATH_BYTES];
-    // SAFETY: a string of the environment, which the program has left alone.
+    // SAFETY: a string of C, which stays as it is.
     let mut paths = unsafe { CStr::from_ptr(named) }.to_bytes().split(|byte| *byte == b':');
     path_of(number, &mut room).is_some_and(|path| paths.any(|named| is_below(path, named)))
 }

@@ -4,6 +4,7 @@
 //! the file is in memory, or about to be; and if nobody has begun with it, the agent.
 
 use core::ffi::c_int;
+use core::ops::Range;
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
 
@@ -11,8 +12,8 @@ use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
 use rustix::fs::Stat;
 
-use crate::agent::{board, class, now_ms, process, send_file};
-use crate::descriptors::{self, Descriptor, Of};
+use crate::agent::{board, class, known_board, now_ms, process, send_file};
+use crate::descriptors::{self, Descriptor, Of, Writes};
 use crate::scope;
 
 /// How often who waits looks whether the agent is still there.
@@ -25,17 +26,23 @@ const MOST_MAPPED_BYTES: u64 = 16 << 20;
 /// Leave to go ahead with one call, for which the agent may wait to hear that it is done.
 #[derive(Clone, Copy)]
 #[must_use = "others wait for its end"]
-pub(crate) struct Turn(Option<(&'static Board, usize)>);
+pub(crate) enum Turn {
+    /// Nobody waits for it.
+    Unordered,
+    /// It is for this call.
+    Once(&'static Board, usize),
+    /// The descriptor keeps it, by that number, for the calls that follow.
+    Kept(&'static Board, usize, u32),
+}
 
 impl Turn {
-    /// Nobody waits for it.
-    pub(crate) const UNORDERED: Turn = Turn(None);
-
-    /// It is done.
+    /// The call is done, with what it has answered: how many bytes, or that it has failed.
     #[inline]
-    pub(crate) fn end(self) {
-        if let Turn(Some((board, seat))) = self {
-            board.leave(seat, State::Done);
+    pub(crate) fn end(self, bytes: isize) {
+        match self {
+            Turn::Unordered => {}
+            Turn::Once(board, seat) => board.leave(seat, State::Done),
+            Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
     }
 }
@@ -48,9 +55,9 @@ pub(crate) fn to_read_at(descriptor: c_int, offset: i64, length: usize) -> Turn 
             Ok(offset) if !known.may_read(offset, length as u64) => {
                 wait(Kind::Read, descriptor, known, Some(offset), length as u64)
             }
-            _ => Turn::UNORDERED,
+            _ => Turn::Unordered,
         },
-        _ => Turn::UNORDERED,
+        _ => Turn::Unordered,
     }
 }
 
@@ -59,10 +66,10 @@ pub(crate) fn to_read_at(descriptor: c_int, offset: i64, length: usize) -> Turn 
 pub(crate) fn to_read(descriptor: c_int, length: usize) -> Turn {
     match descriptors::get(descriptor) {
         Some(known) if known.of() != Of::Elsewhere => match known.position() {
-            Some(offset) if known.may_read(offset, length as u64) => Turn::UNORDERED,
+            Some(offset) if known.may_read(offset, length as u64) => Turn::Unordered,
             _ => wait(Kind::Read, descriptor, known, None, length as u64),
         },
-        _ => Turn::UNORDERED,
+        _ => Turn::Unordered,
     }
 }
 
@@ -86,7 +93,7 @@ pub(crate) fn has_moved(descriptor: c_int, position: i64) {
 pub(crate) fn to_map(descriptor: c_int, offset: i64, length: usize) -> Turn {
     match length as u64 {
         0..=MOST_MAPPED_BYTES => to_read_at(descriptor, offset, length),
-        _ => Turn::UNORDERED,
+        _ => Turn::Unordered,
     }
 }
 
@@ -96,19 +103,33 @@ pub(crate) fn to_read_later(descriptor: c_int, offset: i64, length: usize) {
         && known.of() != Of::Elsewhere
         && !known.may_read(offset, length as u64)
     {
-        wait(Kind::Hint, descriptor, known, Some(offset), length as u64).end();
+        wait(Kind::Hint, descriptor, known, Some(offset), length as u64).end(0);
     }
 }
 
-/// The descriptor is about to be closed. The agent, which may have the file open too, must have closed it before: there are
-/// file systems that cannot remove what somebody has open.
+/// The descriptor is about to be closed, in the turn that is waited for if that takes more than a moment. The agent, which may
+/// have the file open too, must have closed it before: there are file systems that cannot remove what somebody has open.
 #[inline]
-pub(crate) fn to_close(descriptor: c_int) {
-    if let Some(known) = descriptors::get(descriptor) {
-        if let Some(line) = known.line() {
-            let_go(known, line);
-        }
-        descriptors::came(descriptor);
+pub(crate) fn to_close(descriptor: c_int) -> Turn {
+    let Some(known) = descriptors::get(descriptor).filter(|known| known.of() != Of::Unknown) else {
+        return Turn::Unordered;
+    };
+    let turn = if known.of() == Of::Elsewhere { Turn::Unordered } else { finish(descriptor, known) };
+    descriptors::came(descriptor);
+    turn
+}
+
+#[cold]
+fn finish(number: c_int, known: &Descriptor) -> Turn {
+    if let Some(board) = known_board() {
+        known.kept().give_up(board);
+    }
+    if let Some(line) = known.line() {
+        let_go(known, line);
+    }
+    match known.take_gathered() {
+        Some(bytes) if known.writes() == Writes::GatherTillClose => wait_to_bring(number, known, bytes),
+        _ => Turn::Unordered,
     }
 }
 
@@ -121,48 +142,78 @@ fn let_go(known: &Descriptor, line: usize) {
         return;
     }
     let device = line.device.load(Ordering::Relaxed);
-    let ask =
-        Ask { process: process(), kind: Kind::Close, device, inode, offset: 0, length: 0, file_bytes: 0, class: 0 };
+    let ask = Ask {
+        process: process(),
+        kind: Kind::Close,
+        device,
+        inode,
+        offset: 0,
+        length: 0,
+        file_bytes: 0,
+        class: 0,
+        is_kept: false,
+    };
     if let Some(seat) = board.ask(ask) {
         board.answer(seat, STEP, || board.is_open(now_ms()));
     }
 }
 
+/// Finds out what a descriptor is of, and waits for the turn to read there or to write past the page cache.
 #[cold]
-fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option<u64>, length: u64) -> Turn {
-    // SAFETY: what is not open, or closed meanwhile, fails the calls below.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-    if number < 0 {
-        return Turn::UNORDERED;
-    }
-    let Some(board) = board() else { return Turn::UNORDERED };
-    let Ok(stat) = rustix::fs::fstat(descriptor) else { return Turn::UNORDERED };
-    if !known.is_of(stat.st_ino) {
-        known.learn(scope::of(descriptor, number, &stat), stat.st_ino);
-    }
+pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option<u64>, length: u64) -> Turn {
+    let Some((board, descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    let offset = match offset {
+        Some(offset) => offset,
+        None => match position(kind, descriptor, known, &stat) {
+            Some(position) => position,
+            None => return Turn::Unordered,
+        },
+    };
     let kind = match (kind, known.of()) {
-        (_, Of::Elsewhere | Of::Unknown) => return Turn::UNORDERED,
+        (Kind::Write, _) if known.writes() != Writes::PassThrough => return Turn::Unordered,
         (Kind::Read, Of::Direct) => Kind::DirectRead,
         (kind, _) => kind,
     };
-    let offset = match offset {
-        Some(offset) => offset,
-        None => match rustix::fs::tell(descriptor) {
-            Ok(position) => {
-                known.set_position(position);
-                position
-            }
-            Err(_) => return Turn::UNORDERED,
-        },
-    };
-    let end = offset.saturating_add(length).min(stat.st_size as u64);
+    let most = if kind == Kind::Write { i64::MAX } else { stat.st_size } as u64;
+    let end = offset.saturating_add(length).min(most);
     if offset >= end {
-        return Turn::UNORDERED;
+        return Turn::Unordered;
     }
     Request { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms() }.wait()
 }
 
-/// A read that could not begin at once.
+/// Waits for the turn to have these bytes of the page cache brought to the storage.
+#[cold]
+pub(crate) fn wait_to_bring(number: c_int, known: &Descriptor, bytes: Range<u64>) -> Turn {
+    let Some((board, descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    let Range { start: offset, end } = bytes;
+    let request = Request { board, descriptor, known, stat, kind: Kind::Write, offset, end, begun_ms: now_ms() };
+    request.ask(end - offset, false).unwrap_or(Turn::Unordered)
+}
+
+/// The file that a descriptor is of, if it is one that is ordered now. What was known of another is forgotten.
+fn look_at(number: c_int, known: &Descriptor) -> Option<(&'static Board, BorrowedFd<'static>, Stat)> {
+    let board = board()?;
+    // SAFETY: what is not open, or closed meanwhile, fails the calls for which it is used.
+    let descriptor = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })?;
+    let stat = rustix::fs::fstat(descriptor).ok()?;
+    if !known.is_of(stat.st_ino) {
+        scope::learn(known, descriptor, number, &stat);
+    }
+    matches!(known.of(), Of::Shared | Of::Direct).then_some((board, descriptor, stat))
+}
+
+/// Where a call without an offset reads or writes.
+fn position(kind: Kind, descriptor: BorrowedFd<'_>, known: &Descriptor, stat: &Stat) -> Option<u64> {
+    let position = match kind {
+        Kind::Write if known.appends() => stat.st_size as u64,
+        _ => rustix::fs::tell(descriptor).ok()?,
+    };
+    known.set_position(position);
+    Some(position)
+}
+
+/// A call that could not begin at once.
 struct Request<'a> {
     board: &'static Board,
     descriptor: BorrowedFd<'a>,
@@ -186,25 +237,39 @@ enum Seen {
 
 impl Request<'_> {
     fn wait(&self) -> Turn {
+        if matches!(self.kind, Kind::DirectRead | Kind::Write) {
+            return self.wait_in_stream();
+        }
         while self.is_worth_it() {
             let line = self.line();
             match line.map_or(Seen::Nothing, |(_, line)| self.look(line)) {
                 Seen::Ready(start, end) => {
                     self.known.permit(start, end);
-                    return Turn::UNORDERED;
+                    return Turn::Unordered;
                 }
                 Seen::Coming(progress) => {
                     if let Some((_, line)) = line {
                         eyas_board::wait(&line.progress, progress, STEP);
                     }
                 }
-                Seen::Nothing => match self.ask() {
+                Seen::Nothing => match self.ask(self.end - self.offset, false) {
                     Some(turn) => return turn,
                     None => continue,
                 },
             }
         }
-        Turn::UNORDERED
+        Turn::Unordered
+    }
+
+    /// Goes past the page cache: in the turn that the descriptor keeps, or in a new one.
+    fn wait_in_stream(&self) -> Turn {
+        let kept = self.known.kept();
+        if let Some((seat, turn)) = kept.enter(self.board, self.offset, self.end - self.offset) {
+            return Turn::Kept(self.board, seat, turn);
+        }
+        kept.give_up(self.board);
+        let (length, is_kept) = kept.plan(&(self.offset..self.end));
+        self.ask(length, is_kept).unwrap_or(Turn::Unordered)
     }
 
     fn is_worth_it(&self) -> bool {
@@ -241,35 +306,54 @@ impl Request<'_> {
             is_ready &= piece.ready_end() >= self.end.min(piece.start() + PIECE_BYTES);
             ready_end = piece.ready_end();
         }
-        if is_ready { Seen::Ready(self.offset / PIECE_BYTES * PIECE_BYTES, ready_end) } else { Seen::Coming(progress) }
+        if is_ready { widen(line, self.offset, ready_end) } else { Seen::Coming(progress) }
     }
 
-    /// Asks the agent; None if the board has news then.
-    fn ask(&self) -> Option<Turn> {
+    /// Asks the agent for so many bytes; None if the board has news then.
+    fn ask(&self, length: u64, is_kept: bool) -> Option<Turn> {
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
-        let length = self.end - self.offset;
         let (kind, offset, class) = (self.kind, self.offset, class());
-        let ask = Ask { process: process(), kind, device, inode, offset, length, file_bytes, class };
-        let Some(seat) = self.board.ask(ask) else { return Some(Turn::UNORDERED) };
+        let ask = Ask { process: process(), kind, device, inode, offset, length, file_bytes, class, is_kept };
+        let Some(seat) = self.board.ask(ask) else { return Some(Turn::Unordered) };
+        let turn = self.board.turn_at(seat);
         loop {
             return match self.board.answer(seat, STEP, || self.is_worth_it()) {
-                Answer::Go => Some(Turn(Some((self.board, seat)))),
+                Answer::Go if is_kept => {
+                    self.known.kept().keep(seat, turn, offset..offset.saturating_add(length));
+                    let is_there = self.board.enter(seat, turn);
+                    Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
+                }
+                Answer::Go => Some(Turn::Once(self.board, seat)),
                 Answer::InMemory(line) => {
                     self.learn(line);
                     None
                 }
-                Answer::Pass | Answer::Silence => Some(Turn::UNORDERED),
+                Answer::Pass | Answer::Silence => Some(Turn::Unordered),
                 Answer::OpenWanted => {
                     self.board.resume(seat);
                     if send_file(seat, self.descriptor).is_some() {
                         continue;
                     }
                     self.board.leave(seat, State::Left);
-                    Some(Turn::UNORDERED)
+                    Some(Turn::Unordered)
                 }
             };
         }
     }
+}
+
+/// With the pieces around that are in memory as well: who reads at random is not to look at each.
+fn widen(line: &Line, offset: u64, ready_end: u64) -> Seen {
+    // The agent waits to hear of an announced piece.
+    let is_whole = |number| line.piece(number).is_some_and(|piece| piece.pages == Piece::PAGES && !piece.is_announced);
+    let (mut first, mut end) = (offset / PIECE_BYTES, ready_end);
+    while first > 0 && is_whole(first - 1) {
+        first -= 1;
+    }
+    while end % PIECE_BYTES == 0 && is_whole(end / PIECE_BYTES) {
+        end += PIECE_BYTES;
+    }
+    Seen::Ready(first * PIECE_BYTES, end)
 }
 
 const _: () = assert!(Piece::PAGES < 512, "a piece's pages have nine bits");

@@ -1,6 +1,6 @@
 //! The owner of all that an agent knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -26,6 +26,10 @@ use crate::protocol::ToAgent;
 
 /// An agent that nobody has needed for so long ends.
 const IDLE: Duration = Duration::from_secs(30);
+/// A turn that a program keeps is taken back when nothing has been done in it for so long,
+const KEPT_IDLE: Duration = Duration::from_millis(2);
+/// or when it has had it for so long: others wait.
+const KEPT_MOST: Duration = Duration::from_millis(200);
 
 /// What other threads tell.
 pub(super) enum News {
@@ -54,8 +58,18 @@ pub(super) struct Brain {
     wanted: BTreeMap<RequestId, Wanted>,
     /// Seats that have asked, and what for; with their requests, once there are any.
     seats: BTreeMap<usize, (Ask, Option<RequestId>)>,
+    /// Seats whose programs keep their turn.
+    kept: BTreeMap<usize, Kept>,
     programs: Vec<OwnedFd>,
     needed: Instant,
+}
+
+/// A turn that a program keeps.
+struct Kept {
+    process: u32,
+    since: Instant,
+    /// What has been done in it, and when that was seen.
+    seen: (u64, Instant),
 }
 
 /// What a request is for.
@@ -76,6 +90,7 @@ impl Brain {
             files: Files::new(board),
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
+            kept: BTreeMap::new(),
             programs: Vec::new(),
             needed: Instant::now(),
         }
@@ -91,12 +106,14 @@ impl Brain {
         while self.needed.elapsed() < IDLE {
             let seen = head.bell.load(Ordering::Acquire);
             self.look();
+            self.take_back();
             self.carry_out();
             if beaten.elapsed() >= BEAT {
                 self.beat();
                 beaten = Instant::now();
             }
-            let patience = self.order.next_timeout_us().map_or(BEAT, |us| Duration::from_micros(us).min(BEAT));
+            let most = if self.kept.is_empty() { BEAT } else { KEPT_IDLE };
+            let patience = self.order.next_timeout_us().map_or(most, |us| Duration::from_micros(us).min(most));
             wait(&head.bell, seen, patience);
         }
         head.open.store(0, Ordering::Release);
@@ -219,12 +236,46 @@ impl Brain {
                 Some(Wanted::Seat(place)) => {
                     let place = *place;
                     match verdict {
-                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => {}
+                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
                         Verdict::Go => self.leave(place),
                         Verdict::Unordered => self.answer(place, Answer::Pass),
                     }
                 }
             }
+        }
+    }
+
+    /// A program has its turn; perhaps it keeps it.
+    fn keep(&mut self, place: usize) {
+        if let Some((ask, _)) = self.seats.get(&place).filter(|(ask, _)| ask.is_kept) {
+            let now = Instant::now();
+            self.kept.insert(place, Kept { process: ask.process, since: now, seen: (0, now) });
+        }
+    }
+
+    /// Takes back the turns that were kept long enough; also those of programs that wait for another one.
+    fn take_back(&mut self) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let waits = |place: &usize| self.board.seats[*place].state() == State::Asked;
+        let waiting: BTreeSet<u32> =
+            self.seats.iter().filter(|(place, _)| waits(place)).map(|(_, (ask, _))| ask.process).collect();
+        let mut over = Vec::new();
+        for (place, kept) in &mut self.kept {
+            let done = self.board.seats[*place].done_bytes();
+            if done != kept.seen.0 {
+                kept.seen = (done, now);
+            }
+            let is_over = now - kept.seen.1 >= KEPT_IDLE || now - kept.since >= KEPT_MOST;
+            if (is_over || waiting.contains(&kept.process)) && self.board.seats[*place].take_back() {
+                over.push(*place);
+            }
+        }
+        for place in over {
+            self.leave(place);
+            self.board.seats[place].free();
         }
     }
 
@@ -258,9 +309,11 @@ impl Brain {
 
     /// The program at a seat has done what it was to do, or has gone.
     fn leave(&mut self, place: usize) {
+        let kept = self.kept.remove(&place);
         if let Some((ask, Some(request))) = self.seats.remove(&place) {
             self.wanted.remove(&request);
-            self.order.done(request, ask.length);
+            let bytes = if kept.is_some() { self.board.seats[place].done_bytes() } else { ask.length };
+            self.order.done(request, bytes);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use libc::{DIR, FILE, c_int, c_uint};
 
-use crate::hooks::stdio::number_of;
+use crate::hooks::stdio::{number_of, to_flush};
 use crate::next::hook;
 use crate::turn::to_close;
 
@@ -11,13 +11,16 @@ const MOST_LOOKED_AT: c_uint = 1 << 16;
 
 fn to_close_all(first: c_uint, last: c_uint) {
     for descriptor in first..=last.min(MOST_LOOKED_AT) {
-        to_close(descriptor as c_int);
+        // Not even the turn of one of them is held for all.
+        to_close(descriptor as c_int).end(0);
     }
 }
 
 hook! { close as next(descriptor: c_int) -> c_int {
-    to_close(descriptor);
-    next(descriptor)
+    let turn = to_close(descriptor);
+    let answer = next(descriptor);
+    turn.end(0);
+    answer
 } }
 
 hook! { close_range as next(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -34,11 +37,16 @@ hook! { closefrom as next(first: c_int) -> () {
 } }
 
 hook! { fclose as next(file: *mut FILE) -> c_int {
-    to_close(number_of(file));
-    next(file)
+    // Of the two, one at most is a turn: what passes through need not be brought.
+    let (flushing, bytes) = to_flush(file);
+    let closing = to_close(number_of(file));
+    let answer = next(file);
+    closing.end(0);
+    flushing.end(bytes as isize);
+    answer
 } }
 
 hook! { closedir as next(folder: *mut DIR) -> c_int {
-    to_close(libc::dirfd(folder));
+    to_close(libc::dirfd(folder)).end(0);
     next(folder)
 } }

@@ -1,10 +1,14 @@
 //! Copying from one descriptor to another within the kernel. Such a call may copy less than was asked for, and here it does:
 //! at most what one turn is good for.
 
+use core::ptr;
+
 use libc::{c_int, c_uint, off_t, off64_t, size_t, ssize_t};
 
+use super::write::to_copy_into;
 use crate::next::hook;
 use crate::turn::{Turn, has_read, to_read, to_read_at};
+use crate::writes::has_written;
 
 /// Most that is copied in one call.
 const MOST_BYTES: usize = 4 << 20;
@@ -23,11 +27,14 @@ macro_rules! sends {
         hook! { $name as next(to: c_int, from: c_int, offset: *mut $offset, count: size_t) -> ssize_t {
             let count = count.min(MOST_BYTES);
             let turn = to_copy(from, offset, count);
+            let turn_to_write = to_copy_into(to, ptr::null(), count, turn);
             let bytes = next(to, from, offset, count);
             if offset.is_null() {
                 has_read(from, bytes);
             }
-            turn.end();
+            has_written(to, bytes);
+            turn.end(bytes);
+            turn_to_write.end(bytes);
             bytes
         } }
     )* };
@@ -46,11 +53,16 @@ macro_rules! copies {
             ) -> ssize_t {
                 let count = count.min(MOST_BYTES);
                 let turn = to_copy(from, from_offset, count);
+                let turn_to_write = to_copy_into(to, to_offset, count, turn);
                 let bytes = next(from, from_offset, to, to_offset, count, flags);
                 if from_offset.is_null() {
                     has_read(from, bytes);
                 }
-                turn.end();
+                if to_offset.is_null() {
+                    has_written(to, bytes);
+                }
+                turn.end(bytes);
+                turn_to_write.end(bytes);
                 bytes
             }
         }

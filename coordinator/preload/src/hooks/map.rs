@@ -13,7 +13,7 @@ macro_rules! maps {
             ) -> *mut c_void {
                 let turn = to_map(descriptor, offset, length);
                 let mapped = next(place, length, protection, flags, descriptor, offset);
-                turn.end();
+                turn.end(0);
                 mapped
             }
         }

@@ -4,7 +4,7 @@ use libc::{c_char, c_int, mode_t};
 
 use crate::descriptors::came;
 use crate::next::hook;
-use crate::turn::to_close;
+use crate::turn::{Turn, to_close};
 
 macro_rules! opens {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
@@ -29,15 +29,17 @@ opens! {
 }
 
 hook! { dup2 as next(from: c_int, to: c_int) -> c_int {
-    if from != to {
-        to_close(to);
-    }
-    next(from, to)
+    let turn = if from != to { to_close(to) } else { Turn::Unordered };
+    let answer = next(from, to);
+    turn.end(0);
+    answer
 } }
 
 hook! { dup3 as next(from: c_int, to: c_int, flags: c_int) -> c_int {
-    to_close(to);
-    next(from, to, flags)
+    let turn = to_close(to);
+    let answer = next(from, to, flags);
+    turn.end(0);
+    answer
 } }
 
 macro_rules! controls {

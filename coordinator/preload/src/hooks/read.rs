@@ -5,8 +5,8 @@ use libc::{c_int, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 use crate::next::hook;
 use crate::turn::{has_moved, has_read, to_read, to_read_at, to_read_later};
 
-/// Bytes that a call with several buffers is to read.
-unsafe fn bytes_of(buffers: *const iovec, count: c_int) -> usize {
+/// Bytes that a call with several buffers is to move.
+pub(super) unsafe fn bytes_of(buffers: *const iovec, count: c_int) -> usize {
     let Ok(count) = usize::try_from(count) else { return 0 };
     // SAFETY: the program has said that so many are there, or the kernel will refuse them.
     (0..count.min(1024)).map(|place| unsafe { (*buffers.add(place)).iov_len }).sum()
@@ -18,7 +18,7 @@ macro_rules! reads {
             let turn = to_read(descriptor, count);
             let bytes = next(descriptor, into, count $(, $arg)*);
             has_read(descriptor, bytes);
-            turn.end();
+            turn.end(bytes);
             bytes
         } }
     )* };
@@ -30,7 +30,7 @@ macro_rules! reads_at {
             $name as next(descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset $(, $arg: $type)*) -> ssize_t {
                 let turn = to_read_at(descriptor, offset, count);
                 let bytes = next(descriptor, into, count, offset $(, $arg)*);
-                turn.end();
+                turn.end(bytes);
                 bytes
             }
         }
@@ -52,7 +52,7 @@ macro_rules! reads_of_several_at {
                 if offset == -1 {
                     has_read(descriptor, bytes);
                 }
-                turn.end();
+                turn.end(bytes);
                 bytes
             }
         }
@@ -82,7 +82,7 @@ hook! { readv as next(descriptor: c_int, into: *const iovec, count: c_int) -> ss
     let turn = to_read(descriptor, bytes_of(into, count));
     let bytes = next(descriptor, into, count);
     has_read(descriptor, bytes);
-    turn.end();
+    turn.end(bytes);
     bytes
 } }
 

@@ -1,15 +1,16 @@
-//! Streams of the C library. It fills their buffers by calls of its own, which do not come by here; so what stands before
-//! its functions looks whether the buffer will have to be filled, and waits for the turn to do so.
+//! Streams of the C library. It fills and empties their buffers by calls of its own, which do not come by here; so what stands
+//! before its functions looks whether the buffer will have to be, and waits for the turn to do so.
 //!
-//! `fscanf` and its like take arguments in a way that only C can hand on: what they fill is not ordered.
+//! `fscanf`, `fprintf` and their like take arguments in a way that only C can hand on: what they fill and empty is not ordered.
 
 use std::os::fd::BorrowedFd;
 
 use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
 
-use crate::descriptors::{self, Of};
+use crate::descriptors::{self, Of, Writes};
 use crate::next::hook;
 use crate::turn::{Turn, to_read_at};
+use crate::writes::to_write_at;
 
 /// What a stream fills at once if it has no buffer yet.
 const BUFFER_BYTES: usize = 4096;
@@ -20,7 +21,10 @@ struct Stream {
     flags: c_int,
     next: *const u8,
     end: *const u8,
-    others: [*const u8; 4],
+    beginning: *const u8,
+    write_beginning: *const u8,
+    write_next: *const u8,
+    write_end: *const u8,
     buffer: *const u8,
     buffer_end: *const u8,
 }
@@ -57,7 +61,7 @@ unsafe fn look(file: *mut FILE) -> (*const u8, usize, usize) {
 unsafe fn to_take(file: *mut FILE, wanted: usize) -> Turn {
     // SAFETY: as the caller says.
     let (_, left, buffer_bytes) = unsafe { look(file) };
-    if wanted <= left { Turn::UNORDERED } else { to_fill(file, (wanted - left).max(buffer_bytes)) }
+    if wanted <= left { Turn::Unordered } else { to_fill(file, (wanted - left).max(buffer_bytes)) }
 }
 
 /// Waits for the turn to read what a line of a stream lacks, of at most so many bytes.
@@ -68,7 +72,7 @@ unsafe fn to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
         let (next, left, buffer_bytes) = look(file);
         let is_there = left >= most || (left > 0 && !libc::memchr(next.cast(), delimiter, left).is_null());
         funlockfile(file);
-        if is_there { Turn::UNORDERED } else { to_fill(file, buffer_bytes) }
+        if is_there { Turn::Unordered } else { to_fill(file, buffer_bytes) }
     }
 }
 
@@ -76,17 +80,102 @@ unsafe fn to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
 fn to_fill(file: *mut FILE, bytes: usize) -> Turn {
     let number = number_of(file);
     let Some(known) = descriptors::get(number).filter(|known| known.of() != Of::Elsewhere) else {
-        return Turn::UNORDERED;
+        return Turn::Unordered;
     };
     // SAFETY: a descriptor that is not open fails the call.
     match rustix::fs::tell(unsafe { BorrowedFd::borrow_raw(number) }) {
         Ok(position) => to_read_at(number, position as i64, bytes),
         Err(_) => {
             // A pipe, a terminal.
-            known.learn(Of::Elsewhere, 0);
-            Turn::UNORDERED
+            known.learn_nothing();
+            Turn::Unordered
         }
     }
+}
+
+/// Waits for the turn to write what a stream has buffered, if so many bytes more do not find room there; how many that are.
+unsafe fn to_put(file: *mut FILE, bytes: usize) -> (Turn, usize) {
+    // SAFETY: as in `look`.
+    let Stream { write_beginning, write_next, buffer_end, .. } = unsafe { file.cast::<Stream>().read_volatile() };
+    let room = (buffer_end as usize).saturating_sub(write_next as usize);
+    if bytes < room {
+        return (Turn::Unordered, 0);
+    }
+    let all = bytes.saturating_add((write_next as usize).saturating_sub(write_beginning as usize));
+    (to_empty(file, all), all)
+}
+
+#[cold]
+fn to_empty(file: *mut FILE, bytes: usize) -> Turn {
+    let number = number_of(file);
+    let Some(known) = descriptors::get(number).filter(|known| known.of() != Of::Elsewhere) else {
+        return Turn::Unordered;
+    };
+    if known.of() != Of::Unknown && known.writes() != Writes::PassThrough {
+        known.gather_more(bytes as u64);
+        return Turn::Unordered;
+    }
+    // SAFETY: a descriptor that is not open fails the call.
+    match rustix::fs::tell(unsafe { BorrowedFd::borrow_raw(number) }) {
+        Ok(position) => to_write_at(number, position as i64, bytes),
+        Err(_) => {
+            known.learn_nothing();
+            Turn::Unordered
+        }
+    }
+}
+
+macro_rules! puts {
+    ($($name:ident($($arg:ident: $type:ty),*; $file:ident $(, $rest:ident: $rest_type:ty)*) -> $answer:ty, $bytes:expr;)*) => { $(
+        hook! { $name as next($($arg: $type,)* $file: *mut FILE $(, $rest: $rest_type)*) -> $answer {
+            let (turn, bytes) = to_put($file, $bytes);
+            let answer = next($($arg,)* $file $(, $rest)*);
+            turn.end(bytes as isize);
+            answer
+        } }
+    )* };
+}
+
+puts! {
+    fwrite(from: *const c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    fwrite_unlocked(from: *const c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    fputs(from: *const c_char; file) -> c_int, libc::strlen(from);
+    fputs_unlocked(from: *const c_char; file) -> c_int, libc::strlen(from);
+    fputc(byte: c_int; file) -> c_int, 1;
+    putc(byte: c_int; file) -> c_int, 1;
+    fputc_unlocked(byte: c_int; file) -> c_int, 1;
+    putc_unlocked(byte: c_int; file) -> c_int, 1;
+    _IO_putc(byte: c_int; file) -> c_int, 1;
+    __overflow(;file, byte: c_int) -> c_int, 1;
+}
+
+/// Waits for the turn to write what a stream has buffered, and there is.
+pub(super) unsafe fn to_flush(file: *mut FILE) -> (Turn, usize) {
+    if file.is_null() {
+        return (Turn::Unordered, 0);
+    }
+    // SAFETY: as in `look`.
+    let Stream { write_beginning, write_next, .. } = unsafe { file.cast::<Stream>().read_volatile() };
+    match (write_next as usize).saturating_sub(write_beginning as usize) {
+        0 => (Turn::Unordered, 0),
+        bytes => (to_empty(file, bytes), bytes),
+    }
+}
+
+macro_rules! flushes {
+    ($($name:ident;)*) => { $(
+        hook! { $name as next(file: *mut FILE) -> c_int {
+            let (turn, bytes) = to_flush(file);
+            let answer = next(file);
+            turn.end(bytes as isize);
+            answer
+        } }
+    )* };
+}
+
+flushes! {
+    fflush;
+    fflush_unlocked;
 }
 
 macro_rules! takes {
@@ -94,7 +183,7 @@ macro_rules! takes {
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
             let turn = to_take($file, $wanted);
             let answer = next($($arg,)* $file);
-            turn.end();
+            turn.end(0);
             answer
         } }
     )* };
@@ -120,7 +209,7 @@ macro_rules! takes_lines {
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
             let turn = to_take_line($file, $delimiter, $most);
             let answer = next($($arg,)* $file);
-            turn.end();
+            turn.end(0);
             answer
         } }
     )* };
@@ -161,8 +250,9 @@ opens! {
 macro_rules! opens_again {
     ($($name:ident;)*) => { $(
         hook! { $name as next(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            crate::turn::to_close(number_of(file));
+            let turn = crate::turn::to_close(number_of(file));
             let file = next(path, mode, file);
+            turn.end(0);
             descriptors::came(number_of(file));
             file
         } }

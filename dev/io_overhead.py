@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""What `eyas io run` adds to a call that finds its bytes in the page cache.
+
+    dev/io_overhead.py --eyas target/release/eyas
+
+Runs the same program (dev/decompose/overhead.c) by turns without it, with it on a file that is not ordered, and with it on
+one that is, and prints the medians of what a call takes and how they compare. The goal: less than twice as long.
+"""
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+FILE_BYTES = 16 << 20
+GOAL = 2.0
+
+
+def measure(words: list[str]) -> dict[str, float]:
+    """Nanoseconds of a call, by function."""
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return {name: float(ns) for name, ns in (line.split("\t") for line in done.stdout.splitlines())}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--eyas", type=Path, default=Path("target/release/eyas"))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--folder", type=Path, help="where the file is to be [default: a temporary folder]")
+    words = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=words.folder) as folder:
+        program, file, elsewhere = (Path(folder, name) for name in ("overhead", "file", "elsewhere"))
+        source = Path(__file__).parent / "decompose" / "overhead.c"
+        subprocess.run(["gcc", "-O2", "-o", program, source], check=True)
+        file.write_bytes(bytes(FILE_BYTES))
+        elsewhere.mkdir()
+        under = [str(words.eyas), "io", "run", "--here", "--path"]
+        ways = {
+            "plain": [str(program), str(file)],
+            "elsewhere": [*under, str(elsewhere), "--", str(program), str(file)],
+            "ordered": [*under, folder, "--", str(program), str(file)],
+        }
+        runs = {way: [] for way in ways}
+        for _ in range(words.rounds):
+            for way, line in ways.items():
+                runs[way].append(measure(line))
+    print(f"{'ns a call':14}{'plain':>8}{'elsewhere':>17}{'ordered':>17}")
+    worst = 0.0
+    for name in runs["plain"][0]:
+        plain, *others = (statistics.median(run[name] for run in runs[way]) for way in ways)
+        worst = max(worst, *(other / plain for other in others))
+        print(f"{name:14}{plain:8.1f}" + "".join(f"{other:9.1f} ({other / plain:.2f})" for other in others))
+    print(f"at most {worst:.2f} times as long; the goal is less than {GOAL}: {'reached' if worst < GOAL else 'NOT reached'}")
+
+
+if __name__ == "__main__":
+    main()
