@@ -13,11 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 pub use eyas_board::HELLO;
-use eyas_ioq::Config;
 use eyas_session::Access;
 use thiserror::Error;
 
 use crate::protocol::Status;
+use crate::rules::Rules;
 
 mod brain;
 mod door;
@@ -45,8 +45,8 @@ pub struct Setup {
 /// Who decides in which order requests go to storage.
 #[derive(Clone, Debug)]
 pub enum Deciding {
-    /// The agent, for its node alone; so storages are treated.
-    Here(Config),
+    /// The agent, for its node alone, by these.
+    Here(Rules),
     /// A coordinator, for all nodes.
     There(Access),
 }
@@ -101,7 +101,7 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
     let board = eyas_board::map(&memory).map_err(AgentError::Board)?;
     let (news, told) = mpsc::channel();
     let order = match &setup.order {
-        Deciding::Here(config) => order::Order::here(config.clone()),
+        Deciding::Here(rules) => order::Order::here(rules.clone()),
         Deciding::There(access) => {
             link::keep(access.clone(), board, news.clone()).map_err(in_folder)?;
             order::Order::there()

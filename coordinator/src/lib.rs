@@ -8,9 +8,11 @@
 
 pub mod agent;
 mod protocol;
+mod rules;
 mod serve;
 
 pub use eyas_ioq as ioq;
 
 pub use crate::protocol::Status;
-pub use crate::serve::{Rules, serve, status};
+pub use crate::rules::{Rules, RulesError, Treatment, class_id, parse_policy};
+pub use crate::serve::{serve, status};

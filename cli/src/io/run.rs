@@ -12,10 +12,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use eyas_coordinator::agent;
+use eyas_coordinator::{agent, class_id};
 use eyas_session::Access;
 
 use crate::Failure;
+use crate::io::rules;
 use crate::start::own_path;
 
 /// What is loaded into programs.
@@ -34,6 +35,10 @@ pub(crate) struct RunArgs {
     /// Do not ask the coordinator: order the requests of this node alone
     #[arg(long)]
     here: bool,
+    /// Its requests are of this job class, for which the rules may say a reservation, a limit and a weight [default: that
+    /// of an `eyas io run` around this one, or none]
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
     /// What is run, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -46,6 +51,9 @@ pub(crate) fn run(args: &RunArgs, access: &Path) -> Result<ExitCode, Failure> {
     command.args(words);
     if let Some(paths) = real_paths(&args.path)? {
         command.env("EYAS_IO_PATHS", paths);
+    }
+    if let Some(class) = &args.class {
+        command.env("EYAS_IO_CLASS", class_id(class).0.to_string());
     }
     let coordinator = (!args.here && access.exists()).then_some(access);
     match prepare(coordinator) {
@@ -77,6 +85,10 @@ fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), Failure> {
         libraries.push(others);
     }
     let access = coordinator.map(Access::load).transpose()?;
+    if access.is_none() {
+        // The agent's own words about them would be in its log.
+        rules(None)?;
+    }
     let folder = agent_folder(access.as_ref());
     if !greet(&folder) {
         start(&folder, coordinator)?;

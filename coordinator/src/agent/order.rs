@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use eyas_ioq::{ClassId, ClientId, Config, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
+use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
 use eyas_types::{Extent, FileId, Operation};
 
 use super::files::Key;
 use super::link::Say;
 use super::storage;
 use crate::protocol::{Status, ToAgent, ToCoordinator, Wish};
+use crate::rules::Rules;
 
 /// The agent is the only client of its own decider.
 const CLIENT: ClientId = ClientId(0);
@@ -46,14 +47,14 @@ struct Granted {
 
 /// Who decides.
 enum Decider {
-    Here { servers: Servers, config: Config, began: Instant },
+    Here { servers: Servers, rules: Rules, began: Instant },
     There { say: Option<Say> },
 }
 
 impl Order {
     /// Decides here.
-    pub fn here(config: Config) -> Order {
-        Order::of(Decider::Here { servers: Servers::new(), config, began: Instant::now() })
+    pub fn here(rules: Rules) -> Order {
+        Order::of(Decider::Here { servers: Servers::new(), rules, began: Instant::now() })
     }
 
     /// Leaves it to a coordinator, which has not been reached yet.
@@ -182,10 +183,14 @@ impl Order {
 
     /// How things are, if it is decided here.
     pub fn status(&self) -> Status {
-        let Decider::Here { servers, .. } = &self.decider else { return Status::default() };
+        let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
         let measures =
             |(device, number): (&u64, &u32)| Some((storage::name(*device), servers.measures(ServerId(*number))?));
-        Status { agents: 1, storages: self.storages.iter().filter_map(measures).collect() }
+        Status {
+            agents: 1,
+            classes: rules.class_names(),
+            storages: self.storages.iter().filter_map(measures).collect(),
+        }
     }
 
     fn storage(&mut self, device: u64) -> u32 {
@@ -193,9 +198,9 @@ impl Order {
         let storage = *self.storages.entry(device).or_insert(next);
         if storage == next {
             match &mut self.decider {
-                Decider::Here { servers, config, .. } => {
-                    // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
-                    servers.serve(ServerId(storage), config.clone());
+                // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
+                Decider::Here { servers, rules, .. } => {
+                    servers.serve(ServerId(storage), rules.of(&storage::name(device)));
                 }
                 Decider::There { say } => tell(say, ToCoordinator::Storage(storage::name(device))),
             }
