@@ -17,6 +17,7 @@ mod dfs;
 mod documents;
 mod get;
 mod interrupts;
+mod io_order;
 mod job_files;
 mod kept;
 mod main_job;
