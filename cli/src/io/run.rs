@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -90,6 +89,7 @@ fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), Failure> {
         rules(None)?;
     }
     let folder = agent_folder(access.as_ref());
+    agent::make_folder(&folder)?;
     if !greet(&folder) {
         start(&folder, coordinator)?;
     }
@@ -137,8 +137,6 @@ pub(crate) fn detach() -> Result<(), Failure> {
 
 /// Has an agent started, and waits until it answers.
 fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), Failure> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
     let log = folder.join("agent.log");
     let log_file = File::options().create(true).append(true).open(&log);
     let log_file = log_file.map_err(|e| format!("cannot write {}: {e}", log.display()))?;
