@@ -16,6 +16,8 @@ pub use eyas_board::HELLO;
 use eyas_session::Access;
 use thiserror::Error;
 
+use crate::link;
+use crate::order::Order;
 use crate::protocol::Status;
 use crate::rules::Rules;
 
@@ -23,9 +25,6 @@ mod brain;
 mod door;
 mod fetch;
 mod files;
-mod link;
-mod order;
-mod storage;
 mod streams;
 
 /// First byte of what is sent to an agent's socket by who wants to know how things are.
@@ -103,10 +102,16 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
     let board = eyas_board::map(&memory).map_err(AgentError::Board)?;
     let (news, told) = mpsc::channel();
     let order = match &setup.order {
-        Deciding::Here(rules) => order::Order::here(rules.clone()),
+        Deciding::Here(rules) => Order::here(rules.clone()),
         Deciding::There(access) => {
-            link::keep(access.clone(), board, news.clone()).map_err(in_folder)?;
-            order::Order::there()
+            let news = news.clone();
+            let tell = move |heard| {
+                let is_there = news.send(brain::News::Link(heard)).is_ok();
+                eyas_board::ring(&board.head.bell);
+                is_there
+            };
+            link::keep(access.clone(), tell).map_err(in_folder)?;
+            Order::there()
         }
     };
     let mut brain = brain::Brain::new(board, order, news.clone(), told);

@@ -6,18 +6,17 @@ use std::time::Instant;
 use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
 use eyas_types::{Extent, FileId, Operation};
 
-use super::files::Key;
-use super::link::Say;
-use super::storage;
+use crate::link::Say;
 use crate::protocol::{Status, ToAgent, ToCoordinator, Wish};
 use crate::rules::Rules;
+use crate::storage::Place;
 
 /// The agent is the only client of its own decider.
 const CLIENT: ClientId = ClientId(0);
 
 /// What was decided of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It is to go, and its end is waited for.
     Go,
     /// It is to go, and nothing is to be heard of it.
@@ -25,10 +24,10 @@ pub(super) enum Verdict {
 }
 
 /// Requests on their way through the order.
-pub(super) struct Order {
+pub(crate) struct Order {
     decider: Decider,
-    /// Storages by the devices that they are seen as, numbered as they came.
-    storages: BTreeMap<u64, u32>,
+    /// Storages, numbered as they came.
+    storages: BTreeMap<Place, u32>,
     last: u64,
     /// Where each is that has been asked for and is not done.
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
@@ -93,10 +92,17 @@ impl Order {
     }
 
     /// Asks for a turn.
-    pub fn ask(&mut self, (device, inode): Key, class: ClassId, operation: Operation, extent: Extent) -> RequestId {
-        let storage = self.storage(device);
+    pub fn ask(
+        &mut self,
+        place: Place,
+        file: FileId,
+        class: ClassId,
+        operation: Operation,
+        extent: Extent,
+    ) -> RequestId {
+        let storage = self.storage(place);
         self.last += 1;
-        let (id, file) = (RequestId(self.last), FileId(inode));
+        let id = RequestId(self.last);
         self.under_way.insert(id, (storage, None));
         match &mut self.decider {
             Decider::Here { .. } => {
@@ -184,8 +190,7 @@ impl Order {
     /// How things are, if it is decided here.
     pub fn status(&self) -> Status {
         let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
-        let measures =
-            |(device, number): (&u64, &u32)| Some((storage::name(*device), servers.measures(ServerId(*number))?));
+        let measures = |(place, number): (&Place, &u32)| Some((place.name(), servers.measures(ServerId(*number))?));
         Status {
             agents: 1,
             classes: rules.class_names(),
@@ -193,19 +198,18 @@ impl Order {
         }
     }
 
-    fn storage(&mut self, device: u64) -> u32 {
-        let next = self.storages.len() as u32;
-        let storage = *self.storages.entry(device).or_insert(next);
-        if storage == next {
-            match &mut self.decider {
-                // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
-                Decider::Here { servers, rules, .. } => {
-                    servers.serve(ServerId(storage), rules.of(&storage::name(device)));
-                }
-                Decider::There { say } => tell(say, ToCoordinator::Storage(storage::name(device))),
-            }
+    fn storage(&mut self, place: Place) -> u32 {
+        if let Some(storage) = self.storages.get(&place) {
+            return *storage;
         }
-        storage
+        let (next, name) = (self.storages.len() as u32, place.name());
+        self.storages.insert(place, next);
+        match &mut self.decider {
+            // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
+            Decider::Here { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),
+            Decider::There { say } => tell(say, ToCoordinator::Storage(name)),
+        }
+        next
     }
 
     fn handle(&mut self, event: Event) {

@@ -8,9 +8,28 @@ const SHARED: &[&str] = &[
     "afs", "9p",
 ];
 
+/// Which storage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The file system that this node sees as that device.
+    Device(u64),
+    /// A bucket or a web server, by its URL without any path.
+    Url(String),
+}
+
+impl Place {
+    /// What it is called.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Place::Device(device) => name(*device),
+            Place::Url(url) => url.clone(),
+        }
+    }
+}
+
 /// The source of the file system that this node sees as that device, as its mount says: `server:/export` for NFS. That of
 /// a disk of the node's own, or the device's number if there is none, has the node's name before it.
-pub(crate) fn name(device: u64) -> String {
+fn name(device: u64) -> String {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let of_node = |source: &str| format!("{}:{source}", rustix::system::uname().nodename().to_string_lossy());
