@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Done, Home, SlowDisk, finish, signal, wait_until};
+use crate::support::{Cluster, Done, Home, SlowDisk, finish, signal, wait_until};
 
 /// Who waits for what is gone waits no longer, and this much on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -315,4 +315,29 @@ fn classes_have_what_the_rules_say() {
     let mut classes: Vec<_> = waits.iter().map(|wait| wait["class"].as_str().unwrap()).collect();
     classes.sort_unstable();
     assert_eq!(classes, ["day", "night"], "{status}");
+}
+
+#[test]
+fn executors_fetch_in_turn_and_without_a_coordinator_at_once() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    let mount = disk.mount("one", &["--seek-ms", "1"]);
+    for name in ["before", "after"] {
+        sparse(&disk, name, 20);
+    }
+    let mut order = Order::new(home, &[]);
+    let access = order.home.path("home/io/access.toml");
+    let cluster = Cluster::start(&[&["--io", access.to_str().unwrap()]]);
+    wait_until("the executor is there", || order.status()["agents"] == 1);
+    let read = |name: &str| {
+        let input = mount.path(name);
+        cluster.run(&["run", "--each", input.to_str().unwrap(), "--", "wc", "-c", "{}"]).exits(0);
+    };
+    read("before");
+    let status = order.status();
+    let storage = &status["storages"][0];
+    assert_eq!((&storage["requests"], &storage["granted_bytes"]), (&3.into(), &(20 << 20).into()), "{status}");
+    wait_until("its turns have ended", || order.status()["storages"][0]["outstanding"] == 0);
+    order.kill_coordinator();
+    read("after");
 }
