@@ -46,13 +46,14 @@ struct Granted {
 
 /// Who decides.
 enum Decider {
-    Here { servers: Servers, rules: Rules, began: Instant },
+    Here { servers: Servers, rules: Box<Rules>, began: Instant },
     There { say: Option<Say> },
 }
 
 impl Order {
     /// Decides here.
     pub fn here(rules: Rules) -> Order {
+        let rules = Box::new(rules);
         Order::of(Decider::Here { servers: Servers::new(), rules, began: Instant::now() })
     }
 

@@ -278,6 +278,14 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_of_the_guide_are_rules() {
+        let guide = include_str!("../../docs/io.md");
+        let (_, text) = guide.split_once("```toml\n").expect("there are some");
+        let rules = rules(text.split("```").next().expect("there is a first part"));
+        assert_eq!((rules.storages.len(), rules.classes.len()), (2, 2));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_told_with_its_line() {
         let cases = [
             ("[default]\npolicy = 'best'", "line 2", "`best` is none of fifo, sjf"),
