@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::Failure;
 use crate::command::Reach;
 use crate::io::run::{RunArgs, agent_folder, run};
-use crate::start::{READY, host_name, interrupted};
+use crate::start::{READY, host_name, interrupted, raise_descriptor_limit};
 
 mod run;
 mod show;
@@ -124,6 +124,7 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
             Ok(ExitCode::SUCCESS)
         }
         IoCommand::Agent { folder, here, detach: false } => {
+            raise_descriptor_limit();
             let order = match here {
                 true => Deciding::Here(rules(None)?),
                 false => Deciding::There(Access::load(&access_path(reach))?),

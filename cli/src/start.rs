@@ -177,7 +177,7 @@ pub(crate) fn host_name() -> String {
 }
 
 /// Peers keep connections open; the usual soft limit of 1,024 descriptors is too few for them.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,6 +1,6 @@
 //! When requests go to storage: as `core/ioq` decides, for all nodes at their coordinator, or for this node alone here.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
@@ -28,6 +28,8 @@ pub(crate) struct Order {
     decider: Decider,
     /// Storages, numbered as they came.
     storages: BTreeMap<Place, u32>,
+    /// Their numbers by their names.
+    names: BTreeMap<String, u32>,
     last: u64,
     /// Where each is that has been asked for and is not done.
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
@@ -66,6 +68,7 @@ impl Order {
         Order {
             decider,
             storages: BTreeMap::new(),
+            names: BTreeMap::new(),
             last: 0,
             under_way: BTreeMap::new(),
             grants: BTreeMap::new(),
@@ -83,12 +86,12 @@ impl Order {
         if let Decider::There { say } = &mut self.decider {
             *say = link;
             self.storages.clear();
-            self.grants.clear();
-            let unordered = |(request, (_, grant))| match grant {
-                None => Some((request, Verdict::Unordered)),
-                Some(_) => None,
-            };
-            self.verdicts.extend(std::mem::take(&mut self.under_way).into_iter().filter_map(unordered));
+            self.names.clear();
+            // Of a grant, the first has been told to go.
+            let went: BTreeSet<RequestId> =
+                std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
+            let left = std::mem::take(&mut self.under_way).into_keys().filter(|request| !went.contains(request));
+            self.verdicts.extend(left.map(|request| (request, Verdict::Unordered)));
         }
     }
 
@@ -191,20 +194,21 @@ impl Order {
     /// How things are, if it is decided here.
     pub fn status(&self) -> Status {
         let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
-        let measures = |(place, number): (&Place, &u32)| Some((place.name(), servers.measures(ServerId(*number))?));
-        Status {
-            agents: 1,
-            classes: rules.class_names(),
-            storages: self.storages.iter().filter_map(measures).collect(),
-        }
+        let measures = |(name, number): (&String, &u32)| Some((name.clone(), servers.measures(ServerId(*number))?));
+        Status { agents: 1, classes: rules.class_names(), storages: self.names.iter().filter_map(measures).collect() }
     }
 
     fn storage(&mut self, place: Place) -> u32 {
         if let Some(storage) = self.storages.get(&place) {
             return *storage;
         }
-        let (next, name) = (self.storages.len() as u32, place.name());
-        self.storages.insert(place, next);
+        // What several devices show is one storage, if it has one name.
+        let (next, name) = (self.names.len() as u32, place.name());
+        let number = *self.names.entry(name.clone()).or_insert(next);
+        self.storages.insert(place, number);
+        if number != next {
+            return number;
+        }
         match &mut self.decider {
             // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
             Decider::Here { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),

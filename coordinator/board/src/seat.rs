@@ -199,7 +199,9 @@ impl Board {
                     return Answer::Silence;
                 }
             };
-            seat.state.store(State::Free as u32, Ordering::Release);
+            // The agent may have freed it, if that took long.
+            let said = if answer == Answer::Pass { State::Pass } else { State::InMemory };
+            let _ = seat.state.compare_exchange(said as u32, State::Free as u32, Ordering::AcqRel, Ordering::Relaxed);
             return answer;
         }
     }
@@ -269,10 +271,13 @@ impl Seat {
     /// What was asked for; None if it makes no sense. Of the agent.
     pub fn asked(&self) -> Option<Ask> {
         let (offset, length) = (self.offset.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
-        offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok())?;
+        let kind = *Kind::ALL.get(self.kind.load(Ordering::Relaxed) as usize)?;
+        let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok())?;
+        let is_in_file = end <= self.file_bytes.load(Ordering::Relaxed) || kind == Kind::Write;
+        (is_in_file && i32::try_from(self.process()).is_ok()).then_some(())?;
         Some(Ask {
             process: self.process(),
-            kind: *Kind::ALL.get(self.kind.load(Ordering::Relaxed) as usize)?,
+            kind,
             device: self.device.load(Ordering::Relaxed),
             inode: self.inode.load(Ordering::Relaxed),
             offset,
@@ -342,7 +347,7 @@ mod tests {
             inode: 2,
             offset: 3,
             length: 4,
-            file_bytes: 5,
+            file_bytes: 7,
             class: 6,
             is_kept: false,
         }

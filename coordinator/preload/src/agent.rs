@@ -97,6 +97,12 @@ pub(crate) fn process() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
+/// Whether this process was forked from the one that has come to the agent, and has not come itself.
+pub(crate) fn is_forked() -> bool {
+    let known = OWN_NUMBER.load(Ordering::Acquire);
+    known != 0 && known != own_number()
+}
+
 fn own_number() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }

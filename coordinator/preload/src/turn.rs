@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
 use rustix::fs::Stat;
 
-use crate::agent::{board, class, known_board, now_ms, process, send_file};
+use crate::agent::{board, class, is_forked, known_board, now_ms, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
 use crate::scope;
 
@@ -20,6 +20,8 @@ use crate::scope;
 const STEP: Duration = Duration::from_millis(100);
 /// Who has waited for so long goes ahead, whatever the agent says.
 const MOST_WAIT_MS: u64 = 60_000;
+/// The kernel reads and writes no more in one call (read(2)).
+const MOST_BYTES: u64 = 0x7fff_f000;
 /// More of a mapping than this is not read ahead.
 const MOST_MAPPED_BYTES: u64 = 16 << 20;
 
@@ -45,6 +47,16 @@ impl Turn {
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
     }
+}
+
+/// Whether a descriptor is of shared storage. It is looked at if that is not known.
+pub(crate) fn is_shared(descriptor: c_int) -> bool {
+    let is_it = |known: &Descriptor| match known.of() {
+        Of::Elsewhere => false,
+        Of::Unknown => look_at(descriptor, known).is_some(),
+        Of::Shared | Of::Direct => true,
+    };
+    descriptors::get(descriptor).is_some_and(is_it)
 }
 
 /// Waits for the turn to read so many bytes at an offset.
@@ -114,7 +126,15 @@ pub(crate) fn to_close(descriptor: c_int) -> Turn {
     let Some(known) = descriptors::get(descriptor).filter(|known| known.of() != Of::Unknown) else {
         return Turn::Unordered;
     };
-    let turn = if known.of() == Of::Elsewhere { Turn::Unordered } else { finish(descriptor, known) };
+    if known.of() == Of::Elsewhere {
+        descriptors::came(descriptor);
+        return Turn::Unordered;
+    }
+    if is_forked() {
+        // What is known may be its parent's, which shares memory with it until it has another program's; nothing is its own.
+        return Turn::Unordered;
+    }
+    let turn = finish(descriptor, known);
     descriptors::came(descriptor);
     turn
 }
@@ -138,7 +158,8 @@ fn let_go(known: &Descriptor, line: usize) {
     let Some(board) = board() else { return };
     let (line, inode) = (&board.lines[line], known.inode());
     let is_of_file = line.inode.load(Ordering::Relaxed) == inode;
-    if !is_of_file || line.users.fetch_sub(1, Ordering::AcqRel) != 1 {
+    let one_less = |users: u32| users.checked_sub(1);
+    if !is_of_file || line.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) != Ok(1) {
         return;
     }
     let device = line.device.load(Ordering::Relaxed);
@@ -175,7 +196,7 @@ pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option
         (kind, _) => kind,
     };
     let most = if kind == Kind::Write { i64::MAX } else { stat.st_size } as u64;
-    let end = offset.saturating_add(length).min(most);
+    let end = offset.saturating_add(length.min(MOST_BYTES)).min(most);
     if offset >= end {
         return Turn::Unordered;
     }
@@ -247,6 +268,7 @@ impl Request<'_> {
                     self.known.permit(start, end);
                     return Turn::Unordered;
                 }
+                Seen::Coming(_) if self.kind == Kind::Hint => return Turn::Unordered,
                 Seen::Coming(progress) => {
                     if let Some((_, line)) = line {
                         eyas_board::wait(&line.progress, progress, STEP);

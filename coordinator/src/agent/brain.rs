@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
@@ -30,6 +31,9 @@ const IDLE: Duration = Duration::from_secs(30);
 const KEPT_IDLE: Duration = Duration::from_millis(2);
 /// or when it has had it for so long: others wait.
 const KEPT_MOST: Duration = Duration::from_millis(200);
+
+/// A program takes and frees a seat within this time, if it lives.
+const LINGERING: Duration = Duration::from_secs(5);
 
 /// What other threads tell.
 pub(super) enum News {
@@ -58,6 +62,8 @@ pub(super) struct Brain {
     seats: BTreeMap<usize, (Ask, Option<RequestId>)>,
     /// Seats whose programs keep their turn.
     kept: BTreeMap<usize, Kept>,
+    /// Seats that nothing is to be done about, and that are not free, since when.
+    lingering: BTreeMap<usize, (State, Instant)>,
     programs: Vec<OwnedFd>,
     needed: Instant,
 }
@@ -89,6 +95,7 @@ impl Brain {
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
             kept: BTreeMap::new(),
+            lingering: BTreeMap::new(),
             programs: Vec::new(),
             needed: Instant::now(),
         }
@@ -123,6 +130,7 @@ impl Brain {
         let board = self.board;
         take_marks(&board.asked).for_each(|seat| self.seat(seat));
         for line in take_marks(&board.entered) {
+            self.needed = Instant::now();
             if let Some((key, class, windows)) = self.files.entered(line) {
                 self.want(key, class, windows);
             }
@@ -157,6 +165,8 @@ impl Brain {
     fn seat(&mut self, place: usize) {
         let seat = &self.board.seats[place];
         match seat.state() {
+            // It is known already: somebody has rung twice.
+            State::Asked if matches!(self.seats.get(&place), Some((_, Some(_)))) => {}
             State::Asked => match seat.asked() {
                 Some(ask) => {
                     self.seats.insert(place, (ask, None));
@@ -165,8 +175,12 @@ impl Brain {
                 }
                 None => self.answer(place, Answer::Pass),
             },
-            State::Done | State::Left => {
-                self.leave(place);
+            State::Done => {
+                self.leave(place, true);
+                seat.free();
+            }
+            State::Left => {
+                self.leave(place, false);
                 seat.free();
             }
             State::Free | State::Taken | State::OpenWanted | State::Go | State::InMemory | State::Pass => {}
@@ -201,7 +215,9 @@ impl Brain {
     fn given(&mut self, place: usize, file: Option<File>) {
         let Some((ask, None)) = self.seats.get(&place).copied() else { return };
         let key = (ask.device, ask.inode);
-        let windows = self.files.given(key, file);
+        // The seat may be another program's by now.
+        let is_it = |file: &File| file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == key);
+        let windows = self.files.given(key, file.filter(is_it));
         self.want(key, ask.class, windows);
         self.advise(place, ask);
     }
@@ -234,12 +250,16 @@ impl Brain {
         for (request, verdict) in self.order.verdicts() {
             match self.wanted.get(&request) {
                 None => self.order.done(request, 0),
-                Some(Wanted::Window(key, window)) => self.fetch(request, *key, window.clone()),
+                Some(Wanted::Window(key, window)) => match verdict {
+                    Verdict::Go => self.fetch(request, *key, window.clone()),
+                    // Programs read it themselves: many at once are not to be read here as well.
+                    Verdict::Unordered => self.give_up(request, *key, window.clone()),
+                },
                 Some(Wanted::Seat(place)) => {
                     let place = *place;
                     match verdict {
                         Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
-                        Verdict::Go => self.leave(place),
+                        Verdict::Go => self.leave(place, false),
                         Verdict::Unordered => self.answer(place, Answer::Pass),
                     }
                 }
@@ -276,27 +296,33 @@ impl Brain {
             }
         }
         for place in over {
-            self.leave(place);
+            self.leave(place, true);
             self.board.seats[place].free();
         }
     }
 
     fn fetch(&mut self, request: RequestId, key: Key, window: Range<u64>) {
         let (news, bell) = (self.news.clone(), &self.board.head.bell);
-        let Some((file, line)) = self.files.reader(key) else {
-            let _ = news.send(News::Fetched { request, key, bytes: 0 });
-            return;
-        };
+        let Some((file, line)) = self.files.reader(key) else { return self.give_up(request, key, window) };
+        let range = window.clone();
         let reading = move || {
-            let bytes = fetch(&file, window, line);
+            let bytes = fetch(&file, range, line);
             // The agent may have ended.
             let _ = news.send(News::Fetched { request, key, bytes });
             ring(bell);
         };
         if let Err(error) = thread::Builder::new().name("reader".to_owned()).spawn(reading) {
             tracing::warn!("there is no thread to read with: {error}");
-            let _ = self.news.send(News::Fetched { request, key, bytes: 0 });
+            self.give_up(request, key, window);
         }
+    }
+
+    /// A window is not read: whoever waits for it is to read it.
+    fn give_up(&mut self, request: RequestId, key: Key, window: Range<u64>) {
+        self.files.give_up(key, window);
+        // The brain listens as long as it lives.
+        let _ = self.news.send(News::Fetched { request, key, bytes: 0 });
+        ring(&self.board.head.bell);
     }
 
     /// The program at a seat is answered, and nothing more is heard of it.
@@ -309,12 +335,16 @@ impl Brain {
         }
     }
 
-    /// The program at a seat has done what it was to do, or has gone.
-    fn leave(&mut self, place: usize) {
+    /// The program at a seat has done what it was to do, or has gone without.
+    fn leave(&mut self, place: usize, is_done: bool) {
         let kept = self.kept.remove(&place);
         if let Some((ask, Some(request))) = self.seats.remove(&place) {
             self.wanted.remove(&request);
-            let bytes = if kept.is_some() { self.board.seats[place].done_bytes() } else { ask.length };
+            let bytes = match kept {
+                Some(_) => self.board.seats[place].done_bytes(),
+                None if is_done => ask.length,
+                None => 0,
+            };
             self.order.done(request, bytes);
         }
     }
@@ -327,9 +357,10 @@ impl Brain {
         let gone: Vec<usize> =
             self.seats.iter().filter(|(_, (ask, _))| is_gone(ask)).map(|(place, _)| *place).collect();
         for place in gone {
-            self.leave(place);
+            self.leave(place, false);
             self.board.seats[place].free();
         }
+        self.clear();
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.programs.retain(|program| {
             !poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&at_once)).is_ok_and(|ended| ended > 0)
@@ -337,6 +368,27 @@ impl Brain {
         if !self.programs.is_empty() {
             self.needed = Instant::now();
         }
+    }
+
+    /// Frees seats of programs that have ended in the middle of what is done in no time.
+    fn clear(&mut self) {
+        let mut lingering = BTreeMap::new();
+        for (place, seat) in self.board.seats.iter().enumerate().filter(|(place, _)| !self.seats.contains_key(place)) {
+            let state = seat.state();
+            if state == State::Free {
+                continue;
+            }
+            let since = match self.lingering.get(&place) {
+                Some((before, since)) if *before == state => *since,
+                _ => Instant::now(),
+            };
+            if since.elapsed() > LINGERING {
+                seat.free();
+            } else {
+                lingering.insert(place, (state, since));
+            }
+        }
+        self.lingering = lingering;
     }
 
     /// Programs ask as long as somebody decides.

@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use eyas_board::{Board, GIVE_BOARD, HELLO, TAKE_FILE, ring};
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{self, RecvAncillaryMessage, SendAncillaryMessage};
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -86,5 +87,8 @@ impl Door {
 
 /// The same file, with flags, position and read-ahead of its own.
 fn open_again(file: OwnedFd) -> Option<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+    // A pipe would be waited for, and a lease that somebody has on it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let again = rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty()).ok()?;
+    Some(File::from(again)).filter(|again| again.metadata().is_ok_and(|found| found.is_file()))
 }

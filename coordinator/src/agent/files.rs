@@ -172,9 +172,20 @@ impl Files {
         }
     }
 
+    /// A window is not fetched: whoever waits for it reads it.
+    pub fn give_up(&self, key: Key, window: Range<u64>) {
+        let Some(file) = self.files.get(&key) else { return };
+        let line = &self.board.lines[file.line];
+        for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
+            line.grow(number, Piece::PAGES);
+        }
+        ring(&line.progress);
+    }
+
     /// Closes what nobody uses, and does without what nobody gives.
     pub fn tidy(&mut self) {
-        let idle = |file: &Shared| file.under_way == 0 && file.used.elapsed() > IDLE;
+        let is_left = |file: &Shared| !file.readers.iter().any(|reader| is_alive(*reader));
+        let idle = |file: &Shared| file.under_way == 0 && (file.used.elapsed() > IDLE || is_left(file));
         let leaving: Vec<Key> = self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
         leaving.into_iter().for_each(|key| self.forget(key));
         for file in self.files.values_mut() {
@@ -182,7 +193,9 @@ impl Files {
                 file.forget_streams(self.board);
             }
             if matches!(&file.access, Access::Wanted(since, _) if since.elapsed() > OPENING) {
-                file.refuse(self.board);
+                // Another program may give it.
+                file.access = Access::NotYet;
+                file.forget_streams(self.board);
             }
         }
     }

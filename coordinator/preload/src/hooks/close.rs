@@ -47,6 +47,8 @@ hook! { fclose as next(file: *mut FILE) -> c_int {
 } }
 
 hook! { closedir as next(folder: *mut DIR) -> c_int {
-    to_close(libc::dirfd(folder)).end(0);
+    if !folder.is_null() {
+        to_close(libc::dirfd(folder)).end(0);
+    }
     next(folder)
 } }

@@ -3,13 +3,22 @@
 use libc::{c_int, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 
 use crate::next::hook;
-use crate::turn::{has_moved, has_read, to_read, to_read_at, to_read_later};
+use crate::turn::{has_moved, has_read, is_shared, to_read, to_read_at, to_read_later};
 
-/// Bytes that a call with several buffers is to move.
-pub(super) unsafe fn bytes_of(buffers: *const iovec, count: c_int) -> usize {
-    let Ok(count) = usize::try_from(count) else { return 0 };
-    // SAFETY: the program has said that so many are there, or the kernel will refuse them.
-    (0..count.min(1024)).map(|place| unsafe { (*buffers.add(place)).iov_len }).sum()
+/// More buffers than this no call takes.
+const MOST_BUFFERS: usize = 1024;
+
+/// Bytes that a call with several buffers is to move. They are looked at for shared storage alone: where a program points
+/// to what is not there, it is the kernel that is to say so.
+pub(super) unsafe fn bytes_of(descriptor: c_int, buffers: *const iovec, count: c_int) -> usize {
+    match usize::try_from(count) {
+        Ok(count) if is_shared(descriptor) && !buffers.is_null() => {
+            // SAFETY: the program has said that so many are there.
+            let lengths = (0..count.min(MOST_BUFFERS)).map(|place| unsafe { (*buffers.add(place)).iov_len });
+            lengths.fold(0, usize::saturating_add)
+        }
+        _ => 0,
+    }
 }
 
 macro_rules! reads {
@@ -45,8 +54,8 @@ macro_rules! reads_of_several_at {
             ) -> ssize_t {
                 // The calls with flags read where the descriptor stands if the offset is -1.
                 let turn = match offset {
-                    -1 => to_read(descriptor, bytes_of(into, count)),
-                    _ => to_read_at(descriptor, offset, bytes_of(into, count)),
+                    -1 => to_read(descriptor, bytes_of(descriptor, into, count)),
+                    _ => to_read_at(descriptor, offset, bytes_of(descriptor, into, count)),
                 };
                 let bytes = next(descriptor, into, count, offset $(, $arg)*);
                 if offset == -1 {
@@ -79,7 +88,7 @@ reads_of_several_at! {
 }
 
 hook! { readv as next(descriptor: c_int, into: *const iovec, count: c_int) -> ssize_t {
-    let turn = to_read(descriptor, bytes_of(into, count));
+    let turn = to_read(descriptor, bytes_of(descriptor, into, count));
     let bytes = next(descriptor, into, count);
     has_read(descriptor, bytes);
     turn.end(bytes);

@@ -4,7 +4,7 @@ use libc::{c_int, c_uint, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 
 use super::read::bytes_of;
 use crate::next::hook;
-use crate::turn::Turn;
+use crate::turn::{Turn, is_shared};
 use crate::writes::{has_written, has_written_at, to_bring, to_write, to_write_at};
 
 hook! { write as next(descriptor: c_int, from: *const c_void, count: size_t) -> ssize_t {
@@ -16,7 +16,7 @@ hook! { write as next(descriptor: c_int, from: *const c_void, count: size_t) -> 
 } }
 
 hook! { writev as next(descriptor: c_int, from: *const iovec, count: c_int) -> ssize_t {
-    let turn = to_write(descriptor, bytes_of(from, count));
+    let turn = to_write(descriptor, bytes_of(descriptor, from, count));
     let bytes = next(descriptor, from, count);
     has_written(descriptor, bytes);
     turn.end(bytes);
@@ -43,8 +43,8 @@ macro_rules! writes_of_several_at {
             ) -> ssize_t {
                 // The calls with flags write where the descriptor stands if the offset is -1.
                 let turn = match offset {
-                    -1 => to_write(descriptor, bytes_of(from, count)),
-                    _ => to_write_at(descriptor, offset, bytes_of(from, count)),
+                    -1 => to_write(descriptor, bytes_of(descriptor, from, count)),
+                    _ => to_write_at(descriptor, offset, bytes_of(descriptor, from, count)),
                 };
                 let bytes = next(descriptor, from, count, offset $(, $arg)*);
                 match offset {
@@ -90,6 +90,9 @@ brings! {
 /// Waits for the turn to copy into a descriptor, unless there is one already to read from the other: who has two waits for
 /// himself.
 pub(super) unsafe fn to_copy_into(to: c_int, offset: *const off64_t, count: size_t, reading: Turn) -> Turn {
+    if !is_shared(to) {
+        return Turn::Unordered;
+    }
     // SAFETY: null, or where the program has written an offset.
     match (reading, unsafe { offset.as_ref() }) {
         (Turn::Unordered, Some(offset)) => to_write_at(to, *offset, count),
