@@ -127,11 +127,16 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const FILE: u64 = 1 << 30;
 
+    /// One window is to be fetched.
+    fn only(window: Range<u64>) -> Plan {
+        Plan::Stream(core::iter::once(window).collect())
+    }
+
     #[test]
     fn the_first_read_is_alone_and_the_second_begins_a_stream() {
         let mut streams = Streams::default();
         assert_eq!(streams.read(0..4 * KIB, FILE), Plan::Alone);
-        assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), Plan::Stream(Vec::from([0..MIB])));
+        assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), only(0..MIB));
         assert_eq!(streams.read(8 * KIB..12 * KIB, FILE), Plan::Stream(vec![]), "it is fetched already");
     }
 
@@ -140,7 +145,7 @@ mod tests {
         let mut streams = Streams::default();
         let block = |number: u64| number * 4 * KIB..(number + 1) * 4 * KIB;
         assert_eq!(streams.read(block(5), FILE), Plan::Alone);
-        assert_eq!(streams.read(block(0), FILE), Plan::Stream(Vec::from([0..MIB])));
+        assert_eq!(streams.read(block(0), FILE), only(0..MIB));
         for number in [7, 3, 1, 2, 4, 6, 13, 8] {
             assert_eq!(streams.read(block(number), FILE), Plan::Stream(vec![]));
         }
@@ -167,7 +172,7 @@ mod tests {
         let mut streams = Streams::default();
         let file = 2 * MIB + 5;
         let _ = streams.read(0..4 * KIB, file);
-        assert_eq!(streams.read(4 * KIB..8 * KIB, file), Plan::Stream(Vec::from([0..MIB])));
+        assert_eq!(streams.read(4 * KIB..8 * KIB, file), only(0..MIB));
         assert_eq!(streams.entered(0, file), Some(MIB..file));
         assert_eq!(streams.entered(MIB, file), None);
         assert_eq!(streams.read(2 * MIB..file, file), Plan::Stream(vec![]));
@@ -192,7 +197,7 @@ mod tests {
         for part in 0..8 {
             let start = part * (FILE / 8);
             let second = start + 64 * KIB..start + 128 * KIB;
-            assert_eq!(streams.read(second, FILE), Plan::Stream(Vec::from([start..start + MIB])));
+            assert_eq!(streams.read(second, FILE), only(start..start + MIB));
         }
     }
 
@@ -214,6 +219,6 @@ mod tests {
             entered = streams.entered(entered, FILE).unwrap().start;
         }
         assert_eq!(streams.read(0..4 * KIB, FILE), Plan::Alone);
-        assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), Plan::Stream(Vec::from([0..MIB])));
+        assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), only(0..MIB));
     }
 }
