@@ -1,6 +1,7 @@
 //! `eyas io …`: programs share slow storage without trampling each other.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,8 +9,8 @@ use clap::{Args, Subcommand};
 use eyas_client::home;
 use eyas_client::types::units;
 use eyas_coordinator::agent::{self, AgentError, Deciding, Setup};
-use eyas_coordinator::ioq::{Config, POLICIES, Policy};
-use eyas_coordinator::{Rules, serve, status};
+use eyas_coordinator::ioq::Policy;
+use eyas_coordinator::{Rules, Treatment, parse_policy, serve, status};
 use eyas_session::Access;
 use tokio::net::TcpListener;
 
@@ -56,47 +57,52 @@ pub(crate) struct ServeArgs {
     /// The name or address by which nodes reach this one [default: the host's name]
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
+    /// Treat storages and job classes as this file says (see docs/io.md) [default: rules.toml in the home's folder `io`, if it is
+    /// there]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     #[command(flatten)]
     order: OrderArgs,
 }
 
-/// How storages are treated.
+/// How storages are treated of which the rules say nothing else.
 #[derive(Args)]
-pub(crate) struct OrderArgs {
-    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf
-    #[arg(long, value_name = "POLICY", default_value = "wsjf", value_parser = parse_policy)]
-    policy: Policy,
-    /// Contiguous requests go as one up to this size
-    #[arg(long, value_name = "BYTES", default_value = "16MiB", value_parser = units::parse_bytes)]
-    max_run: u64,
-    /// Hold an idle storage for so long for what would go on where the last request ended
-    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = units::parse_duration_us)]
-    window: u64,
-    /// Let so many go at a time: 1 for one disk, many for an object store
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    concurrency: u32,
+struct OrderArgs {
+    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf [default: wsjf]
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    policy: Option<Policy>,
+    /// Contiguous requests go as one up to this size [default: 16MiB]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
+    max_run: Option<u64>,
+    /// Hold an idle storage for so long for what would go on where the last request ended [default: 1ms]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
+    window: Option<u64>,
+    /// Let so many go at a time: 1 for one disk, many for an object store [default: 1]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<NonZeroU32>,
     /// Let the next go so much after the one before is predicted to be done, instead of when it says so
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     predict: Option<u64>,
 }
 
-fn parse_policy(name: &str) -> Result<Policy, String> {
-    let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
-    Policy::named(name).ok_or_else(|| format!("`{name}` is none of {}", names.join(", ")))
+impl OrderArgs {
+    /// What is said here goes before what the rules say of all storages.
+    fn overrule(self, treatment: Treatment) -> Treatment {
+        Treatment {
+            policy: self.policy.or(treatment.policy),
+            max_run: self.max_run.or(treatment.max_run),
+            window: self.window.or(treatment.window),
+            concurrency: self.concurrency.or(treatment.concurrency),
+            predict: self.predict.or(treatment.predict),
+            ..treatment
+        }
+    }
 }
 
-impl OrderArgs {
-    fn config(&self) -> Config {
-        let mut config = Config {
-            policy: self.policy,
-            max_run_bytes: self.max_run,
-            window_us: self.window,
-            margin_us: self.predict,
-            ..Config::default()
-        };
-        config.budget.concurrency = self.concurrency;
-        config
-    }
+/// The rules in that file; without one, those in eyas's home, or none.
+fn rules(named: Option<PathBuf>) -> Result<Rules, Failure> {
+    let usual = || Some(home().join("io").join("rules.toml")).filter(|path| path.exists());
+    Ok(named.or_else(usual).map(|path| Rules::load(&path)).transpose()?.unwrap_or_default())
 }
 
 /// `eyas io …`
@@ -119,7 +125,7 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
         }
         IoCommand::Agent { folder, here, detach: false } => {
             let order = match here {
-                true => Deciding::Here(Config::default()),
+                true => Deciding::Here(rules(None)?),
                 false => Deciding::There(Access::load(&access_path(reach))?),
             };
             match agent::run(&Setup { folder, order }) {
@@ -139,6 +145,8 @@ fn access_path(reach: &Reach) -> PathBuf {
 /// Orders requests until it is told to stop. Started again with its old access file, it has its old port and secret, so
 /// that agents find it again.
 async fn be_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, Failure> {
+    let mut rules = rules(args.rules)?;
+    rules.default = args.order.overrule(rules.default);
     let before = path.exists().then(|| Access::load(&path)).transpose()?;
     let port_before = before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());
     let mut listen = args.listen;
@@ -162,7 +170,6 @@ async fn be_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, Fail
     access.save(&path)?;
     eprintln!("eyas: the coordinator listens on {address}; its access file is {}", path.display());
     println!("{READY}");
-    let rules = Rules { others: args.order.config(), ..Rules::default() };
     tokio::select! {
         () = serve(listener, &access, rules) => {}
         () = interrupted(false) => {}

@@ -175,6 +175,7 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
     say("data-intensive", args.data_intensive.to_string());
     say("data-intensive-time", format!("{}us", args.data_intensive_time));
     say("emulate", args.emulate.to_string());
+    args.io.iter().for_each(|access| say("io", access.display().to_string()));
     if args.no_overlap {
         words.push("--no-overlap".into());
     }

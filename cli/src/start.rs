@@ -107,6 +107,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         // Executors of one cluster on one machine share what is emulated; all of them have this access file.
         emulation_folder: cluster.folder().join("emulated"),
         folder: folder.clone(),
+        io: args.node.io.as_deref().map(std::path::absolute).transpose()?,
         eyas: own_path()?.into(),
         access: std::path::absolute(cluster.access_path())?,
         reconnect: args.reconnect.patience(),

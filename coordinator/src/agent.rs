@@ -13,19 +13,18 @@ use std::thread;
 use std::time::Duration;
 
 pub use eyas_board::HELLO;
-use eyas_ioq::Config;
 use eyas_session::Access;
 use thiserror::Error;
 
+use crate::link;
+use crate::order::Order;
 use crate::protocol::Status;
+use crate::rules::Rules;
 
 mod brain;
 mod door;
 mod fetch;
 mod files;
-mod link;
-mod order;
-mod storage;
 mod streams;
 
 /// First byte of what is sent to an agent's socket by who wants to know how things are.
@@ -45,8 +44,8 @@ pub struct Setup {
 /// Who decides in which order requests go to storage.
 #[derive(Clone, Debug)]
 pub enum Deciding {
-    /// The agent, for its node alone; so storages are treated.
-    Here(Config),
+    /// The agent, for its node alone, by these.
+    Here(Rules),
     /// A coordinator, for all nodes.
     There(Access),
 }
@@ -91,7 +90,9 @@ pub fn status(folder: &Path) -> io::Result<Status> {
 /// Runs an agent until nobody has needed it for a while.
 pub fn run(setup: &Setup) -> Result<(), AgentError> {
     let in_folder = |error| AgentError::Folder { folder: setup.folder.clone(), error };
-    let lock = lock(&setup.folder).map_err(in_folder)?;
+    make_folder(&setup.folder)?;
+    // An agent holds its lock.
+    let lock = File::options().create(true).append(true).open(setup.folder.join("agent.lock")).map_err(in_folder)?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(AgentError::RunsAlready(setup.folder.clone())),
@@ -101,10 +102,16 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
     let board = eyas_board::map(&memory).map_err(AgentError::Board)?;
     let (news, told) = mpsc::channel();
     let order = match &setup.order {
-        Deciding::Here(config) => order::Order::here(config.clone()),
+        Deciding::Here(rules) => Order::here(rules.clone()),
         Deciding::There(access) => {
-            link::keep(access.clone(), board, news.clone()).map_err(in_folder)?;
-            order::Order::there()
+            let news = news.clone();
+            let tell = move |heard| {
+                let is_there = news.send(brain::News::Link(heard)).is_ok();
+                eyas_board::ring(&board.head.bell);
+                is_there
+            };
+            link::keep(access.clone(), tell).map_err(in_folder)?;
+            Order::there()
         }
     };
     let mut brain = brain::Brain::new(board, order, news.clone(), told);
@@ -121,12 +128,22 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Makes the folder, for its user alone, and opens the file in it whose lock an agent holds.
-fn lock(folder: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let stat = rustix::fs::stat(folder)?;
-    if stat.st_uid != rustix::process::getuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can get into it; its mode has to be 700"));
+/// Makes an agent's folder, for its user alone, as is the one that it is in.
+///
+/// # Errors
+/// If it cannot be made, or others can get into one of the two: who can put a socket there could answer programs.
+pub fn make_folder(folder: &Path) -> Result<(), AgentError> {
+    let failed = |folder: &Path| {
+        let folder = folder.to_owned();
+        move |error| AgentError::Folder { folder, error }
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder))?;
+    for folder in [folder.parent().unwrap_or(folder), folder] {
+        let stat = rustix::fs::stat(folder).map_err(|error| failed(folder)(error.into()))?;
+        if stat.st_uid != rustix::process::getuid().as_raw() || stat.st_mode & 0o077 != 0 {
+            let why = "others can get into it; its mode has to be 700";
+            return Err(failed(folder)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+        }
     }
-    File::options().create(true).append(true).open(folder.join("agent.lock"))
+    Ok(())
 }

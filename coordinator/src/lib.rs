@@ -7,10 +7,18 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+mod client;
+mod link;
+mod order;
 mod protocol;
+mod rules;
 mod serve;
+mod storage;
 
 pub use eyas_ioq as ioq;
 
+pub use crate::client::{Client, Turn};
 pub use crate::protocol::Status;
-pub use crate::serve::{Rules, serve, status};
+pub use crate::rules::{Rules, RulesError, Treatment, class_id, parse_policy};
+pub use crate::serve::{serve, status};
+pub use crate::storage::Place;

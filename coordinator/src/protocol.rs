@@ -1,5 +1,6 @@
 //! What agents and the coordinator say to each other, in frames of `eyas_session`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use eyas_ioq::{ClassId, GrantId, Measures};
@@ -64,6 +65,8 @@ pub(crate) enum ToAgent {
 pub struct Status {
     /// Agents that are there.
     pub agents: u64,
+    /// What the classes are called that are treated apart.
+    pub classes: BTreeMap<ClassId, String>,
     /// What became of the requests to each storage, by its name.
     pub storages: Vec<(String, Measures)>,
 }

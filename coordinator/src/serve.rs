@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_ioq::{ClientId, Config, Effect, Event, Request, RequestId, ServerId, Servers};
+use eyas_ioq::{ClientId, Effect, Event, Request, RequestId, ServerId, Servers};
 use eyas_session::{Acceptor, Access, Outbox, Session, SessionError, dial, outbox};
 use eyas_wire::Role;
 use tokio::net::TcpListener;
@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::protocol::{BEAT, MAX_NAME_BYTES, MAX_STORAGES, SILENCE, Status, ToAgent, ToCoordinator, Wish};
+use crate::rules::Rules;
 
 /// Connections at a time that have not said who they are; others wait to be accepted.
 const MAX_GREETINGS: usize = 256;
@@ -39,15 +40,6 @@ pub async fn status(access: &Access) -> Result<Status, SessionError> {
             }
         }
     }
-}
-
-/// How storages are treated.
-#[derive(Clone, Debug, Default)]
-pub struct Rules {
-    /// Those that are not named.
-    pub others: Config,
-    /// Those that are.
-    pub named: BTreeMap<String, Config>,
 }
 
 /// Takes agents' requests, until it is dropped.
@@ -300,9 +292,9 @@ impl Brain {
     /// The storage of that name.
     fn server(&mut self, name: String) -> ServerId {
         let next = ServerId(self.names.len() as u32);
-        let config = self.rules.named.get(&name).unwrap_or(&self.rules.others);
+        let config = self.rules.of(&name);
         *self.names.entry(name).or_insert_with(|| {
-            self.servers.serve(next, config.clone());
+            self.servers.serve(next, config);
             next
         })
     }
@@ -310,7 +302,8 @@ impl Brain {
     fn status(&self) -> Status {
         let measures = |(name, server): (&String, &ServerId)| Some((name.clone(), self.servers.measures(*server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
-        Status { agents: agents as u64, storages: self.names.iter().filter_map(measures).collect() }
+        let classes = self.rules.class_names();
+        Status { agents: agents as u64, classes, storages: self.names.iter().filter_map(measures).collect() }
     }
 
     fn handle(&mut self, event: Event) {

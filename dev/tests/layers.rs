@@ -41,6 +41,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-executor", "eyas-dfs", "is a node of the file system, and accounts for its chunks"),
     ("eyas-executor", "eyas-wire", "what dispatcher and executor say to each other"),
     ("eyas-executor", "eyas-session", "dials the dispatcher"),
+    ("eyas-executor", "eyas-coordinator", "asks for turns at persistent storage"),
     ("eyas-executor", "eyas-node", "the decider it is the shell of"),
     ("eyas-executor", "eyas-transfer", "fetches from peers and serves them"),
     ("eyas-executor", "eyas-store", "keeps objects, stages inputs, delivers outputs"),

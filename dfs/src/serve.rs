@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::TrySendError;
 use std::time::Instant;
 
 use eyas_ring::{Event, Refusal};
@@ -139,12 +140,12 @@ impl Client {
             What::Membership => Reply::Membership(self.shared.node, self.shared.membership()),
             What::Operate(op) => {
                 let (answer, answered) = oneshot::channel();
-                let busy = self.shared.told.try_send(Told::Asked(op, answer)).is_err();
+                let is_busy = matches!(self.shared.told.try_send(Told::Asked(op, answer)), Err(TrySendError::Full(_)));
                 match answered.await {
                     Ok(answer) => Reply::Operated(answer),
-                    Err(_) if busy => Reply::Operated(Err(Refusal::Busy)),
-                    // The node ends; others lead soon.
-                    Err(_) => Reply::Operated(Err(Refusal::NotYet)),
+                    Err(_) if is_busy => Reply::Operated(Err(Refusal::Busy)),
+                    // The node has left: others lead, in another view.
+                    Err(_) => Reply::Operated(Err(Refusal::OtherView { view: 0 })),
                 }
             }
             What::Store { object, size_bytes, checksum, from } => {

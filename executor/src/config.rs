@@ -41,6 +41,8 @@ pub struct Config {
     pub emulation: Emulation,
     /// Where the state of what is emulated is shared with the machine's other executors.
     pub emulation_folder: PathBuf,
+    /// The access file of the coordinator of storages, if what is fetched waits for its turn there.
+    pub io: Option<PathBuf>,
     /// The `eyas` program itself, which tasks find under that name.
     pub eyas: PathBuf,
     /// The cluster's access file, which tasks are told of.

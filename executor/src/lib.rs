@@ -15,6 +15,7 @@ mod process;
 mod sandbox;
 mod serve;
 mod strays;
+mod turns;
 mod work;
 
 pub use config::{Config, ConfigError, default_capacity};

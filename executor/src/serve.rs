@@ -27,6 +27,7 @@ use crate::guardian::Guardian;
 use crate::lease::{Lease, Moment};
 use crate::sandbox;
 use crate::strays::Strays;
+use crate::turns::Turns;
 use crate::work::Workshop;
 
 /// First and longest wait between two tries to reach the dispatcher.
@@ -161,7 +162,11 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     );
     let server = server.map_err(io("serve peers from", &sandboxes))?;
     let peers = Peers::new(PeerKey(key), PeerLimits::default(), limits.link_in.clone());
-    let storage = Storage::new(limits);
+    let order = match &config.io {
+        Some(path) => Some(Turns::start(path).map_err(io("ask for turns by", path))?),
+        None => None,
+    };
+    let storage = Storage::ordered(limits, order);
     let strays = Strays::adopt();
     if let Err(e) = &strays {
         tracing::info!("processes that leave their task's group will not be found: {e}");

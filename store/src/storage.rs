@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_types::ObjectSpec;
+use eyas_types::{Extent, FileId, ObjectSpec};
+use tokio::runtime::Handle;
 
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::incoming::Incoming;
+use crate::order::{self, Order, Wish};
 use crate::url::Place;
 use remote::Remote;
 use sink::Sink;
@@ -37,13 +39,19 @@ pub struct Storage(Arc<Inner>);
 struct Inner {
     limits: Limits,
     remote: Remote,
+    order: Option<Arc<dyn Order>>,
 }
 
 impl Storage {
     /// Connects to nothing yet. S3 takes its credentials, region and endpoint from the usual `AWS_*` variables and
     /// `~/.aws` at its first use.
     pub fn new(limits: Limits) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::default() }))
+        Storage::ordered(limits, None)
+    }
+
+    /// The same. What is fetched is read in its turn, if somebody gives turns.
+    pub fn ordered(limits: Limits, order: Option<Arc<dyn Order>>) -> Self {
+        Storage(Arc::new(Inner { limits, remote: Remote::default(), order }))
     }
 
     /// The object that `url` names now. `executable` overrides what a file's mode says; elsewhere nothing is executable
@@ -119,16 +127,36 @@ impl Storage {
         match Place::of(&spec.source)? {
             Place::File(path) => {
                 let (path, spec, limits) = (path.to_path_buf(), spec.clone(), self.0.limits.clone());
+                let (order, runtime) = (self.0.order.clone(), Handle::current());
                 blocking(move || {
                     let mut into = into;
-                    retry_blocking(|| file::read(&path, &spec, &mut into, &limits))?;
+                    let turn = |wish| order.as_ref().map(|order| runtime.block_on(order.turn(wish)));
+                    retry_blocking(|| file::read(&path, &spec, &mut into, &limits, &turn))?;
                     into.finish()
                 })
                 .await
             }
-            Place::Http(_) | Place::S3 { .. } => self.0.remote.read(spec, into, &self.0.limits).await,
+            place @ (Place::Http(_) | Place::S3 { .. }) => {
+                // In one turn: many are given at a time.
+                let _turn = match &self.0.order {
+                    Some(order) => Some(order.turn(whole(&place, spec)).await),
+                    None => None,
+                };
+                self.0.remote.read(spec, into, &self.0.limits).await
+            }
         }
     }
+}
+
+/// All of an object that is not in a file.
+fn whole(place: &Place<'_>, spec: &ObjectSpec) -> Wish {
+    let url = match place {
+        Place::S3 { bucket, .. } => format!("s3://{bucket}"),
+        _ => spec.source.split('/').take(3).collect::<Vec<_>>().join("/"),
+    };
+    let [name @ .., _, _, _, _, _, _, _, _] = spec.id().0;
+    let extent = Extent { offset: 0, size_bytes: spec.size_bytes() };
+    Wish { place: order::Place::Url(url), file: FileId(u64::from_le_bytes(name)), extent }
 }
 
 /// An output that does not appear yet. Dropped, it never does.

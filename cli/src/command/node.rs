@@ -1,5 +1,7 @@
 //! What an executor has: the options of `eyas start executor`, and of commands that start some.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::error::ErrorKind;
 use eyas_client::types::matching::Labels;
@@ -51,6 +53,9 @@ pub(crate) struct NodeArgs {
     /// Pretend: storage=RATE,storage-latency=DURATION,link=RATE
     #[arg(long, value_name = "WHAT", help_heading = "Executors", default_value = "none", value_parser = Emulation::parse)]
     pub emulate: Emulation,
+    /// Fetch from persistent storage in turn with all that `eyas io` orders: as the coordinator with this access file says
+    #[arg(long, value_name = "FILE", help_heading = "Executors")]
+    pub io: Option<PathBuf>,
 }
 
 /// Bytes of a label's name and of its value.

@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,10 +11,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use eyas_coordinator::agent;
+use eyas_coordinator::{agent, class_id};
 use eyas_session::Access;
 
 use crate::Failure;
+use crate::io::rules;
 use crate::start::own_path;
 
 /// What is loaded into programs.
@@ -34,6 +34,10 @@ pub(crate) struct RunArgs {
     /// Do not ask the coordinator: order the requests of this node alone
     #[arg(long)]
     here: bool,
+    /// Its requests are of this job class, for which the rules may say a reservation, a limit and a weight [default: that
+    /// of an `eyas io run` around this one, or none]
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
     /// What is run, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -46,6 +50,9 @@ pub(crate) fn run(args: &RunArgs, access: &Path) -> Result<ExitCode, Failure> {
     command.args(words);
     if let Some(paths) = real_paths(&args.path)? {
         command.env("EYAS_IO_PATHS", paths);
+    }
+    if let Some(class) = &args.class {
+        command.env("EYAS_IO_CLASS", class_id(class).0.to_string());
     }
     let coordinator = (!args.here && access.exists()).then_some(access);
     match prepare(coordinator) {
@@ -77,7 +84,12 @@ fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), Failure> {
         libraries.push(others);
     }
     let access = coordinator.map(Access::load).transpose()?;
+    if access.is_none() {
+        // The agent's own words about them would be in its log.
+        rules(None)?;
+    }
     let folder = agent_folder(access.as_ref());
+    agent::make_folder(&folder)?;
     if !greet(&folder) {
         start(&folder, coordinator)?;
     }
@@ -125,8 +137,6 @@ pub(crate) fn detach() -> Result<(), Failure> {
 
 /// Has an agent started, and waits until it answers.
 fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), Failure> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
     let log = folder.join("agent.log");
     let log_file = File::options().create(true).append(true).open(&log);
     let log_file = log_file.map_err(|e| format!("cannot write {}: {e}", log.display()))?;

@@ -1,16 +1,17 @@
 //! How coordinated I/O stands, for people and for Prometheus.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
 use eyas_coordinator::Status;
-use eyas_coordinator::ioq::Measures;
+use eyas_coordinator::ioq::{ClassId, Measures, Waits};
 use eyas_wire::view::io::{IoView, StorageView, WaitView};
 
 use crate::show::{Table, json};
 
 pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> io::Result<()> {
-    let storages = status.storages.iter().map(|(name, measures)| storage(name, measures)).collect();
+    let storages = status.storages.iter().map(|(name, measures)| storage(name, measures, &status.classes)).collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
         (true, _) => print_metrics(&view),
@@ -19,10 +20,10 @@ pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> io::Resul
     }
 }
 
-fn storage(name: &str, measures: &Measures) -> StorageView {
+fn storage(name: &str, measures: &Measures, classes: &BTreeMap<ClassId, String>) -> StorageView {
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
-    let wait = |(class, waits): (&eyas_coordinator::ioq::ClassId, &eyas_coordinator::ioq::Waits)| WaitView {
-        class: class.0,
+    let wait = |(class, waits): (&ClassId, &Waits)| WaitView {
+        class: classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
         requests: waits.requests,
         mean_us: mean(waits.sum_us, waits.requests),
         max_us: waits.max_us,
@@ -106,7 +107,7 @@ fn print_metrics(view: &IoView) -> io::Result<()> {
     writeln!(out, "# TYPE eyas_io_wait_seconds summary")?;
     for storage in &view.storages {
         for wait in &storage.waits {
-            let labels = format!("{{storage={:?},class=\"{}\"}}", storage.name, wait.class);
+            let labels = format!("{{storage={:?},class={:?}}}", storage.name, wait.class);
             let sum_s = wait.mean_us * wait.requests as f64 / 1e6;
             writeln!(out, "eyas_io_wait_seconds_sum{labels} {sum_s}")?;
             writeln!(out, "eyas_io_wait_seconds_count{labels} {}", wait.requests)?;

@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use eyas_board::{Answer, Ask, BEAT, Board, Kind, State, VERSION, ring, take_marks, wait};
 use eyas_ioq::{ClassId, RequestId};
-use eyas_types::{Extent, Operation};
+use eyas_types::{Extent, FileId, Operation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::fetch::fetch;
 use super::files::{Advice, Files, Key};
-use super::link::Say;
-use super::order::{Order, Verdict};
-use crate::protocol::ToAgent;
+use crate::link::Heard;
+use crate::order::{Order, Verdict};
+use crate::storage::Place;
 
 /// An agent that nobody has needed for so long ends.
 const IDLE: Duration = Duration::from_secs(30);
@@ -39,10 +39,8 @@ pub(super) enum News {
     Fetched { request: RequestId, key: Key, bytes: u64 },
     /// The agent is there for this process.
     Program(OwnedFd),
-    /// The coordinator has been reached, or lost.
-    Linked(Option<Say>),
-    /// It has said this.
-    Coordinator(Vec<ToAgent>),
+    /// Of the session with the coordinator.
+    Link(Heard),
     /// Somebody wants to know how things are.
     Status(UnixStream),
 }
@@ -137,11 +135,11 @@ impl Brain {
                     self.files.fetched(key);
                     self.order.done(request, bytes);
                 }
-                News::Linked(say) => {
+                News::Link(Heard::Linked(say)) => {
                     self.order.link(say);
                     self.open();
                 }
-                News::Coordinator(messages) => messages.into_iter().for_each(|message| self.order.hear(message)),
+                News::Link(Heard::Said(messages)) => messages.into_iter().for_each(|message| self.order.hear(message)),
                 News::Status(mut asking) => {
                     let status = postcard::to_stdvec(&self.order.status()).expect("a status has a form");
                     // Who does not read has gone.
@@ -212,17 +210,21 @@ impl Brain {
     fn alone(&mut self, place: usize, ask: Ask, operation: Operation) {
         let key = (ask.device, ask.inode);
         let bytes = ask.offset..ask.offset + ask.length;
-        let request = self.order.ask(key, ClassId(ask.class), operation, extent(&bytes));
+        let request = self.ask(key, ClassId(ask.class), operation, extent(&bytes));
         self.wanted.insert(request, Wanted::Seat(place));
         if let Some((_, asked)) = self.seats.get_mut(&place) {
             *asked = Some(request);
         }
     }
 
+    fn ask(&mut self, (device, inode): Key, class: ClassId, operation: Operation, extent: Extent) -> RequestId {
+        self.order.ask(Place::Device(device), FileId(inode), class, operation, extent)
+    }
+
     /// Windows of a file are to be read, each in its turn.
     fn want(&mut self, key: Key, class: u32, windows: Vec<Range<u64>>) {
         for window in windows {
-            let request = self.order.ask(key, ClassId(class), Operation::Read, extent(&window));
+            let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
             self.wanted.insert(request, Wanted::Window(key, window));
         }
     }

@@ -17,6 +17,7 @@ mod dfs;
 mod documents;
 mod get;
 mod interrupts;
+mod io_order;
 mod io_programs;
 mod job_files;
 mod kept;

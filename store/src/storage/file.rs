@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use eyas_types::{ObjectSpec, Version};
+use eyas_types::{Extent, FileId, ObjectSpec, Version};
 
 use super::CHUNK_BYTES;
 use super::sink::Sink;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
+use crate::order::{self, TURN_BYTES, Turn, Wish};
 
 /// Read at a time. A relay can pass it on when all of it is there.
 const RANGE_BYTES: usize = 256 << 10;
@@ -30,18 +31,36 @@ pub(super) fn stat(path: &Path, url: &str, executable: Option<bool>) -> Result<O
 }
 
 /// Reads what is missing of the file, at the version of `spec`.
-pub(super) fn read(path: &Path, spec: &ObjectSpec, into: &mut impl Sink, limits: &Limits) -> Result<(), StorageError> {
+/// Each part is read in the turn that there is for it, if there is any.
+pub(super) fn read(
+    path: &Path,
+    spec: &ObjectSpec,
+    into: &mut impl Sink,
+    limits: &Limits,
+    turn: &impl Fn(Wish) -> Option<Turn>,
+) -> Result<(), StorageError> {
     let url = &spec.source;
     let failed = |error: io::Error| StorageError::file("read", url, &error);
     // Not blocking: a pipe put in the file's place must not hold the thread.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    check(&file, spec)?;
-    read_in_order(&file, into.written_bytes()..spec.size_bytes(), |bytes| {
-        let bytes = bytes.map_err(failed)?;
-        limits.read_blocking(bytes.len() as u64);
-        into.write(&bytes)
-    })?;
+    let metadata = check(&file, spec)?;
+    while into.written_bytes() < spec.size_bytes() {
+        let start = into.written_bytes();
+        let size_bytes = TURN_BYTES.min(spec.size_bytes() - start);
+        let (place, name) = (order::Place::Device(metadata.dev()), FileId(metadata.ino()));
+        let turn = turn(Wish { place, file: name, extent: Extent { offset: start, size_bytes } });
+        // Nobody waits for the end of a turn that nobody gave.
+        let end = if turn.is_some() { start + size_bytes } else { spec.size_bytes() };
+        read_in_order(&file, start..end, |bytes| {
+            let bytes = bytes.map_err(failed)?;
+            limits.read_blocking(bytes.len() as u64);
+            into.write(&bytes)
+        })?;
+        if into.written_bytes() < end {
+            break;
+        }
+    }
     check(&file, spec)?;
     if into.written_bytes() < spec.size_bytes() {
         let message = format!("`{url}` ended after {} of its {} bytes", into.written_bytes(), spec.size_bytes());
@@ -161,11 +180,11 @@ fn version(metadata: &fs::Metadata, url: &str) -> Result<Version, StorageError> 
     Ok(Version::Modified { mtime_ns, size_bytes: metadata.len() })
 }
 
-fn check(file: &File, spec: &ObjectSpec) -> Result<(), StorageError> {
+fn check(file: &File, spec: &ObjectSpec) -> Result<fs::Metadata, StorageError> {
     let metadata = file.metadata().map_err(|error| StorageError::file("read", &spec.source, &error))?;
     let now = version(&metadata, &spec.source)?;
     if now == spec.version {
-        return Ok(());
+        return Ok(metadata);
     }
     let (was, is) = (spec.size_bytes(), now.size_bytes());
     let how = if was == is { "it was modified".into() } else { format!("it had {was} bytes, now {is}") };
@@ -284,7 +303,7 @@ mod tests {
             fs::write(&path, vec![1; size_bytes as usize]).unwrap();
             let spec = stat(&path, "file:///input", None).unwrap();
             let mut into = Meddler { size_bytes, written_bytes: 0, meddle: Some(meddle) };
-            let result = read(&path, &spec, &mut into, &Limits::default());
+            let result = read(&path, &spec, &mut into, &Limits::default(), &|_| None);
             assert_eq!(result.err().map(|error| error.kind), expected, "{how}");
         }
     }

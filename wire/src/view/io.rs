@@ -47,8 +47,8 @@ pub struct StorageView {
 /// How long requests of a class waited for their turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitView {
-    /// The class's number; 0 for those that have none.
-    pub class: u32,
+    /// The class's name; `default` for those that have none that is treated apart.
+    pub class: String,
     /// Requests.
     pub requests: u64,
     /// On the average, microseconds.

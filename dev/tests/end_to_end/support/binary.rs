@@ -28,7 +28,18 @@ fn build() -> PathBuf {
     };
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--workspace", "--bin", "eyas", "--bin", "eyas-text", "--profile", profile]);
+    command.args([
+        "build",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        "eyas",
+        "--bin",
+        "eyas-text",
+        "--lib",
+        "--profile",
+        profile,
+    ]);
     command.arg("--target-dir").arg(profile_folder.parent().expect("PROFILE is in a folder"));
     let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo can be started");
     assert!(status.success(), "eyas cannot be built");

@@ -1,16 +1,13 @@
-//! The agent's session with the coordinator: a thread of its own, which dials until there is one, and again when it is lost.
+//! A session with the coordinator: a thread of its own, which dials until there is one, and again when it is lost.
 
-use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use eyas_board::{Board, ring};
 use eyas_session::{Access, Session, SessionError, dial};
 use eyas_wire::Role;
 use tokio::sync::mpsc;
 use tokio::time::{interval, sleep, timeout};
 
-use super::brain::News;
 use crate::protocol::{BEAT, SILENCE, ToAgent, ToCoordinator};
 
 /// Between two tries to reach the coordinator.
@@ -18,26 +15,29 @@ const REDIAL: Duration = Duration::from_millis(500);
 /// Of what is to be said, so much is said together.
 const MAX_TOGETHER: usize = 1 << 10;
 
-/// Where the agent puts what it has to say. What can wait there is bounded by what the agent has under way.
-pub(super) type Say = mpsc::UnboundedSender<ToCoordinator>;
+/// Where is put what there is to say. What can wait there is bounded by what is under way.
+pub(crate) type Say = mpsc::UnboundedSender<ToCoordinator>;
 
-/// Keeps a session with the coordinator as long as the agent lives.
-pub(super) fn keep(access: Access, board: &'static Board, news: Sender<News>) -> std::io::Result<()> {
+/// What comes of a session.
+pub(crate) enum Heard {
+    /// The coordinator has been reached, or lost.
+    Linked(Option<Say>),
+    /// It has said this.
+    Said(Vec<ToAgent>),
+}
+
+/// Keeps a session with the coordinator until nobody listens any more: `tell` says whether somebody does.
+pub(crate) fn keep(access: Access, tell: impl Fn(Heard) -> bool + Send + Sync + 'static) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let tell = move |what: News| {
-        let is_there = news.send(what).is_ok();
-        ring(&board.head.bell);
-        is_there
-    };
     let keep = async move {
         loop {
             if let Ok(session) = dial(&access, Role::Agent).await {
                 let (say, said) = mpsc::unbounded_channel();
-                tell(News::Linked(Some(say)));
+                tell(Heard::Linked(Some(say)));
                 if let Err(error) = carry(session, said, &tell).await {
                     tracing::info!("the coordinator is lost: {error}");
                 }
-                if !tell(News::Linked(None)) {
+                if !tell(Heard::Linked(None)) {
                     return;
                 }
             }
@@ -52,7 +52,7 @@ pub(super) fn keep(access: Access, board: &'static Board, news: Sender<News>) ->
 async fn carry(
     session: Session,
     mut said: mpsc::UnboundedReceiver<ToCoordinator>,
-    tell: &impl Fn(News) -> bool,
+    tell: &impl Fn(Heard) -> bool,
 ) -> Result<(), SessionError> {
     let Session { mut reader, mut writer, .. } = session;
     let speak = async {
@@ -68,7 +68,7 @@ async fn carry(
     };
     let listen = async {
         while let Ok(messages) = timeout(SILENCE, reader.next::<ToAgent>()).await {
-            if !tell(News::Coordinator(messages?)) {
+            if !tell(Heard::Said(messages?)) {
                 break;
             }
         }

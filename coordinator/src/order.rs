@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use eyas_ioq::{ClassId, ClientId, Config, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
+use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
 use eyas_types::{Extent, FileId, Operation};
 
-use super::files::Key;
-use super::link::Say;
-use super::storage;
+use crate::link::Say;
 use crate::protocol::{Status, ToAgent, ToCoordinator, Wish};
+use crate::rules::Rules;
+use crate::storage::Place;
 
 /// The agent is the only client of its own decider.
 const CLIENT: ClientId = ClientId(0);
 
 /// What was decided of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It is to go, and its end is waited for.
     Go,
     /// It is to go, and nothing is to be heard of it.
@@ -24,10 +24,10 @@ pub(super) enum Verdict {
 }
 
 /// Requests on their way through the order.
-pub(super) struct Order {
+pub(crate) struct Order {
     decider: Decider,
-    /// Storages by the devices that they are seen as, numbered as they came.
-    storages: BTreeMap<u64, u32>,
+    /// Storages, numbered as they came.
+    storages: BTreeMap<Place, u32>,
     last: u64,
     /// Where each is that has been asked for and is not done.
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
@@ -46,14 +46,15 @@ struct Granted {
 
 /// Who decides.
 enum Decider {
-    Here { servers: Servers, config: Config, began: Instant },
+    Here { servers: Servers, rules: Box<Rules>, began: Instant },
     There { say: Option<Say> },
 }
 
 impl Order {
     /// Decides here.
-    pub fn here(config: Config) -> Order {
-        Order::of(Decider::Here { servers: Servers::new(), config, began: Instant::now() })
+    pub fn here(rules: Rules) -> Order {
+        let rules = Box::new(rules);
+        Order::of(Decider::Here { servers: Servers::new(), rules, began: Instant::now() })
     }
 
     /// Leaves it to a coordinator, which has not been reached yet.
@@ -92,10 +93,17 @@ impl Order {
     }
 
     /// Asks for a turn.
-    pub fn ask(&mut self, (device, inode): Key, class: ClassId, operation: Operation, extent: Extent) -> RequestId {
-        let storage = self.storage(device);
+    pub fn ask(
+        &mut self,
+        place: Place,
+        file: FileId,
+        class: ClassId,
+        operation: Operation,
+        extent: Extent,
+    ) -> RequestId {
+        let storage = self.storage(place);
         self.last += 1;
-        let (id, file) = (RequestId(self.last), FileId(inode));
+        let id = RequestId(self.last);
         self.under_way.insert(id, (storage, None));
         match &mut self.decider {
             Decider::Here { .. } => {
@@ -182,25 +190,27 @@ impl Order {
 
     /// How things are, if it is decided here.
     pub fn status(&self) -> Status {
-        let Decider::Here { servers, .. } = &self.decider else { return Status::default() };
-        let measures =
-            |(device, number): (&u64, &u32)| Some((storage::name(*device), servers.measures(ServerId(*number))?));
-        Status { agents: 1, storages: self.storages.iter().filter_map(measures).collect() }
+        let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
+        let measures = |(place, number): (&Place, &u32)| Some((place.name(), servers.measures(ServerId(*number))?));
+        Status {
+            agents: 1,
+            classes: rules.class_names(),
+            storages: self.storages.iter().filter_map(measures).collect(),
+        }
     }
 
-    fn storage(&mut self, device: u64) -> u32 {
-        let next = self.storages.len() as u32;
-        let storage = *self.storages.entry(device).or_insert(next);
-        if storage == next {
-            match &mut self.decider {
-                Decider::Here { servers, config, .. } => {
-                    // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
-                    servers.serve(ServerId(storage), config.clone());
-                }
-                Decider::There { say } => tell(say, ToCoordinator::Storage(storage::name(device))),
-            }
+    fn storage(&mut self, place: Place) -> u32 {
+        if let Some(storage) = self.storages.get(&place) {
+            return *storage;
         }
-        storage
+        let (next, name) = (self.storages.len() as u32, place.name());
+        self.storages.insert(place, next);
+        match &mut self.decider {
+            // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
+            Decider::Here { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),
+            Decider::There { say } => tell(say, ToCoordinator::Storage(name)),
+        }
+        next
     }
 
     fn handle(&mut self, event: Event) {

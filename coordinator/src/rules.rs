@@ -1,0 +1,306 @@
+//! How storages and job classes are treated, as whoever runs the coordinator says it in a TOML file (`docs/io.md`):
+//!
+//! ```toml
+//! [default]
+//! policy = "mlf"
+//!
+//! [storage."nfs1:/export"]
+//! bandwidth = "900 MB/s"
+//! concurrency = 4
+//!
+//! [class.night]
+//! limit = "20 MB/s"
+//! ```
+//!
+//! What is wrong in it is told with its line, before anything is served by it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use eyas_ioq::{ClassId, Config, POLICIES, Policy, Quality};
+use eyas_types::units;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use thiserror::Error;
+
+/// Requests that an object store is given at a time unless it is said: its latency parallelises.
+const OBJECT_STORE_CONCURRENCY: u32 = 64;
+
+/// Why rules cannot be kept.
+#[derive(Debug, Error)]
+pub enum RulesError {
+    /// They cannot be read.
+    #[error("cannot read the rules {}: {error}", path.display())]
+    Unreadable {
+        /// Where they were looked for.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// They make no sense.
+    #[error("the rules {} make no sense: {why}", path.display())]
+    Malformed {
+        /// Where they are.
+        path: PathBuf,
+        /// What is wrong, and where.
+        why: String,
+    },
+}
+
+/// How storages and classes are treated.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// Storages, as far as nothing else is said of one.
+    #[serde(default)]
+    pub default: Treatment,
+    /// What is said of single ones, by their names.
+    #[serde(default, rename = "storage")]
+    storages: BTreeMap<String, Treatment>,
+    #[serde(default, rename = "class", deserialize_with = "classes")]
+    classes: BTreeMap<ClassId, Class>,
+}
+
+/// How a storage is treated, as far as it is said. [`Config`] says what each is.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Treatment {
+    /// Which run goes first.
+    #[serde(deserialize_with = "policy")]
+    pub policy: Option<Policy>,
+    /// Bytes of a run at most.
+    #[serde(deserialize_with = "bytes")]
+    pub max_run: Option<u64>,
+    /// Grants at a time.
+    pub concurrency: Option<NonZeroU32>,
+    /// What it is taken to do until it has been measured, bytes a second.
+    #[serde(deserialize_with = "rate")]
+    pub bandwidth: Option<u64>,
+    /// It is given no more than so many bytes a second.
+    #[serde(deserialize_with = "rate")]
+    pub bytes_per_s: Option<u64>,
+    /// It is given no more than so many requests a second.
+    pub requests_per_s: Option<NonZeroU32>,
+    /// Held for what would continue a file, microseconds.
+    #[serde(deserialize_with = "duration")]
+    pub window: Option<u64>,
+    /// The next grant leaves so much after the one before is predicted to be done, microseconds.
+    #[serde(deserialize_with = "duration")]
+    pub predict: Option<u64>,
+    /// A grant lasts for so long, microseconds.
+    #[serde(deserialize_with = "duration")]
+    pub lease: Option<u64>,
+}
+
+/// A job class.
+#[derive(Clone, Debug, PartialEq)]
+struct Class {
+    name: String,
+    quality: Quality,
+}
+
+/// The same as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassFields {
+    #[serde(default, deserialize_with = "rate")]
+    reservation: Option<u64>,
+    #[serde(default, deserialize_with = "rate")]
+    limit: Option<u64>,
+    weight: Option<NonZeroU32>,
+}
+
+impl Rules {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// If they cannot be read, or kept.
+    pub fn load(path: &Path) -> Result<Rules, RulesError> {
+        let text = fs::read_to_string(path).map_err(|error| RulesError::Unreadable { path: path.into(), error })?;
+        toml::from_str(&text).map_err(|e| RulesError::Malformed { path: path.into(), why: e.to_string() })
+    }
+
+    /// How the storage of that name is treated.
+    pub(crate) fn of(&self, name: &str) -> Config {
+        let classes = self.classes.iter().map(|(id, class)| (*id, class.quality)).collect();
+        let mut config = Config { classes, ..Config::default() };
+        self.default.apply(&mut config);
+        if is_object_store(name) {
+            config.budget.concurrency = config.budget.concurrency.max(OBJECT_STORE_CONCURRENCY);
+        }
+        if let Some(named) = self.storages.get(name) {
+            named.apply(&mut config);
+        }
+        config
+    }
+
+    /// The names of classes.
+    pub(crate) fn class_names(&self) -> BTreeMap<ClassId, String> {
+        let named = self.classes.iter().map(|(id, class)| (*id, class.name.clone()));
+        named.chain([(ClassId::default(), DEFAULT_CLASS.to_owned())]).collect()
+    }
+}
+
+impl Treatment {
+    fn apply(&self, config: &mut Config) {
+        let Treatment { policy, max_run, concurrency, bandwidth, bytes_per_s, requests_per_s, window, predict, lease } =
+            *self;
+        config.policy = policy.unwrap_or(config.policy);
+        config.max_run_bytes = max_run.unwrap_or(config.max_run_bytes);
+        config.bandwidth_bytes_per_s = bandwidth.unwrap_or(config.bandwidth_bytes_per_s);
+        config.window_us = window.unwrap_or(config.window_us);
+        config.margin_us = predict.or(config.margin_us);
+        config.lease_us = lease.unwrap_or(config.lease_us);
+        let budget = &mut config.budget;
+        budget.concurrency = concurrency.map_or(budget.concurrency, NonZeroU32::get);
+        budget.bytes_per_s = bytes_per_s.or(budget.bytes_per_s);
+        budget.requests_per_s = requests_per_s.map(|per_s| per_s.get().into()).or(budget.requests_per_s);
+    }
+}
+
+/// The class of all requests that have none of their own.
+pub(crate) const DEFAULT_CLASS: &str = "default";
+
+/// The number by which the class of that name is known to programs, agents and coordinators: FNV-1a, of 32 bits.
+pub fn class_id(name: &str) -> ClassId {
+    if name == DEFAULT_CLASS {
+        return ClassId::default();
+    }
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    ClassId(hash.max(1))
+}
+
+/// The policy of that name.
+///
+/// # Errors
+/// Which there are.
+pub fn parse_policy(name: &str) -> Result<Policy, String> {
+    let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
+    Policy::named(name).ok_or_else(|| format!("`{name}` is none of {}", names.join(", ")))
+}
+
+fn is_object_store(name: &str) -> bool {
+    ["s3://", "http://", "https://"].iter().any(|scheme| name.starts_with(scheme))
+}
+
+fn classes<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClassId, Class>, D::Error> {
+    let mut classes = BTreeMap::new();
+    for (name, fields) in BTreeMap::<String, ClassFields>::deserialize(from)? {
+        let ClassFields { reservation: reservation_bytes_per_s, limit: limit_bytes_per_s, weight } = fields;
+        if reservation_bytes_per_s.zip(limit_bytes_per_s).is_some_and(|(reserved, limit)| reserved > limit) {
+            return Err(D::Error::custom(format!("more is reserved for class `{name}` than it is limited to")));
+        }
+        let weight = weight.map_or(Quality::default().weight, NonZeroU32::get);
+        let quality = Quality { reservation_bytes_per_s, limit_bytes_per_s, weight };
+        if let Some(Class { name: other, .. }) = classes.insert(class_id(&name), Class { name: name.clone(), quality })
+        {
+            return Err(D::Error::custom(format!("classes `{name}` and `{other}` have the same number: rename one")));
+        }
+    }
+    Ok(classes)
+}
+
+fn policy<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Policy>, D::Error> {
+    parse_policy(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    units::parse_bytes(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    units::parse_rate(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    units::parse_duration_us(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use eyas_ioq::Mlf;
+
+    use super::*;
+
+    fn rules(text: &str) -> Rules {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_of_one_storage_goes_before_what_is_said_of_all() {
+        let rules = rules(
+            r#"
+            [default]
+            policy = "mlf"
+            max_run = "4MiB"
+            window = "2ms"
+
+            [storage."nfs1:/export"]
+            policy = "fifo"
+            concurrency = 4
+            bandwidth = "900 MB/s"
+            requests_per_s = 500
+            bytes_per_s = "100 MB/s"
+            predict = "200us"
+            lease = "3s"
+            "#,
+        );
+        let named = rules.of("nfs1:/export");
+        assert_eq!((named.policy, named.max_run_bytes, named.window_us), (Policy::Fifo, 4 << 20, 2_000));
+        assert_eq!((named.bandwidth_bytes_per_s, named.margin_us), (900_000_000, Some(200)));
+        assert_eq!((named.lease_us, named.budget.concurrency), (3_000_000, 4));
+        assert_eq!((named.budget.requests_per_s, named.budget.bytes_per_s), (Some(500), Some(100_000_000)));
+        let other = rules.of("nfs2:/export");
+        let policy = Policy::Mlf(Mlf::DEFAULT);
+        assert_eq!(other, Config { policy, max_run_bytes: 4 << 20, window_us: 2_000, ..Config::default() });
+    }
+
+    #[test]
+    fn object_stores_are_not_serialised_unless_it_is_said() {
+        let rules = rules("default.concurrency = 2\nstorage.'s3://small'.concurrency = 3");
+        let concurrency = |name| rules.of(name).budget.concurrency;
+        assert_eq!(["nfs1:/export", "s3://big", "s3://small"].map(concurrency), [2, OBJECT_STORE_CONCURRENCY, 3]);
+    }
+
+    #[test]
+    fn classes_are_known_by_their_numbers() {
+        let rules = rules("[class.night]\nlimit = '20 MB/s'\n[class.urgent]\nreservation = '50 MB/s'\nweight = 5");
+        let config = rules.of("nfs1:/export");
+        let limited = Quality { limit_bytes_per_s: Some(20_000_000), ..Quality::default() };
+        assert_eq!(config.classes[&class_id("night")], limited);
+        assert_eq!((config.classes[&class_id("urgent")].weight, config.classes.len()), (5, 2));
+        assert_eq!(rules.class_names()[&class_id("night")], "night");
+        // Of the function's authors.
+        assert_eq!((class_id("foobar").0, class_id(DEFAULT_CLASS)), (0xbf9c_f968, ClassId::default()));
+    }
+
+    #[test]
+    fn the_rules_of_the_guide_are_rules() {
+        let guide = include_str!("../../docs/io.md");
+        let (_, text) = guide.split_once("```toml\n").expect("there are some");
+        let rules = rules(text.split("```").next().expect("there is a first part"));
+        assert_eq!((rules.storages.len(), rules.classes.len()), (2, 2));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_its_line() {
+        let cases = [
+            ("[default]\npolicy = 'best'", "line 2", "`best` is none of fifo, sjf"),
+            ("[default]\nspeed = 1", "line 2", "unknown field `speed`"),
+            ("[storage.a]\nconcurrency = 0", "line 2", "nonzero"),
+            ("[storage.a]\nbytes_per_s = '0 MB/s'", "line 2", "is not a rate"),
+            ("[storage.a]\nwindow = 5", "line 2", "expected a string"),
+            ("[class.a]\nweight = 0", "line 2", "nonzero"),
+            ("[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'", "line 1", "more is reserved for class `a`"),
+            ("[class.costarring]\n[class.liquid]", "line 1", "have the same number"),
+            ("garbage", "line 1", "key"),
+        ];
+        for (text, line, why) in cases {
+            let said = toml::from_str::<Rules>(text).unwrap_err().to_string();
+            assert!(said.contains(line) && said.contains(why), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a storage is called, so that all nodes call it the same.
+
+use std::fs;
+
+/// Types of file systems whose source is the same storage on whichever node it is mounted, `fuse.*` besides.
+const SHARED: &[&str] = &[
+    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse", "cifs", "smb3", "pvfs2", "panfs", "ocfs2", "gfs2",
+    "afs", "9p",
+];
+
+/// Which storage.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The file system that this node sees as that device.
+    Device(u64),
+    /// A bucket or a web server, by its URL without any path.
+    Url(String),
+}
+
+impl Place {
+    /// What it is called.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Place::Device(device) => name(*device),
+            Place::Url(url) => url.clone(),
+        }
+    }
+}
+
+/// The source of the file system that this node sees as that device, as its mount says: `server:/export` for NFS. That of
+/// a disk of the node's own, or the device's number if there is none, has the node's name before it.
+fn name(device: u64) -> String {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let of_node = |source: &str| format!("{}:{source}", rustix::system::uname().nodename().to_string_lossy());
+    match mount(&mounts, &number) {
+        Some((kind, source)) if is_shared(kind) => source.to_owned(),
+        Some((_, source)) => of_node(source),
+        None => of_node(&number),
+    }
+}
+
+/// Type and source of a device in the words of `/proc/self/mountinfo` (proc(5)).
+fn mount<'a>(mounts: &'a str, number: &str) -> Option<(&'a str, &'a str)> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let is_it = before.split(' ').nth(2) == Some(number);
+        let mut words = after.split(' ');
+        let (kind, source) = (words.next()?, words.next()?);
+        (is_it && source != "none").then_some((kind, source))
+    })
+}
+
+fn is_shared(kind: &str) -> bool {
+    SHARED.contains(&kind) || kind.starts_with("fuse.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 0:21 / /proc rw,relatime shared:5 - proc none rw
+98 1 0:52 / /home rw,relatime shared:60 - nfs4 files:/home rw,vers=4.2
+99 1 0:53 /data /data rw master:1 - fuse.sshfs store:/data rw
+25 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+";
+
+    #[test]
+    fn a_storage_is_called_by_its_source() {
+        assert_eq!(mount(MOUNTS, "0:52"), Some(("nfs4", "files:/home")));
+        assert_eq!(mount(MOUNTS, "0:53"), Some(("fuse.sshfs", "store:/data")));
+        assert_eq!(mount(MOUNTS, "0:21"), None, "it has none");
+        assert_eq!(mount(MOUNTS, "0:5"), None, "it is not there");
+    }
+
+    #[test]
+    fn disks_of_two_nodes_are_two_even_if_their_sources_are_the_same() {
+        let is_shared = |number| mount(MOUNTS, number).is_some_and(|(kind, _)| is_shared(kind));
+        assert_eq!(["0:52", "0:53", "8:1"].map(is_shared), [true, true, false]);
+    }
+}

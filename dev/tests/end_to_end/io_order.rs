@@ -1,0 +1,343 @@
+//! Coordinated I/O among nodes: one order for all, and nobody who waits for what is gone.
+//!
+//! A node is a folder for its agent, and a mount of the slow disk that it shares with the others. That something is ordered
+//! is seen by what the coordinator has counted, never by how long it took.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Cluster, Done, Home, SlowDisk, finish, signal, wait_until};
+
+/// Who waits for what is gone waits no longer, and this much on a busy machine.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A coordinator, and the agents that programs start. They end with it.
+struct Order {
+    coordinator: Option<Child>,
+    home: Home,
+}
+
+impl Order {
+    fn new(home: Home, words: &[&str]) -> Order {
+        let mut order = Order { coordinator: None, home };
+        order.serve(words);
+        order
+    }
+
+    /// Starts the coordinator, once more in its old place if there was one.
+    fn serve(&mut self, words: &[&str]) {
+        let mut command = self.home.command(&[&["io", "serve", "--listen", "127.0.0.1:0"], words].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(self.home.log()).spawn().unwrap();
+        let mut line = [0; 6];
+        child.stdout.as_mut().expect("piped").read_exact(&mut line).expect("it says that it is ready");
+        assert_eq!(&line, b"ready\n");
+        self.coordinator = Some(child);
+    }
+
+    fn coordinator(&self) -> u32 {
+        self.coordinator.as_ref().expect("it runs").id()
+    }
+
+    fn kill_coordinator(&mut self) {
+        let mut coordinator = self.coordinator.take().expect("it runs");
+        coordinator.kill().unwrap();
+        coordinator.wait().unwrap();
+    }
+
+    /// `eyas io run` with these words on a node.
+    fn command(&self, node: &str, words: &[&str]) -> Command {
+        let folder = self.home.path(node);
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = self.home.command(&[&["io", "run"], words].concat());
+        command.env("XDG_RUNTIME_DIR", folder);
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, node: &str, words: &[&str]) -> Done {
+        self.home.finish(self.command(node, words))
+    }
+
+    /// A program on a node that reads so many megabytes of a file, piece by piece.
+    fn reader(&self, node: &str, words: &[&str], file: &Path, megabytes: u32) -> Child {
+        let (from, count) = (format!("if={}", file.display()), format!("count={}", megabytes * 16));
+        let program = ["--", "dd", &from, "of=/dev/null", "bs=64k", &count, "status=none"];
+        let mut command = self.command(node, &[words, &program].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn status(&self) -> Value {
+        self.home.eyas(&["--json", "io", "status"]).exits(0).json("io")
+    }
+
+    /// Requests that the coordinator has heard of, so far.
+    fn requests(&self) -> u64 {
+        let storages = self.status()["storages"].take();
+        storages.as_array().unwrap().iter().map(|storage| storage["requests"].as_u64().unwrap()).sum()
+    }
+
+    /// Waits until programs ask the coordinator.
+    #[track_caller]
+    fn wait_for_requests(&self) {
+        let before = self.requests();
+        wait_until("programs ask", || self.requests() > before + 2);
+    }
+
+    fn agents(&self) -> Vec<u32> {
+        let is_agent = |(_, words): &(u32, String)| words.contains(" io agent ");
+        self.home.processes().into_iter().filter(is_agent).map(|(process, _)| process).collect()
+    }
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        if self.coordinator.is_some() {
+            self.kill_coordinator();
+        }
+        // An agent stays for half a minute to be used again.
+        self.agents().into_iter().for_each(|agent| signal(agent, Signal::KILL));
+    }
+}
+
+/// Where a program that reads from its standard input, or from its first file, stands.
+fn position(reader: u32) -> u64 {
+    let info = fs::read_to_string(format!("/proc/{reader}/fdinfo/0")).unwrap_or_default();
+    info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok()).unwrap_or(0)
+}
+
+#[track_caller]
+fn wait_for_progress(reader: u32) {
+    let before = position(reader);
+    wait_until("it reads on", || position(reader) > before + (32 << 20));
+}
+
+#[track_caller]
+fn kill(mut program: Child) {
+    program.kill().unwrap();
+    program.wait().unwrap();
+}
+
+/// A file of zeros that takes no room.
+fn sparse(disk: &SlowDisk, name: &str, megabytes: u64) {
+    File::create(disk.source().join(name)).unwrap().set_len(megabytes << 20).unwrap();
+}
+
+#[test]
+fn programs_of_several_nodes_are_put_in_one_order() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    for name in ["a", "b"] {
+        sparse(&disk, name, 24);
+    }
+    let nodes = ["one", "two"].map(|name| disk.mount(name, &["--seek-ms", "1"]));
+    let order = Order::new(home, &[]);
+    let files = [nodes[0].path("a"), nodes[1].path("b")];
+    let readers = [order.reader("n1", &[], &files[0], 24), order.reader("n2", &[], &files[1], 24)];
+    for reader in readers {
+        finish(reader).exits(0);
+    }
+    let status = order.status();
+    let [storage] = &status["storages"].as_array().unwrap()[..] else { panic!("nodes name it differently: {status}") };
+    let count = |name| storage[name].as_u64().unwrap();
+    assert_eq!((status["agents"].as_u64(), count("queued"), count("outstanding")), (Some(2), 0, 0), "{status}");
+    assert_eq!((count("uncoordinated"), count("revoked")), (0, 0), "{status}");
+    assert!(count("granted_bytes") >= 48 << 20 && count("grants") < 40, "{status}");
+    assert!(storage["sequential_as_granted"].as_f64().unwrap() > 0.5, "{status}");
+}
+
+/// One node's long reader, and what happens to whom it asks.
+fn with_reader(happens: impl FnOnce(&mut Order, u32)) {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    sparse(&disk, "long", 1 << 20);
+    let node = disk.mount("one", &["--seek-ms", "1"]);
+    let mut order = Order::new(home, &[]);
+    // A shell that has become the reader: it reads its standard input, where it can be seen how far it is.
+    let command = "exec dd of=/dev/null bs=64k status=none < \"$0\"";
+    let file = node.path("long");
+    let mut reader = order.command("n1", &["--", "sh", "-c", command, file.to_str().unwrap()]);
+    let reader = reader.spawn().unwrap();
+    order.wait_for_requests();
+    happens(&mut order, reader.id());
+    kill(reader);
+}
+
+#[test]
+fn nobody_waits_for_a_coordinator_that_was_killed_and_all_find_it_again() {
+    with_reader(|order, reader| {
+        order.kill_coordinator();
+        wait_for_progress(reader);
+        order.serve(&[]);
+        order.wait_for_requests();
+        assert_eq!(order.status()["agents"], 1);
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_coordinator_that_stands_still() {
+    with_reader(|order, reader| {
+        signal(order.coordinator(), Signal::STOP);
+        wait_for_progress(reader);
+        signal(order.coordinator(), Signal::CONT);
+        order.wait_for_requests();
+    });
+}
+
+#[test]
+fn running_programs_find_the_next_agent() {
+    with_reader(|order, reader| {
+        let killed = order.agents();
+        assert_eq!(killed.len(), 1);
+        signal(killed[0], Signal::KILL);
+        wait_for_progress(reader);
+        wait_until("its requests are forgotten", || order.status()["agents"] == 0);
+        order.run("n1", &["--", "true"]).exits(0);
+        assert!(order.agents()[0] != killed[0]);
+        order.wait_for_requests();
+    });
+}
+
+#[test]
+fn garbage_is_no_reason_to_stop() {
+    with_reader(|order, _| {
+        let access = fs::read_to_string(order.home.path("home/io/access.toml")).unwrap();
+        let address = access.lines().find_map(|line| line.strip_prefix("dispatcher = \"")).unwrap();
+        let address = address.trim_end_matches('"');
+        let agents = fs::read_dir(order.home.path("n1/eyas-io")).unwrap();
+        let socket = agents.map(|folder| folder.unwrap().path().join("agent.sock")).find(|path| path.exists()).unwrap();
+        let garbage: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+        let mut silent = Vec::new();
+        for first in 0..64 {
+            // Whoever it is sent to may hang up at any byte.
+            let mut connection = TcpStream::connect(address).unwrap();
+            let _ = connection.write_all(&garbage[first * 1_000..]);
+            let mut connection = UnixStream::connect(&socket).unwrap();
+            let _ = connection.write_all(&garbage[first..][..1 + first]);
+            silent.push(TcpStream::connect(address).unwrap());
+        }
+        order.wait_for_requests();
+        assert_eq!(order.status()["agents"], 1);
+    });
+}
+
+#[test]
+fn a_program_that_is_killed_in_its_turn_holds_nobody_up() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    sparse(&disk, "long", 256);
+    sparse(&disk, "short", 1);
+    let node = disk.mount("one", &["--seek-ms", "1", "--megabytes-per-second", "4"]);
+    // Nothing is revoked in the time of a test.
+    let rules = home.write("rules.toml", "default.lease = '1h'");
+    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    let from = format!("if={}", node.path("long").display());
+    let words = ["--", "dd", &from, "of=/dev/null", "bs=64M", "iflag=direct", "status=none"];
+    let reader = order.command("n1", &words).spawn().unwrap();
+    wait_until("it has its turn", || order.status()["storages"][0]["outstanding"] == 1);
+    kill(reader);
+    finish(order.reader("n1", &[], &node.path("short"), 1)).exits(0);
+    wait_until("no turn is out", || order.status()["storages"][0]["outstanding"] == 0);
+}
+
+#[test]
+fn who_cannot_ask_goes_ahead() {
+    let order = Order::new(Home::new(), &[]);
+    let home = &order.home;
+    let path = home.write("file", vec![7; 3 << 20]);
+    let ordered = home.work();
+    let words = ["--path", ordered.to_str().unwrap(), "--", "md5sum", path.to_str().unwrap()];
+
+    let access = fs::read_to_string(home.path("home/io/access.toml")).unwrap();
+    let address = access.lines().find(|line| line.starts_with("dispatcher")).unwrap();
+    let save = |name: &str, text: &str| {
+        let file = home.write(name, text);
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        file
+    };
+    // Nobody listens there.
+    let unreachable = save("unreachable.toml", &access.replace(address, "dispatcher = \"127.0.0.1:1\""));
+    // Of another coordinator, which has another secret.
+    let stranger = Order::new(Home::new(), &[]);
+    let other = fs::read_to_string(stranger.home.path("home/io/access.toml")).unwrap();
+    let other_address = other.lines().find(|line| line.starts_with("dispatcher")).unwrap();
+    let wrong = save("wrong.toml", &other.replace(other_address, address));
+    for (node, file) in [("n1", &unreachable), ("n2", &wrong)] {
+        let began = Instant::now();
+        order.run(node, &[&["--access", file.to_str().unwrap()], &words[..]].concat()).exits(0);
+        assert!(began.elapsed() < SOON, "{node}");
+        let asked = home.eyas(&["--access", file.to_str().unwrap(), "io", "status"]);
+        asked.exits(1).says(&["127.0.0.1"]);
+    }
+    let status = order.status();
+    assert_eq!((&status["agents"], status["storages"].as_array().unwrap().len()), (&Value::from(0), 0));
+
+    order.run("n3", &["--path", "/nowhere", "--", "true"]).exits(1).says(&["/nowhere"]);
+
+    // An agent's folder into which others can get.
+    order.run("n4", &words).exits(0);
+    order.agents().into_iter().for_each(|agent| signal(agent, Signal::KILL));
+    wait_until("agents have gone", || order.agents().is_empty());
+    let mut folders = fs::read_dir(home.path("n4/eyas-io")).unwrap();
+    let folder = folders.next().expect("it was made").unwrap().path();
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+    order.run("n4", &words).exits(0).says(&["runs without order", "others can get into it"]);
+}
+
+#[test]
+fn classes_have_what_the_rules_say() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    for name in ["night", "day"] {
+        sparse(&disk, name, 32);
+    }
+    let nodes = ["one", "two"].map(|name| disk.mount(name, &["--seek-ms", "1"]));
+    let garbage = home.write("garbage.toml", "[class.night]\nweight = -1\n");
+    home.eyas(&["io", "serve", "--rules", garbage.to_str().unwrap()]).exits(1).says(&["garbage.toml", "line 2"]);
+    let rules = home.write("rules.toml", "[class.night]\nlimit = '100 kB/s'\n[class.day]\nreservation = '10 MB/s'\n");
+    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    let mut night = order.reader("n1", &["--class", "night"], &nodes[0].path("night"), 32);
+    wait_until("it has begun", || order.requests() > 0);
+    let day = order.reader("n2", &["--class", "day"], &nodes[1].path("day"), 32);
+    finish(day).exits(0);
+    assert!(night.try_wait().unwrap().is_none(), "32 MB take five minutes at its limit");
+    kill(night);
+    let status = order.status();
+    let waits = status["storages"][0]["waits"].as_array().unwrap();
+    let mut classes: Vec<_> = waits.iter().map(|wait| wait["class"].as_str().unwrap()).collect();
+    classes.sort_unstable();
+    assert_eq!(classes, ["day", "night"], "{status}");
+}
+
+#[test]
+fn executors_fetch_in_turn_and_without_a_coordinator_at_once() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    let mount = disk.mount("one", &["--seek-ms", "1"]);
+    for name in ["before", "after"] {
+        sparse(&disk, name, 20);
+    }
+    let mut order = Order::new(home, &[]);
+    let access = order.home.path("home/io/access.toml");
+    let cluster = Cluster::start(&[&["--io", access.to_str().unwrap()]]);
+    wait_until("the executor is there", || order.status()["agents"] == 1);
+    let read = |name: &str| {
+        let input = mount.path(name);
+        cluster.run(&["run", "--each", input.to_str().unwrap(), "--", "wc", "-c", "{}"]).exits(0);
+    };
+    read("before");
+    let status = order.status();
+    let storage = &status["storages"][0];
+    assert_eq!((&storage["requests"], &storage["granted_bytes"]), (&3.into(), &(20 << 20).into()), "{status}");
+    wait_until("its turns have ended", || order.status()["storages"][0]["outstanding"] == 0);
+    order.kill_coordinator();
+    read("after");
+}
