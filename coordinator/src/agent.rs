@@ -1,6 +1,6 @@
 //! The agent of a node: it answers its programs on the board, and reads for them.
 //!
-//! One thread owns everything, the [`Brain`](brain::Brain). Programs ring for it on the board; threads that read, and the one
+//! One thread owns everything, the `Brain` of `brain.rs`. Programs ring for it on the board; threads that read, and the one
 //! that opens the door to new programs, send it news and ring too. It waits for none of them.
 
 use std::fs::{self, DirBuilder, File, TryLockError};

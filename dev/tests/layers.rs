@@ -90,6 +90,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("coordinator/preload/src/turn.rs", "looks at descriptors that are the program's"),
     ("coordinator/preload/src/hooks/copy.rs", "reads offsets that the program points to"),
     ("coordinator/preload/src/hooks/read.rs", "reads how long the program's buffers are"),
+    ("coordinator/preload/src/hooks/write.rs", "reads offsets that the program points to"),
     ("coordinator/preload/src/hooks/stdio.rs", "looks into the C library's streams"),
     ("executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
     ("dev/benches/decisions/memory.rs", "only a global allocator sees what is allocated, and its trait is unsafe"),
