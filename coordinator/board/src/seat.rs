@@ -29,6 +29,8 @@ pub struct Seat {
     hold: AtomicU64,
     /// What has been done in it.
     done_bytes: AtomicU64,
+    /// How long the call took that had the turn alone, in microseconds; 0 if nobody has looked.
+    took_us: AtomicU64,
 }
 
 /// Whose move it is.
@@ -173,6 +175,7 @@ impl Board {
         seat.class.store(ask.class, Ordering::Relaxed);
         seat.is_kept.store(ask.is_kept.into(), Ordering::Relaxed);
         seat.done_bytes.store(0, Ordering::Relaxed);
+        seat.took_us.store(0, Ordering::Relaxed);
         // Whoever was in the turn before is not counted in this one.
         let _ = seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |hold| Some(Hold::of(hold).next().word()));
         seat.state.store(State::Asked as u32, Ordering::Release);
@@ -250,6 +253,12 @@ impl Board {
         }
     }
 
+    /// Gives a seat back to the agent: what was asked for is done, by one call that took so long.
+    pub fn finish(&self, place: usize, took_us: u64) {
+        self.seats[place].took_us.store(took_us, Ordering::Relaxed);
+        self.leave(place, State::Done);
+    }
+
     /// Gives a seat back to the agent: what was asked for is done, or not wanted any more.
     pub fn leave(&self, place: usize, state: State) {
         self.seats[place].state.store(state as u32, Ordering::Release);
@@ -291,6 +300,11 @@ impl Seat {
     /// What has been done in a turn that is kept, so far. Of the agent.
     pub fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How long the call took that had the turn alone, if that was told. Of the agent.
+    pub fn took_us(&self) -> Option<u64> {
+        Some(self.took_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
     }
 
     /// Takes back a turn that is kept; false if somebody is in it. Of the agent.

@@ -61,8 +61,13 @@ pub(crate) fn class() -> u32 {
 
 /// Milliseconds of the clock that all processes of a node share.
 pub(crate) fn now_ms() -> u64 {
+    now_us() / 1_000
+}
+
+/// The same in microseconds.
+pub(crate) fn now_us() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
 /// The board, whether its agent is alive or not.

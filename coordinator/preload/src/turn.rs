@@ -1,7 +1,8 @@
 //! Waiting for one's turn to read or write.
 //!
-//! What a descriptor may read at once is remembered with it, so that most reads cost a look. Else the board is asked: what of
-//! the file is in memory, or about to be; and if nobody has begun with it, the agent.
+//! What a descriptor may read at once is remembered with it, so that most reads cost a look. Else the board is asked: whether the
+//! storage is one where order gains nothing, and what of the file is in memory, or about to be; then the kernel, if it has
+//! all of it anyway; and if not, the agent.
 
 use core::ffi::c_int;
 use core::ops::Range;
@@ -12,9 +13,10 @@ use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
 use rustix::fs::Stat;
 
-use crate::agent::{board, class, is_forked, known_board, now_ms, process, send_file};
+use crate::agent::{board, class, is_forked, known_board, now_ms, now_us, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
-use crate::scope;
+use crate::unordered::{Watched, tell};
+use crate::{memory, scope};
 
 /// How often who waits looks whether the agent is still there.
 const STEP: Duration = Duration::from_millis(100);
@@ -31,8 +33,10 @@ const MOST_MAPPED_BYTES: u64 = 16 << 20;
 pub(crate) enum Turn {
     /// Nobody waits for it.
     Unordered,
-    /// It is for this call.
-    Once(&'static Board, usize),
+    /// Nor here; but it is seen how long it takes.
+    Watched(Watched),
+    /// It is for this call, which begins at that time, in microseconds.
+    Once(&'static Board, usize, u64),
     /// The descriptor keeps it, by that number, for the calls that follow.
     Kept(&'static Board, usize, u32),
 }
@@ -43,7 +47,8 @@ impl Turn {
     pub(crate) fn end(self, bytes: isize) {
         match self {
             Turn::Unordered => {}
-            Turn::Once(board, seat) => board.leave(seat, State::Done),
+            Turn::Watched(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
+            Turn::Once(board, seat, began_us) => board.finish(seat, now_us() - began_us),
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
     }
@@ -62,13 +67,8 @@ pub(crate) fn is_shared(descriptor: c_int) -> bool {
 /// Waits for the turn to read so many bytes at an offset.
 #[inline]
 pub(crate) fn to_read_at(descriptor: c_int, offset: i64, length: usize) -> Turn {
-    match descriptors::get(descriptor) {
-        Some(known) if known.of() != Of::Elsewhere => match u64::try_from(offset) {
-            Ok(offset) if !known.may_read(offset, length as u64) => {
-                wait(Kind::Read, descriptor, known, Some(offset), length as u64)
-            }
-            _ => Turn::Unordered,
-        },
+    match (descriptors::get(descriptor), u64::try_from(offset)) {
+        (Some(known), Ok(offset)) => read(descriptor, known, Some(offset), length as u64),
         _ => Turn::Unordered,
     }
 }
@@ -77,12 +77,38 @@ pub(crate) fn to_read_at(descriptor: c_int, offset: i64, length: usize) -> Turn 
 #[inline]
 pub(crate) fn to_read(descriptor: c_int, length: usize) -> Turn {
     match descriptors::get(descriptor) {
-        Some(known) if known.of() != Of::Elsewhere => match known.position() {
-            Some(offset) if known.may_read(offset, length as u64) => Turn::Unordered,
-            _ => wait(Kind::Read, descriptor, known, None, length as u64),
-        },
-        _ => Turn::Unordered,
+        Some(known) => read(descriptor, known, None, length as u64),
+        None => Turn::Unordered,
     }
+}
+
+#[inline]
+fn read(number: c_int, known: &Descriptor, at: Option<u64>, length: u64) -> Turn {
+    if known.of() == Of::Elsewhere {
+        return Turn::Unordered;
+    }
+    if let Some(turn) = at_once(known, length) {
+        return turn;
+    }
+    match at.or_else(|| known.position()) {
+        Some(offset) if known.may_read(beat(), offset, length) => Turn::Unordered,
+        _ if memory::is_spared(length) => Turn::Unordered,
+        _ => wait(Kind::Read, number, known, at, length),
+    }
+}
+
+/// The turn of a call that is to move so many bytes, if nobody asks at the descriptor's storage.
+#[inline]
+pub(crate) fn at_once(known: &Descriptor, length: u64) -> Option<Turn> {
+    let board = known_board()?;
+    let place = known.unordered(board.beat())?;
+    Some(Turn::Watched(Watched::begin(board, place, length)))
+}
+
+/// The agent's beat: what is learned is good until the next.
+#[inline]
+fn beat() -> u64 {
+    known_board().map_or(0, Board::beat)
 }
 
 /// A read where the descriptor stands has given so many bytes.
@@ -113,7 +139,8 @@ pub(crate) fn to_map(descriptor: c_int, offset: i64, length: usize) -> Turn {
 pub(crate) fn to_read_later(descriptor: c_int, offset: i64, length: usize) {
     if let (Some(known), Ok(offset)) = (descriptors::get(descriptor), u64::try_from(offset))
         && known.of() != Of::Elsewhere
-        && !known.may_read(offset, length as u64)
+        && at_once(known, 0).is_none()
+        && !known.may_read(beat(), offset, length as u64)
     {
         wait(Kind::Hint, descriptor, known, Some(offset), length as u64).end(0);
     }
@@ -156,13 +183,12 @@ fn finish(number: c_int, known: &Descriptor) -> Turn {
 #[cold]
 fn let_go(known: &Descriptor, line: usize) {
     let Some(board) = board() else { return };
-    let (line, inode) = (&board.lines[line], known.inode());
-    let is_of_file = line.inode.load(Ordering::Relaxed) == inode;
+    let (line, (device, inode)) = (&board.lines[line], known.file());
+    let is_of_file = line.is_of(device, inode);
     let one_less = |users: u32| users.checked_sub(1);
     if !is_of_file || line.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) != Ok(1) {
         return;
     }
-    let device = line.device.load(Ordering::Relaxed);
     let ask = Ask {
         process: process(),
         kind: Kind::Close,
@@ -182,7 +208,10 @@ fn let_go(known: &Descriptor, line: usize) {
 /// Finds out what a descriptor is of, and waits for the turn to read there or to write past the page cache.
 #[cold]
 pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option<u64>, length: u64) -> Turn {
-    let Some((board, descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    let Some((descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    if let Some(turn) = leave_alone(known, &stat, length) {
+        return turn;
+    }
     let offset = match offset {
         Some(offset) => offset,
         None => match position(kind, descriptor, known, &stat) {
@@ -200,28 +229,54 @@ pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option
     if offset >= end {
         return Turn::Unordered;
     }
+    let last = known.last();
+    known.set_last(end);
+    if matches!(kind, Kind::Read | Kind::Hint)
+        && known.line().is_none()
+        && let Some(cached) = memory::look(descriptor, &(offset..end), stat.st_size as u64, last)
+    {
+        memory::found();
+        known.permit(beat(), cached);
+        return Turn::Unordered;
+    }
+    memory::missed();
+    let Some(board) = board() else { return Turn::Unordered };
     Request { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms() }.wait()
 }
 
 /// Waits for the turn to have these bytes of the page cache brought to the storage.
 #[cold]
 pub(crate) fn wait_to_bring(number: c_int, known: &Descriptor, bytes: Range<u64>) -> Turn {
-    let Some((board, descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    let Some((descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
     let Range { start: offset, end } = bytes;
+    if let Some(turn) = leave_alone(known, &stat, end - offset) {
+        return turn;
+    }
+    let Some(board) = board() else { return Turn::Unordered };
     let request = Request { board, descriptor, known, stat, kind: Kind::Write, offset, end, begun_ms: now_ms() };
     request.ask(end - offset, false).unwrap_or(Turn::Unordered)
 }
 
-/// The file that a descriptor is of, if it is one that is ordered now. What was known of another is forgotten.
-fn look_at(number: c_int, known: &Descriptor) -> Option<(&'static Board, BorrowedFd<'static>, Stat)> {
-    let board = board()?;
+/// The file that a descriptor is of, if it is one of shared storage. What was known of another is forgotten.
+fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, Stat)> {
     // SAFETY: what is not open, or closed meanwhile, fails the calls for which it is used.
     let descriptor = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })?;
     let stat = rustix::fs::fstat(descriptor).ok()?;
-    if !known.is_of(stat.st_ino) {
+    if !known.is_of((stat.st_dev, stat.st_ino)) {
         scope::learn(known, descriptor, number, &stat);
     }
-    matches!(known.of(), Of::Shared | Of::Direct).then_some((board, descriptor, stat))
+    matches!(known.of(), Of::Shared | Of::Direct).then_some((descriptor, stat))
+}
+
+/// The turn of a call that is to move so many bytes, if nobody asks at the file's storage. Nor does who uses the descriptor until the
+/// agent's next beat.
+fn leave_alone(known: &Descriptor, stat: &Stat, length: u64) -> Option<Turn> {
+    let board = known_board()?;
+    let place = board.unordered(stat.st_dev)?;
+    tell(board, place, 0);
+    known.leave_alone(board.beat(), place);
+    memory::found();
+    Some(Turn::Watched(Watched::begin(board, place, length)))
 }
 
 /// Where a call without an offset reads or writes.
@@ -265,7 +320,7 @@ impl Request<'_> {
             let line = self.line();
             match line.map_or(Seen::Nothing, |(_, line)| self.look(line)) {
                 Seen::Ready(start, end) => {
-                    self.known.permit(start, end);
+                    self.known.permit(self.board.beat(), start..end);
                     return Turn::Unordered;
                 }
                 Seen::Coming(_) if self.kind == Kind::Hint => return Turn::Unordered,
@@ -345,7 +400,7 @@ impl Request<'_> {
                     let is_there = self.board.enter(seat, turn);
                     Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
                 }
-                Answer::Go => Some(Turn::Once(self.board, seat)),
+                Answer::Go => Some(Turn::Once(self.board, seat, now_us())),
                 Answer::InMemory(line) => {
                     self.learn(line);
                     None

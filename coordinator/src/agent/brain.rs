@@ -19,8 +19,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::fetch::fetch;
+use super::fetch::{Fetched, fetch};
 use super::files::{Advice, Files, Key};
+use super::storages::Storages;
 use crate::link::Heard;
 use crate::order::{Order, Verdict};
 use crate::storage::Place;
@@ -39,8 +40,8 @@ const LINGERING: Duration = Duration::from_secs(5);
 pub(super) enum News {
     /// The program at that seat has given its file, if it could be opened again.
     File { seat: usize, file: Option<File> },
-    /// A window has been read, so many bytes of it.
-    Fetched { request: RequestId, key: Key, bytes: u64 },
+    /// A window has been read, as far as there was anything.
+    Fetched { request: RequestId, key: Key, fetched: Fetched },
     /// The agent is there for this process.
     Program(OwnedFd),
     /// Of the session with the coordinator.
@@ -55,6 +56,7 @@ pub(super) struct Brain {
     news: Sender<News>,
     told: Receiver<News>,
     order: Order,
+    storages: Storages,
     files: Files,
     /// What is behind each request that is not done.
     wanted: BTreeMap<RequestId, Wanted>,
@@ -91,6 +93,7 @@ impl Brain {
             news,
             told,
             order,
+            storages: Storages::new(board),
             files: Files::new(board),
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
@@ -138,10 +141,13 @@ impl Brain {
         while let Ok(news) = self.told.try_recv() {
             match news {
                 News::File { seat, file } => self.given(seat, file),
-                News::Fetched { request, key, bytes } => {
+                News::Fetched { request, key, fetched: Fetched { bytes, first } } => {
                     self.wanted.remove(&request);
                     self.files.fetched(key);
                     self.order.done(request, bytes);
+                    if let Some((first, time)) = first {
+                        self.took(key, &first, time);
+                    }
                 }
                 News::Link(Heard::Linked(say)) => {
                     self.order.link(say);
@@ -176,6 +182,13 @@ impl Brain {
                 None => self.answer(place, Answer::Pass),
             },
             State::Done => {
+                // Writes say nothing: what takes them may bring them to the storage later, or earlier.
+                if let (Some((ask, _)), Some(us)) = (self.seats.get(&place), seat.took_us())
+                    && ask.kind != Kind::Write
+                {
+                    let (key, bytes) = ((ask.device, ask.inode), ask.offset..ask.offset + ask.length);
+                    self.took(key, &bytes, Duration::from_micros(us));
+                }
                 self.leave(place, true);
                 seat.free();
             }
@@ -195,6 +208,7 @@ impl Brain {
                 self.files.close(key);
                 self.answer(place, Answer::Pass);
             }
+            _ if !self.storages.are_ordered(ask.device) => self.answer(place, Answer::Pass),
             Kind::DirectRead => self.alone(place, ask, Operation::Read),
             Kind::Write => self.alone(place, ask, Operation::Write),
             Kind::Read | Kind::Hint => match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
@@ -242,6 +256,13 @@ impl Brain {
         for window in windows {
             let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
             self.wanted.insert(request, Wanted::Window(key, window));
+        }
+    }
+
+    /// A request that went alone has taken so long.
+    fn took(&mut self, key: Key, bytes: &Range<u64>, time: Duration) {
+        if self.storages.took(key, bytes, time) {
+            self.files.leave_alone(key.0);
         }
     }
 
@@ -306,9 +327,9 @@ impl Brain {
         let Some((file, line)) = self.files.reader(key) else { return self.give_up(request, key, window) };
         let range = window.clone();
         let reading = move || {
-            let bytes = fetch(&file, range, line);
+            let fetched = fetch(&file, range, line);
             // The agent may have ended.
-            let _ = news.send(News::Fetched { request, key, bytes });
+            let _ = news.send(News::Fetched { request, key, fetched });
             ring(bell);
         };
         if let Err(error) = thread::Builder::new().name("reader".to_owned()).spawn(reading) {
@@ -321,7 +342,7 @@ impl Brain {
     fn give_up(&mut self, request: RequestId, key: Key, window: Range<u64>) {
         self.files.give_up(key, window);
         // The brain listens as long as it lives.
-        let _ = self.news.send(News::Fetched { request, key, bytes: 0 });
+        let _ = self.news.send(News::Fetched { request, key, fetched: Fetched { bytes: 0, first: None } });
         ring(&self.board.head.bell);
     }
 
@@ -352,6 +373,7 @@ impl Brain {
     /// Says that it lives, and looks who else does.
     fn beat(&mut self) {
         self.live();
+        self.storages.look();
         self.files.tidy();
         let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
         let gone: Vec<usize> =

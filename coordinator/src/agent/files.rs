@@ -200,6 +200,13 @@ impl Files {
         }
     }
 
+    /// Programs read the files of a device by themselves from now on.
+    pub fn leave_alone(&mut self, device: u64) {
+        for (_, file) in self.files.range_mut((device, 0)..=(device, u64::MAX)) {
+            file.forget_streams(self.board);
+        }
+    }
+
     /// Closes all.
     pub fn forget_all(&mut self) {
         let keys: Vec<Key> = self.files.keys().copied().collect();
