@@ -21,9 +21,9 @@ const NEAR_LENGTHS: u64 = 64;
 /// After so many looks in a row that found everything, most are left out:
 const SURE: u32 = 64;
 /// so many,
-const SPARED_CALLS: u32 = 64;
+const SPARED_CALLS: u32 = 256;
 /// if they are to read no more than this together.
-const SPARED_BYTES: u64 = 4 << 20;
+const SPARED_BYTES: u64 = 16 << 20;
 
 /// Looks in a row that found everything.
 static FOUND: AtomicU32 = AtomicU32::new(0);
