@@ -25,6 +25,7 @@ pub struct Seat {
     file_bytes: AtomicU64,
     class: AtomicU32,
     is_kept: AtomicU32,
+    insists: AtomicU32,
     /// Number of the turn in the upper half, calls that are under way in it in the lower.
     hold: AtomicU64,
     /// What has been done in it.
@@ -137,6 +138,8 @@ pub struct Ask {
     pub class: u32,
     /// Whether the turn is kept over several calls, until these bytes are done or the agent takes it back.
     pub is_kept: bool,
+    /// Whether it is to be ordered though nothing is gained by it.
+    pub insists: bool,
 }
 
 /// What a program is told.
@@ -174,6 +177,7 @@ impl Board {
         seat.file_bytes.store(ask.file_bytes, Ordering::Relaxed);
         seat.class.store(ask.class, Ordering::Relaxed);
         seat.is_kept.store(ask.is_kept.into(), Ordering::Relaxed);
+        seat.insists.store(ask.insists.into(), Ordering::Relaxed);
         seat.done_bytes.store(0, Ordering::Relaxed);
         seat.took_us.store(0, Ordering::Relaxed);
         // Whoever was in the turn before is not counted in this one.
@@ -294,6 +298,7 @@ impl Seat {
             file_bytes: self.file_bytes.load(Ordering::Relaxed),
             class: self.class.load(Ordering::Relaxed),
             is_kept: self.is_kept.load(Ordering::Relaxed) != 0,
+            insists: self.insists.load(Ordering::Relaxed) != 0,
         })
     }
 
@@ -364,6 +369,7 @@ mod tests {
             file_bytes: 7,
             class: 6,
             is_kept: false,
+            insists: true,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,6 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 const SOCKET: &CStr = c"EYAS_IO_AGENT";
 /// The number of the class that the program's requests are of.
 const CLASS: &CStr = c"EYAS_IO_CLASS";
+/// That it asks for every turn.
+const ALWAYS: &CStr = c"EYAS_IO_ALWAYS";
 /// An agent that does not answer for so long is not there.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often one that is not there is looked for.
@@ -26,12 +28,14 @@ static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 static NEXT_TRY_MS: AtomicU64 = AtomicU64::new(0);
 static PATH: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(ptr::null_mut());
 static CLASS_NUMBER: AtomicU32 = AtomicU32::new(0);
+static INSISTS: AtomicBool = AtomicBool::new(false);
 /// This process, as it knows itself and as the agent does. A forked one finds its parent's here.
 static OWN_NUMBER: AtomicU32 = AtomicU32::new(0);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn look_at_environment() {
     PATH.store(copy_of(SOCKET), Ordering::Relaxed);
+    INSISTS.store(!copy_of(ALWAYS).is_null(), Ordering::Relaxed);
     let class = copy_of(CLASS);
     if !class.is_null() {
         // SAFETY: a string of C.
@@ -57,6 +61,11 @@ static AT_LOAD: extern "C" fn() = look_at_environment;
 /// The number of the class that the program's requests are of.
 pub(crate) fn class() -> u32 {
     CLASS_NUMBER.load(Ordering::Relaxed)
+}
+
+/// Whether the program asks for every turn, though nothing is gained by it.
+pub(crate) fn insists() -> bool {
+    INSISTS.load(Ordering::Relaxed)
 }
 
 /// Milliseconds of the clock that all processes of a node share.

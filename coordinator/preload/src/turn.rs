@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
 use rustix::fs::Stat;
 
-use crate::agent::{board, class, is_forked, known_board, now_ms, now_us, process, send_file};
+use crate::agent::{board, class, insists, is_forked, known_board, now_ms, now_us, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
 use crate::unordered::{Watched, tell};
 use crate::{memory, scope};
@@ -199,6 +199,7 @@ fn let_go(known: &Descriptor, line: usize) {
         file_bytes: 0,
         class: 0,
         is_kept: false,
+        insists: insists(),
     };
     if let Some(seat) = board.ask(ask) {
         board.answer(seat, STEP, || board.is_open(now_ms()));
@@ -233,6 +234,7 @@ pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option
     known.set_last(end);
     if matches!(kind, Kind::Read | Kind::Hint)
         && known.line().is_none()
+        && !insists()
         && let Some(cached) = memory::look(descriptor, &(offset..end), stat.st_size as u64, last)
     {
         memory::found();
@@ -271,7 +273,7 @@ fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, St
 /// The turn of a call that is to move so many bytes, if nobody asks at the file's storage. Nor does who uses the descriptor until the
 /// agent's next beat.
 fn leave_alone(known: &Descriptor, stat: &Stat, length: u64) -> Option<Turn> {
-    let board = known_board()?;
+    let board = known_board().filter(|_| !insists())?;
     let place = board.unordered(stat.st_dev)?;
     tell(board, place, 0);
     known.leave_alone(board.beat(), place);
@@ -390,7 +392,8 @@ impl Request<'_> {
     fn ask(&self, length: u64, is_kept: bool) -> Option<Turn> {
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let (kind, offset, class) = (self.kind, self.offset, class());
-        let ask = Ask { process: process(), kind, device, inode, offset, length, file_bytes, class, is_kept };
+        let (process, insists) = (process(), insists());
+        let ask = Ask { process, kind, device, inode, offset, length, file_bytes, class, is_kept, insists };
         let Some(seat) = self.board.ask(ask) else { return Some(Turn::Unordered) };
         let turn = self.board.turn_at(seat);
         loop {

@@ -10,7 +10,8 @@ use eyas_board::{Board, Done, UNORDERED};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What this process has done at each storage's place on the board, and not told.
-static UNTOLD: [Untold; UNORDERED] = [const { Untold { calls: AtomicU64::new(0), bytes: AtomicU64::new(0) } }; UNORDERED];
+static UNTOLD: [Untold; UNORDERED] =
+    [const { Untold { calls: AtomicU64::new(0), bytes: AtomicU64::new(0) } }; UNORDERED];
 
 struct Untold {
     calls: AtomicU64,

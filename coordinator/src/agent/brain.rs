@@ -208,7 +208,7 @@ impl Brain {
                 self.files.close(key);
                 self.answer(place, Answer::Pass);
             }
-            _ if !self.storages.are_ordered(ask.device) => self.answer(place, Answer::Pass),
+            _ if !ask.insists && !self.storages.are_ordered(ask.device) => self.answer(place, Answer::Pass),
             Kind::DirectRead => self.alone(place, ask, Operation::Read),
             Kind::Write => self.alone(place, ask, Operation::Write),
             Kind::Read | Kind::Hint => match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {

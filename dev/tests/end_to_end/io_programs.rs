@@ -27,8 +27,9 @@ impl Ordered {
         let mut command = match is_ordered {
             true => {
                 let path = folder.to_str().expect("a plain name");
-                self.home
-                    .command(&["io", "run", "--here", "--path", path, "--", "bash", "-euo", "pipefail", "-c", words])
+                self.home.command(&[
+                    "io", "run", "--here", "--always", "--path", path, "--", "bash", "-euo", "pipefail", "-c", words,
+                ])
             }
             false => self.home.command_of(Command::new("bash"), &["-euo", "pipefail", "-c", words]),
         };
