@@ -82,8 +82,8 @@ struct Kept {
 enum Wanted {
     /// A program reads or writes itself.
     Seat(usize),
-    /// The agent reads ahead.
-    Window(Key, Range<u64>),
+    /// The agent reads ahead, or is about to.
+    Window { key: Key, window: Range<u64>, is_read: bool },
 }
 
 impl Brain {
@@ -255,7 +255,7 @@ impl Brain {
     fn want(&mut self, key: Key, class: u32, windows: Vec<Range<u64>>) {
         for window in windows {
             let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
-            self.wanted.insert(request, Wanted::Window(key, window));
+            self.wanted.insert(request, Wanted::Window { key, window, is_read: false });
         }
     }
 
@@ -269,13 +269,17 @@ impl Brain {
     /// Lets go what has been decided.
     fn carry_out(&mut self) {
         for (request, verdict) in self.order.verdicts() {
-            match self.wanted.get(&request) {
+            match self.wanted.get_mut(&request) {
                 None => self.order.done(request, 0),
-                Some(Wanted::Window(key, window)) => match verdict {
-                    Verdict::Go => self.fetch(request, *key, window.clone()),
-                    // Programs read it themselves: many at once are not to be read here as well.
-                    Verdict::Unordered => self.give_up(request, *key, window.clone()),
-                },
+                Some(Wanted::Window { key, window, is_read }) => {
+                    let (key, window) = (*key, window.clone());
+                    *is_read = true;
+                    match verdict {
+                        Verdict::Go => self.fetch(request, key, window),
+                        // Programs read it themselves: many at once are not to be read here as well.
+                        Verdict::Unordered => self.give_up(request, key, window),
+                    }
+                }
                 Some(Wanted::Seat(place)) => {
                     let place = *place;
                     match verdict {
@@ -382,6 +386,7 @@ impl Brain {
             self.leave(place, false);
             self.board.seats[place].free();
         }
+        self.withdraw();
         self.clear();
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.programs.retain(|program| {
@@ -389,6 +394,20 @@ impl Brain {
         });
         if !self.programs.is_empty() {
             self.needed = Instant::now();
+        }
+    }
+
+    /// What nobody is left to read is not read ahead.
+    fn withdraw(&mut self) {
+        let left = |wanted: &Wanted| match wanted {
+            Wanted::Window { key, is_read: false, .. } => self.files.is_left(*key).then_some(*key),
+            _ => None,
+        };
+        let left: Vec<_> = self.wanted.iter().filter_map(|(id, wanted)| Some((*id, left(wanted)?))).collect();
+        for (request, key) in left {
+            self.wanted.remove(&request);
+            self.order.done(request, 0);
+            self.files.fetched(key);
         }
     }
 
