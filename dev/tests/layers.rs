@@ -86,6 +86,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("coordinator/board/src/map.rs", "memory that processes share is mapped, and read as atomics"),
     ("coordinator/preload/src/next.rs", "calls the C library's functions with whatever the program has passed"),
     ("coordinator/preload/src/agent.rs", "reads the environment's strings where the C library keeps them"),
+    ("coordinator/preload/src/memory.rs", "asks the kernel what it has in memory, by a call that no library has"),
     ("coordinator/preload/src/scope.rs", "reads the environment's strings where the C library keeps them"),
     ("coordinator/preload/src/turn.rs", "looks at descriptors that are the program's"),
     ("coordinator/preload/src/hooks/copy.rs", "reads offsets that the program points to"),
