@@ -56,7 +56,7 @@ pub(super) struct Brain {
     told: Receiver<News>,
     order: Order,
     files: Files,
-    /// What is behind each request that is not done.
+    /// What is behind each request that waits for its turn.
     wanted: BTreeMap<RequestId, Wanted>,
     /// Seats that have asked, and what for; with their requests, once there are any.
     seats: BTreeMap<usize, (Ask, Option<RequestId>)>,
@@ -139,7 +139,6 @@ impl Brain {
             match news {
                 News::File { seat, file } => self.given(seat, file),
                 News::Fetched { request, key, bytes } => {
-                    self.wanted.remove(&request);
                     self.files.fetched(key);
                     self.order.done(request, bytes);
                 }
@@ -192,6 +191,7 @@ impl Brain {
         let bytes = ask.offset..ask.offset + ask.length;
         match ask.kind {
             Kind::Close => {
+                self.call_off(key);
                 self.files.close(key);
                 self.answer(place, Answer::Pass);
             }
@@ -245,24 +245,30 @@ impl Brain {
         }
     }
 
+    /// Nobody wants a file's windows any more: those that wait for their turn are not read.
+    fn call_off(&mut self, key: Key) {
+        let is_of_file = |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(of, _) if *of == key);
+        for (request, _) in self.wanted.extract_if(.., is_of_file) {
+            self.files.fetched(key);
+            self.order.done(request, 0);
+        }
+    }
+
     /// Lets go what has been decided.
     fn carry_out(&mut self) {
         for (request, verdict) in self.order.verdicts() {
-            match self.wanted.get(&request) {
+            match self.wanted.remove(&request) {
                 None => self.order.done(request, 0),
                 Some(Wanted::Window(key, window)) => match verdict {
-                    Verdict::Go => self.fetch(request, *key, window.clone()),
+                    Verdict::Go => self.fetch(request, key, window),
                     // Programs read it themselves: many at once are not to be read here as well.
-                    Verdict::Unordered => self.give_up(request, *key, window.clone()),
+                    Verdict::Unordered => self.give_up(request, key, window),
                 },
-                Some(Wanted::Seat(place)) => {
-                    let place = *place;
-                    match verdict {
-                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
-                        Verdict::Go => self.leave(place, false),
-                        Verdict::Unordered => self.answer(place, Answer::Pass),
-                    }
-                }
+                Some(Wanted::Seat(place)) => match verdict {
+                    Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
+                    Verdict::Go => self.leave(place, false),
+                    Verdict::Unordered => self.answer(place, Answer::Pass),
+                },
             }
         }
     }
