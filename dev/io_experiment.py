@@ -11,8 +11,8 @@ its own. Measured side by side: one sequential reader, which is what the disk ca
 phases and with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same
 disk, with mq-deadline and with BFQ above it; and plain calls under `eyas io run`, by its default policy (`eyas`) or
 another (`--peers "eyas fifo,eyas mlf"`). Whoever is slow reads less: a cell begins with as few bytes as would take
-PILOT_S if every block were a request with a seek, and begins again with as many as it is found to manage in CELL_S,
-unless it took half of that or has read all. Caches of these files are dropped before each run, the machine's others stay.
+PILOT_S if every block were a request with a seek; if that takes less, it begins again with as many as it is found to
+manage in CELL_S. Caches of these files are dropped before each run, the machine's others stay.
 
 Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with which all goes.
 """
@@ -165,7 +165,7 @@ class Bench:
         share = min(1.0, PILOT_S / request_s * block / all_bytes)
         while True:
             found = once(block, share)
-            if share == 1.0 or found.elapsed_s >= CELL_S / 2:
+            if share == 1.0 or found.elapsed_s >= PILOT_S:
                 return [found, *(once(block, share) for _ in range(self.asked.runs - 1))]
             share = min(1.0, share * CELL_S / found.elapsed_s)
 
