@@ -38,7 +38,7 @@ class Agent:
         (home / "io").mkdir()
         if policy:
             (home / "io" / "rules.toml").write_text(f'default.policy = "{policy}"\n')
-        self.words = ["env", f"EYAS_HOME={home}", f"XDG_RUNTIME_DIR={home}", eyas(), "io"]
+        self.words = ["env", "--unset=EYAS_ACCESS", f"EYAS_HOME={home}", f"XDG_RUNTIME_DIR={home}", eyas(), "io"]
         run(*self.words, "run", "--", "true")
 
     def before(self, path: Path) -> list[object]:
