@@ -68,7 +68,7 @@ pub(crate) struct ServeArgs {
 /// How storages are treated of which the rules say nothing else.
 #[derive(Args)]
 struct OrderArgs {
-    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf [default: wsjf]
+    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf [default: mlf]
     #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
     policy: Option<Policy>,
     /// Contiguous requests go as one up to this size [default: 16MiB]

@@ -58,7 +58,7 @@ pub(super) struct Brain {
     order: Order,
     storages: Storages,
     files: Files,
-    /// What is behind each request that is not done.
+    /// What is behind each request that waits for its turn.
     wanted: BTreeMap<RequestId, Wanted>,
     /// Seats that have asked, and what for; with their requests, once there are any.
     seats: BTreeMap<usize, (Ask, Option<RequestId>)>,
@@ -82,8 +82,8 @@ struct Kept {
 enum Wanted {
     /// A program reads or writes itself.
     Seat(usize),
-    /// The agent reads ahead, or is about to.
-    Window { key: Key, window: Range<u64>, is_read: bool },
+    /// The agent reads ahead.
+    Window(Key, Range<u64>),
 }
 
 impl Brain {
@@ -142,7 +142,6 @@ impl Brain {
             match news {
                 News::File { seat, file } => self.given(seat, file),
                 News::Fetched { request, key, fetched: Fetched { bytes, first } } => {
-                    self.wanted.remove(&request);
                     self.files.fetched(key);
                     self.order.done(request, bytes);
                     if let Some((first, time)) = first {
@@ -205,6 +204,7 @@ impl Brain {
         let bytes = ask.offset..ask.offset + ask.length;
         match ask.kind {
             Kind::Close => {
+                self.call_off(|_, of| of == key);
                 self.files.close(key);
                 self.answer(place, Answer::Pass);
             }
@@ -255,39 +255,47 @@ impl Brain {
     fn want(&mut self, key: Key, class: u32, windows: Vec<Range<u64>>) {
         for window in windows {
             let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
-            self.wanted.insert(request, Wanted::Window { key, window, is_read: false });
+            self.wanted.insert(request, Wanted::Window(key, window));
         }
     }
 
     /// A request that went alone has taken so long.
     fn took(&mut self, key: Key, bytes: &Range<u64>, time: Duration) {
         if self.storages.took(key, bytes, time) {
+            self.call_off(|_, (device, _)| device == key.0);
             self.files.leave_alone(key.0);
+        }
+    }
+
+    /// Nobody wants the windows of these files any more: those that wait for their turn are not read.
+    fn call_off(&mut self, is_it: impl Fn(&Files, Key) -> bool) {
+        let files = &self.files;
+        let is_off =
+            |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(key, _) if is_it(files, *key));
+        let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
+        for (request, wanted) in off {
+            if let Wanted::Window(key, _) = wanted {
+                self.files.fetched(key);
+            }
+            self.order.done(request, 0);
         }
     }
 
     /// Lets go what has been decided.
     fn carry_out(&mut self) {
         for (request, verdict) in self.order.verdicts() {
-            match self.wanted.get_mut(&request) {
+            match self.wanted.remove(&request) {
                 None => self.order.done(request, 0),
-                Some(Wanted::Window { key, window, is_read }) => {
-                    let (key, window) = (*key, window.clone());
-                    *is_read = true;
-                    match verdict {
-                        Verdict::Go => self.fetch(request, key, window),
-                        // Programs read it themselves: many at once are not to be read here as well.
-                        Verdict::Unordered => self.give_up(request, key, window),
-                    }
-                }
-                Some(Wanted::Seat(place)) => {
-                    let place = *place;
-                    match verdict {
-                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
-                        Verdict::Go => self.leave(place, false),
-                        Verdict::Unordered => self.answer(place, Answer::Pass),
-                    }
-                }
+                Some(Wanted::Window(key, window)) => match verdict {
+                    Verdict::Go => self.fetch(request, key, window),
+                    // Programs read it themselves: many at once are not to be read here as well.
+                    Verdict::Unordered => self.give_up(request, key, window),
+                },
+                Some(Wanted::Seat(place)) => match verdict {
+                    Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
+                    Verdict::Go => self.leave(place, false),
+                    Verdict::Unordered => self.answer(place, Answer::Pass),
+                },
             }
         }
     }
@@ -386,7 +394,7 @@ impl Brain {
             self.leave(place, false);
             self.board.seats[place].free();
         }
-        self.withdraw();
+        self.call_off(|files, key| files.is_left(key));
         self.clear();
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.programs.retain(|program| {
@@ -394,20 +402,6 @@ impl Brain {
         });
         if !self.programs.is_empty() {
             self.needed = Instant::now();
-        }
-    }
-
-    /// What nobody is left to read is not read ahead.
-    fn withdraw(&mut self) {
-        let left = |wanted: &Wanted| match wanted {
-            Wanted::Window { key, is_read: false, .. } => self.files.is_left(*key).then_some(*key),
-            _ => None,
-        };
-        let left: Vec<_> = self.wanted.iter().filter_map(|(id, wanted)| Some((*id, left(wanted)?))).collect();
-        for (request, key) in left {
-            self.wanted.remove(&request);
-            self.order.done(request, 0);
-            self.files.fetched(key);
         }
     }
 

@@ -167,7 +167,11 @@ impl Files {
     pub fn close(&mut self, key: Key) {
         match self.files.get_mut(&key) {
             Some(file) if file.under_way == 0 => self.forget(key),
-            Some(file) => file.is_closing = true,
+            Some(file) => {
+                // What was to be fetched after this is not.
+                file.forget_streams(self.board);
+                file.is_closing = true;
+            }
             None => {}
         }
     }

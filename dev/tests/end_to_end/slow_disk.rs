@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::fs::{FlockOperation, OFlags};
 
-use crate::support::{Home, SlowDisk, can_use, wait_until};
+use crate::support::{Home, SlowDisk, can_use, eyas, wait_until};
 
 /// Bytes that differ from each other wherever one looks.
 fn content(bytes: usize) -> Vec<u8> {
@@ -186,10 +186,10 @@ fn the_experiment_on_it_runs_and_leaves_nothing() {
     }
     let mut experiment = Command::new("python3");
     experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_experiment.py"));
-    experiment.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk"));
-    let words = ["--tiny", "--experiment", "2", "--nodes", "2", "--peers", "plain", "--plots", "plots"];
+    experiment.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk")).env("EYAS_BIN", eyas());
+    let words = ["--tiny", "--experiment", "2", "--nodes", "2", "--peers", "plain,eyas,eyas wsjf", "--plots", "plots"];
     let done = home.finish(home.command_of(experiment, &words)).exits(0);
-    for table in ["experiment 2, 2 nodes: one sequential reader", "MB/s", "longest wait of a call"] {
+    for table in ["experiment 2, 2 nodes: one sequential reader", "MB/s", "longest wait of a request in eyas's queue"] {
         assert!(done.stdout.contains(table), "{}", done.stdout);
     }
     assert!(home.read("plots/experiment-2-2-nodes.svg").contains("<polyline"));
