@@ -31,8 +31,8 @@ const MOST_MAPPED_BYTES: u64 = 16 << 20;
 pub(crate) enum Turn {
     /// Nobody waits for it.
     Unordered,
-    /// It is for this call.
-    Once(&'static Board, usize),
+    /// It is for this call, and has that number.
+    Once(&'static Board, usize, u32),
     /// The descriptor keeps it, by that number, for the calls that follow.
     Kept(&'static Board, usize, u32),
 }
@@ -43,7 +43,7 @@ impl Turn {
     pub(crate) fn end(self, bytes: isize) {
         match self {
             Turn::Unordered => {}
-            Turn::Once(board, seat) => board.leave(seat, State::Done),
+            Turn::Once(board, seat, turn) => board.leave(seat, turn, State::Done),
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
     }
@@ -174,8 +174,8 @@ fn let_go(known: &Descriptor, line: usize) {
         class: 0,
         is_kept: false,
     };
-    if let Some(seat) = board.ask(ask) {
-        board.answer(seat, STEP, || board.is_open(now_ms()));
+    if let Some((seat, turn)) = board.ask(ask) {
+        board.answer(seat, turn, STEP, || board.is_open(now_ms()));
     }
 }
 
@@ -336,27 +336,26 @@ impl Request<'_> {
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let (kind, offset, class) = (self.kind, self.offset, class());
         let ask = Ask { process: process(), kind, device, inode, offset, length, file_bytes, class, is_kept };
-        let Some(seat) = self.board.ask(ask) else { return Some(Turn::Unordered) };
-        let turn = self.board.turn_at(seat);
+        let Some((seat, turn)) = self.board.ask(ask) else { return Some(Turn::Unordered) };
         loop {
-            return match self.board.answer(seat, STEP, || self.is_worth_it()) {
+            return match self.board.answer(seat, turn, STEP, || self.is_worth_it()) {
                 Answer::Go if is_kept => {
                     self.known.kept().keep(seat, turn, offset..offset.saturating_add(length));
                     let is_there = self.board.enter(seat, turn);
                     Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
                 }
-                Answer::Go => Some(Turn::Once(self.board, seat)),
+                Answer::Go => Some(Turn::Once(self.board, seat, turn)),
                 Answer::InMemory(line) => {
                     self.learn(line);
                     None
                 }
                 Answer::Pass | Answer::Silence => Some(Turn::Unordered),
                 Answer::OpenWanted => {
-                    self.board.resume(seat);
+                    self.board.resume(seat, turn);
                     if send_file(seat, self.descriptor).is_some() {
                         continue;
                     }
-                    self.board.leave(seat, State::Left);
+                    self.board.leave(seat, turn, State::Left);
                     Some(Turn::Unordered)
                 }
             };
