@@ -129,7 +129,7 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
                 true => Deciding::Here(rules(None)?),
                 false => Deciding::There(Access::load(&access_path(reach))?),
             };
-            match agent::run(&Setup { folder, order }) {
+            match agent::run(&Setup { folder, order, idle: agent::IDLE }) {
                 // Two were started at once.
                 Ok(()) | Err(AgentError::RunsAlready(_)) => Ok(ExitCode::SUCCESS),
                 Err(error) => Err(error.into()),

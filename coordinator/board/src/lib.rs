@@ -12,17 +12,19 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 pub use crate::map::{make, map};
+pub use crate::peer::Peer;
 pub use crate::seat::{Answer, Ask, Kind, Seat, State};
 pub use crate::unordered::{Done, UNORDERED, Unordered};
 pub use crate::wait::{ring, wait};
 
 mod map;
+mod peer;
 mod seat;
 mod unordered;
 mod wait;
 
 /// Of the layout: who finds another on a board leaves it alone.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Requests that can be under way at once on a node. Who finds no seat goes ahead unordered.
 pub const SEATS: usize = 1024;
 /// Files of which it can be told what is in memory.

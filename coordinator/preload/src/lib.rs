@@ -13,7 +13,9 @@
 #![allow(clippy::missing_safety_doc, reason = "the functions of the C library are as safe as they always are")]
 
 mod agent;
+mod cancelled;
 mod descriptors;
+mod environment;
 mod hooks;
 mod kept;
 mod memory;

@@ -12,6 +12,8 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::next::with_errno_kept;
+
 /// Wherever a program has not jumped, all of so many bytes is to be there, from one of their multiples to the next.
 const AHEAD_BYTES: u64 = 1 << 20;
 /// Who reads within so many bytes of where it read last, or so many times what it reads, has not jumped: it may be one of
@@ -100,18 +102,19 @@ fn is_cached(file: BorrowedFd<'_>, bytes: &Range<u64>) -> bool {
     }
     let asked = Asked { offset: bytes.start, length: bytes.end - bytes.start };
     let mut told = MaybeUninit::<Told>::uninit();
-    // SAFETY: the call reads `asked`, and writes `told` if it succeeds; `errno` is this thread's, and is put back.
-    let (told, page_bytes) = unsafe {
-        let before = *libc::__errno_location();
-        let answer = libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0);
-        let error = *libc::__errno_location();
-        *libc::__errno_location() = before;
-        if answer != 0 {
-            // Of some files it does not tell everybody.
-            IS_SILENT.fetch_or(error == libc::ENOSYS, Ordering::Relaxed);
-            return false;
+    // SAFETY: the call reads `asked`, and writes `told` if it succeeds.
+    let answer = with_errno_kept(|| {
+        match unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error().raw_os_error()),
         }
-        (told.assume_init(), libc::sysconf(libc::_SC_PAGESIZE) as u64)
-    };
+    });
+    if let Err(error) = answer {
+        // Of some files it does not tell everybody.
+        IS_SILENT.fetch_or(error == Some(libc::ENOSYS), Ordering::Relaxed);
+        return false;
+    }
+    // SAFETY: it has succeeded; and the other always does.
+    let (told, page_bytes) = unsafe { (told.assume_init(), libc::sysconf(libc::_SC_PAGESIZE) as u64) };
     told.cached_pages >= bytes.end.div_ceil(page_bytes) - bytes.start / page_bytes
 }

@@ -35,8 +35,8 @@ pub(crate) enum Turn {
     Unordered,
     /// Nor here; but it is seen how long it takes.
     Watched(Watched),
-    /// It is for this call, which begins at that time, in microseconds.
-    Once(&'static Board, usize, u64),
+    /// It is for this call, has that number, and begins at that time, in microseconds.
+    Once(&'static Board, usize, u32, u64),
     /// The descriptor keeps it, by that number, for the calls that follow.
     Kept(&'static Board, usize, u32),
 }
@@ -48,7 +48,7 @@ impl Turn {
         match self {
             Turn::Unordered => {}
             Turn::Watched(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
-            Turn::Once(board, seat, began_us) => board.finish(seat, now_us() - began_us),
+            Turn::Once(board, seat, turn, began_us) => board.finish(seat, turn, now_us() - began_us),
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
     }
@@ -201,8 +201,8 @@ fn let_go(known: &Descriptor, line: usize) {
         is_kept: false,
         insists: insists(),
     };
-    if let Some(seat) = board.ask(ask) {
-        board.answer(seat, STEP, || board.is_open(now_ms()));
+    if let Some((seat, turn)) = board.ask(ask) {
+        board.answer(seat, turn, STEP, || board.is_open(now_ms()));
     }
 }
 
@@ -394,27 +394,26 @@ impl Request<'_> {
         let (kind, offset, class) = (self.kind, self.offset, class());
         let (process, insists) = (process(), insists());
         let ask = Ask { process, kind, device, inode, offset, length, file_bytes, class, is_kept, insists };
-        let Some(seat) = self.board.ask(ask) else { return Some(Turn::Unordered) };
-        let turn = self.board.turn_at(seat);
+        let Some((seat, turn)) = self.board.ask(ask) else { return Some(Turn::Unordered) };
         loop {
-            return match self.board.answer(seat, STEP, || self.is_worth_it()) {
+            return match self.board.answer(seat, turn, STEP, || self.is_worth_it()) {
                 Answer::Go if is_kept => {
                     self.known.kept().keep(seat, turn, offset..offset.saturating_add(length));
                     let is_there = self.board.enter(seat, turn);
                     Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
                 }
-                Answer::Go => Some(Turn::Once(self.board, seat, now_us())),
+                Answer::Go => Some(Turn::Once(self.board, seat, turn, now_us())),
                 Answer::InMemory(line) => {
                     self.learn(line);
                     None
                 }
                 Answer::Pass | Answer::Silence => Some(Turn::Unordered),
                 Answer::OpenWanted => {
-                    self.board.resume(seat);
+                    self.board.resume(seat, turn);
                     if send_file(seat, self.descriptor).is_some() {
                         continue;
                     }
-                    self.board.leave(seat, State::Left);
+                    self.board.leave(seat, turn, State::Left);
                     Some(Turn::Unordered)
                 }
             };

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use eyas_board::{Answer, Ask, BEAT, Board, Kind, State, VERSION, ring, take_marks, wait};
+use eyas_board::{Answer, Ask, BEAT, Board, HELLO, Kind, State, VERSION, ring, take_marks, wait};
 use eyas_ioq::{ClassId, RequestId};
 use eyas_types::{Extent, FileId, Operation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,8 +26,6 @@ use crate::link::Heard;
 use crate::order::{Order, Verdict};
 use crate::storage::Place;
 
-/// An agent that nobody has needed for so long ends.
-const IDLE: Duration = Duration::from_secs(30);
 /// A turn that a program keeps is taken back when nothing has been done in it for so long,
 const KEPT_IDLE: Duration = Duration::from_millis(2);
 /// or when it has had it for so long: others wait.
@@ -42,8 +40,8 @@ pub(super) enum News {
     File { seat: usize, file: Option<File> },
     /// A window has been read, as far as there was anything.
     Fetched { request: RequestId, key: Key, fetched: Fetched },
-    /// The agent is there for this process.
-    Program(OwnedFd),
+    /// Somebody wants the agent to be there for as long as that process lives, if it can be seen.
+    Hello { program: UnixStream, process: Option<OwnedFd> },
     /// Of the session with the coordinator.
     Link(Heard),
     /// Somebody wants to know how things are.
@@ -68,6 +66,8 @@ pub(super) struct Brain {
     lingering: BTreeMap<usize, (State, Instant)>,
     programs: Vec<OwnedFd>,
     needed: Instant,
+    /// An agent that nobody has needed for so long ends.
+    idle: Duration,
 }
 
 /// A turn that a program keeps.
@@ -87,7 +87,7 @@ enum Wanted {
 }
 
 impl Brain {
-    pub fn new(board: &'static Board, order: Order, news: Sender<News>, told: Receiver<News>) -> Brain {
+    pub fn new(board: &'static Board, order: Order, news: Sender<News>, told: Receiver<News>, idle: Duration) -> Brain {
         Brain {
             board,
             news,
@@ -101,6 +101,7 @@ impl Brain {
             lingering: BTreeMap::new(),
             programs: Vec::new(),
             needed: Instant::now(),
+            idle,
         }
     }
 
@@ -111,7 +112,7 @@ impl Brain {
         self.open();
         head.version.store(VERSION, Ordering::Release);
         let mut beaten = Instant::now();
-        while self.needed.elapsed() < IDLE {
+        while self.needed.elapsed() < self.idle {
             let seen = head.bell.load(Ordering::Acquire);
             self.look();
             self.take_back();
@@ -158,8 +159,10 @@ impl Brain {
                     // Who does not read has gone.
                     let _ = asking.write_all(&status);
                 }
-                News::Program(program) => {
-                    self.programs.push(program);
+                News::Hello { mut program, process } => {
+                    // It is answered here, where it is known that the agent stays. Who does not listen has gone.
+                    let _ = program.write_all(&[HELLO]);
+                    self.programs.extend(process);
                     self.needed = Instant::now();
                 }
             }

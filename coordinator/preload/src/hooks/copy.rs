@@ -36,13 +36,11 @@ macro_rules! sends {
             let count = part(from, to, count);
             let turn = to_copy(from, offset, count);
             let turn_to_write = to_copy_into(to, ptr::null(), count, turn);
-            let bytes = next(to, from, offset, count);
+            let bytes = turn.call(|| turn_to_write.call(|| next(to, from, offset, count)));
             if offset.is_null() {
                 has_read(from, bytes);
             }
             has_written(to, bytes);
-            turn.end(bytes);
-            turn_to_write.end(bytes);
             bytes
         } }
     )* };
@@ -62,15 +60,14 @@ macro_rules! copies {
                 let count = part(from, to, count);
                 let turn = to_copy(from, from_offset, count);
                 let turn_to_write = to_copy_into(to, to_offset, count, turn);
-                let bytes = next(from, from_offset, to, to_offset, count, flags);
+                let copy = || next(from, from_offset, to, to_offset, count, flags);
+                let bytes = turn.call(|| turn_to_write.call(copy));
                 if from_offset.is_null() {
                     has_read(from, bytes);
                 }
                 if to_offset.is_null() {
                     has_written(to, bytes);
                 }
-                turn.end(bytes);
-                turn_to_write.end(bytes);
                 bytes
             }
         }
