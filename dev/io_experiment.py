@@ -141,6 +141,7 @@ class Bench:
         """All applications at once, over this share of each file."""
         paths = [folder / application.name for folder in self.folders() for application in self.applications]
         forget(path for path in paths if path.exists())
+        self.disk.forget()
         align = max(block, READER_BYTES)
         sizes = [max(align, int(application.bytes * share) // align * align) for application in self.applications]
         before = self.disk.counters()
@@ -197,6 +198,7 @@ class Bench:
         outcomes = []
         for _ in range(self.asked.runs):
             forget([self.disk.mounts[0] / first.name])
+            self.disk.forget()
             outcomes.append(together([self.reader(first, first.bytes, 0)]))
         return outcomes
 
@@ -286,6 +288,8 @@ def experiments(folder: Path, asked: argparse.Namespace) -> int:
     programs.mkdir()
     build(programs, uses_mpi(asked))
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
+    costs += ["--channels", asked.channels, "--memory-megabytes", asked.memory_megabytes]
+    costs += ["--memory-megabytes-per-second", asked.memory_megabytes_per_second]
     holds = True
     for number in asked.experiment:
         disk = SlowDisk(folder / f"disk-{number}", asked.nodes, [*costs, "--latency-us", asked.latency_us])
@@ -336,6 +340,10 @@ def main() -> int:
     parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
     parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
     parser.add_argument("--iops", type=float, default=0, help="requests a second that the disk takes; 0: any number")
+    parser.add_argument("--channels", type=int, default=1, help="requests that the disk serves at a time")
+    parser.add_argument("--memory-megabytes", type=int, default=0, help="what the disk's server keeps in memory")
+    rate = "of what is in memory; 0: as fast as it can"
+    parser.add_argument("--memory-megabytes-per-second", type=float, default=1000, help=rate)
     parser.add_argument("--latency-us", type=int, default=0, help="between nodes and disk and back")
     parser.add_argument("--plots", type=Path, help="a folder for pictures")
     asked = parser.parse_args()

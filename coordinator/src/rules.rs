@@ -74,7 +74,7 @@ pub struct Treatment {
     /// Bytes of a run at most.
     #[serde(deserialize_with = "bytes")]
     pub max_run: Option<u64>,
-    /// Grants at a time.
+    /// Grants at a time; as many as show to be good if it is not said.
     pub concurrency: Option<NonZeroU32>,
     /// What it is taken to do until it has been measured, bytes a second.
     #[serde(deserialize_with = "rate")]
@@ -129,7 +129,7 @@ impl Rules {
         let mut config = Config { classes, ..Config::default() };
         self.default.apply(&mut config);
         if is_object_store(name) {
-            config.budget.concurrency = config.budget.concurrency.max(OBJECT_STORE_CONCURRENCY);
+            config.budget.concurrency = config.budget.concurrency.max(Some(OBJECT_STORE_CONCURRENCY));
         }
         if let Some(named) = self.storages.get(name) {
             named.apply(&mut config);
@@ -155,7 +155,7 @@ impl Treatment {
         config.margin_us = predict.or(config.margin_us);
         config.lease_us = lease.unwrap_or(config.lease_us);
         let budget = &mut config.budget;
-        budget.concurrency = concurrency.map_or(budget.concurrency, NonZeroU32::get);
+        budget.concurrency = concurrency.map(NonZeroU32::get).or(budget.concurrency);
         budget.bytes_per_s = bytes_per_s.or(budget.bytes_per_s);
         budget.requests_per_s = requests_per_s.map(|per_s| per_s.get().into()).or(budget.requests_per_s);
     }
@@ -251,7 +251,7 @@ mod tests {
         let named = rules.of("nfs1:/export");
         assert_eq!((named.policy, named.max_run_bytes, named.window_us), (Policy::Fifo, 4 << 20, 2_000));
         assert_eq!((named.bandwidth_bytes_per_s, named.margin_us), (900_000_000, Some(200)));
-        assert_eq!((named.lease_us, named.budget.concurrency), (3_000_000, 4));
+        assert_eq!((named.lease_us, named.budget.concurrency), (3_000_000, Some(4)));
         assert_eq!((named.budget.requests_per_s, named.budget.bytes_per_s), (Some(500), Some(100_000_000)));
         let other = rules.of("nfs2:/export");
         let policy = Policy::Mlf(Mlf::DEFAULT);
@@ -262,7 +262,11 @@ mod tests {
     fn object_stores_are_not_serialised_unless_it_is_said() {
         let rules = rules("default.concurrency = 2\nstorage.'s3://small'.concurrency = 3");
         let concurrency = |name| rules.of(name).budget.concurrency;
-        assert_eq!(["nfs1:/export", "s3://big", "s3://small"].map(concurrency), [2, OBJECT_STORE_CONCURRENCY, 3]);
+        assert_eq!(
+            ["nfs1:/export", "s3://big", "s3://small"].map(concurrency),
+            [2, OBJECT_STORE_CONCURRENCY, 3].map(Some)
+        );
+        assert_eq!(Rules::default().of("nfs1:/export").budget.concurrency, None, "as many as show to be good");
     }
 
     #[test]

@@ -32,6 +32,8 @@ fn storage(name: &str, measures: &Measures, classes: &BTreeMap<ClassId, String>)
         name: name.to_owned(),
         queued: measures.queued,
         outstanding: measures.outstanding,
+        concurrency: measures.concurrency,
+        small_concurrency: measures.small_concurrency,
         bandwidth_bytes_per_s: measures.bandwidth_bytes_per_s,
         requests: measures.requests,
         grants: measures.grants,
@@ -68,7 +70,7 @@ fn print(view: &IoView) -> io::Result<()> {
         table.row(vec![
             storage.name.clone(),
             storage.queued.to_string(),
-            storage.outstanding.to_string(),
+            format!("{}/{}", storage.outstanding, storage.concurrency),
             storage.requests.to_string(),
             format_bytes(storage.granted_bytes),
             format_bytes(storage.mean_run_bytes as u64),
@@ -85,9 +87,11 @@ fn print(view: &IoView) -> io::Result<()> {
 
 fn print_metrics(view: &IoView) -> io::Result<()> {
     type Value = fn(&StorageView) -> f64;
-    let metrics: [(&str, &str, Value); 9] = [
+    let metrics: [(&str, &str, Value); 11] = [
         ("queued_requests", "gauge", |s| s.queued as f64),
         ("outstanding_grants", "gauge", |s| s.outstanding as f64),
+        ("concurrency", "gauge", |s| s.concurrency as f64),
+        ("small_concurrency", "gauge", |s| s.small_concurrency as f64),
         ("bandwidth_bytes_per_second", "gauge", |s| s.bandwidth_bytes_per_s),
         ("sequential_as_asked_ratio", "gauge", |s| s.sequential_as_asked),
         ("sequential_as_granted_ratio", "gauge", |s| s.sequential_as_granted),

@@ -15,6 +15,10 @@ pub struct Measures {
     pub queued: u64,
     /// Grants that are out now.
     pub outstanding: u64,
+    /// Large grants at a time.
+    pub concurrency: u64,
+    /// Small grants at a time.
+    pub small_concurrency: u64,
     /// What large grants are predicted to get, bytes a second.
     pub bandwidth_bytes_per_s: f64,
     /// Requests that came.

@@ -20,6 +20,10 @@ pub struct StorageView {
     pub queued: u64,
     /// Grants that are out now.
     pub outstanding: u64,
+    /// Grants at a time, of those that are large.
+    pub concurrency: u64,
+    /// Of those that are small.
+    pub small_concurrency: u64,
     /// What it is thought to do, bytes a second.
     pub bandwidth_bytes_per_s: f64,
     /// Requests that came.

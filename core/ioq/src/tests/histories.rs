@@ -118,7 +118,7 @@ fn with_prediction_the_next_leaves_in_time_and_never_a_third() {
 
 #[test]
 fn an_object_store_is_coalesced_and_not_serialised() {
-    let budget = Budget { concurrency: 3, requests_per_s: Some(100), ..Budget::default() };
+    let budget = Budget { concurrency: Some(3), requests_per_s: Some(100), ..Budget::default() };
     let mut servers = served(Config { budget, ..plain(Policy::Fifo) });
     let asked = vec![shared(1, 7, 0, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 9, 30, 10)];
     assert_eq!(granted(&servers.tell(0, Event::Asked(asked))), [(7, vec![1, 2]), (8, vec![3]), (9, vec![4])]);
