@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from coordinated import eyas
 from decomposition import build, finish, outcome, start
 from slow_disk import SlowDiskError, forget, run
 from table import conclude, show
@@ -109,7 +110,7 @@ def measure(workload: Workload, before: list[str], rounds: int, is_cold: bool) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--eyas", type=Path, default=Path("target/release/eyas"))
+    parser.add_argument("--eyas", type=Path, default=eyas(), help="by default $EYAS_BIN, else the release build")
     parser.add_argument("--folder", type=Path, action="append", help="where files are to be [default: the temporary folder]")
     parser.add_argument("--megabytes", type=int, default=512, help="of the large file")
     parser.add_argument("--rounds", type=int, default=7)

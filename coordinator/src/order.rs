@@ -34,6 +34,8 @@ pub(crate) struct Order {
     /// Where each is that has been asked for and is not done.
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
     grants: BTreeMap<(u32, GrantId), Granted>,
+    /// Storages that programs are left alone with.
+    left_alone: BTreeSet<Place>,
     verdicts: Vec<(RequestId, Verdict)>,
 }
 
@@ -72,6 +74,7 @@ impl Order {
             last: 0,
             under_way: BTreeMap::new(),
             grants: BTreeMap::new(),
+            left_alone: BTreeSet::new(),
             verdicts: Vec::new(),
         }
     }
@@ -92,6 +95,7 @@ impl Order {
                 std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
             let left = std::mem::take(&mut self.under_way).into_keys().filter(|request| !went.contains(request));
             self.verdicts.extend(left.map(|request| (request, Verdict::Unordered)));
+            self.left_alone.clone().into_iter().for_each(|place| self.leave_alone(place, true));
         }
     }
 
@@ -125,6 +129,20 @@ impl Order {
             }
         }
         id
+    }
+
+    /// Programs are left alone with a storage from now on, or not any more.
+    pub fn leave_alone(&mut self, place: Place, is_left: bool) {
+        if self.is_open() {
+            let storage = self.storage(place.clone());
+            if let Decider::There { say } = &self.decider {
+                tell(say, ToCoordinator::LeftAlone { storage, is_left });
+            }
+        }
+        match is_left {
+            true => self.left_alone.insert(place),
+            false => self.left_alone.remove(&place),
+        };
     }
 
     /// A request is done, with so many bytes; or nobody wants it any more, if it was not granted.
@@ -195,7 +213,12 @@ impl Order {
     pub fn status(&self) -> Status {
         let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
         let measures = |(name, number): (&String, &u32)| Some((name.clone(), servers.measures(ServerId(*number))?));
-        Status { agents: 1, classes: rules.class_names(), storages: self.names.iter().filter_map(measures).collect() }
+        Status {
+            agents: 1,
+            classes: rules.class_names(),
+            storages: self.names.iter().filter_map(measures).collect(),
+            left_alone: self.left_alone.iter().map(|place| (place.name(), 1)).collect(),
+        }
     }
 
     fn storage(&mut self, place: Place) -> u32 {

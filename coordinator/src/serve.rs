@@ -2,7 +2,7 @@
 //!
 //! It keeps nothing that must not be lost. When it ends, agents go ahead without it, and ask again when it is back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -137,6 +137,8 @@ struct Agent {
     role: Role,
     /// Storages in the order in which it has named them.
     storages: Vec<ServerId>,
+    /// Those that it leaves its programs alone with.
+    left_alone: BTreeSet<ServerId>,
     /// Its requests that have not been granted, by what it calls them.
     waiting: HashMap<u64, RequestId>,
     said: Vec<ToAgent>,
@@ -180,7 +182,14 @@ impl Brain {
     fn hear(&mut self, what: Told) {
         match what {
             Told::Came(client, outbox, role) => {
-                let agent = Agent { outbox, role, storages: Vec::new(), waiting: HashMap::new(), said: Vec::new() };
+                let agent = Agent {
+                    outbox,
+                    role,
+                    storages: Vec::new(),
+                    left_alone: BTreeSet::new(),
+                    waiting: HashMap::new(),
+                    said: Vec::new(),
+                };
                 self.agents.insert(client, agent);
             }
             Told::Said(client, message) => self.said(client, message),
@@ -212,6 +221,13 @@ impl Brain {
                     self.requests.remove(&request);
                     self.handle(Event::Cancelled { client, server, request });
                 }
+            }
+            ToCoordinator::LeftAlone { storage, is_left } => {
+                let Some(server) = agent.storages.get(storage as usize) else { return };
+                match is_left {
+                    true => agent.left_alone.insert(*server),
+                    false => agent.left_alone.remove(server),
+                };
             }
             ToCoordinator::Status => {
                 let status = self.status();
@@ -303,7 +319,11 @@ impl Brain {
         let measures = |(name, server): (&String, &ServerId)| Some((name.clone(), self.servers.measures(*server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
         let classes = self.rules.class_names();
-        Status { agents: agents as u64, classes, storages: self.names.iter().filter_map(measures).collect() }
+        let left_alone =
+            |server: &ServerId| self.agents.values().filter(|agent| agent.left_alone.contains(server)).count();
+        let left_alone = self.names.iter().map(|(name, server)| (name.clone(), left_alone(server) as u64)).collect();
+        let storages = self.names.iter().filter_map(measures).collect();
+        Status { agents: agents as u64, classes, storages, left_alone }
     }
 
     fn handle(&mut self, event: Event) {

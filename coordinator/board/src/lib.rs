@@ -14,7 +14,7 @@ use core::time::Duration;
 pub use crate::map::{make, map};
 pub use crate::peer::Peer;
 pub use crate::seat::{Answer, Ask, Kind, Seat, State};
-pub use crate::unordered::{Done, UNORDERED, Unordered};
+pub use crate::unordered::{UNORDERED, Unordered};
 pub use crate::wait::{ring, wait};
 
 mod map;

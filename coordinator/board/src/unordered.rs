@@ -1,31 +1,27 @@
-//! Storages where order would gain nothing: programs go ahead there, and say how long they wait all the same.
+//! Storages where order would gain nothing: programs go ahead there, and now and then one tells how long a call has taken.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::Board;
 
 /// Storages that a node's programs can be left alone with.
 pub const UNORDERED: usize = 32;
 
+/// What is in memory is there in this time, in microseconds, and at so many bytes in each: such calls tell nothing of a storage.
+const MEMORY_US: u64 = 20;
+const MEMORY_BYTES_PER_US: u64 = 2_000;
+/// A call that takes longer than this has waited for others, or for a seek,
+const SLOW_US: u64 = 4_000;
+/// unless it had so many bytes in each microsecond that it took longer.
+const FAIR_BYTES_PER_US: u64 = 25;
+
 /// One of them.
 #[repr(C, align(64))]
 pub struct Unordered {
     /// By which it is known; 0 while the place is nobody's.
     device: AtomicU64,
-    calls: AtomicU64,
-    bytes: AtomicU64,
-    ms: AtomicU64,
-}
-
-/// What programs have done there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Calls.
-    pub calls: u64,
-    /// What they have read and written.
-    pub bytes: u64,
-    /// How long they took, all together.
-    pub ms: u64,
+    calls: AtomicU32,
+    slow: AtomicU32,
 }
 
 impl Board {
@@ -48,17 +44,19 @@ impl Board {
 }
 
 impl Unordered {
-    /// Something has been done there.
-    pub fn add(&self, done: Done) {
-        self.calls.fetch_add(done.calls, Ordering::Relaxed);
-        self.bytes.fetch_add(done.bytes, Ordering::Relaxed);
-        self.ms.fetch_add(done.ms, Ordering::Relaxed);
+    /// A call has moved so many bytes, and taken so long, in microseconds; whether it had to wait for the storage.
+    pub fn took(&self, bytes: u64, us: u64) -> bool {
+        if us < MEMORY_US + bytes / MEMORY_BYTES_PER_US {
+            return false;
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.slow.fetch_add((us > SLOW_US + bytes / FAIR_BYTES_PER_US).into(), Ordering::Relaxed);
+        true
     }
 
-    /// What has been done since this was last asked. Of the agent.
-    pub fn take(&self) -> Done {
-        let [calls, bytes, ms] = [&self.calls, &self.bytes, &self.ms].map(|sum| sum.swap(0, Ordering::Relaxed));
-        Done { calls, bytes, ms }
+    /// Calls that had to wait for the storage since this was last asked, and how many of them took long. Of the agent.
+    pub fn take(&self) -> (u32, u32) {
+        (self.calls.swap(0, Ordering::Relaxed), self.slow.swap(0, Ordering::Relaxed))
     }
 
     /// Its requests are ordered again. Of the agent.
@@ -72,19 +70,30 @@ mod tests {
     use super::*;
     use crate::map::anonymous;
 
+    const MIB: u64 = 1 << 20;
+
     #[test]
     fn a_storage_is_left_alone_and_ordered_again() {
         let board = anonymous();
         assert_eq!(board.unordered(7), None);
         let place = board.leave_alone(7).unwrap();
         assert_eq!(board.unordered(7), Some(place));
-        let done = Done { calls: 2, bytes: 100, ms: 5 };
-        board.unordered[place].add(done);
-        board.unordered[place].add(done);
-        assert_eq!(board.unordered[place].take(), Done { calls: 4, bytes: 200, ms: 10 });
-        assert_eq!(board.unordered[place].take(), Done::default());
         board.unordered[place].order();
         assert_eq!(board.unordered(7), None);
+        assert_eq!(board.unordered(0), None, "nobody's place is not of a storage");
+    }
+
+    #[test]
+    fn calls_tell_of_the_storage_that_they_wait_for() {
+        let board = anonymous();
+        let storage = &board.unordered[board.leave_alone(7).unwrap()];
+        assert!(!storage.took(4096, 2) && !storage.took(MIB, 300), "from memory");
+        assert_eq!(storage.take(), (0, 0));
+        assert!(storage.took(4096, 90) && storage.took(MIB, 3_000), "flash");
+        assert_eq!(storage.take(), (2, 0));
+        assert!(storage.took(4096, 8_000) && storage.took(MIB, 370_000), "a disk that others use, too");
+        assert_eq!(storage.take(), (2, 2));
+        assert_eq!(storage.take(), (0, 0));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use rustix::fs::Stat;
 
 use crate::agent::{board, class, insists, is_forked, known_board, now_ms, now_us, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
-use crate::unordered::{Watched, tell};
+use crate::unordered::{self, Timed};
 use crate::{memory, scope};
 
 /// How often who waits looks whether the agent is still there.
@@ -34,7 +34,7 @@ pub(crate) enum Turn {
     /// Nobody waits for it.
     Unordered,
     /// Nor here; but it is seen how long it takes.
-    Watched(Watched),
+    Timed(Timed),
     /// It is for this call, has that number, and begins at that time, in microseconds.
     Once(&'static Board, usize, u32, u64),
     /// The descriptor keeps it, by that number, for the calls that follow.
@@ -47,7 +47,7 @@ impl Turn {
     pub(crate) fn end(self, bytes: isize) {
         match self {
             Turn::Unordered => {}
-            Turn::Watched(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
+            Turn::Timed(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
             Turn::Once(board, seat, turn, began_us) => board.finish(seat, turn, now_us() - began_us),
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
@@ -102,7 +102,7 @@ fn read(number: c_int, known: &Descriptor, at: Option<u64>, length: u64) -> Turn
 pub(crate) fn at_once(known: &Descriptor, length: u64) -> Option<Turn> {
     let board = known_board()?;
     let place = known.unordered(board.beat())?;
-    Some(Turn::Watched(Watched::begin(board, place, length)))
+    Some(unordered::go(board, place, length))
 }
 
 /// The agent's beat: what is learned is good until the next.
@@ -275,10 +275,9 @@ fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, St
 fn leave_alone(known: &Descriptor, stat: &Stat, length: u64) -> Option<Turn> {
     let board = known_board().filter(|_| !insists())?;
     let place = board.unordered(stat.st_dev)?;
-    tell(board, place, 0);
     known.leave_alone(board.beat(), place);
     memory::found();
-    Some(Turn::Watched(Watched::begin(board, place, length)))
+    Some(Turn::Timed(Timed::begin(board, place, length)))
 }
 
 /// Where a call without an offset reads or writes.

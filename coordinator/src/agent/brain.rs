@@ -267,6 +267,7 @@ impl Brain {
         if self.storages.took(key, bytes, time) {
             self.call_off(|_, (device, _)| device == key.0);
             self.files.leave_alone(key.0);
+            self.order.leave_alone(Place::Device(key.0), true);
         }
     }
 
@@ -388,7 +389,9 @@ impl Brain {
     /// Says that it lives, and looks who else does.
     fn beat(&mut self) {
         self.live();
-        self.storages.look();
+        for device in self.storages.look() {
+            self.order.leave_alone(Place::Device(device), false);
+        }
         self.files.tidy();
         let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
         let gone: Vec<usize> =

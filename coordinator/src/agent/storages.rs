@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use eyas_board::Board;
-use eyas_ioq::{Unordered, Worth};
+use eyas_ioq::Worth;
 
 use super::files::Key;
 
@@ -53,19 +53,22 @@ impl Storages {
         is_left
     }
 
-    /// Looks at what programs have waited for where they are left alone.
-    pub fn look(&mut self) {
+    /// Looks at what programs have waited for where they are left alone; the storages that are ordered again.
+    pub fn look(&mut self) -> Vec<u64> {
         let now_us = self.now_us();
+        let mut again = Vec::new();
         for (device, storage) in &mut self.storages {
             let Some(place) = storage.place else { continue };
-            let done = self.board.unordered[place].take();
-            storage.worth.went_on(now_us, Unordered { calls: done.calls, bytes: done.bytes, us: done.ms * 1_000 });
+            let (calls, slow) = self.board.unordered[place].take();
+            storage.worth.went_on(now_us, calls, slow);
             if storage.worth.is_ordered() {
                 tracing::info!(device, "programs wait for a storage; their requests are ordered again");
                 self.board.unordered[place].order();
                 storage.place = None;
+                again.push(*device);
             }
         }
+        again
     }
 
     fn now_us(&self) -> u64 {

@@ -6,36 +6,22 @@
 //!
 //! - While requests are ordered, by how long those take that had their turn alone. When most are done in less time than a seek or a
 //!   busy server would need, the storage is left to its programs.
-//! - While they are not, by how long programs wait for their calls altogether. When that is more than they would wait for a storage that serves
-//!   each of them at a moderate rate, requests are ordered again, and stay so for a while: each time for longer.
+//! - While they are not, by how many of the calls take long for which programs wait. If it is half of them, requests are ordered again, and
+//!   stay so for a while: each time for longer.
 
-/// A request that is done in this time has cost nothing that could be spared, however large it was.
-const CHEAP_US: u64 = 500;
+/// A request that is done in this time is cheap, however large it was. To ask for a turn takes some fifty microseconds, which are
+/// not to be more than three parts in a hundred.
+const CHEAP_US: u64 = 1_700;
 /// One that takes longer tells that it was dear if it has no more bytes than this; else it may be its bytes.
 const SMALL_BYTES: u64 = 128 << 10;
 /// Requests that are judged by,
 const JUDGED: u32 = 16;
 /// and how many of them are cheap where order is given up: now and then one waits for a processor.
 const CHEAP: u32 = 12;
-/// Without order, each process is to have at least so many bytes in a microsecond of waiting,
-const FAIR_BYTES_PER_US: u64 = 25;
-/// and so long for a call besides.
-const CALL_US: u64 = 100;
-/// It is judged when programs have waited for so long in all.
-const EVIDENCE_US: u64 = 200_000;
+/// So many calls that went without order are judged together.
+const JUDGED_CALLS: u32 = 16;
 /// Where order was given up in vain, it is kept for so long: twice as long each time, up to the second.
 const HOLD_US: core::ops::Range<u64> = 1_000_000..64_000_000;
-
-/// What programs have done with a storage whose requests are not ordered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unordered {
-    /// Calls.
-    pub calls: u64,
-    /// What they have read and written.
-    pub bytes: u64,
-    /// How long they took, all together.
-    pub us: u64,
-}
 
 /// See the module's documentation.
 #[derive(Clone, Debug)]
@@ -52,7 +38,10 @@ enum State {
         seen: u32,
         until_us: u64,
     },
-    Unordered(Unordered),
+    Unordered {
+        calls: u32,
+        slow: u32,
+    },
 }
 
 impl Default for Worth {
@@ -83,25 +72,23 @@ impl Worth {
         *last = *last << 1 & ((1 << JUDGED) - 1) | u32::from(is_cheap);
         *seen = (*seen + 1).min(JUDGED);
         if *seen == JUDGED && last.count_ones() >= CHEAP && now_us >= *until_us {
-            self.state = State::Unordered(Unordered::default());
+            self.state = State::Unordered { calls: 0, slow: 0 };
         }
     }
 
-    /// Programs have done this since it was last told.
-    pub fn went_on(&mut self, now_us: u64, more: Unordered) {
-        let State::Unordered(all) = &mut self.state else { return };
-        all.calls = all.calls.saturating_add(more.calls);
-        all.bytes = all.bytes.saturating_add(more.bytes);
-        all.us = all.us.saturating_add(more.us);
-        if all.us < EVIDENCE_US {
+    /// So many more calls have waited for the storage, which is not ordered, and so many of them long.
+    pub fn went_on(&mut self, now_us: u64, more_calls: u32, more_slow: u32) {
+        let State::Unordered { calls, slow } = &mut self.state else { return };
+        *calls = calls.saturating_add(more_calls);
+        *slow = slow.saturating_add(more_slow);
+        if *calls < JUDGED_CALLS {
             return;
         }
-        let fair_us = (all.bytes / FAIR_BYTES_PER_US).saturating_add(all.calls.saturating_mul(CALL_US));
-        if all.us > fair_us {
+        if *slow >= *calls / 2 {
             self.state = State::ordered(now_us.saturating_add(self.hold_us));
             self.hold_us = (self.hold_us * 2).min(HOLD_US.end);
         } else {
-            *all = Unordered::default();
+            (*calls, *slow) = (0, 0);
         }
     }
 }
@@ -126,9 +113,7 @@ mod tests {
         assert!(worth.is_ordered(), "that is too few");
         worth.took(0, 4 * KIB, 90);
         assert!(!worth.is_ordered());
-        // Eight processes, each of which waits for flash all the time.
-        let second = Unordered { calls: 80_000, bytes: 80_000 * 4 * KIB, us: 8 * SECOND };
-        (0..100).for_each(|second_number| worth.went_on(second_number * SECOND, second));
+        (0..100).for_each(|second| worth.went_on(second * SECOND, 5_000, 20));
         assert!(!worth.is_ordered());
     }
 
@@ -137,9 +122,9 @@ mod tests {
         let mut worth = Worth::default();
         seen(&mut worth, 0, 1_000, 4 * KIB, 8_000);
         assert!(worth.is_ordered());
-        seen(&mut worth, 0, JUDGED, 512 * KIB, 3_500);
+        seen(&mut worth, 0, 1_000, 512 * KIB, 3_500);
         assert!(worth.is_ordered(), "these say nothing");
-        seen(&mut worth, 0, CHEAP - 1, 4 * KIB, 30);
+        seen(&mut worth, 0, CHEAP - 1, 4 * KIB, 300);
         assert!(worth.is_ordered(), "some were in its memory");
     }
 
@@ -160,23 +145,22 @@ mod tests {
     }
 
     #[test]
-    fn it_is_ordered_again_when_programs_wait() {
-        // What a second of eight processes is like that read a disk without order: 64 ms for 128 KiB of each.
-        for (call, name) in [(4 * KIB, "small calls"), (64 * KIB, "larger ones"), (MIB, "large ones")] {
-            let mut worth = Worth::default();
-            seen(&mut worth, 0, JUDGED, 4 * KIB, 90);
-            let bytes = 8 * 16 * 128 * KIB;
-            worth.went_on(SECOND, Unordered { calls: bytes / call, bytes, us: 8 * SECOND });
-            assert!(worth.is_ordered(), "{name}");
-        }
+    fn it_is_ordered_again_when_calls_take_long() {
+        let mut worth = Worth::default();
+        seen(&mut worth, 0, JUDGED, 4 * KIB, 90);
+        worth.went_on(SECOND, JUDGED_CALLS - 1, JUDGED_CALLS - 1);
+        assert!(!worth.is_ordered(), "that is too few");
+        worth.went_on(SECOND, 1, 1);
+        assert!(worth.is_ordered());
     }
 
     #[test]
-    fn who_hardly_waits_needs_no_order() {
+    fn what_comes_now_counts() {
         let mut worth = Worth::default();
         seen(&mut worth, 0, JUDGED, 4 * KIB, 90);
-        (0..3).for_each(|second| worth.went_on(second * SECOND, Unordered { calls: 10, bytes: 40 * KIB, us: 60_000 }));
-        assert!(!worth.is_ordered());
+        worth.went_on(SECOND, 1_000_000, 0);
+        worth.went_on(2 * SECOND, JUDGED_CALLS, JUDGED_CALLS);
+        assert!(worth.is_ordered());
     }
 
     #[test]
@@ -188,7 +172,7 @@ mod tests {
             worth.took(now_us, 4 * KIB, 90);
             if !worth.is_ordered() {
                 tries += 1;
-                worth.went_on(now_us, Unordered { calls: 100, bytes: 400 * KIB, us: SECOND });
+                worth.went_on(now_us, 20, 20);
                 assert!(worth.is_ordered());
             }
             now_us += 10_000;

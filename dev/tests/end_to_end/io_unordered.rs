@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 
 use rustix::process::Signal;
 
-use crate::support::{Home, SlowDisk, can_use, signal, wait_until};
+use crate::support::{Home, SlowDisk, can_use, eyas, signal, wait_until};
 
 /// Reads a file piece by piece, wherever, until it is killed.
 const ANYWHERE: &str = "
@@ -43,14 +43,18 @@ impl Node {
         Reader(self.command(&words).arg(file).spawn().expect("it can be started"))
     }
 
-    /// Requests that the agent has heard of, once it is there.
-    fn requests(&self) -> u64 {
+    /// A count of what became of requests, over all storages; 0 until the agent is there.
+    fn count(&self, name: &str) -> u64 {
         let done = self.home.finish(self.command(&["--json", "io", "status"]));
         if done.code != 0 {
             return 0;
         }
         let storages = done.json("io")["storages"].take();
-        storages.as_array().expect("a list").iter().map(|storage| storage["requests"].as_u64().expect("a count")).sum()
+        storages.as_array().expect("a list").iter().map(|storage| storage[name].as_u64().expect("a count")).sum()
+    }
+
+    fn requests(&self) -> u64 {
+        self.count("requests")
     }
 }
 
@@ -82,6 +86,23 @@ impl Drop for Reader {
 }
 
 #[test]
+fn the_experiment_on_fast_storage_runs() {
+    let node = Node::new();
+    if !can_use(&["python3", "cc", "grep", "tar"]) {
+        return;
+    }
+    let mut experiment = Command::new("python3");
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_fast_storage.py"));
+    experiment.env("EYAS_BIN", eyas()).env("XDG_RUNTIME_DIR", node.home.path("run"));
+    let folder = node.home.work();
+    let words = ["--tiny", "--folder", folder.to_str().expect("a plain name")];
+    let done = node.home.finish(node.home.command_of(experiment, &words)).exits(0);
+    for words in ["of plain's rate", "8 readers, 4 KiB, at random", "what it took, of what plain calls took"] {
+        assert!(done.stdout.contains(words), "{}", done.stdout);
+    }
+}
+
+#[test]
 fn a_storage_that_answers_at_once_is_not_ordered_until_it_does_not() {
     let node = Node::new();
     let Some(disk) = SlowDisk::new(&node.home) else { return };
@@ -99,9 +120,11 @@ fn a_storage_that_answers_at_once_is_not_ordered_until_it_does_not() {
         wait_until("it reads on", || reader.calls() > calls + 500);
         node.requests() == asked
     });
+    assert_eq!(node.count("left_alone"), 1);
     let asked = node.requests();
     disk.seek_ms(20);
     wait_until("it asks again", || node.requests() > asked + 5);
+    assert_eq!(node.count("left_alone"), 0);
 }
 
 /// Whether the kernel tells what it has in memory of a file: since 6.5.
