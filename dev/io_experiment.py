@@ -44,7 +44,7 @@ POLICIES = {f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "ws
 COORDINATED = {EYAS: None, **POLICIES}
 # Processes of each application, and megabytes of its file, of which --scale says how many there are here.
 EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
-PILOT_S, CELL_S = 2.0, 6.0
+PILOT_S, CELL_S = 2.0, 4.0
 ALIGN = 4 << 20  # files are whole blocks of every granularity
 READER_BYTES = 1 << 20
 EQUAL = 2  # the experiment whose applications are equal
