@@ -20,5 +20,6 @@ mod hooks;
 mod kept;
 mod next;
 mod scope;
+mod stat;
 mod turn;
 mod writes;

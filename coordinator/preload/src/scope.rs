@@ -4,10 +4,11 @@
 use core::ffi::{CStr, c_int};
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, OFlags};
 
 use crate::descriptors::{Descriptor, Of, Writes};
 use crate::environment::PATHS;
+use crate::stat::Stat;
 
 /// Longest path that the kernel gives.
 const PATH_BYTES: usize = 4096;

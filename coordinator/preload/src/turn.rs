@@ -10,11 +10,11 @@ use std::os::fd::BorrowedFd;
 
 use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
-use rustix::fs::Stat;
 
 use crate::agent::{board, class, is_forked, known_board, now_ms, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
 use crate::scope;
+use crate::stat::Stat;
 
 /// How often who waits looks whether the agent is still there.
 const STEP: Duration = Duration::from_millis(100);
@@ -217,7 +217,7 @@ fn look_at(number: c_int, known: &Descriptor) -> Option<(&'static Board, Borrowe
     let board = board()?;
     // SAFETY: what is not open, or closed meanwhile, fails the calls for which it is used.
     let descriptor = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })?;
-    let stat = rustix::fs::fstat(descriptor).ok()?;
+    let stat = Stat::of(descriptor)?;
     if !known.is_of(stat.st_ino) {
         scope::learn(known, descriptor, number, &stat);
     }
