@@ -12,6 +12,7 @@ Needs root and Linux with FUSE; works in namespaces of its own, with which all g
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 from collections.abc import Callable
@@ -117,6 +118,8 @@ def writes(folder: Path, asked: argparse.Namespace) -> int:
     programs = folder / "programs"
     programs.mkdir()
     build(programs, mpi=False)
+    # An agent of its own, which goes with it.
+    os.environ["XDG_RUNTIME_DIR"] = str(folder)
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second]
     disk = SlowDisk(folder / "disk", asked.nodes, [*costs, *(["--uncached"] if asked.uncached else [])])
     disk.folder.mkdir()

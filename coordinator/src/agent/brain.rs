@@ -260,6 +260,9 @@ impl Brain {
                 },
                 Some(Wanted::Seat(place)) => {
                     let place = *place;
+                    if verdict == Verdict::Go {
+                        self.line_up(request, place);
+                    }
                     match verdict {
                         Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
                         Verdict::Go => self.leave(place, false),
@@ -267,6 +270,18 @@ impl Brain {
                     }
                 }
             }
+        }
+    }
+
+    /// Who goes after the program at a seat hears it from that program.
+    fn line_up(&self, request: RequestId, mut place: usize) {
+        for follower in self.order.followers(request) {
+            let Some(Wanted::Seat(next)) = self.wanted.get(&follower) else { return };
+            if self.board.seats[place].is_followed() {
+                return;
+            }
+            self.board.line_up(*next, place);
+            place = *next;
         }
     }
 
