@@ -167,6 +167,13 @@ impl Order {
         }
     }
 
+    /// Those that go one after the other when this one is done, in the same turn.
+    pub fn followers(&self, request: RequestId) -> impl Iterator<Item = RequestId> + '_ {
+        let granted = self.under_way.get(&request).and_then(|(storage, grant)| self.grants.get(&(*storage, (*grant)?)));
+        let left = granted.into_iter().flat_map(|granted| &granted.left).copied();
+        left.skip_while(move |left| *left != request).skip(1)
+    }
+
     /// All of a turn is done.
     fn finish(&mut self, storage: u32, grant: GrantId) {
         if let Some(Granted { bytes, .. }) = self.grants.remove(&(storage, grant)) {

@@ -7,6 +7,9 @@
 //!
 //! A program may be stopped at any point, and go on when the agent has long given its seat to another. So each turn has a
 //! number, which stands beside the state and beside the calls: who comes late finds another there, and leaves it alone.
+//!
+//! Programs that go one after the other hand their turn *on*: the agent writes down with each who is next, and that one is woken by
+//! who has done, without the agent's being woken in between.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -36,6 +39,9 @@ pub struct Seat {
     done_bytes: AtomicU64,
     /// How long the call took that had the turn alone, in microseconds; 0 if nobody has looked.
     took_us: AtomicU64,
+    /// Who goes when it is done: the seat counted from 1 in the upper half, the number of its turn in the lower; 0 if it is the
+    /// agent that decides.
+    next: AtomicU64,
 }
 
 /// Whose move it is.
@@ -207,6 +213,7 @@ impl Board {
         seat.insists.store(ask.insists.into(), Ordering::Relaxed);
         seat.done_bytes.store(0, Ordering::Relaxed);
         seat.took_us.store(0, Ordering::Relaxed);
+        seat.next.store(0, Ordering::Relaxed);
         seat.hold.store(Hold { turn: taken.turn, calls: 0 }.word(), Ordering::Release);
         seat.step(taken, State::Asked).then(|| self.tell_of_seat(place))?;
         Some((place, taken.turn))
@@ -289,15 +296,40 @@ impl Board {
     /// leaves it as it is.
     pub fn leave(&self, place: usize, turn: u32, state: State) {
         let seat = &self.seats[place];
+        let next = seat.next.load(Ordering::Acquire);
         loop {
             let found = seat.found();
             if found.turn != turn || matches!(found.state, State::Free | State::Done | State::Left) {
                 return;
             }
             if seat.step(found, state) {
-                return self.tell_of_seat(place);
+                break;
             }
         }
+        if state == State::Done && self.hand_on(next) {
+            // The agent hears of it with the last.
+            self.asked[place / 64].fetch_or(1 << (place % 64), Ordering::Release);
+        } else {
+            self.tell_of_seat(place);
+        }
+    }
+
+    /// Lets the next go; false if there is none that waits for it.
+    fn hand_on(&self, next: u64) -> bool {
+        let Some(seat) = (next >> 32).checked_sub(1).and_then(|place| self.seats.get(place as usize)) else {
+            return false;
+        };
+        let is_there = seat.step(Move { turn: next as u32, state: State::Asked }, State::Go);
+        if is_there {
+            crate::wait::wake(&seat.word);
+        }
+        is_there
+    }
+
+    /// Who has asked at the one seat goes when the turn at the other is done. Of the agent.
+    pub fn line_up(&self, next: usize, after: usize) {
+        let word = (next as u64 + 1) << 32 | u64::from(self.seats[next].found().turn);
+        self.seats[after].next.store(word, Ordering::Release);
     }
 }
 
@@ -376,6 +408,11 @@ impl Seat {
         self.hold.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// Whether it is known who goes next. Of the agent.
+    pub fn is_followed(&self) -> bool {
+        self.next.load(Ordering::Relaxed) != 0
+    }
+
     /// Answers, unless the program has left meanwhile; whether it was there. Of the agent.
     pub fn reply(&self, answer: Answer) -> bool {
         let state = match answer {
@@ -391,7 +428,8 @@ impl Seat {
         let found = self.found();
         let was_there = found.state == State::Asked && self.step(found, state);
         crate::wait::wake(&self.word);
-        was_there
+        // Its turn may have been handed on to it before.
+        was_there || (answer == Answer::Go && matches!(self.state(), State::Go | State::Done))
     }
 
     /// Makes it free, whatever it was. Of the agent.
@@ -503,6 +541,26 @@ mod tests {
         assert_eq!(board.seats[place].state(), State::Go);
         board.leave(place, next, State::Done);
         assert_eq!(board.seats[place].state(), State::Done);
+    }
+
+    #[test]
+    fn a_turn_is_handed_on() {
+        let board = anonymous();
+        let [first, second, third] = [(); 3].map(|()| board.ask(ask()).unwrap());
+        board.line_up(second.0, first.0);
+        board.line_up(third.0, second.0);
+        crate::take_marks(&board.asked).for_each(drop);
+        board.seats[first.0].reply(Answer::Go);
+        let bell = board.head.bell.load(Ordering::Relaxed);
+        board.leave(first.0, first.1, State::Done);
+        assert_eq!(board.answer(second.0, second.1, STEP, || true), Answer::Go);
+        assert!(board.seats[second.0].reply(Answer::Go), "it goes already");
+        assert_eq!(board.head.bell.load(Ordering::Relaxed), bell, "the agent sleeps on");
+        board.leave(third.0, third.1, State::Left);
+        board.leave(second.0, second.1, State::Done);
+        assert_eq!(board.seats[third.0].state(), State::Left);
+        assert_ne!(board.head.bell.load(Ordering::Relaxed), bell, "nobody goes on");
+        assert_eq!(crate::take_marks(&board.asked).count(), 3);
     }
 
     #[test]

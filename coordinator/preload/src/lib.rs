@@ -21,6 +21,7 @@ mod kept;
 mod memory;
 mod next;
 mod scope;
+mod stat;
 mod turn;
 mod unordered;
 mod writes;

@@ -4,10 +4,11 @@
 use core::ffi::{CStr, c_int};
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, OFlags};
 
 use crate::descriptors::{Descriptor, Of, Writes};
 use crate::environment::PATHS;
+use crate::stat::Stat;
 
 /// What is looked at of a path. It lies on the stack, which may be a small one for signals; so no folder with a longer path can be named.
 const PATH_BYTES: usize = 1024;

@@ -11,10 +11,10 @@ use std::os::fd::BorrowedFd;
 
 use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
-use rustix::fs::Stat;
 
 use crate::agent::{board, class, insists, is_forked, known_board, now_ms, now_us, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
+use crate::stat::Stat;
 use crate::unordered::{self, Timed};
 use crate::{memory, scope};
 
@@ -263,7 +263,7 @@ pub(crate) fn wait_to_bring(number: c_int, known: &Descriptor, bytes: Range<u64>
 fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, Stat)> {
     // SAFETY: what is not open, or closed meanwhile, fails the calls for which it is used.
     let descriptor = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })?;
-    let stat = rustix::fs::fstat(descriptor).ok()?;
+    let stat = Stat::of(descriptor)?;
     if !known.is_of((stat.st_dev, stat.st_ino)) {
         scope::learn(known, descriptor, number, &stat);
     }

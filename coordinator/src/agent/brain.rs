@@ -295,12 +295,29 @@ impl Brain {
                     // Programs read it themselves: many at once are not to be read here as well.
                     Verdict::Unordered => self.give_up(request, key, window),
                 },
-                Some(Wanted::Seat(place)) => match verdict {
-                    Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
-                    Verdict::Go => self.leave(place, false),
-                    Verdict::Unordered => self.answer(place, Answer::Pass),
-                },
+                Some(Wanted::Seat(place)) => {
+                    if verdict == Verdict::Go {
+                        self.line_up(request, place);
+                    }
+                    match verdict {
+                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
+                        Verdict::Go => self.leave(place, false),
+                        Verdict::Unordered => self.answer(place, Answer::Pass),
+                    }
+                }
             }
+        }
+    }
+
+    /// Who goes after the program at a seat hears it from that program.
+    fn line_up(&self, request: RequestId, mut place: usize) {
+        for follower in self.order.followers(request) {
+            let Some(Wanted::Seat(next)) = self.wanted.get(&follower) else { return };
+            if self.board.seats[place].is_followed() {
+                return;
+            }
+            self.board.line_up(*next, place);
+            place = *next;
         }
     }
 
