@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::anticipation::{Advice, Anticipation};
 use crate::budget::Used;
-use crate::climb::{Climb, Load, MAX_CONCURRENCY};
+use crate::climb::{Climb, Load, MAX_CONCURRENCY, Size};
 use crate::config::Config;
 use crate::event::{ClassId, ClientId, Effect, Grant, GrantId, Request, RequestId, RunId, ServerId};
 use crate::measures::Measures;
@@ -70,7 +70,7 @@ impl Server {
             by_client: BTreeSet::new(),
             turns: Turns::new(config.margin_us.is_some()),
             bandwidth: Bandwidth::new(config.bandwidth_bytes_per_s),
-            climbs: [config.budget.concurrency; 2].map(Climb::new),
+            climbs: [Size::Small, Size::Large].map(|size| Climb::new(config.budget.concurrency, size)),
             anticipation: Anticipation::new(config.window_us, config.max_run_bytes),
             used: Used::default(),
             measures: Measures::default(),
@@ -117,11 +117,11 @@ impl Server {
 
     /// Tells the climbs that a turn has ended. Whether what it took says how long such turns take.
     fn climb(&mut self, out: &Out, bytes: u64, predicted_us: Option<u64>) -> bool {
-        let is_small = is_small(&out.turn);
-        let [small, large] = &mut self.climbs;
+        let (small, out_us) = (self.climbs[0].level(), self.turns.predicted_us());
+        let ended =
+            |climb: &mut Climb| climb.ended(size(&out.turn), bytes, predicted_us, out_us, small, &self.bandwidth);
         // None of the two may miss it.
-        large.ended(bytes, predicted_us, !is_small, small.has_climbed(), &self.bandwidth)
-            & small.ended(bytes, predicted_us, is_small, false, &self.bandwidth)
+        self.climbs.iter_mut().map(ended).fold(true, |all, is_usual| all & is_usual)
     }
 
     /// Has the climbs reckon with how things are until now, and from now on.
@@ -214,17 +214,13 @@ impl Server {
         let [small, large] = &self.climbs;
         // Where many large ones are good, so are small ones.
         let any = small.limit().max(large.limit());
-        self.turns.front().map_or(any, |turn| if is_small(turn) { any } else { large.limit() }) as usize
+        self.turns.front().map_or(any, |turn| if size(turn) == Size::Small { any } else { large.limit() }) as usize
     }
 
     /// Whether it is tried to have the next one leave a little before its time.
     fn overlaps(&self) -> bool {
-        let [small, large] = &self.climbs;
-        match self.turns.front() {
-            Some(turn) if is_small(turn) => small.overlaps(),
-            Some(_) => large.overlaps(),
-            None => small.overlaps() || large.overlaps(),
-        }
+        let next = self.turns.front().map(|turn| size(turn) as usize);
+        next.map_or(self.climbs.iter().any(Climb::overlaps), |size| self.climbs[size].overlaps())
     }
 
     /// Whether nothing is to be granted.
@@ -341,6 +337,6 @@ impl Server {
     }
 }
 
-fn is_small(turn: &Turn) -> bool {
-    turn.extent().size_bytes <= SMALL_BYTES
+fn size(turn: &Turn) -> Size {
+    if turn.extent().size_bytes <= SMALL_BYTES { Size::Small } else { Size::Large }
 }
