@@ -21,6 +21,8 @@ pub const MAX_QUEUED: usize = 1 << 17;
 
 /// A lease is longer than was said by what its grant is predicted to take, so many times.
 const PREDICTED_TIMES: u64 = 4;
+/// But no longer than this, however slow a server has shown to be.
+const MAX_LEASE_US: u64 = 600_000_000;
 
 /// A grant of no more is small: how many of them a server does at a time says little about large ones.
 const SMALL_BYTES: u64 = 256 << 10;
@@ -182,8 +184,11 @@ impl Server {
     pub fn expire(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         while let Some(grant) = self.turns.expired(now_us) {
             self.see(now_us);
-            let (out, _) = self.end(now_us, grant);
-            self.climb(&out, 0, Some(0));
+            let (out, is_timed) = self.end(now_us, grant);
+            if self.climb(&out, 0, Some(0)) && is_timed {
+                // It would have taken longer. Else a server that is slower than its leases allow would be so for ever.
+                self.bandwidth.learn(out.turn.extent().size_bytes, now_us - out.began_us);
+            }
             self.measures.revoked += 1;
             effects.push(Effect::Revoked { client: out.turn.client, server: self.id, grant });
         }
@@ -221,6 +226,11 @@ impl Server {
     fn overlaps(&self) -> bool {
         let next = self.turns.front().map(|turn| size(turn) as usize);
         next.map_or(self.climbs.iter().any(Climb::overlaps), |size| self.climbs[size].overlaps())
+    }
+
+    /// Whether nothing waits, and nothing is out.
+    pub fn is_idle(&self) -> bool {
+        self.requests.is_empty()
     }
 
     /// Whether nothing is to be granted.
@@ -266,7 +276,10 @@ impl Server {
         let predicted_us = self.bandwidth.predict_us(extent.size_bytes);
         let term = Term {
             predicted: predicted_us.saturating_add(self.config.margin_us.unwrap_or(0)),
-            lease: predicted_us.saturating_mul(PREDICTED_TIMES).saturating_add(self.config.lease_us),
+            lease: predicted_us
+                .saturating_mul(PREDICTED_TIMES)
+                .saturating_add(self.config.lease_us)
+                .min(MAX_LEASE_US.max(self.config.lease_us)),
         };
         let (id, out) = self.turns.grant(now_us, self.limit(), term).expect("there is one");
         let (turn, until_us) = (&out.turn, out.until_us);
