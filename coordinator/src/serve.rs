@@ -2,7 +2,7 @@
 //!
 //! It keeps nothing that must not be lost. When it ends, agents go ahead without it, and ask again when it is back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::protocol::{BEAT, MAX_NAME_BYTES, MAX_STORAGES, SILENCE, Status, ToAgent, ToCoordinator, Wish};
 use crate::rules::Rules;
+use crate::storages::Storages;
 
 /// Connections at a time that have not said who they are; others wait to be accepted.
 const MAX_GREETINGS: usize = 256;
@@ -23,8 +24,6 @@ const MAX_GREETINGS: usize = 256;
 const MAX_WAITING: usize = 1 << 14;
 /// Of that, so much is looked at together.
 const MAX_TOGETHER: usize = 1 << 10;
-/// Storages that no agent names are remembered, with what was learned of them: so many, those that were named last.
-const MAX_UNNAMED: usize = 256;
 /// A timer is not set for less.
 const LEAST_TIMER: Duration = Duration::from_micros(50);
 
@@ -126,23 +125,12 @@ struct Brain {
     rules: Rules,
     servers: Servers,
     began: Instant,
-    names: BTreeMap<String, Named>,
-    /// Storages that there have been.
-    served: u32,
-    /// Agents that have gone.
-    left: u64,
+    storages: Storages,
     agents: HashMap<ClientId, Agent>,
     last_request: u64,
     /// What the agent calls each request that is not done.
     requests: HashMap<RequestId, (ClientId, u64)>,
     effects: Vec<Effect>,
-}
-
-/// A storage.
-struct Named {
-    server: ServerId,
-    /// How many agents had gone when the last of those went that named it, if none does.
-    unnamed_since: Option<u64>,
 }
 
 struct Agent {
@@ -161,9 +149,7 @@ impl Brain {
             rules,
             servers: Servers::new(),
             began: Instant::now(),
-            names: BTreeMap::new(),
-            served: 0,
-            left: 0,
+            storages: Storages::default(),
             agents: HashMap::new(),
             last_request: 0,
             requests: HashMap::new(),
@@ -256,25 +242,11 @@ impl Brain {
         if self.agents.remove(&client).is_some() {
             self.requests.retain(|_, (of, _)| *of != client);
             self.handle(Event::Gone { client });
-            self.left += 1;
-            self.forget();
-        }
-    }
-
-    /// Forgets storages that no agent has named for longest, if they are too many.
-    fn forget(&mut self) {
-        let named: BTreeSet<ServerId> = self.agents.values().flat_map(|agent| &agent.storages).copied().collect();
-        let mut unnamed = BTreeSet::new();
-        for (name, storage) in &mut self.names {
-            let is_named = named.contains(&storage.server);
-            storage.unnamed_since = if is_named { None } else { storage.unnamed_since.or(Some(self.left)) };
-            unnamed.extend(storage.unnamed_since.map(|since| (since, name.clone())));
-        }
-        let too_many = unnamed.len().saturating_sub(MAX_UNNAMED);
-        for (_, name) in unnamed.into_iter().take(too_many) {
-            let storage = self.names.remove(&name).expect("it was found there");
-            let is_forgotten = self.servers.forget(storage.server);
-            debug_assert!(is_forgotten, "nobody wants anything of {name}");
+            let named = self.agents.values().flat_map(|agent| &agent.storages).copied().collect();
+            for server in self.storages.forget(&named) {
+                let is_forgotten = self.servers.forget(server);
+                debug_assert!(is_forgotten, "nobody wants anything of {server:?}");
+            }
         }
     }
 
@@ -325,22 +297,19 @@ impl Brain {
 
     /// The storage of that name.
     fn server(&mut self, name: String) -> ServerId {
-        let next = ServerId(self.served);
         let config = self.rules.of(&name);
-        let named = self.names.entry(name).or_insert_with(|| {
-            self.served += 1;
-            self.servers.serve(next, config);
-            Named { server: next, unnamed_since: None }
-        });
-        named.unnamed_since = None;
-        named.server
+        let (server, is_new) = self.storages.name(name);
+        if is_new {
+            self.servers.serve(server, config);
+        }
+        server
     }
 
     fn status(&self) -> Status {
-        let measures = |(name, named): (&String, &Named)| Some((name.clone(), self.servers.measures(named.server)?));
+        let measures = |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.measures(server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
         let classes = self.rules.class_names();
-        Status { agents: agents as u64, classes, storages: self.names.iter().filter_map(measures).collect() }
+        Status { agents: agents as u64, classes, storages: self.storages.iter().filter_map(measures).collect() }
     }
 
     fn handle(&mut self, event: Event) {
@@ -350,33 +319,5 @@ impl Brain {
 
     fn now_us(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_storages_that_no_agent_names_the_last_are_remembered() {
-        let mut brain = Brain::new(Rules::default());
-        let mut outboxes = Vec::new();
-        let come = |brain: &mut Brain, outboxes: &mut Vec<_>, client: u64| {
-            let (outbox, send) = outbox(tokio::io::sink());
-            outboxes.push(send);
-            brain.hear(Told::Came(ClientId(client), outbox, Role::Agent));
-        };
-        come(&mut brain, &mut outboxes, 0);
-        brain.hear(Told::Said(ClientId(0), ToCoordinator::Storage("kept:/".to_owned())));
-        for client in 1..=2 * MAX_UNNAMED as u64 {
-            come(&mut brain, &mut outboxes, client);
-            brain.hear(Told::Said(ClientId(client), ToCoordinator::Storage(format!("nfs{client:04}:/"))));
-            brain.hear(Told::Gone(ClientId(client)));
-        }
-        let names: Vec<_> = brain.status().storages.into_iter().map(|(name, _)| name).collect();
-        let last = (MAX_UNNAMED + 1..=2 * MAX_UNNAMED).map(|client| format!("nfs{client:04}:/"));
-        assert_eq!(names, ["kept:/".to_owned()].into_iter().chain(last).collect::<Vec<_>>());
-        let numbers: BTreeSet<_> = brain.names.values().map(|named| named.server).collect();
-        assert_eq!(numbers.len(), names.len(), "each has a number of its own");
     }
 }
