@@ -25,6 +25,7 @@ fn storage(name: &str, measures: &Measures, classes: &BTreeMap<ClassId, String>)
     let wait = |(class, waits): (&ClassId, &Waits)| WaitView {
         class: classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
         requests: waits.requests,
+        bytes: waits.bytes,
         mean_us: mean(waits.sum_us, waits.requests),
         max_us: waits.max_us,
     };

@@ -288,7 +288,7 @@ impl Server {
             self.requests.insert(*request, State::Granted(id));
             self.measures.ordered.add(turn.stream, *extent);
             self.measures.granted_bytes += extent.size_bytes;
-            waits.add(now_us - arrived_us);
+            waits.add(now_us - arrived_us, extent.size_bytes);
         }
         self.measures.grants += 1;
         self.measures.granted += turn.requests.len() as u64;
