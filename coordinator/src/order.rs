@@ -7,7 +7,7 @@ use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, Se
 use eyas_types::{Extent, FileId, Operation};
 
 use crate::link::Say;
-use crate::protocol::{Status, ToAgent, ToCoordinator, Wish};
+use crate::protocol::{MAX_STORAGES, Status, ToAgent, ToCoordinator, Wish};
 use crate::rules::Rules;
 use crate::storage::Place;
 
@@ -108,9 +108,12 @@ impl Order {
         operation: Operation,
         extent: Extent,
     ) -> RequestId {
-        let storage = self.storage(place);
         self.last += 1;
         let id = RequestId(self.last);
+        let Some(storage) = self.storage(place) else {
+            self.verdicts.push((id, Verdict::Unordered));
+            return id;
+        };
         self.under_way.insert(id, (storage, None));
         match &mut self.decider {
             Decider::Here { .. } => {
@@ -133,11 +136,11 @@ impl Order {
 
     /// Programs are left alone with a storage from now on, or not any more.
     pub fn leave_alone(&mut self, place: Place, is_left: bool) {
-        if self.is_open() {
-            let storage = self.storage(place.clone());
-            if let Decider::There { say } = &self.decider {
-                tell(say, ToCoordinator::LeftAlone { storage, is_left });
-            }
+        if self.is_open()
+            && let Some(storage) = self.storage(place.clone())
+            && let Decider::There { say } = &self.decider
+        {
+            tell(say, ToCoordinator::LeftAlone { storage, is_left });
         }
         match is_left {
             true => self.left_alone.insert(place),
@@ -228,23 +231,35 @@ impl Order {
         }
     }
 
-    fn storage(&mut self, place: Place) -> u32 {
+    /// The number of a storage, if it can have one.
+    fn storage(&mut self, place: Place) -> Option<u32> {
         if let Some(storage) = self.storages.get(&place) {
-            return *storage;
+            return Some(*storage);
+        }
+        if let Decider::Here { servers, .. } = &mut self.decider
+            && self.names.len().max(self.storages.len()) >= MAX_STORAGES
+        {
+            if !self.under_way.is_empty() {
+                return None;
+            }
+            // All are forgotten. A coordinator that is named too many hangs up, which comes to the same.
+            *servers = Servers::new();
+            self.storages.clear();
+            self.names.clear();
         }
         // What several devices show is one storage, if it has one name.
         let (next, name) = (self.names.len() as u32, place.name());
         let number = *self.names.entry(name.clone()).or_insert(next);
         self.storages.insert(place, number);
         if number != next {
-            return number;
+            return Some(number);
         }
         match &mut self.decider {
             // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
             Decider::Here { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),
             Decider::There { say } => tell(say, ToCoordinator::Storage(name)),
         }
-        next
+        Some(next)
     }
 
     fn handle(&mut self, event: Event) {
@@ -302,4 +317,30 @@ fn tell(say: &Option<Say>, message: ToCoordinator) {
 
 fn micros_since(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storages_are_forgotten_when_there_are_too_many() {
+        let mut order = Order::here(Rules::default());
+        let ask = |order: &mut Order, number: usize| {
+            let (place, extent) = (Place::Url(format!("s3://{number}")), Extent { offset: 0, size_bytes: 1 });
+            order.ask(place, FileId(0), ClassId::default(), Operation::Read, extent)
+        };
+        for number in 0..MAX_STORAGES {
+            let request = ask(&mut order, number);
+            assert_eq!(order.verdicts(), [(request, Verdict::Go)]);
+            order.done(request, 1);
+        }
+        let last = ask(&mut order, 0);
+        assert_eq!(order.verdicts(), [(last, Verdict::Go)], "it is known");
+        let more = ask(&mut order, MAX_STORAGES);
+        assert_eq!(order.verdicts(), [(more, Verdict::Unordered)], "something is under way");
+        order.done(last, 1);
+        let more = ask(&mut order, MAX_STORAGES);
+        assert_eq!((order.verdicts(), order.status().storages.len()), (vec![(more, Verdict::Go)], 1));
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! It keeps nothing that must not be lost. When it ends, agents go ahead without it, and ask again when it is back.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::protocol::{BEAT, MAX_NAME_BYTES, MAX_STORAGES, SILENCE, Status, ToAgent, ToCoordinator, Wish};
 use crate::rules::Rules;
+use crate::storages::Storages;
 
 /// Connections at a time that have not said who they are; others wait to be accepted.
 const MAX_GREETINGS: usize = 256;
@@ -124,7 +125,7 @@ struct Brain {
     rules: Rules,
     servers: Servers,
     began: Instant,
-    names: BTreeMap<String, ServerId>,
+    storages: Storages,
     agents: HashMap<ClientId, Agent>,
     last_request: u64,
     /// What the agent calls each request that is not done.
@@ -150,7 +151,7 @@ impl Brain {
             rules,
             servers: Servers::new(),
             began: Instant::now(),
-            names: BTreeMap::new(),
+            storages: Storages::default(),
             agents: HashMap::new(),
             last_request: 0,
             requests: HashMap::new(),
@@ -257,6 +258,11 @@ impl Brain {
         if self.agents.remove(&client).is_some() {
             self.requests.retain(|_, (of, _)| *of != client);
             self.handle(Event::Gone { client });
+            let named = self.agents.values().flat_map(|agent| &agent.storages).copied().collect();
+            for server in self.storages.forget(&named) {
+                let is_forgotten = self.servers.forget(server);
+                debug_assert!(is_forgotten, "nobody wants anything of {server:?}");
+            }
         }
     }
 
@@ -307,22 +313,22 @@ impl Brain {
 
     /// The storage of that name.
     fn server(&mut self, name: String) -> ServerId {
-        let next = ServerId(self.names.len() as u32);
         let config = self.rules.of(&name);
-        *self.names.entry(name).or_insert_with(|| {
-            self.servers.serve(next, config);
-            next
-        })
+        let (server, is_new) = self.storages.name(name);
+        if is_new {
+            self.servers.serve(server, config);
+        }
+        server
     }
 
     fn status(&self) -> Status {
-        let measures = |(name, server): (&String, &ServerId)| Some((name.clone(), self.servers.measures(*server)?));
+        let measures = |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.measures(server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
         let classes = self.rules.class_names();
         let left_alone =
-            |server: &ServerId| self.agents.values().filter(|agent| agent.left_alone.contains(server)).count();
-        let left_alone = self.names.iter().map(|(name, server)| (name.clone(), left_alone(server) as u64)).collect();
-        let storages = self.names.iter().filter_map(measures).collect();
+            |server| self.agents.values().filter(|agent| agent.left_alone.contains(&server)).count() as u64;
+        let left_alone = self.storages.iter().map(|(name, server)| (name.clone(), left_alone(server))).collect();
+        let storages = self.storages.iter().filter_map(measures).collect();
         Status { agents: agents as u64, classes, storages, left_alone }
     }
 

@@ -24,6 +24,7 @@ fn storage(name: &str, measures: &Measures, status: &Status) -> StorageView {
     let wait = |(class, waits): (&ClassId, &Waits)| WaitView {
         class: status.classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
         requests: waits.requests,
+        bytes: waits.bytes,
         mean_us: mean(waits.sum_us, waits.requests),
         max_us: waits.max_us,
     };

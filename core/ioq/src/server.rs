@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::anticipation::{Advice, Anticipation};
 use crate::budget::Used;
-use crate::climb::{Climb, Load, MAX_CONCURRENCY};
+use crate::climb::{Climb, Load, MAX_CONCURRENCY, Size};
 use crate::config::Config;
 use crate::event::{ClassId, ClientId, Effect, Grant, GrantId, Request, RequestId, RunId, ServerId};
 use crate::measures::Measures;
@@ -21,6 +21,8 @@ pub const MAX_QUEUED: usize = 1 << 17;
 
 /// A lease is longer than was said by what its grant is predicted to take, so many times.
 const PREDICTED_TIMES: u64 = 4;
+/// But no longer than this, however slow a server has shown to be.
+const MAX_LEASE_US: u64 = 600_000_000;
 
 /// A grant of no more is small: how many of them a server does at a time says little about large ones.
 const SMALL_BYTES: u64 = 256 << 10;
@@ -70,7 +72,7 @@ impl Server {
             by_client: BTreeSet::new(),
             turns: Turns::new(config.margin_us.is_some()),
             bandwidth: Bandwidth::new(config.bandwidth_bytes_per_s),
-            climbs: [config.budget.concurrency; 2].map(Climb::new),
+            climbs: [Size::Small, Size::Large].map(|size| Climb::new(config.budget.concurrency, size)),
             anticipation: Anticipation::new(config.window_us, config.max_run_bytes),
             used: Used::default(),
             measures: Measures::default(),
@@ -117,11 +119,11 @@ impl Server {
 
     /// Tells the climbs that a turn has ended. Whether what it took says how long such turns take.
     fn climb(&mut self, out: &Out, bytes: u64, predicted_us: Option<u64>) -> bool {
-        let is_small = is_small(&out.turn);
-        let [small, large] = &mut self.climbs;
+        let (small, out_us) = (self.climbs[0].level(), self.turns.predicted_us());
+        let ended =
+            |climb: &mut Climb| climb.ended(size(&out.turn), bytes, predicted_us, out_us, small, &self.bandwidth);
         // None of the two may miss it.
-        large.ended(bytes, predicted_us, !is_small, small.has_climbed(), &self.bandwidth)
-            & small.ended(bytes, predicted_us, is_small, false, &self.bandwidth)
+        self.climbs.iter_mut().map(ended).fold(true, |all, is_usual| all & is_usual)
     }
 
     /// Has the climbs reckon with how things are until now, and from now on.
@@ -182,8 +184,11 @@ impl Server {
     pub fn expire(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         while let Some(grant) = self.turns.expired(now_us) {
             self.see(now_us);
-            let (out, _) = self.end(now_us, grant);
-            self.climb(&out, 0, Some(0));
+            let (out, is_timed) = self.end(now_us, grant);
+            if self.climb(&out, 0, Some(0)) && is_timed {
+                // It would have taken longer. Else a server that is slower than its leases allow would be so for ever.
+                self.bandwidth.learn(out.turn.extent().size_bytes, now_us - out.began_us);
+            }
             self.measures.revoked += 1;
             effects.push(Effect::Revoked { client: out.turn.client, server: self.id, grant });
         }
@@ -214,17 +219,18 @@ impl Server {
         let [small, large] = &self.climbs;
         // Where many large ones are good, so are small ones.
         let any = small.limit().max(large.limit());
-        self.turns.front().map_or(any, |turn| if is_small(turn) { any } else { large.limit() }) as usize
+        self.turns.front().map_or(any, |turn| if size(turn) == Size::Small { any } else { large.limit() }) as usize
     }
 
     /// Whether it is tried to have the next one leave a little before its time.
     fn overlaps(&self) -> bool {
-        let [small, large] = &self.climbs;
-        match self.turns.front() {
-            Some(turn) if is_small(turn) => small.overlaps(),
-            Some(_) => large.overlaps(),
-            None => small.overlaps() || large.overlaps(),
-        }
+        let next = self.turns.front().map(|turn| size(turn) as usize);
+        next.map_or(self.climbs.iter().any(Climb::overlaps), |size| self.climbs[size].overlaps())
+    }
+
+    /// Whether nothing waits, and nothing is out.
+    pub fn is_idle(&self) -> bool {
+        self.requests.is_empty()
     }
 
     /// Whether nothing is to be granted.
@@ -270,7 +276,10 @@ impl Server {
         let predicted_us = self.bandwidth.predict_us(extent.size_bytes);
         let term = Term {
             predicted: predicted_us.saturating_add(self.config.margin_us.unwrap_or(0)),
-            lease: predicted_us.saturating_mul(PREDICTED_TIMES).saturating_add(self.config.lease_us),
+            lease: predicted_us
+                .saturating_mul(PREDICTED_TIMES)
+                .saturating_add(self.config.lease_us)
+                .min(MAX_LEASE_US.max(self.config.lease_us)),
         };
         let (id, out) = self.turns.grant(now_us, self.limit(), term).expect("there is one");
         let (turn, until_us) = (&out.turn, out.until_us);
@@ -279,7 +288,7 @@ impl Server {
             self.requests.insert(*request, State::Granted(id));
             self.measures.ordered.add(turn.stream, *extent);
             self.measures.granted_bytes += extent.size_bytes;
-            waits.add(now_us - arrived_us);
+            waits.add(now_us - arrived_us, extent.size_bytes);
         }
         self.measures.grants += 1;
         self.measures.granted += turn.requests.len() as u64;
@@ -341,6 +350,6 @@ impl Server {
     }
 }
 
-fn is_small(turn: &Turn) -> bool {
-    turn.extent().size_bytes <= SMALL_BYTES
+fn size(turn: &Turn) -> Size {
+    if turn.extent().size_bytes <= SMALL_BYTES { Size::Small } else { Size::Large }
 }

@@ -102,7 +102,7 @@ impl Turns {
         let turn = self.next.pop_front()?;
         self.granted += 1;
         let id = GrantId(self.granted);
-        if self.out.len() >= limit {
+        if self.is_predicted && self.out.len() >= limit {
             self.early = Some(id);
         }
         let (predicted_us, until_us) = (now_us.saturating_add(term.predicted), now_us.saturating_add(term.lease));
@@ -159,6 +159,11 @@ impl Turns {
 
     pub fn outstanding(&self) -> usize {
         self.out.len()
+    }
+
+    /// What all that are out were predicted to take.
+    pub fn predicted_us(&self) -> u64 {
+        self.out.values().map(|out| out.predicted_us - out.began_us).sum()
     }
 
     /// Requests of turns that have not left, and of those that have, with their grant.

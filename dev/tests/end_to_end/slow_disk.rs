@@ -72,6 +72,19 @@ fn a_mount_reads_ahead_and_keeps_what_it_has_read() {
 }
 
 #[test]
+fn a_server_remembers_what_any_node_has_read() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    let all = content(4 << 20);
+    fs::write(disk.source().join("file"), &all).unwrap();
+    let nodes = ["one", "two"].map(|name| disk.mount(name, &["--seek-ms", "1", "--memory-megabytes", "64"]));
+    for node in &nodes {
+        assert!(fs::read(node.path("file")).unwrap() == all);
+    }
+    assert_eq!((disk.count("read_bytes"), disk.count("memory_bytes")), (4 << 20, 4 << 20));
+}
+
+#[test]
 fn requests_queue_at_the_disk_and_hold_up_nothing_else() {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };

@@ -57,6 +57,8 @@ pub struct WaitView {
     pub class: String,
     /// Requests.
     pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// On the average, microseconds.
     pub mean_us: f64,
     /// The longest, microseconds.

@@ -139,7 +139,7 @@ const GROWING: &[u64] = &[64 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 8 << 20,
 
 #[test]
 fn a_disk_with_one_arm_is_given_one_at_a_time() {
-    for (sizes, clients, seconds) in [(SMALL, 8, 5), (LARGE, 8, 60), (GROWING, 8, 60), (LARGE, 2, 60)] {
+    for (sizes, clients, seconds) in [(SMALL, 8, 20), (LARGE, 8, 60), (GROWING, 8, 60), (LARGE, 2, 60)] {
         for storage in [DISK, LINK] {
             let [found, said] =
                 [None, Some(1)].map(|number| Readers::new(clients, sizes, number).read(storage, seconds));
