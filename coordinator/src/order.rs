@@ -36,6 +36,8 @@ pub(crate) struct Order {
     grants: BTreeMap<(u32, GrantId), Granted>,
     /// Storages that programs are left alone with.
     left_alone: BTreeSet<Place>,
+    /// Those that the coordinator wants ordered in any case.
+    always: BTreeSet<u32>,
     verdicts: Vec<(RequestId, Verdict)>,
 }
 
@@ -75,6 +77,7 @@ impl Order {
             under_way: BTreeMap::new(),
             grants: BTreeMap::new(),
             left_alone: BTreeSet::new(),
+            always: BTreeSet::new(),
             verdicts: Vec::new(),
         }
     }
@@ -90,6 +93,7 @@ impl Order {
             *say = link;
             self.storages.clear();
             self.names.clear();
+            self.always.clear();
             // Of a grant, the first has been told to go.
             let went: BTreeSet<RequestId> =
                 std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
@@ -132,6 +136,22 @@ impl Order {
             }
         }
         id
+    }
+
+    /// Whether there are rules that cannot be kept at a storage unless its requests are ordered.
+    pub fn is_always(&self, place: &Place) -> bool {
+        match &self.decider {
+            Decider::Here { rules, .. } => rules.is_always(&place.name()),
+            Decider::There { .. } => self.storages.get(place).is_some_and(|storage| self.always.contains(storage)),
+        }
+    }
+
+    /// Those with which programs are left alone and must not be.
+    pub fn take_back(&mut self) -> Vec<Place> {
+        let back = |place: &&Place| self.storages.get(place).is_some_and(|storage| self.always.contains(storage));
+        let back: Vec<Place> = self.left_alone.iter().filter(back).cloned().collect();
+        back.iter().for_each(|place| self.leave_alone(place.clone(), false));
+        back
     }
 
     /// Programs are left alone with a storage from now on, or not any more.
@@ -197,6 +217,7 @@ impl Order {
             }
             ToAgent::Unordered { request } => self.unordered(RequestId(request)),
             ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
+            ToAgent::Always { storage } => drop(self.always.insert(storage)),
             ToAgent::Alive | ToAgent::Status(_) => {}
         }
     }

@@ -56,6 +56,8 @@ pub(crate) enum ToAgent {
     Unordered { request: u64 },
     /// It has taken too long: others go.
     Revoked { storage: u32, grant: GrantId },
+    /// Order these requests, whatever is gained by it: there are rules to be kept.
+    Always { storage: u32 },
     /// The coordinator is there.
     Alive,
     /// How things are.

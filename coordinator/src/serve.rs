@@ -207,8 +207,13 @@ impl Brain {
                     tracing::warn!(?client, "an agent names too many storages; it is not listened to");
                     return self.gone(client);
                 }
+                let is_always = self.rules.is_always(&name);
                 let server = self.server(name);
-                self.agents.get_mut(&client).expect("it was there").storages.push(server);
+                let agent = self.agents.get_mut(&client).expect("it was there");
+                if is_always {
+                    agent.said.push(ToAgent::Always { storage: agent.storages.len() as u32 });
+                }
+                agent.storages.push(server);
             }
             ToCoordinator::Ask(wishes) => self.ask(client, wishes),
             ToCoordinator::Done { storage, grant, bytes } => {

@@ -11,12 +11,14 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+pub use crate::cached::is_cached;
 pub use crate::map::{make, map};
 pub use crate::peer::Peer;
 pub use crate::seat::{Answer, Ask, Kind, Seat, State};
-pub use crate::unordered::{UNORDERED, Unordered};
+pub use crate::unordered::{UNORDERED, Unordered, Waited};
 pub use crate::wait::{ring, wait};
 
+mod cached;
 mod map;
 mod peer;
 mod seat;

@@ -1,6 +1,6 @@
 //! Storages where order would gain nothing: programs go ahead there, and now and then one tells how long a call has taken.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Board;
 
@@ -20,8 +20,23 @@ const FAIR_BYTES_PER_US: u64 = 25;
 pub struct Unordered {
     /// By which it is known; 0 while the place is nobody's.
     device: AtomicU64,
-    calls: AtomicU32,
-    slow: AtomicU32,
+    calls: AtomicU64,
+    us: AtomicU64,
+    slow_calls: AtomicU64,
+    slow_us: AtomicU64,
+}
+
+/// What was seen of calls that had to wait for a storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// Calls.
+    pub calls: u64,
+    /// How long they took, all together.
+    pub us: u64,
+    /// Those of them that took long.
+    pub slow_calls: u64,
+    /// How long these took.
+    pub slow_us: u64,
 }
 
 impl Board {
@@ -44,19 +59,24 @@ impl Board {
 }
 
 impl Unordered {
-    /// A call has moved so many bytes, and taken so long, in microseconds; whether it had to wait for the storage.
-    pub fn took(&self, bytes: u64, us: u64) -> bool {
+    /// A call that was to read has moved so many bytes, and taken so long, in microseconds.
+    pub fn took(&self, bytes: u64, us: u64) {
         if us < MEMORY_US + bytes / MEMORY_BYTES_PER_US {
-            return false;
+            return;
         }
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.slow.fetch_add((us > SLOW_US + bytes / FAIR_BYTES_PER_US).into(), Ordering::Relaxed);
-        true
+        self.us.fetch_add(us, Ordering::Relaxed);
+        if us > SLOW_US + bytes / FAIR_BYTES_PER_US {
+            self.slow_calls.fetch_add(1, Ordering::Relaxed);
+            self.slow_us.fetch_add(us, Ordering::Relaxed);
+        }
     }
 
-    /// Calls that had to wait for the storage since this was last asked, and how many of them took long. Of the agent.
-    pub fn take(&self) -> (u32, u32) {
-        (self.calls.swap(0, Ordering::Relaxed), self.slow.swap(0, Ordering::Relaxed))
+    /// What was seen since this was last asked. Of the agent.
+    pub fn take(&self) -> Waited {
+        let [calls, us, slow_calls, slow_us] =
+            [&self.calls, &self.us, &self.slow_calls, &self.slow_us].map(|sum| sum.swap(0, Ordering::Relaxed));
+        Waited { calls, us, slow_calls, slow_us }
     }
 
     /// Its requests are ordered again. Of the agent.
@@ -87,13 +107,16 @@ mod tests {
     fn calls_tell_of_the_storage_that_they_wait_for() {
         let board = anonymous();
         let storage = &board.unordered[board.leave_alone(7).unwrap()];
-        assert!(!storage.took(4096, 2) && !storage.took(MIB, 300), "from memory");
-        assert_eq!(storage.take(), (0, 0));
-        assert!(storage.took(4096, 90) && storage.took(MIB, 3_000), "flash");
-        assert_eq!(storage.take(), (2, 0));
-        assert!(storage.took(4096, 8_000) && storage.took(MIB, 370_000), "a disk that others use, too");
-        assert_eq!(storage.take(), (2, 2));
-        assert_eq!(storage.take(), (0, 0));
+        // From memory.
+        [(4096, 2), (MIB, 300)].map(|(bytes, us)| storage.took(bytes, us));
+        assert_eq!(storage.take(), Waited::default());
+        // Flash.
+        [(4096, 90), (MIB, 3_000)].map(|(bytes, us)| storage.took(bytes, us));
+        assert_eq!(storage.take(), Waited { calls: 2, us: 3_090, slow_calls: 0, slow_us: 0 });
+        // A disk that others use, too.
+        [(4096, 8_000), (MIB, 370_000)].map(|(bytes, us)| storage.took(bytes, us));
+        assert_eq!(storage.take(), Waited { calls: 2, us: 378_000, slow_calls: 2, slow_us: 378_000 });
+        assert_eq!(storage.take(), Waited::default());
     }
 
     #[test]

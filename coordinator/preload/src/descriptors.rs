@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::kept::Kept;
 
@@ -62,6 +62,9 @@ pub(crate) struct Descriptor {
     place_beat: AtomicU64,
     /// Where it last read, as far as that was looked at.
     last: AtomicU64,
+    /// Whether something that it was to read was not in memory, and whether that is not told of its file.
+    has_missed: AtomicBool,
+    is_untold: AtomicBool,
     /// Where it stands, as far as its own calls tell: others may have moved it.
     position: AtomicU64,
     /// What it has written that may not be on the storage: from where to where.
@@ -101,6 +104,8 @@ impl Descriptor {
             place: AtomicU32::new(0),
             place_beat: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            has_missed: AtomicBool::new(false),
+            is_untold: AtomicBool::new(false),
             position: AtomicU64::new(0),
             gathered_start: AtomicU64::new(0),
             gathered_end: AtomicU64::new(0),
@@ -131,12 +136,19 @@ impl Descriptor {
         self.of.store(of as u32, Ordering::Relaxed);
     }
 
-    /// Nothing is permitted, and nobody knows where it stands.
-    fn forget(&self) {
+    /// It has to ask again for whatever it does.
+    pub(crate) fn forbid(&self) {
         self.beat.store(0, Ordering::Relaxed);
         self.place_beat.store(0, Ordering::Relaxed);
+    }
+
+    /// The same, and nobody knows where it stands.
+    fn forget(&self) {
+        self.forbid();
         self.position.store(NO_POSITION, Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
+        self.has_missed.store(false, Ordering::Relaxed);
+        self.is_untold.store(false, Ordering::Relaxed);
     }
 
     /// It is not of anything that is ordered.
@@ -223,6 +235,25 @@ impl Descriptor {
     pub(crate) fn leave_alone(&self, beat: u64, place: usize) {
         self.place.store(place as u32, Ordering::Relaxed);
         self.place_beat.store(beat + 1, Ordering::Relaxed);
+    }
+
+    /// Whether something that it was to read was not in memory.
+    #[inline]
+    pub(crate) fn has_missed(&self) -> bool {
+        self.has_missed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn miss(&self) {
+        self.has_missed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel does not tell this program what it has in memory of the file.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.is_untold.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_untold(&self) {
+        self.is_untold.store(true, Ordering::Relaxed);
     }
 
     /// Where it read last.

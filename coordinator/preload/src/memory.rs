@@ -1,17 +1,17 @@
 //! What the kernel has of a file in its page cache: who reads that need not ask.
 //!
-//! The kernel tells (`cachestat(2)`, since Linux 6.5). It reads ahead by itself for who reads in order, a little at a time; who
-//! followed it would never come to ask, and read as if nothing were ordered. So it counts only if all is there for a good way ahead, or if the
-//! program has jumped to where it reads.
+//! The kernel reads ahead by itself for who reads in order, a little at a time; who followed it would never come to ask, and
+//! read as if nothing were ordered. So it counts only if all is there for a good way ahead, or if the program has jumped to
+//! where it reads.
 //!
-//! That costs a fraction of a microsecond, which is much for who reads from memory all the time. Who has found everything there
-//! for a while therefore looks less often.
+//! To look costs a fraction of a microsecond, which is much for who reads from memory all the time. Who has found everything
+//! there for a while therefore looks less often, but at no descriptor by which something was missed.
 
-use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
+use crate::descriptors::Descriptor;
 use crate::next::with_errno_kept;
 
 /// Wherever a program has not jumped, all of so many bytes is to be there, from one of their multiples to the next.
@@ -35,16 +35,29 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 /// The kernel does not tell.
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
-/// Whether a call that is to read so many bytes goes ahead without a look.
+/// What a look has found.
+pub(crate) enum Look {
+    /// All of this, and all that was to be read of it: nobody has to ask.
+    All(Range<u64>),
+    /// What was to be read; more than that is not sure.
+    Just,
+    /// Something is missing, or not known.
+    Missing,
+}
+
+/// Whether a call that is to read so many bytes by a descriptor, perhaps at this offset, goes ahead without a look.
 #[inline]
-pub(crate) fn is_spared(length: u64) -> bool {
+pub(crate) fn is_spared(known: &Descriptor, offset: Option<u64>, length: u64) -> bool {
     let (calls, bytes) = (CALLS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
-    if calls == 0 || bytes < length {
+    if calls == 0 || bytes < length || known.has_missed() {
         return false;
     }
     // Threads may count this twice, or once for two: it is no more than a way to look less often.
     CALLS.store(calls - 1, Ordering::Relaxed);
     BYTES.store(bytes - length, Ordering::Relaxed);
+    if let Some(offset) = offset {
+        known.set_last(offset.saturating_add(length));
+    }
     true
 }
 
@@ -58,63 +71,36 @@ pub(crate) fn found() {
     CALLS.store(SPARED_CALLS, Ordering::Relaxed);
 }
 
-/// A call has to ask, or to wait.
-pub(crate) fn missed() {
+/// A call by this descriptor has to ask, or to wait.
+pub(crate) fn missed(known: &Descriptor) {
+    known.miss();
     FOUND.store(0, Ordering::Relaxed);
     CALLS.store(0, Ordering::Relaxed);
 }
 
-/// What is in memory around these bytes of a file of so many, if all of them are and that means something; `last` is where the
-/// program read before.
-pub(crate) fn look(file: BorrowedFd<'_>, bytes: &Range<u64>, file_bytes: u64, last: u64) -> Option<Range<u64>> {
+/// Looks for these bytes of a file of so many, which are to be read by a descriptor that last read up to `last`.
+pub(crate) fn look(known: &Descriptor, file: BorrowedFd<'_>, bytes: &Range<u64>, file_bytes: u64, last: u64) -> Look {
     let around = bytes.start / AHEAD_BYTES * AHEAD_BYTES..bytes.end.next_multiple_of(AHEAD_BYTES).min(file_bytes);
-    if is_cached(file, &around) {
+    if is_cached(known, file, &around) {
         // Nor is there anything to wait for at the end of a file.
         let end = if around.end == file_bytes { u64::MAX } else { around.end };
-        return Some(around.start..end);
+        return Look::All(around.start..end);
     }
     let near = NEAR_BYTES.max((bytes.end - bytes.start).saturating_mul(NEAR_LENGTHS));
     let has_jumped = last.abs_diff(bytes.start) > near;
-    (has_jumped && is_cached(file, bytes)).then(|| bytes.clone())
+    if has_jumped && is_cached(known, file, bytes) { Look::Just } else { Look::Missing }
 }
 
-/// What `cachestat(2)` is asked for, and what it answers: `linux/mman.h`.
-#[repr(C)]
-struct Asked {
-    offset: u64,
-    length: u64,
-}
-
-#[repr(C)]
-struct Told {
-    cached_pages: u64,
-    dirty_pages: u64,
-    written_pages: u64,
-    evicted_pages: u64,
-    lately_evicted_pages: u64,
-}
-
-const SYS_CACHESTAT: libc::c_long = 451;
-
-fn is_cached(file: BorrowedFd<'_>, bytes: &Range<u64>) -> bool {
-    if IS_SILENT.load(Ordering::Relaxed) {
+/// Whether the kernel says that it has these bytes.
+pub(crate) fn is_cached(known: &Descriptor, file: BorrowedFd<'_>, bytes: &Range<u64>) -> bool {
+    if IS_SILENT.load(Ordering::Relaxed) || known.is_untold() {
         return false;
     }
-    let asked = Asked { offset: bytes.start, length: bytes.end - bytes.start };
-    let mut told = MaybeUninit::<Told>::uninit();
-    // SAFETY: the call reads `asked`, and writes `told` if it succeeds.
-    let answer = with_errno_kept(|| {
-        match unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error().raw_os_error()),
+    with_errno_kept(|| eyas_board::is_cached(file, bytes)).unwrap_or_else(|error| {
+        match error.raw_os_error() {
+            Some(libc::ENOSYS) => IS_SILENT.store(true, Ordering::Relaxed),
+            _ => known.set_untold(),
         }
-    });
-    if let Err(error) = answer {
-        // Of some files it does not tell everybody.
-        IS_SILENT.fetch_or(error == Some(libc::ENOSYS), Ordering::Relaxed);
-        return false;
-    }
-    // SAFETY: it has succeeded; and the other always does.
-    let (told, page_bytes) = unsafe { (told.assume_init(), libc::sysconf(libc::_SC_PAGESIZE) as u64) };
-    told.cached_pages >= bytes.end.div_ceil(page_bytes) - bytes.start / page_bytes
+        false
+    })
 }

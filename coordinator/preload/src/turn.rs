@@ -12,8 +12,9 @@ use std::os::fd::BorrowedFd;
 use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
 
-use crate::agent::{board, class, insists, is_forked, known_board, now_ms, now_us, process, send_file};
+use crate::agent::{board, class, insists, is_forked, known_board, now_ms, now_us, own_beat, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
+use crate::memory::Look;
 use crate::stat::Stat;
 use crate::unordered::{self, Timed};
 use crate::{memory, scope};
@@ -35,8 +36,8 @@ pub(crate) enum Turn {
     Unordered,
     /// Nor here; but it is seen how long it takes.
     Timed(Timed),
-    /// It is for this call, has that number, and begins at that time, in microseconds.
-    Once(&'static Board, usize, u32, u64),
+    /// It is for this call, and has that number. If the call tells how fast the storage is: when it begins, in microseconds.
+    Once(&'static Board, usize, u32, Option<u64>),
     /// The descriptor keeps it, by that number, for the calls that follow.
     Kept(&'static Board, usize, u32),
 }
@@ -48,8 +49,21 @@ impl Turn {
         match self {
             Turn::Unordered => {}
             Turn::Timed(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
-            Turn::Once(board, seat, turn, began_us) => board.finish(seat, turn, now_us() - began_us),
+            Turn::Once(board, seat, turn, began_us) => {
+                board.finish(seat, turn, began_us.map_or(0, |began_us| now_us() - began_us));
+            }
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
+        }
+    }
+}
+
+impl Turn {
+    /// The same for a call that takes long, or does not, for other reasons than to read from the storage.
+    pub(crate) fn untimed(self) -> Turn {
+        match self {
+            Turn::Timed(_) => Turn::Unordered,
+            Turn::Once(board, seat, turn, _) => Turn::Once(board, seat, turn, None),
+            turn => turn,
         }
     }
 }
@@ -90,9 +104,10 @@ fn read(number: c_int, known: &Descriptor, at: Option<u64>, length: u64) -> Turn
     if let Some(turn) = at_once(known, length) {
         return turn;
     }
-    match at.or_else(|| known.position()) {
+    let offset = at.or_else(|| known.position());
+    match offset {
         Some(offset) if known.may_read(beat(), offset, length) => Turn::Unordered,
-        _ if memory::is_spared(length) => Turn::Unordered,
+        _ if memory::is_spared(known, offset, length) => Turn::Unordered,
         _ => wait(Kind::Read, number, known, at, length),
     }
 }
@@ -100,15 +115,13 @@ fn read(number: c_int, known: &Descriptor, at: Option<u64>, length: u64) -> Turn
 /// The turn of a call that is to move so many bytes, if nobody asks at the descriptor's storage.
 #[inline]
 pub(crate) fn at_once(known: &Descriptor, length: u64) -> Option<Turn> {
-    let board = known_board()?;
-    let place = known.unordered(board.beat())?;
-    Some(unordered::go(board, place, length))
+    unordered::go(known_board()?, known, length)
 }
 
-/// The agent's beat: what is learned is good until the next.
+/// The agent's beat: what is learned is good until the next. Who does not know the agent has one of its own.
 #[inline]
 fn beat() -> u64 {
-    known_board().map_or(0, Board::beat)
+    known_board().map_or_else(own_beat, Board::beat)
 }
 
 /// A read where the descriptor stands has given so many bytes.
@@ -130,7 +143,7 @@ pub(crate) fn has_moved(descriptor: c_int, position: i64) {
 /// Waits until what is to be mapped is in memory, if it is not too much.
 pub(crate) fn to_map(descriptor: c_int, offset: i64, length: usize) -> Turn {
     match length as u64 {
-        0..=MOST_MAPPED_BYTES => to_read_at(descriptor, offset, length),
+        0..=MOST_MAPPED_BYTES => to_read_at(descriptor, offset, length).untimed(),
         _ => Turn::Unordered,
     }
 }
@@ -142,7 +155,7 @@ pub(crate) fn to_read_later(descriptor: c_int, offset: i64, length: usize) {
         && at_once(known, 0).is_none()
         && !known.may_read(beat(), offset, length as u64)
     {
-        wait(Kind::Hint, descriptor, known, Some(offset), length as u64).end(0);
+        wait(Kind::Hint, descriptor, known, Some(offset), length as u64).untimed().end(0);
     }
 }
 
@@ -159,6 +172,7 @@ pub(crate) fn to_close(descriptor: c_int) -> Turn {
     }
     if is_forked() {
         // What is known may be its parent's, which shares memory with it until it has another program's; nothing is its own.
+        known.forbid();
         return Turn::Unordered;
     }
     let turn = finish(descriptor, known);
@@ -211,7 +225,7 @@ fn let_go(known: &Descriptor, line: usize) {
 pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option<u64>, length: u64) -> Turn {
     let Some((descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
     if let Some(turn) = leave_alone(known, &stat, length) {
-        return turn;
+        return if kind == Kind::Read { turn } else { turn.untimed() };
     }
     let offset = match offset {
         Some(offset) => offset,
@@ -232,16 +246,18 @@ pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option
     }
     let last = known.last();
     known.set_last(end);
-    if matches!(kind, Kind::Read | Kind::Hint)
-        && known.line().is_none()
-        && !insists()
-        && let Some(cached) = memory::look(descriptor, &(offset..end), stat.st_size as u64, last)
-    {
-        memory::found();
-        known.permit(beat(), cached);
-        return Turn::Unordered;
+    if matches!(kind, Kind::Read | Kind::Hint) && known.line().is_none() && !insists() {
+        match memory::look(known, descriptor, &(offset..end), stat.st_size as u64, last) {
+            Look::All(cached) => {
+                memory::found();
+                known.permit(beat(), cached);
+                return Turn::Unordered;
+            }
+            Look::Just => return Turn::Unordered,
+            Look::Missing => {}
+        }
     }
-    memory::missed();
+    memory::missed(known);
     let Some(board) = board() else { return Turn::Unordered };
     Request { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms() }.wait()
 }
@@ -252,11 +268,11 @@ pub(crate) fn wait_to_bring(number: c_int, known: &Descriptor, bytes: Range<u64>
     let Some((descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
     let Range { start: offset, end } = bytes;
     if let Some(turn) = leave_alone(known, &stat, end - offset) {
-        return turn;
+        return turn.untimed();
     }
     let Some(board) = board() else { return Turn::Unordered };
     let request = Request { board, descriptor, known, stat, kind: Kind::Write, offset, end, begun_ms: now_ms() };
-    request.ask(end - offset, false).unwrap_or(Turn::Unordered)
+    request.ask(end - offset, false).unwrap_or(Turn::Unordered).untimed()
 }
 
 /// The file that a descriptor is of, if it is one of shared storage. What was known of another is forgotten.
@@ -273,7 +289,9 @@ fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, St
 /// The turn of a call that is to move so many bytes, if nobody asks at the file's storage. Nor does who uses the descriptor until the
 /// agent's next beat.
 fn leave_alone(known: &Descriptor, stat: &Stat, length: u64) -> Option<Turn> {
-    let board = known_board().filter(|_| !insists())?;
+    known_board().filter(|board| !insists() && board.unordered(stat.st_dev).is_some())?;
+    // Another agent may have come meanwhile.
+    let board = board()?;
     let place = board.unordered(stat.st_dev)?;
     known.leave_alone(board.beat(), place);
     memory::found();
@@ -387,6 +405,12 @@ impl Request<'_> {
         if is_ready { widen(line, self.offset, ready_end) } else { Seen::Coming(progress) }
     }
 
+    /// When the call begins, if it tells how fast the storage is: it does not if its bytes are in memory.
+    fn begin(&self) -> Option<u64> {
+        let is_read = matches!(self.kind, Kind::Read | Kind::DirectRead);
+        (is_read && !memory::is_cached(self.known, self.descriptor, &(self.offset..self.end))).then(now_us)
+    }
+
     /// Asks the agent for so many bytes; None if the board has news then.
     fn ask(&self, length: u64, is_kept: bool) -> Option<Turn> {
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
@@ -401,7 +425,7 @@ impl Request<'_> {
                     let is_there = self.board.enter(seat, turn);
                     Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
                 }
-                Answer::Go => Some(Turn::Once(self.board, seat, turn, now_us())),
+                Answer::Go => Some(Turn::Once(self.board, seat, turn, self.begin())),
                 Answer::InMemory(line) => {
                     self.learn(line);
                     None

@@ -39,7 +39,7 @@ pub(super) enum News {
     /// The program at that seat has given its file, if it could be opened again.
     File { seat: usize, file: Option<File> },
     /// A window has been read, as far as there was anything.
-    Fetched { request: RequestId, key: Key, fetched: Fetched },
+    Fetched { request: RequestId, key: Key, window: Range<u64>, fetched: Fetched },
     /// Somebody wants the agent to be there for as long as that process lives, if it can be seen.
     Hello { program: UnixStream, process: Option<OwnedFd> },
     /// Of the session with the coordinator.
@@ -142,12 +142,10 @@ impl Brain {
         while let Ok(news) = self.told.try_recv() {
             match news {
                 News::File { seat, file } => self.given(seat, file),
-                News::Fetched { request, key, fetched: Fetched { bytes, first } } => {
+                News::Fetched { request, key, window, fetched: Fetched { bytes, first } } => {
                     self.files.fetched(key);
                     self.order.done(request, bytes);
-                    if let Some((first, time)) = first {
-                        self.took(key, &first, time);
-                    }
+                    self.took(key, &window, first);
                 }
                 News::Link(Heard::Linked(say)) => {
                     self.order.link(say);
@@ -184,12 +182,12 @@ impl Brain {
                 None => self.answer(place, Answer::Pass),
             },
             State::Done => {
-                // Writes say nothing: what takes them may bring them to the storage later, or earlier.
-                if let (Some((ask, _)), Some(us)) = (self.seats.get(&place), seat.took_us())
-                    && ask.kind != Kind::Write
-                {
+                // Writes say nothing: what takes them may bring them to the storage later, or before.
+                if let Some((ask, _)) = self.seats.get(&place).filter(|(ask, _)| ask.kind != Kind::Write) {
+                    let us = seat.took_us();
                     let (key, bytes) = ((ask.device, ask.inode), ask.offset..ask.offset + ask.length);
-                    self.took(key, &bytes, Duration::from_micros(us));
+                    let length = bytes.end - bytes.start;
+                    self.took(key, &bytes, us.map(|us| (length, Duration::from_micros(us))));
                 }
                 self.leave(place, true);
                 seat.free();
@@ -262,13 +260,18 @@ impl Brain {
         }
     }
 
-    /// A request that went alone has taken so long.
-    fn took(&mut self, key: Key, bytes: &Range<u64>, time: Duration) {
-        if self.storages.took(key, bytes, time) {
-            self.call_off(|_, (device, _)| device == key.0);
-            self.files.leave_alone(key.0);
-            self.order.leave_alone(Place::Device(key.0), true);
+    /// A request that went alone is done; what of it tells of the storage, and how long that took.
+    fn took(&mut self, key: Key, bytes: &Range<u64>, told: Option<(u64, Duration)>) {
+        if !self.storages.took(key, bytes, told) {
+            return;
         }
+        let place = Place::Device(key.0);
+        if self.order.is_always(&place) || !self.storages.leave_alone(key.0) {
+            return self.storages.keep(key.0);
+        }
+        self.call_off(|_, (device, _)| device == key.0);
+        self.files.leave_alone(key.0);
+        self.order.leave_alone(place, true);
     }
 
     /// Nobody wants the windows of these files any more: those that wait for their turn are not read.
@@ -360,9 +363,9 @@ impl Brain {
         let Some((file, line)) = self.files.reader(key) else { return self.give_up(request, key, window) };
         let range = window.clone();
         let reading = move || {
-            let fetched = fetch(&file, range, line);
+            let fetched = fetch(&file, &range, line);
             // The agent may have ended.
-            let _ = news.send(News::Fetched { request, key, fetched });
+            let _ = news.send(News::Fetched { request, key, window: range, fetched });
             ring(bell);
         };
         if let Err(error) = thread::Builder::new().name("reader".to_owned()).spawn(reading) {
@@ -373,9 +376,9 @@ impl Brain {
 
     /// A window is not read: whoever waits for it is to read it.
     fn give_up(&mut self, request: RequestId, key: Key, window: Range<u64>) {
-        self.files.give_up(key, window);
+        self.files.give_up(key, window.clone());
         // The brain listens as long as it lives.
-        let _ = self.news.send(News::Fetched { request, key, fetched: Fetched { bytes: 0, first: None } });
+        let _ = self.news.send(News::Fetched { request, key, window, fetched: Fetched { bytes: 0, first: None } });
         ring(&self.board.head.bell);
     }
 
@@ -408,6 +411,11 @@ impl Brain {
         self.live();
         for device in self.storages.look() {
             self.order.leave_alone(Place::Device(device), false);
+        }
+        for place in self.order.take_back() {
+            if let Place::Device(device) = place {
+                self.storages.keep(device);
+            }
         }
         self.files.tidy();
         let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());

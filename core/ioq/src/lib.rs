@@ -52,4 +52,4 @@ pub use measures::{Measures, Sequentiality, Waits};
 pub use policies::{Mlf, POLICIES, Policy, Sojf, Wsjf};
 pub use server::MAX_QUEUED;
 pub use servers::Servers;
-pub use worth::Worth;
+pub use worth::{Waited, Worth};

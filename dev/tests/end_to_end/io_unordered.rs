@@ -43,26 +43,51 @@ impl Node {
         Reader(self.command(&words).arg(file).spawn().expect("it can be started"))
     }
 
-    /// A count of what became of requests, over all storages; 0 until the agent is there.
-    fn count(&self, name: &str) -> u64 {
+    /// A count of what became of requests, over all storages; None if there is no agent.
+    fn count(&self, name: &str) -> Option<u64> {
         let done = self.home.finish(self.command(&["--json", "io", "status"]));
-        if done.code != 0 {
-            return 0;
-        }
-        let storages = done.json("io")["storages"].take();
-        storages.as_array().expect("a list").iter().map(|storage| storage[name].as_u64().expect("a count")).sum()
+        (done.code == 0).then(|| {
+            let storages = done.json("io")["storages"].take();
+            storages.as_array().expect("a list").iter().map(|storage| storage[name].as_u64().expect("a count")).sum()
+        })
     }
 
+    #[track_caller]
     fn requests(&self) -> u64 {
-        self.count("requests")
+        self.count("requests").expect("there is an agent")
+    }
+
+    fn agents(&self) -> Vec<u32> {
+        let is_agent = |(_, words): &(u32, String)| words.contains(" io agent ");
+        self.home.processes().into_iter().filter(is_agent).map(|(process, _)| process).collect()
+    }
+
+    /// Waits until a program reads on, and asks for nothing.
+    #[track_caller]
+    fn wait_until_left_alone(&self, reader: &Reader) {
+        wait_until("it asks", || self.count("requests").is_some_and(|requests| requests > 0));
+        wait_until("it reads much, and asks for none of it", || {
+            let (asked, calls) = (self.requests(), reader.calls());
+            wait_until("it reads on", || reader.calls() > calls + 500);
+            self.requests() == asked
+        });
+        assert_eq!(self.count("left_alone"), Some(1));
+    }
+
+    /// Runs a program of Python's under `eyas io run` with these words before the folder that is ordered.
+    #[track_caller]
+    fn python(&self, words: &[&str], program: &str, file: &Path) {
+        let folder = file.parent().and_then(Path::to_str).expect("a plain name");
+        let mut command = self
+            .command(&[&["io", "run", "--here"], words, &["--path", folder, "--", "python3", "-c", program]].concat());
+        command.arg(file);
+        self.home.finish(command).exits(0);
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        for (process, _) in self.home.processes().into_iter().filter(|(_, words)| words.contains(" io agent ")) {
-            signal(process, Signal::KILL);
-        }
+        self.agents().into_iter().for_each(|agent| signal(agent, Signal::KILL));
     }
 }
 
@@ -114,17 +139,103 @@ fn a_storage_that_answers_at_once_is_not_ordered_until_it_does_not() {
         .expect("a file of zeros takes no room");
     let mount = disk.mount("mount", &["--seek-ms", "0"]);
     let reader = node.reader(&mount.path("file"));
-    wait_until("it asks", || node.requests() > 0);
-    wait_until("it reads much, and asks for none of it", || {
-        let (asked, calls) = (node.requests(), reader.calls());
-        wait_until("it reads on", || reader.calls() > calls + 500);
-        node.requests() == asked
-    });
-    assert_eq!(node.count("left_alone"), 1);
+    node.wait_until_left_alone(&reader);
     let asked = node.requests();
     disk.seek_ms(20);
     wait_until("it asks again", || node.requests() > asked + 5);
-    assert_eq!(node.count("left_alone"), 0);
+    assert_eq!(node.count("left_alone"), Some(0));
+}
+
+#[test]
+fn who_was_left_alone_finds_the_next_agent() {
+    let node = Node::new();
+    let Some(disk) = SlowDisk::new(&node.home) else { return };
+    if !can_use(&["python3"]) {
+        return;
+    }
+    sparse(&disk, "file", 64 << 30);
+    let mount = disk.mount("mount", &["--seek-ms", "0"]);
+    let reader = node.reader(&mount.path("file"));
+    node.wait_until_left_alone(&reader);
+    node.agents().into_iter().for_each(|agent| signal(agent, Signal::KILL));
+    disk.seek_ms(20);
+    node.python(&[], "", &mount.path("file"));
+    wait_until("it asks the next", || node.requests() > 5);
+}
+
+#[test]
+fn rules_are_kept_where_order_gains_nothing() {
+    let node = Node::new();
+    let Some(disk) = SlowDisk::new(&node.home) else { return };
+    if !can_use(&["python3"]) {
+        return;
+    }
+    fs::create_dir_all(node.home.path("home/io")).expect("a new folder");
+    fs::write(node.home.path("home/io/rules.toml"), "default.requests_per_s = 500").expect("our own folder");
+    sparse(&disk, "file", 64 << 30);
+    let mount = disk.mount("mount", &["--seek-ms", "0"]);
+    let reader = node.reader(&mount.path("file"));
+    wait_until("it asks", || node.count("requests").is_some_and(|requests| requests > 50));
+    let (asked, calls) = (node.requests(), reader.calls());
+    wait_until("it reads on", || reader.calls() > calls + 300);
+    // It may be in the middle of one.
+    assert!(node.requests() + 1 >= asked + 300, "it asks for all that it reads");
+    assert_eq!(node.count("left_alone"), Some(0));
+}
+
+#[test]
+fn who_has_read_from_memory_asks_for_what_is_not_there() {
+    let node = Node::new();
+    let Some(disk) = SlowDisk::new(&node.home) else { return };
+    if !can_use(&["python3"]) || !tells_what_is_in_memory() {
+        return;
+    }
+    ["warm", "cold"].map(|name| sparse(&disk, name, 96 << 20));
+    let mount = disk.mount("mount", &["--seek-ms", "8"]);
+    // What is in memory of the first is read as often as it takes to look no more, then the second from its beginning.
+    let program = "
+import os, sys
+folder = os.path.dirname(sys.argv[1])
+warm, cold = (os.open(os.path.join(folder, name), os.O_RDONLY) for name in ['warm', 'cold'])
+for repeated in range(2):
+    for place in range(0, 96 << 20, 65536):
+        os.pread(warm, 65536, place)
+for place in range(0, 96 << 20, 65536):
+    os.pread(cold, 65536, place)
+";
+    node.python(&[], "", &mount.path("warm"));
+    std::io::copy(&mut File::open(mount.path("warm")).expect("it is there"), &mut std::io::sink())
+        .expect("it can be read");
+    node.python(&[], program, &mount.path("warm"));
+    let read = disk.count("requests");
+    assert!(node.requests() > 8, "{} asked for", node.requests());
+    assert_eq!(node.count("left_alone"), Some(0), "{read} requests");
+}
+
+#[test]
+fn mapping_a_file_says_nothing_of_its_storage() {
+    let node = Node::new();
+    let Some(disk) = SlowDisk::new(&node.home) else { return };
+    if !can_use(&["python3"]) {
+        return;
+    }
+    (0..40).for_each(|number| sparse(&disk, &number.to_string(), 1 << 20));
+    let mount = disk.mount("mount", &["--seek-ms", "8"]);
+    let program = "
+import mmap, os, sys
+folder = os.path.dirname(sys.argv[1])
+for name in sorted(os.listdir(folder)):
+    file = os.open(os.path.join(folder, name), os.O_RDONLY)
+    mmap.mmap(file, 0, prot=mmap.PROT_READ)
+";
+    node.python(&[], program, &mount.path("0"));
+    assert!(node.requests() >= 40);
+    assert_eq!(node.count("left_alone"), Some(0));
+}
+
+/// A file of zeros that takes no room.
+fn sparse(disk: &SlowDisk, name: &str, bytes: u64) {
+    File::create(disk.source().join(name)).and_then(|file| file.set_len(bytes)).expect("our own folder");
 }
 
 /// Whether the kernel tells what it has in memory of a file: since 6.5.
@@ -149,7 +260,7 @@ fn what_is_in_memory_is_not_asked_for() {
     let mut command = node.command(&["io", "run", "--here", "--path", folder, "--", "cksum"]);
     command.arg(&file);
     assert!(node.home.finish(command).exits(0).stdout.contains("3145728"));
-    assert_eq!(node.requests(), 0);
+    assert_eq!(node.count("requests"), Some(0));
     // It is there all the same for who wants to ask.
     let mut command = node.command(&["io", "run", "--here", "--always", "--path", folder, "--", "cksum"]);
     command.arg(&file);
