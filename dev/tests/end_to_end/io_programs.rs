@@ -313,3 +313,26 @@ fn a_disk_is_written_in_order() {
     });
     assert!(seeks[1] * 3 < seeks[0], "{seeks:?}");
 }
+
+#[test]
+fn one_file_is_written_in_order_by_many() {
+    let ordered = Ordered::new();
+    let Some(disk) = SlowDisk::new(&ordered.home).filter(|_| can_use(&["gcc"])) else { return };
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose");
+    let program = ordered.home.path("decompose");
+    let program = program.to_str().expect("a plain name");
+    ordered
+        .sh(&ordered.home.work(), &format!("gcc -O2 -o {program} {sources}/decompose.c {sources}/shared.c"), false)
+        .exits(0);
+    let shape = format!("{program} --bytes 4194304 --block 16384");
+    let seeks = [("plain", false), ("ordered", true)].map(|(name, is_ordered)| {
+        let mount = disk.mount(name, &["--seek-ms", "2"]);
+        let before = disk.count("seeks");
+        let write = format!("{shape} --processes 8 --write {name}.cube > written && rm written");
+        ordered.sh(&mount.path(""), &write, is_ordered).exits(0);
+        let seeks = disk.count("seeks") - before;
+        ordered.sh(&disk.source(), &format!("{shape} {name}.cube"), false).exits(0);
+        seeks
+    });
+    assert!(seeks[1] * 3 < seeks[0], "{seeks:?}");
+}
