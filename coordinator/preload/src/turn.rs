@@ -337,14 +337,15 @@ impl Request<'_> {
         let (kind, offset, class) = (self.kind, self.offset, class());
         let ask = Ask { process: process(), kind, device, inode, offset, length, file_bytes, class, is_kept };
         let Some((seat, turn)) = self.board.ask(ask) else { return Some(Turn::Unordered) };
+        let asked = Turn::Once(self.board, seat, turn);
         loop {
-            return match self.board.answer(seat, turn, STEP, || self.is_worth_it()) {
+            return match asked.hold(|| self.board.answer(seat, turn, STEP, || self.is_worth_it())) {
                 Answer::Go if is_kept => {
                     self.known.kept().keep(seat, turn, offset..offset.saturating_add(length));
                     let is_there = self.board.enter(seat, turn);
                     Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
                 }
-                Answer::Go => Some(Turn::Once(self.board, seat, turn)),
+                Answer::Go => Some(asked),
                 Answer::InMemory(line) => {
                     self.learn(line);
                     None
