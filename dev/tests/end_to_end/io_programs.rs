@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::{Done, Home, SlowDisk, can_use, signal};
+use crate::support::{Done, Home, SlowDisk, can_use, eyas, is_root, signal};
 
 /// A home whose agent is its own, and ends with it.
 struct Ordered {
@@ -335,4 +336,37 @@ fn one_file_is_written_in_order_by_many() {
         seeks
     });
     assert!(seeks[1] * 3 < seeks[0], "{seeks:?}");
+}
+
+#[test]
+fn an_agent_of_another_user_is_not_asked() {
+    const NOBODY: u32 = 65_534;
+    let ordered = Ordered::new();
+    let home = &ordered.home;
+    let (run, work) = (home.path("run"), home.work());
+    let [command, folder] = [eyas(), &work].map(|path| path.to_str().expect("a plain name"));
+    let as_nobody = |words: &[&str]| {
+        let who = [&["--reuid=65534", "--clear-groups", "--", command], words].concat();
+        let mut command = home.command_of(Command::new("setpriv"), &who);
+        command.env("XDG_RUNTIME_DIR", &run);
+        home.finish(command)
+    };
+    if !is_root() || !can_use(&["setpriv"]) || as_nobody(&["--version"]).code != 0 {
+        return;
+    }
+    for path in [&run, &work] {
+        chown(path, Some(NOBODY), None).expect("our own folder");
+    }
+    let write = ["dd", "if=/dev/zero", "of=file", "bs=64k", "count=16", "conv=fsync", "status=none"];
+    as_nobody(&[&["io", "run", "--here", "--path", folder, "--"], &write[..]].concat()).exits(0);
+    let requests = || {
+        let status = as_nobody(&["--json", "io", "status"]).exits(0).json("io");
+        status["storages"][0]["requests"].as_u64().expect("they were counted")
+    };
+    let before = requests();
+    let mut program = home.command_of(Command::new(write[0]), &write[1..]);
+    program.env("LD_PRELOAD", eyas().with_file_name("libeyas_preload.so")).env("EYAS_IO_PATHS", folder);
+    program.env("EYAS_IO_AGENT", run.join("eyas-io/here/agent.sock"));
+    home.finish(program).exits(0);
+    assert_eq!(requests(), before);
 }
