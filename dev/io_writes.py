@@ -6,6 +6,9 @@ each write on, as file systems do that have no page cache for writes. Whoever is
 bytes as would take PILOT_S if every block were a request with a seek, and goes on with as many as it is found to manage
 in CELL_S. Who is measured takes turns, so that all have the same machine; what was written is read again and checked.
 
+With --gathered, each has a file of its own instead, on an ext4 on a block device on the same disk: what they write gathers in the
+page cache, and is brought to the disk by the kernel, and by `fsync` at the end.
+
 Needs root and Linux with FUSE; works in namespaces of its own, with which all goes.
 """
 
@@ -15,20 +18,21 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
-from decomposition import build, together
+from decomposition import build, finish, start, together
 from io_experiment import eyas, granularity, is_coordinated, size
-from slow_disk import SlowDisk, SlowDiskError, check_needs, isolated, run
+from slow_disk import NEEDED_BY_DEVICE, BlockDevice, SlowDisk, SlowDiskError, check_needs, isolated, run
 from table import conclude, show
 
 ALONE, PLAIN, EYAS = "one writer", "plain", "eyas"
 PILOT_S, CELL_S = 1.0, 4.0
 MOST_BYTES = 256 << 20
-ALIGN = 4 << 20  # whole blocks of every granularity
+GATHERED_BYTES = 48 << 20  # of each file that gathers in the page cache
+DD_BYTES = 64 << 10
 
 
 @dataclass
@@ -82,7 +86,10 @@ class Bench:
         """A cell with as many bytes as it is to have."""
         least_s = self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6
         align = max(block * self.asked.processes, 1 << 20)
-        whole: Callable[[float], int] = lambda bytes: max(1, min(int(bytes), MOST_BYTES) // align) * align
+
+        def whole(amount: float) -> int:
+            return max(1, min(int(amount), MOST_BYTES) // align) * align
+
         cell = Cell(name, block, whole(PILOT_S / least_s * block))
         cell.bytes = max(cell.bytes, whole(self.once(cell) * 1e6 * CELL_S))
         return cell
@@ -96,22 +103,52 @@ def tell(bench: Bench, asked: argparse.Namespace) -> bool:
         cells = [bench.measure(name, block) for name in names]
         for _ in range(asked.runs):
             for cell in cells:
-                before = bench.disk.counters()
                 cell.rates.append(bench.once(cell))
-                after = bench.disk.counters()
-                print(cell.name, size(block), f"{cell.rates[-1]:.1f} MB/s,",
-                      f"{after['requests'] - before['requests']} requests, {after['seeks'] - before['seeks']} seeks", file=sys.stderr)
         rows.append((block, [cell.rate for cell in cells]))
     show("MB/s", ["granularity", *names], [[size(block), *rates] for block, rates in rows])
     if EYAS not in names:
         print("not measured: eyas, which has no `io run` here")
         return True
-    show("eyas's rate", ["granularity", f"of {ALONE}'s", f"of {PLAIN} calls'"],
-         [[size(block), rates[2] / rates[0], rates[2] / rates[1]] for block, rates in rows])
+    shares = [[size(block), rates[2] / rates[0], rates[2] / rates[1]] for block, rates in rows]
+    show("eyas's rate", ["granularity", f"of {ALONE}'s", f"of {PLAIN} calls'"], shares)
     print()
     alone = conclude("one writer's rate, of eyas's", max(rates[0] / rates[2] for _, rates in rows), 1 / 0.8)
     plain = conclude("plain calls' rate, of eyas's", max(rates[1] / rates[2] for _, rates in rows), 1 / 0.97)
     return alone and plain
+
+
+def gather(mount: Path, name: str, processes: int) -> float:
+    """Writes files through the page cache and syncs them, as much as all together by one if it is alone; megabytes a second."""
+    count = GATHERED_BYTES * processes
+    files = 1 if name == ALONE else processes
+    before = [eyas(), "io", "run", "--here", "--path", mount, "--"] if name == EYAS else []
+    words = ["if=/dev/zero", f"bs={DD_BYTES}", f"count={count // files // DD_BYTES}", "conv=fsync", "status=none"]
+    paths = [mount / f"file-{number}" for number in range(files)]
+    began = time.monotonic()
+    started = [start([*before, "dd", *words, f"of={path}"]) for path in paths]
+    for process in started:
+        finish(process)
+    elapsed_s = time.monotonic() - began
+    for path in paths:
+        path.unlink()
+    run("sync", "-f", mount)
+    return count / elapsed_s / 1e6
+
+
+def tell_gathered(disk: SlowDisk, asked: argparse.Namespace) -> bool:
+    """The same for files that gather in the page cache."""
+    device = BlockDevice(disk, 2 * GATHERED_BYTES * asked.processes, is_written=True)
+    device.fill(lambda mount: None)
+    names = [ALONE, PLAIN, *([EYAS] if is_coordinated() else [])]
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    with device:
+        device.schedule("mq-deadline")
+        for _ in range(asked.runs):
+            for name in names:
+                rates[name].append(gather(device.mount, name, asked.processes))
+    middle = {name: statistics.median(found) for name, found in rates.items()}
+    show("MB/s", names, [list(middle.values())])
+    return EYAS not in names or conclude("plain calls' rate, of eyas's", middle[PLAIN] / middle[EYAS], 1 / 0.97)
 
 
 def writes(folder: Path, asked: argparse.Namespace) -> int:
@@ -124,7 +161,8 @@ def writes(folder: Path, asked: argparse.Namespace) -> int:
     disk = SlowDisk(folder / "disk", asked.nodes, [*costs, *(["--uncached"] if asked.uncached else [])])
     disk.folder.mkdir()
     with disk:
-        return 0 if tell(Bench(disk, programs, asked), asked) or asked.tiny else 1
+        holds = tell_gathered(disk, asked) if asked.gathered else tell(Bench(disk, programs, asked), asked)
+        return 0 if holds or asked.tiny else 1
 
 
 def main() -> int:
@@ -136,12 +174,13 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1, help="mounts that the processes are spread over")
     parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
     parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
+    parser.add_argument("--gathered", action="store_true", help="files of their own, through the page cache")
     parser.add_argument("--uncached", action="store_true", help="the mount has no page cache")
     asked = parser.parse_args()
     if asked.tiny:
         asked.runs, asked.granularity, asked.seek_ms = 1, [64 << 10], 1
     try:
-        check_needs([("cc", "gcc")])
+        check_needs([("cc", "gcc"), *(NEEDED_BY_DEVICE if asked.gathered else [])])
         return isolated(lambda folder: writes(folder, asked))
     except SlowDiskError as error:
         print(f"io_writes: {error}", file=sys.stderr)

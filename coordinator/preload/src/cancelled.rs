@@ -1,5 +1,5 @@
-//! Calls in turns. A thread may be cancelled in the middle of one, or leave it for good by a jump out of a signal's handler: its
-//! turn ends all the same, or else nobody would go on until the whole program has ended.
+//! Calls in turns. A thread may be cancelled in the middle of one, or leave it, or the wait for it, by a jump out of a signal's
+//! handler: its turn ends all the same, or else nobody would go on until the whole program has ended.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -47,8 +47,9 @@ impl Turn {
         answer
     }
 
+    /// Ends it if what is done meanwhile is left in some other way than by its end.
     #[inline]
-    fn hold<A>(mut self, call: impl FnOnce() -> A) -> A {
+    pub(crate) fn hold<A>(mut self, call: impl FnOnce() -> A) -> A {
         if matches!(self, Turn::Unordered) {
             return call();
         }

@@ -418,8 +418,9 @@ impl Request<'_> {
         let (process, insists) = (process(), insists());
         let ask = Ask { process, kind, device, inode, offset, length, file_bytes, class, is_kept, insists };
         let Some((seat, turn)) = self.board.ask(ask) else { return Some(Turn::Unordered) };
+        let asked = Turn::Once(self.board, seat, turn, None);
         loop {
-            return match self.board.answer(seat, turn, STEP, || self.is_worth_it()) {
+            return match asked.hold(|| self.board.answer(seat, turn, STEP, || self.is_worth_it())) {
                 Answer::Go if is_kept => {
                     self.known.kept().keep(seat, turn, offset..offset.saturating_add(length));
                     let is_there = self.board.enter(seat, turn);

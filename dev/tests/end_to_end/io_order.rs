@@ -248,13 +248,10 @@ fn a_program_that_is_killed_in_its_turn_holds_nobody_up() {
     wait_until("no turn is out", || order.status()["storages"][0]["outstanding"] == 0);
 }
 
-#[test]
-fn a_thread_that_is_cancelled_in_its_turn_holds_nobody_up() {
+/// A program that lives on, and has left a call in its turn by that way.
+fn with_a_call_that_was_left(how: &str) {
     let home = Home::new();
-    let Some(disk) = SlowDisk::new(&home) else { return };
-    if !can_use(&["gcc"]) {
-        return;
-    }
+    let Some(disk) = SlowDisk::new(&home).filter(|_| can_use(&["gcc"])) else { return };
     sparse(&disk, "long", 256);
     let node = disk.mount("one", &["--seek-ms", "1", "--megabytes-per-second", "8"]);
     let rules = home.write("rules.toml", "default.lease = '1h'");
@@ -263,7 +260,7 @@ fn a_thread_that_is_cancelled_in_its_turn_holds_nobody_up() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose/cancelled.c");
     let compiled = Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpthread"]).status();
     assert!(compiled.unwrap().success());
-    let words = ["--", program.to_str().unwrap(), node.path("long").to_str().unwrap()].map(str::to_owned);
+    let words = ["--", program.to_str().unwrap(), how, node.path("long").to_str().unwrap()].map(str::to_owned);
     let mut command = order.command("n1", &words.each_ref().map(String::as_str));
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     program.stdout.take().expect("piped").read_to_end(&mut Vec::new()).unwrap();
@@ -271,6 +268,16 @@ fn a_thread_that_is_cancelled_in_its_turn_holds_nobody_up() {
     assert!(order.status()["storages"][0]["grants"].as_u64() > Some(0), "it has asked");
     drop(program.stdin.take());
     assert!(program.wait().unwrap().success());
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_its_turn_holds_nobody_up() {
+    with_a_call_that_was_left("thread");
+}
+
+#[test]
+fn a_handler_that_jumps_out_of_a_turn_holds_nobody_up() {
+    with_a_call_that_was_left("jump");
 }
 
 #[test]
