@@ -13,8 +13,10 @@ struct Answer {
     due_ns: u64,
     /// Of those that are due at once, the one that came first is given first.
     number: u64,
-    give: Box<dyn FnOnce() + Send>,
+    give: Give,
 }
+
+type Give = Box<dyn FnOnce() + Send>;
 
 impl Answer {
     fn place(&self) -> Reverse<(u64, u64)> {
@@ -44,7 +46,7 @@ impl Ord for Answer {
 
 /// Where answers wait.
 pub struct Answers {
-    sender: Sender<(u64, Box<dyn FnOnce() + Send>)>,
+    sender: Sender<(u64, Give)>,
 }
 
 impl Answers {
@@ -61,7 +63,7 @@ impl Answers {
     }
 }
 
-fn give(answers: &Receiver<(u64, Box<dyn FnOnce() + Send>)>) {
+fn give(answers: &Receiver<(u64, Give)>) {
     // A disk's requests take some tens of microseconds; the kernel would be as late by itself. If it does not let us be
     // punctual, we are late.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
