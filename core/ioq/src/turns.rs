@@ -173,7 +173,7 @@ impl Turns {
 
     /// What all that are out were predicted to take.
     pub fn predicted_us(&self) -> u64 {
-        self.out.values().map(|out| out.predicted_us - out.began_us).sum()
+        self.out.values().map(|out| out.predicted_us - out.began_us).fold(0, u64::saturating_add)
     }
 
     /// Requests of turns that have not left, and of those that have, with their grant.
