@@ -5,7 +5,9 @@
 
 Each workload runs by turns without it and with it, on files that are in the page cache and, where the folder's file
 system has a storage behind it, on files that are not; printed are the medians of what it took and how they compare.
-The programs time themselves: what starting `eyas io run` takes is not counted, what their children's starts take is.
+The programs time themselves: what starting `eyas io run` takes is not counted, what their children's starts take is. The agent
+lives from one round to the next, as it does while programs are run one after the other; so what it takes to find out about a
+storage, some tens of milliseconds, is in the first round only.
 The goal: no less than 0.97 of plain calls' rate.
 """
 
@@ -96,14 +98,15 @@ def measure(workload: Workload, before: list[str], rounds: int, is_cold: bool) -
     """Medians of the seconds without and with these words before the program."""
     ways: list[list[str]] = [[], before]
     found: list[list[float]] = [[], []]
-    for _ in range(rounds):
-        for way, seconds in zip(ways, found):
+    for number in range(rounds):
+        # Neither is always the first.
+        for place in [0, 1] if number % 2 == 0 else [1, 0]:
             os.sync()
             if is_cold:
                 forget(workload.files)
             else:
                 run("sh", "-c", 'cat "$@" > "$0"', os.devnull, *workload.files)
-            seconds.append(workload.seconds(way))
+            found[place].append(workload.seconds(ways[place]))
     plain, ordered = map(statistics.median, found)
     return plain, ordered
 
@@ -119,7 +122,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.tiny:
         asked.megabytes, asked.rounds = 8, 1
-    worst = 0.0
+    ratios: list[float] = []
     try:
         for parent in asked.folder or [Path(tempfile.gettempdir())]:
             with tempfile.TemporaryDirectory(dir=parent) as name:
@@ -134,14 +137,17 @@ def main() -> int:
                         if asked.only not in workload.name:
                             continue
                         plain, ordered = measure(workload, before, asked.rounds, is_cold)
-                        worst = max(worst, ordered / plain)
+                        ratios.append(ordered / plain)
                         rows.append([workload.name, "cold" if is_cold else "cached", plain * 1e3, ordered * 1e3, plain / ordered])
                 show(f"{kind}, ms", ["workload", "files", "plain", "eyas", "of plain's rate"], rows)
     except SlowDiskError as error:
         print(f"io_fast_storage: {error}", file=sys.stderr)
         return 1
+    if not ratios:
+        print(f"io_fast_storage: no workload's name contains `{asked.only}`", file=sys.stderr)
+        return 1
     print()
-    return 0 if conclude("what it took, of what plain calls took", worst, GOAL) or asked.tiny else 1
+    return 0 if conclude("what it took, of what plain calls took", max(ratios), GOAL) or asked.tiny else 1
 
 
 if __name__ == "__main__":

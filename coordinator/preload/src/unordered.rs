@@ -41,7 +41,7 @@ pub(crate) fn go(board: &'static Board, known: &Descriptor, length: u64) -> Opti
     // Threads that count at the same time may lose some.
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
-    if calls % TIMED != 0 {
+    if !calls.is_multiple_of(TIMED) {
         return Some(Turn::Unordered);
     }
     // An agent that has gone says nothing any more: another may be there.
