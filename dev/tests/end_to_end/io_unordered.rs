@@ -190,7 +190,9 @@ fn who_has_read_from_memory_asks_for_what_is_not_there() {
     if !can_use(&["python3"]) || !tells_what_is_in_memory() {
         return;
     }
-    ["warm", "cold"].map(|name| sparse(&disk, name, 96 << 20));
+    for name in ["warm", "cold"] {
+        sparse(&disk, name, 96 << 20);
+    }
     let mount = disk.mount("mount", &["--seek-ms", "8"]);
     // What is in memory of the first is read as often as it takes to look no more, then the second from its beginning.
     let program = "
