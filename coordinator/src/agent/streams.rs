@@ -99,7 +99,7 @@ impl Streams {
         self.streams.iter().map(|stream| stream.last)
     }
 
-    /// What is fetched next of a stream that is not among the others now. None: it has taken in one that begins where it ends.
+    /// What is fetched next of a stream that is not among the others now. None: it has taken in one that begins at its end.
     fn advance(&mut self, stream: &mut Stream, file_bytes: u64) -> Option<Range<u64>> {
         let reach = stream.end..stream.end + stream.window;
         let others = self.streams.iter().enumerate().map(|(place, other)| (other.start, place));
