@@ -2,8 +2,9 @@
 //!
 //! Each of several processes that share a file may read with gaps, and all of them without any (io-coordination §2, real
 //! aggregation). So it is the file that is looked at, not who reads: a read close to where a stream of it ends carries that
-//! stream on, whoever it is of. What is read ahead doubles from one window to the next. A read that belongs to no stream
-//! yet is done alone, so that who reads at random pays for nothing that he does not want.
+//! stream on, whoever it is of. What is read ahead doubles from one window to the next. A stream that comes to where another
+//! begins is one with it from there on: processes that begin in any order make several. A read that belongs to no stream yet
+//! is done alone, so that who reads at random pays for nothing that he does not want.
 //!
 //! Pure: it is told of reads, and says what to fetch.
 
@@ -62,7 +63,7 @@ impl Streams {
             let mut stream = self.streams.remove(place).expect("it was found there");
             let mut windows = Vec::new();
             while stream.end < bytes.end {
-                windows.push(stream.advance(file_bytes));
+                windows.extend(self.advance(&mut stream, file_bytes));
             }
             self.streams.push_back(stream);
             return Plan::Stream(windows);
@@ -86,13 +87,30 @@ impl Streams {
 
     /// Somebody has come to the window that begins at this offset; what is to be fetched next, if it was the last.
     pub(super) fn entered(&mut self, offset: u64, file_bytes: u64) -> Option<Range<u64>> {
-        let stream = self.streams.iter_mut().find(|stream| stream.last == offset)?;
-        (stream.end < file_bytes).then(|| stream.advance(file_bytes))
+        let place = self.streams.iter().position(|stream| stream.last == offset)?;
+        let mut stream = self.streams.remove(place).expect("it was found there");
+        let next = if stream.end < file_bytes { self.advance(&mut stream, file_bytes) } else { None };
+        self.streams.push_back(stream);
+        next
     }
 
     /// Where the last window of each stream begins.
     pub(super) fn lasts(&self) -> impl Iterator<Item = u64> + '_ {
         self.streams.iter().map(|stream| stream.last)
+    }
+
+    /// What is fetched next of a stream that is not among the others now. None: it has taken in one that begins at its end.
+    fn advance(&mut self, stream: &mut Stream, file_bytes: u64) -> Option<Range<u64>> {
+        let reach = stream.end..stream.end + stream.window;
+        let others = self.streams.iter().enumerate().map(|(place, other)| (other.start, place));
+        match others.filter(|(start, _)| reach.contains(start)).min() {
+            Some((start, place)) if start == stream.end => {
+                stream.take_in(&self.streams.remove(place).expect("it was found there"));
+                None
+            }
+            Some((start, _)) => Some(stream.advance(start, file_bytes)),
+            None => Some(stream.advance(reach.end, file_bytes)),
+        }
     }
 }
 
@@ -106,11 +124,17 @@ impl Stream {
         self.start <= bytes.start && is_close(&(self.start..self.end), bytes)
     }
 
-    /// What is fetched next.
-    fn advance(&mut self, file_bytes: u64) -> Range<u64> {
+    /// Goes on where that one goes on, which begins where this one ends.
+    fn take_in(&mut self, other: &Stream) {
+        (self.end, self.last) = (other.end, other.last);
+        self.window = self.window.max(other.window);
+    }
+
+    /// What is fetched next, up to there or to the file's end.
+    fn advance(&mut self, end: u64, file_bytes: u64) -> Range<u64> {
         let start = self.end;
         self.last = start;
-        self.end = start + self.window;
+        self.end = end;
         self.window = (self.window * 2).min(MAX_WINDOW_BYTES);
         self.start = self.start.max(self.end.saturating_sub(MEMORY_BYTES));
         start..self.end.min(file_bytes)
@@ -203,6 +227,21 @@ mod tests {
             let second = start + 64 * KIB..start + 128 * KIB;
             assert_eq!(streams.read(second, FILE), one(start..start + MIB));
         }
+    }
+
+    #[test]
+    fn a_stream_that_comes_to_another_is_one_with_it() {
+        let mut streams = Streams::default();
+        let block = |number: u64| number * 4 * MIB..(number + 1) * 4 * MIB;
+        let windows = |borders: &[u64]| Plan::Stream(borders.windows(2).map(|at| at[0] * MIB..at[1] * MIB).collect());
+        assert_eq!(streams.read(block(3), FILE), Plan::Alone);
+        assert_eq!(streams.read(block(5), FILE), windows(&[12, 13, 15, 19, 27]));
+        assert_eq!(streams.read(block(0), FILE), Plan::Alone);
+        assert_eq!(streams.read(block(1), FILE), windows(&[0, 1, 3, 7, 12]));
+        assert_eq!(streams.entered(7 * MIB, FILE), None, "what comes then is fetched");
+        assert_eq!(streams.lasts().collect::<Vec<_>>(), [19 * MIB]);
+        assert_eq!(streams.entered(19 * MIB, FILE), Some(27 * MIB..35 * MIB));
+        assert_eq!(streams.read(block(2), FILE), Plan::Stream(vec![]));
     }
 
     #[test]
