@@ -68,7 +68,7 @@ pub(crate) struct ServeArgs {
 /// How storages are treated of which the rules say nothing else.
 #[derive(Args)]
 struct OrderArgs {
-    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf [default: wsjf]
+    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf [default: mlf]
     #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
     policy: Option<Policy>,
     /// Contiguous requests go as one up to this size [default: 16MiB]
@@ -129,7 +129,7 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
                 true => Deciding::Here(rules(None)?),
                 false => Deciding::There(Access::load(&access_path(reach))?),
             };
-            match agent::run(&Setup { folder, order }) {
+            match agent::run(&Setup { folder, order, idle: agent::IDLE }) {
                 // Two were started at once.
                 Ok(()) | Err(AgentError::RunsAlready(_)) => Ok(ExitCode::SUCCESS),
                 Err(error) => Err(error.into()),

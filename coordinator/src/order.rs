@@ -34,6 +34,10 @@ pub(crate) struct Order {
     /// Where each is that has been asked for and is not done.
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
     grants: BTreeMap<(u32, GrantId), Granted>,
+    /// Storages that programs are left alone with.
+    left_alone: BTreeSet<Place>,
+    /// Those that the coordinator wants ordered in any case.
+    always: BTreeSet<u32>,
     verdicts: Vec<(RequestId, Verdict)>,
 }
 
@@ -72,6 +76,8 @@ impl Order {
             last: 0,
             under_way: BTreeMap::new(),
             grants: BTreeMap::new(),
+            left_alone: BTreeSet::new(),
+            always: BTreeSet::new(),
             verdicts: Vec::new(),
         }
     }
@@ -87,11 +93,13 @@ impl Order {
             *say = link;
             self.storages.clear();
             self.names.clear();
+            self.always.clear();
             // Of a grant, the first has been told to go.
             let went: BTreeSet<RequestId> =
                 std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
             let left = std::mem::take(&mut self.under_way).into_keys().filter(|request| !went.contains(request));
             self.verdicts.extend(left.map(|request| (request, Verdict::Unordered)));
+            self.left_alone.clone().into_iter().for_each(|place| self.leave_alone(place, true));
         }
     }
 
@@ -130,6 +138,36 @@ impl Order {
         id
     }
 
+    /// Whether there are rules that cannot be kept at a storage unless its requests are ordered.
+    pub fn is_always(&self, place: &Place) -> bool {
+        match &self.decider {
+            Decider::Here { rules, .. } => rules.is_always(&place.name()),
+            Decider::There { .. } => self.storages.get(place).is_some_and(|storage| self.always.contains(storage)),
+        }
+    }
+
+    /// Those with which programs are left alone and must not be.
+    pub fn take_back(&mut self) -> Vec<Place> {
+        let back = |place: &&Place| self.storages.get(place).is_some_and(|storage| self.always.contains(storage));
+        let back: Vec<Place> = self.left_alone.iter().filter(back).cloned().collect();
+        back.iter().for_each(|place| self.leave_alone(place.clone(), false));
+        back
+    }
+
+    /// Programs are left alone with a storage from now on, or not any more.
+    pub fn leave_alone(&mut self, place: Place, is_left: bool) {
+        if self.is_open()
+            && let Some(storage) = self.storage(place.clone())
+            && let Decider::There { say } = &self.decider
+        {
+            tell(say, ToCoordinator::LeftAlone { storage, is_left });
+        }
+        match is_left {
+            true => self.left_alone.insert(place),
+            false => self.left_alone.remove(&place),
+        };
+    }
+
     /// A request is done, with so many bytes; or nobody wants it any more, if it was not granted.
     pub fn done(&mut self, request: RequestId, bytes: u64) {
         let Some((storage, grant)) = self.under_way.remove(&request) else { return };
@@ -150,6 +188,13 @@ impl Order {
             Some(_) => {}
             None => self.finish(storage, grant),
         }
+    }
+
+    /// Those that go one after the other when this one is done, in the same turn.
+    pub fn followers(&self, request: RequestId) -> impl Iterator<Item = RequestId> + '_ {
+        let granted = self.under_way.get(&request).and_then(|(storage, grant)| self.grants.get(&(*storage, (*grant)?)));
+        let left = granted.into_iter().flat_map(|granted| &granted.left).copied();
+        left.skip_while(move |left| *left != request).skip(1)
     }
 
     /// All of a turn is done.
@@ -174,6 +219,7 @@ impl Order {
             }
             ToAgent::Unordered { request } => self.unordered(RequestId(request)),
             ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
+            ToAgent::Always { storage } => drop(self.always.insert(storage)),
             ToAgent::Alive | ToAgent::Status(_) => {}
         }
     }
@@ -200,7 +246,12 @@ impl Order {
     pub fn status(&self) -> Status {
         let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
         let measures = |(name, number): (&String, &u32)| Some((name.clone(), servers.measures(ServerId(*number))?));
-        Status { agents: 1, classes: rules.class_names(), storages: self.names.iter().filter_map(measures).collect() }
+        Status {
+            agents: 1,
+            classes: rules.class_names(),
+            storages: self.names.iter().filter_map(measures).collect(),
+            left_alone: self.left_alone.iter().map(|place| (place.name(), 1)).collect(),
+        }
     }
 
     /// The number of a storage, if it can have one.

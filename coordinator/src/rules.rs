@@ -68,6 +68,8 @@ pub struct Rules {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Treatment {
+    /// Its requests are ordered also where that gains nothing.
+    pub always: bool,
     /// Which run goes first.
     #[serde(deserialize_with = "policy")]
     pub policy: Option<Policy>,
@@ -137,6 +139,13 @@ impl Rules {
         config
     }
 
+    /// Whether the requests to the storage of that name are to be ordered in any case: rates and classes are kept by nobody else.
+    pub(crate) fn is_always(&self, name: &str) -> bool {
+        let treatments = [Some(&self.default), self.storages.get(name)];
+        let has_rates = |said: &Treatment| said.bytes_per_s.is_some() || said.requests_per_s.is_some();
+        !self.classes.is_empty() || treatments.into_iter().flatten().any(|said| said.always || has_rates(said))
+    }
+
     /// The names of classes.
     pub(crate) fn class_names(&self) -> BTreeMap<ClassId, String> {
         let named = self.classes.iter().map(|(id, class)| (*id, class.name.clone()));
@@ -146,8 +155,18 @@ impl Rules {
 
 impl Treatment {
     fn apply(&self, config: &mut Config) {
-        let Treatment { policy, max_run, concurrency, bandwidth, bytes_per_s, requests_per_s, window, predict, lease } =
-            *self;
+        let Treatment {
+            always: _,
+            policy,
+            max_run,
+            concurrency,
+            bandwidth,
+            bytes_per_s,
+            requests_per_s,
+            window,
+            predict,
+            lease,
+        } = *self;
         config.policy = policy.unwrap_or(config.policy);
         config.max_run_bytes = max_run.unwrap_or(config.max_run_bytes);
         config.bandwidth_bytes_per_s = bandwidth.unwrap_or(config.bandwidth_bytes_per_s);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Cluster, Done, Home, SlowDisk, finish, signal, wait_until};
+use crate::support::{Cluster, Done, Home, SlowDisk, can_use, finish, signal, wait_until};
 
 /// Who waits for what is gone waits no longer, and this much on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -246,6 +246,38 @@ fn a_program_that_is_killed_in_its_turn_holds_nobody_up() {
     kill(reader);
     finish(order.reader("n1", &[], &node.path("short"), 1)).exits(0);
     wait_until("no turn is out", || order.status()["storages"][0]["outstanding"] == 0);
+}
+
+/// A program that lives on, and has left a call in its turn by that way.
+fn with_a_call_that_was_left(how: &str) {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home).filter(|_| can_use(&["gcc"])) else { return };
+    sparse(&disk, "long", 256);
+    let node = disk.mount("one", &["--seek-ms", "1", "--megabytes-per-second", "8"]);
+    let rules = home.write("rules.toml", "default.lease = '1h'");
+    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    let program = order.home.path("cancelled");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose/cancelled.c");
+    let compiled = Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpthread"]).status();
+    assert!(compiled.unwrap().success());
+    let words = ["--", program.to_str().unwrap(), how, node.path("long").to_str().unwrap()].map(str::to_owned);
+    let mut command = order.command("n1", &words.each_ref().map(String::as_str));
+    let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    program.stdout.take().expect("piped").read_to_end(&mut Vec::new()).unwrap();
+    wait_until("its turn has ended", || order.status()["storages"][0]["outstanding"] == 0);
+    assert!(order.status()["storages"][0]["grants"].as_u64() > Some(0), "it has asked");
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_its_turn_holds_nobody_up() {
+    with_a_call_that_was_left("thread");
+}
+
+#[test]
+fn a_handler_that_jumps_out_of_a_turn_holds_nobody_up() {
+    with_a_call_that_was_left("jump");
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub struct StorageView {
     pub small_concurrency: u64,
     /// What it is thought to do, bytes a second.
     pub bandwidth_bytes_per_s: f64,
+    /// Agents that leave their programs alone with it: order gains them nothing there.
+    pub left_alone: u64,
     /// Requests that came.
     pub requests: u64,
     /// Turns that were granted.
