@@ -36,7 +36,7 @@ const EPOCH_US: [u64; 2] = [5_000, 50_000];
 /// So many times as many small ones are tried next, and large ones.
 const STEP: [u32; 2] = [4, 2];
 /// Busy time before the next trial after one in vain, at least.
-const REST_US: u64 = 250_000;
+const REST_US: u64 = 1_000_000;
 /// Trials in vain are not further apart than this, whatever was lost by them.
 const MAX_REST_US: u64 = 300_000_000;
 /// Busy time after a trial, of what it has lost,
@@ -174,15 +174,7 @@ impl Climb {
     /// A grant of so many bytes has ended. `predicted_us`: what it should have taken, if that is known; 0 if it was revoked.
     /// `out_us`: the same of all that are still out. `small`: so many small ones have shown to be good. Whether what it took
     /// says how long such grants take.
-    pub fn ended(
-        &mut self,
-        size: Size,
-        bytes: u64,
-        predicted_us: Option<u64>,
-        out_us: u64,
-        small: u32,
-        bandwidth: &Bandwidth,
-    ) -> bool {
+    pub fn ended(&mut self, size: Size, bytes: u64, predicted_us: Option<u64>, out_us: u64, small: u32) -> bool {
         if self.is_fixed {
             return true;
         }
@@ -193,7 +185,10 @@ impl Climb {
             self.epoch.begin_us = out_us;
             return false;
         }
-        let Some(predicted_us) = predicted_us else {
+        // Many small ones at a time and a large one beside them are no trial.
+        let is_mixed = !is_steady && size == Size::Large && self.size == Size::Small;
+        let Some(predicted_us) = predicted_us.filter(|_| !is_mixed) else {
+            self.rest_us = if is_mixed { self.rest_us.max(REST_US) } else { self.rest_us };
             self.begin(Phase::Steady, 0);
             return is_steady;
         };
@@ -205,7 +200,7 @@ impl Climb {
         if self.is_hopeless() {
             self.fail();
         } else if self.is_whole() {
-            self.judge(small, bandwidth);
+            self.judge(small);
         }
         is_steady
     }
@@ -246,7 +241,7 @@ impl Climb {
     }
 
     /// An epoch is over.
-    fn judge(&mut self, small: u32, bandwidth: &Bandwidth) {
+    fn judge(&mut self, small: u32) {
         let out_us = self.epoch.out_us;
         let epoch = replace(&mut self.epoch, Epoch { begin_us: out_us, out_us, ..Epoch::default() });
         let (rate, limit) = (epoch.rate(), self.limit());
@@ -255,11 +250,11 @@ impl Climb {
         }
         match self.phase {
             Phase::Steady => {
-                let has_fallen = rate < replace(&mut self.rate, rate) / 3.0;
-                if has_fallen && self.level > 1 && self.rested_us >= REST_US {
+                let has_fallen = rate < replace(&mut self.rate, rate) / 2.0;
+                if has_fallen && self.level > 1 {
                     // The storage is not what it was: perhaps it has one arm by now.
                     self.begin(Phase::Trial { level: 1, before: rate }, limit - 1);
-                } else if let Some(phase) = self.next(&epoch, small, bandwidth) {
+                } else if let Some(phase) = self.next(&epoch, small) {
                     self.begin(phase, limit - 1);
                 }
             }
@@ -276,7 +271,7 @@ impl Climb {
     }
 
     /// What is to be tried, if it is time.
-    fn next(&self, epoch: &Epoch, small: u32, bandwidth: &Bandwidth) -> Option<Phase> {
+    fn next(&self, epoch: &Epoch, small: u32) -> Option<Phase> {
         let before = epoch.rate();
         let is_wanted = epoch.full_us >= epoch.busy_us / 4 * 3;
         if self.rested_us < self.rest_us {
@@ -288,11 +283,11 @@ impl Climb {
         if !is_wanted {
             return None;
         }
-        // What two of them have in common while they overlap.
-        let bytes = epoch.bytes / u64::from(epoch.grants) * 2 / OVERLAP;
-        let risk_us = if small.max(self.level) > 1 { 0 } else { bandwidth.apart_us(bytes) };
-        if risk_us > 0 {
-            return (self.rested_us >= risk_us.saturating_mul(RISK_TIMES)).then_some(Phase::Overlap { before });
+        if self.size == Size::Large && small.max(self.level) == 1 {
+            // What two of them have in common while they overlap.
+            let bytes = epoch.bytes / u64::from(epoch.grants) * 2 / OVERLAP;
+            let rest_us = Bandwidth::apart_us(bytes).saturating_mul(RISK_TIMES);
+            return (self.rested_us >= rest_us).then_some(Phase::Overlap { before });
         }
         let more = self.level * STEP[self.size as usize];
         let level = if self.size == Size::Large { more.max(small) } else { more };

@@ -7,10 +7,10 @@ use alloc::collections::BTreeMap;
 
 use crate::forecast::Forecast;
 
-/// What a request of a kernel's read-ahead has at most, as a power of two: of these a large read is made.
-const PIECE_MAGNITUDE: u32 = 17;
-/// What a piece is taken to cost that was not measured: as long as an arm moves.
-const ARM_US: f64 = 8_000.0;
+/// What a request of a kernel's read-ahead has at most: of these a large read is made.
+const PIECE_BYTES: u64 = 128 << 10;
+/// How long an arm moves.
+const ARM_US: u64 = 8_000;
 
 pub(crate) struct Bandwidth {
     nominal_bytes_per_us: f64,
@@ -37,13 +37,10 @@ impl Bandwidth {
         self.forecasts.get(&magnitude(bytes)).map(|forecast| (bytes as f64 / forecast.value()) as u64)
     }
 
-    /// How much longer so many bytes would take if every piece of them cost as much as one that is asked for by itself:
-    /// what a disk with one arm makes of two large reads at a time.
-    pub fn apart_us(&self, bytes: u64) -> u64 {
-        let pieces = (bytes >> PIECE_MAGNITUDE) as f64;
-        let small = self.forecasts.range(..=PIECE_MAGNITUDE).next_back();
-        let piece_us = small.map_or(ARM_US, |(magnitude, forecast)| (1 << magnitude) as f64 / forecast.value());
-        ((pieces * piece_us) as u64).saturating_sub(self.predict_us(bytes))
+    /// How much longer so many bytes take if an arm moves for each piece of them: what a disk that has one makes of two large
+    /// reads at a time. It is not measured: small reads may have been cheap because each went on where the last had ended.
+    pub fn apart_us(bytes: u64) -> u64 {
+        bytes / PIECE_BYTES * ARM_US
     }
 
     /// So many bytes took so long.

@@ -140,8 +140,7 @@ impl Server {
     /// Tells the climbs that a turn has ended. Whether what it took says how long such turns take.
     fn climb(&mut self, out: &Out, bytes: u64, predicted_us: Option<u64>) -> bool {
         let (small, out_us) = (self.climbs[0].level(), self.turns.predicted_us());
-        let ended =
-            |climb: &mut Climb| climb.ended(size(&out.turn), bytes, predicted_us, out_us, small, &self.bandwidth);
+        let ended = |climb: &mut Climb| climb.ended(size(&out.turn), bytes, predicted_us, out_us, small);
         // None of the two may miss it.
         self.climbs.iter_mut().map(ended).fold(true, |all, is_usual| all & is_usual)
     }
