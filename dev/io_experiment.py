@@ -3,15 +3,16 @@
 
 The paper's three experiments, their files scaled down: 1: 8 processes decompose one file. 2: two applications of 4
 processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each
-other as 1.5, 1, 0.8, 0.5 and 0.2. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every
+other as 1.5, 1, 0.8, 0.5 and 0.2. Not the paper's, 4: 8 processes, each with a file of its own. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every
 word of them.
 
 The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several mounts of it, as if each had a kernel of
 its own. Measured side by side: one sequential reader, which is what the disk can do; plain calls; MPI-IO with two
 phases and with data sieving, for which programs have to be written; plain calls on ext4 on a block device on the same
-disk, with mq-deadline and with BFQ above it; and plain calls under `eyas io run`. Whoever is slow reads less: a cell
-begins with as few bytes as would take PILOT_S if every block were a request with a seek, and reads as many more as it
-is found to manage in CELL_S. Caches of these files are dropped before each cell, the machine's others stay.
+disk, with mq-deadline and with BFQ above it; and plain calls under `eyas io run`, by its default policy (`eyas`) or
+another (`--peers "eyas fifo,eyas mlf"`). Whoever is slow reads less: a cell begins with as few bytes as would take
+PILOT_S if every block were a request with a seek; if that takes less, it begins again with as many as it is found to
+manage in CELL_S. Caches of these files are dropped before each run, the machine's others stay.
 
 Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with which all goes.
 """
@@ -19,16 +20,17 @@ Needs root, Linux with FUSE, and mpich; works in namespaces of its own, with whi
 from __future__ import annotations
 
 import argparse
-import os
+import math
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
 import plot
+from coordinated import Agent, is_coordinated
 from decomposition import Outcome, build, together
 from slow_disk import NEEDED_BY_DEVICE, BlockDevice, SlowDisk, SlowDiskError, check_needs, forget, isolated, run
 from table import conclude, show
@@ -38,9 +40,12 @@ NEEDED_BY_MPI = [("mpicc", "libmpich-dev"), ("mpiexec", "mpich")]
 READER, PLAIN, TWO_PHASES, SIEVING, EYAS = "one reader", "plain", "two phases", "data sieving", "eyas"
 SCHEDULERS = ["mq-deadline", "bfq"]
 PEERS = [PLAIN, TWO_PHASES, SIEVING, *SCHEDULERS, EYAS]
+POLICIES = {f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "wsjf-paper", "mlf", "sojf"]}
+COORDINATED = {EYAS: None, **POLICIES}
 # Processes of each application, and megabytes of its file, of which --scale says how many there are here.
 EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
-PILOT_S, CELL_S = 2.0, 6.0
+EXPERIMENTS[4] = [(1, 256)] * 8
+PILOT_S, CELL_S = 2.0, 4.0
 ALIGN = 4 << 20  # files are whole blocks of every granularity
 READER_BYTES = 1 << 20
 EQUAL = 2  # the experiment whose applications are equal
@@ -57,6 +62,7 @@ class Application:
 
 Measured = dict[str, dict[int, list[Outcome]]]  # by who is measured, and by granularity
 Commands = Callable[[Application, int, int], list[list[object]]]
+Once = Callable[[int, float], Outcome]  # with this granularity, over this share of each file
 
 
 class Bench:
@@ -92,9 +98,6 @@ class Bench:
 
     def plain(self, application: Application, size: int, block: int) -> list[list[object]]:
         return self.on_nodes(application, size, block, lambda mount: [])
-
-    def coordinated(self, application: Application, size: int, block: int) -> list[list[object]]:
-        return self.on_nodes(application, size, block, lambda mount: [eyas(), "io", "run", "--path", mount, "--"])
 
     def on_nodes(
         self, application: Application, size: int, block: int, before: Callable[[Path], list[object]]
@@ -139,41 +142,55 @@ class Bench:
         """All applications at once, over this share of each file."""
         paths = [folder / application.name for folder in self.folders() for application in self.applications]
         forget(path for path in paths if path.exists())
+        self.disk.forget()
         align = max(block, READER_BYTES)
         sizes = [max(align, int(application.bytes * share) // align * align) for application in self.applications]
-        return together([commands(*cell, block) for cell in zip(self.applications, sizes)])
+        before = self.disk.counters()
+        outcome = together([commands(*cell, block) for cell in zip(self.applications, sizes)])
+        done = {name: count - before[name] for name, count in self.disk.counters().items()}
+        return replace(outcome, seeks=done["seeks"], busy_s=done["busy_us"] / 1e6)
 
-    def cell(self, commands: Commands, block: int) -> list[Outcome]:
+    def coordinated(self, policy: str | None, block: int, share: float) -> Outcome:
+        """The same under `eyas io run`."""
+        agent = Agent(self.disk.folder, policy)
+
+        def commands(application: Application, size: int, block: int) -> list[list[object]]:
+            return self.on_nodes(application, size, block, agent.before)
+
+        return replace(self.once(commands, block, share), waits=agent.waits())
+
+    def cell(self, once: Once, block: int) -> list[Outcome]:
         """All runs of a cell, over as much of the files as it gets through."""
         all_bytes = sum(application.bytes for application in self.applications)
         least_s = 1 / self.asked.iops if self.asked.iops else 0.0
         request_s = max(self.asked.seek_ms / 1e3 + block / self.asked.megabytes_per_second / 1e6, least_s)
         share = min(1.0, PILOT_S / request_s * block / all_bytes)
-        found = self.once(commands, block, share)
-        more = min(1.0, found.rate * 1e6 * CELL_S / all_bytes)
-        if more < 2 * share:
-            return [found, *(self.once(commands, block, share) for _ in range(self.asked.runs - 1))]
-        return [self.once(commands, block, more) for _ in range(self.asked.runs)]
+        while True:
+            found = once(block, share)
+            if share == 1.0 or found.elapsed_s >= PILOT_S:
+                return [found, *(once(block, share) for _ in range(self.asked.runs - 1))]
+            share = min(1.0, share * CELL_S / found.elapsed_s)
 
     def measure(self) -> Measured:
         """All cells of this experiment; that of the one reader has no granularity, and is at 0."""
         measured: Measured = {}
 
-        def each(name: str, commands: Commands) -> None:
+        def each(name: str, once: Once) -> None:
             if name in self.asked.peers:
-                measured[name] = {block: self.cell(commands, block) for block in self.asked.granularity}
+                measured[name] = {block: self.cell(once, block) for block in self.asked.granularity}
 
         measured[READER] = {0: self.alone()}
-        each(PLAIN, self.plain)
-        each(TWO_PHASES, self.collective)
-        each(SIEVING, self.sieving)
+        each(PLAIN, partial(self.once, self.plain))
+        each(TWO_PHASES, partial(self.once, self.collective))
+        each(SIEVING, partial(self.once, self.sieving))
         if self.schedulers:
             with self.device:
                 for scheduler in self.schedulers:
                     self.device.schedule(scheduler)
-                    each(scheduler, self.on_device)
+                    each(scheduler, partial(self.once, self.on_device))
         if is_coordinated():
-            each(EYAS, self.coordinated)
+            for name, policy in COORDINATED.items():
+                each(name, partial(self.coordinated, policy))
         return measured
 
     def alone(self) -> list[Outcome]:
@@ -182,19 +199,9 @@ class Bench:
         outcomes = []
         for _ in range(self.asked.runs):
             forget([self.disk.mounts[0] / first.name])
+            self.disk.forget()
             outcomes.append(together([self.reader(first, first.bytes, 0)]))
         return outcomes
-
-
-def eyas() -> Path:
-    """The command that is measured: $EYAS_BIN, else the release build."""
-    target = Path(os.environ.get("CARGO_TARGET_DIR") or Path(__file__).resolve().parent.parent / "target")
-    return Path(os.environ.get("EYAS_BIN") or target / "release" / "eyas").resolve()
-
-
-def is_coordinated() -> bool:
-    """Whether there is an eyas that has the command."""
-    return eyas().exists() and subprocess.run([eyas(), "io", "run", "--help"], capture_output=True).returncode == 0
 
 
 def median(outcomes: Sequence[Outcome], what: Callable[[Outcome], float]) -> float:
@@ -203,6 +210,11 @@ def median(outcomes: Sequence[Outcome], what: Callable[[Outcome], float]) -> flo
 
 def rate(outcomes: Sequence[Outcome]) -> float:
     return median(outcomes, lambda found: found.rate)
+
+
+def longest_queued(found: Outcome) -> float:
+    """The longest wait of a request of eyas's, of the mean. Of calls most are answered from memory."""
+    return found.waits.of_mean if found.waits else math.nan
 
 
 def size(number: int) -> str:
@@ -232,6 +244,13 @@ def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
         middle("between the first and the last application's end, of the time", lambda found: found.apart)
     middle("longest wait of a call, s", lambda found: found.longest_s)
     middle("longest wait of a call, of the mean", lambda found: found.longest_s / found.mean_wait_s)
+    middle("MB read between two seeks of the disk", lambda found: found.bytes / 1e6 / max(found.seeks, 1))
+    middle("disk busy, of the time", lambda found: found.busy_s / found.elapsed_s)
+    coordinated = [name for name in measured if name in COORDINATED]
+    if coordinated:
+        waits = [[median(measured[name][block], longest_queued) for name in coordinated] for block in asked.granularity]
+        rows = [[size(block), *each] for block, each in zip(asked.granularity, waits)]
+        show("longest wait of a request in eyas's queue, of the mean", ["granularity", *coordinated], rows)
     if asked.plots:
         asked.plots.mkdir(parents=True, exist_ok=True)
         places = [(block, size(block)) for block in asked.granularity]
@@ -241,26 +260,26 @@ def tell(number: int, measured: Measured, asked: argparse.Namespace) -> bool:
         plot.lines(path, f"Experiment {number}, {asked.nodes} nodes", "MB/s", places, drawn)
         print(f"\nplot: {path}")
     print()
-    if EYAS not in measured:
-        print("not measured: eyas" + ("" if EYAS not in asked.peers else ", which has no `io run` here"))
-        return True
-    return reaches_goals(number, measured, rates, limit)
+    if not coordinated:
+        asked_for = not set(COORDINATED).isdisjoint(asked.peers)
+        print("not measured: eyas" + (", which has no `io run` here" if asked_for else ""))
+    return all([reaches_goals(name, number, measured[name], rates.get(PLAIN), limit) for name in coordinated])
 
 
-def reaches_goals(number: int, measured: Measured, rates: dict[str, dict[int, float]], limit: float) -> bool:
-    """Prints which goals eyas reaches; whether all."""
-    ours = rates[EYAS]
-    goals = [conclude("one sequential reader's rate, of eyas's", limit / min(ours.values()), 1 / 0.8)]
-    if PLAIN in rates:
-        worst = max(rates[PLAIN][block] / ours[block] for block in ours)
-        goals.append(conclude("plain calls' rate, of eyas's", worst, 1 / 0.97))
+def reaches_goals(
+    name: str, number: int, cells: dict[int, list[Outcome]], plain: dict[int, float] | None, limit: float
+) -> bool:
+    """Prints which goals a column of eyas's reaches; whether all."""
+    rates = {block: rate(cell) for block, cell in cells.items()}
+    goals = [conclude(f"one sequential reader's rate, of {name}'s", limit / min(rates.values()), 1 / 0.8)]
+    if plain:
+        worst = max(plain[block] / rates[block] for block in rates)
+        goals.append(conclude(f"plain calls' rate, of {name}'s", worst, 1 / 0.97))
     if number == EQUAL:
-        apart = max(median(cell, lambda found: found.apart) for cell in measured[EYAS].values())
-        goals.append(conclude("between the equal applications' ends, of the time", apart, 0.05))
-    # Of smaller calls most are answered from memory, and their mean says nothing of waiting.
-    largest = max(ours)
-    longest = median(measured[EYAS][largest], lambda found: found.longest_s / found.mean_wait_s)
-    goals.append(conclude(f"longest wait of a call of {size(largest)}, of the mean", longest, 3))
+        apart = max(median(cell, lambda found: found.apart) for cell in cells.values())
+        goals.append(conclude(f"between the equal applications' ends under {name}, of the time", apart, 0.05))
+    longest = max(median(cell, longest_queued) for cell in cells.values())
+    goals.append(conclude(f"longest wait of a request under {name}, of the mean", longest, 3))
     return all(goals)
 
 
@@ -270,6 +289,8 @@ def experiments(folder: Path, asked: argparse.Namespace) -> int:
     programs.mkdir()
     build(programs, uses_mpi(asked))
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
+    costs += ["--channels", asked.channels, "--memory-megabytes", asked.memory_megabytes]
+    costs += ["--memory-megabytes-per-second", asked.memory_megabytes_per_second]
     holds = True
     for number in asked.experiment:
         disk = SlowDisk(folder / f"disk-{number}", asked.nodes, [*costs, "--latency-us", asked.latency_us])
@@ -297,10 +318,11 @@ def granularity(text: str) -> list[int]:
 
 
 def peers(text: str) -> list[str]:
-    """Reads names of PEERS with commas between them."""
+    """Reads names of columns with commas between them."""
     names = text.split(",")
-    if unknown := set(names).difference(PEERS):
-        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(PEERS)}")
+    known = [*PEERS, *POLICIES]
+    if unknown := set(names).difference(known):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: not among {', '.join(known)}")
     return names
 
 
@@ -309,7 +331,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="figures without meaning: small files, once")
     parser.add_argument("--runs", type=int, default=3, help="runs of each cell, of which the median counts")
     numbers = sorted(EXPERIMENTS)
-    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="which; by default all")
+    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="which; by default the paper's")
     parser.add_argument("--granularity", type=granularity, default="4,16,64,256,1024,4096", help="KiB, with commas")
     parser.add_argument("--scale", type=float, default=0.125, help="of the paper's file sizes, 2 GB and so on")
     parser.add_argument("--nodes", type=int, default=1, help="mounts that an application's processes are spread over")
@@ -319,10 +341,14 @@ def main() -> int:
     parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
     parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
     parser.add_argument("--iops", type=float, default=0, help="requests a second that the disk takes; 0: any number")
+    parser.add_argument("--channels", type=int, default=1, help="requests that the disk serves at a time")
+    parser.add_argument("--memory-megabytes", type=int, default=0, help="what the disk's server keeps in memory")
+    rate = "of what is in memory; 0: as fast as it can"
+    parser.add_argument("--memory-megabytes-per-second", type=float, default=1000, help=rate)
     parser.add_argument("--latency-us", type=int, default=0, help="between nodes and disk and back")
     parser.add_argument("--plots", type=Path, help="a folder for pictures")
     asked = parser.parse_args()
-    asked.experiment = asked.experiment or numbers
+    asked.experiment = asked.experiment or numbers[:3]
     if asked.tiny:
         asked.runs, asked.scale, asked.granularity, asked.seek_ms = 1, 0.01, [64 << 10], 1
     try:

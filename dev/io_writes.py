@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "testbed"))
+from coordinated import eyas, is_coordinated
 from decomposition import build, finish, start, together
-from io_experiment import eyas, granularity, is_coordinated, size
+from io_experiment import granularity, size
 from slow_disk import NEEDED_BY_DEVICE, BlockDevice, SlowDisk, SlowDiskError, check_needs, isolated, run
 from table import conclude, show
 

@@ -68,7 +68,7 @@ pub(crate) struct ServeArgs {
 /// How storages are treated of which the rules say nothing else.
 #[derive(Args)]
 struct OrderArgs {
-    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf [default: wsjf]
+    /// Whose turn it is: fifo, sjf, wsjf, wsjf-paper, mlf, sojf [default: mlf]
     #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
     policy: Option<Policy>,
     /// Contiguous requests go as one up to this size [default: 16MiB]
@@ -77,7 +77,7 @@ struct OrderArgs {
     /// Hold an idle storage for so long for what would go on where the last request ended [default: 1ms]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     window: Option<u64>,
-    /// Let so many go at a time: 1 for one disk, many for an object store [default: 1]
+    /// Let so many go at a time: 1 for one disk, many for an object store [default: as many as show to be good]
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
     /// Let the next go so much after the one before is predicted to be done, instead of when it says so

@@ -25,6 +25,7 @@ mod brain;
 mod door;
 mod fetch;
 mod files;
+mod storages;
 mod streams;
 
 /// First byte of what is sent to an agent's socket by who wants to know how things are.

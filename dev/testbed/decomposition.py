@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from coordinated import Waits
 from slow_disk import SlowDiskError, run
 
 SOURCES = Path(__file__).resolve().parent.parent / "decompose"
@@ -25,6 +26,10 @@ class Outcome:
     ends_s: list[float]  # of each application, from the first one's beginning
     longest_s: float
     mean_wait_s: float
+    # What whoever has run them adds.
+    seeks: int = 0  # of the disk
+    busy_s: float = 0.0  # of the disk
+    waits: Waits | None = None  # in eyas's queue
 
     @property
     def rate(self) -> float:

@@ -125,6 +125,10 @@ class SlowDisk:
             process.wait(DEADLINE_S)
         shutil.rmtree(self.folder)
 
+    def forget(self) -> None:
+        """Has its server drop what it has in memory."""
+        run(program(), "forget", self.state)
+
     def counters(self) -> dict[str, int]:
         """What the disk has done so far."""
         counters: dict[str, int] = json.loads(run(program(), "stat", self.state))

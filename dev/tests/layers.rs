@@ -83,6 +83,7 @@ const TYPES: &str = "eyas-types";
 
 /// Files with unsafe code, and why it cannot be done without.
 const UNSAFE: &[(&str, &str)] = &[
+    ("coordinator/board/src/cached.rs", "asks the kernel what it has in memory, by a call that no library has"),
     ("coordinator/board/src/peer.rs", "no safe wrapper of SO_PEERCRED has processes that are in another namespace"),
     ("coordinator/board/src/map.rs", "memory that processes share is mapped, and read as atomics"),
     ("coordinator/preload/src/next.rs", "calls the C library's functions with whatever the program has passed"),

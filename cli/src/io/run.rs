@@ -34,6 +34,10 @@ pub(crate) struct RunArgs {
     /// Do not ask the coordinator: order the requests of this node alone
     #[arg(long)]
     here: bool,
+    /// Ask for every turn, also where order is found to gain nothing: on storage that answers small requests at once, and for
+    /// what is in memory
+    #[arg(long)]
+    always: bool,
     /// Its requests are of this job class, for which the rules may say a reservation, a limit and a weight [default: that
     /// of an `eyas io run` around this one, or none]
     #[arg(long, value_name = "NAME")]
@@ -50,6 +54,9 @@ pub(crate) fn run(args: &RunArgs, access: &Path) -> Result<ExitCode, Failure> {
     command.args(words);
     if let Some(paths) = real_paths(&args.path)? {
         command.env("EYAS_IO_PATHS", paths);
+    }
+    if args.always {
+        command.env("EYAS_IO_ALWAYS", "1");
     }
     if let Some(class) = &args.class {
         command.env("EYAS_IO_CLASS", class_id(class).0.to_string());

@@ -32,10 +32,13 @@ pub struct Seat {
     file_bytes: AtomicU64,
     class: AtomicU32,
     is_kept: AtomicU32,
+    insists: AtomicU32,
     /// Number of the turn in the upper half, calls that are under way in it in the lower.
     hold: AtomicU64,
     /// What has been done in it.
     done_bytes: AtomicU64,
+    /// How long the call took that had the turn alone, in microseconds; 0 if nobody has looked.
+    took_us: AtomicU64,
     /// Who goes when it is done: the seat counted from 1 in the upper half, the number of its turn in the lower; 0 if it is the
     /// agent that decides.
     next: AtomicU64,
@@ -170,6 +173,8 @@ pub struct Ask {
     pub class: u32,
     /// Whether the turn is kept over several calls, until these bytes are done or the agent takes it back.
     pub is_kept: bool,
+    /// Whether it is to be ordered though nothing is gained by it.
+    pub insists: bool,
 }
 
 /// What a program is told.
@@ -205,7 +210,9 @@ impl Board {
         seat.file_bytes.store(ask.file_bytes, Ordering::Relaxed);
         seat.class.store(ask.class, Ordering::Relaxed);
         seat.is_kept.store(ask.is_kept.into(), Ordering::Relaxed);
+        seat.insists.store(ask.insists.into(), Ordering::Relaxed);
         seat.done_bytes.store(0, Ordering::Relaxed);
+        seat.took_us.store(0, Ordering::Relaxed);
         seat.next.store(0, Ordering::Relaxed);
         seat.hold.store(Hold { turn: taken.turn, calls: 0 }.word(), Ordering::Release);
         seat.step(taken, State::Asked).then(|| self.tell_of_seat(place))?;
@@ -274,6 +281,15 @@ impl Board {
         if self.seats[place].close(turn) {
             self.leave(place, turn, State::Done);
         }
+    }
+
+    /// Gives a seat back to the agent: what was asked for is done, by one call that took so long.
+    pub fn finish(&self, place: usize, turn: u32, took_us: u64) {
+        let seat = &self.seats[place];
+        if seat.found().turn == turn {
+            seat.took_us.store(took_us, Ordering::Relaxed);
+        }
+        self.leave(place, turn, State::Done);
     }
 
     /// Gives a seat back to the agent: what was asked for is done, or not wanted any more. Who comes late, when the turn is over,
@@ -363,12 +379,18 @@ impl Seat {
             file_bytes: self.file_bytes.load(Ordering::Relaxed),
             class: self.class.load(Ordering::Relaxed),
             is_kept: self.is_kept.load(Ordering::Relaxed) != 0,
+            insists: self.insists.load(Ordering::Relaxed) != 0,
         })
     }
 
     /// What has been done in a turn that is kept, so far. Of the agent.
     pub fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How long the call took that had the turn alone, if that was told. Of the agent.
+    pub fn took_us(&self) -> Option<u64> {
+        Some(self.took_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
     }
 
     /// Takes back a turn that is kept; false if somebody is in it. Of the agent.
@@ -434,6 +456,7 @@ mod tests {
             file_bytes: 7,
             class: 6,
             is_kept: false,
+            insists: true,
         }
     }
 

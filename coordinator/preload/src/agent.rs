@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::environment::{CLASS, SOCKET};
+use crate::environment::{ALWAYS, CLASS, SOCKET};
 use crate::next::with_errno_kept;
 
 /// An agent that does not answer for so long is not there.
@@ -31,10 +31,26 @@ pub(crate) fn class() -> u32 {
     CLASS.get().and_then(|number| number.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
+/// Whether the program asks for every turn, though nothing is gained by it.
+pub(crate) fn insists() -> bool {
+    ALWAYS.get().is_some()
+}
+
 /// Milliseconds of the clock that all processes of a node share.
 pub(crate) fn now_ms() -> u64 {
+    now_us() / 1_000
+}
+
+/// The same in microseconds.
+pub(crate) fn now_us() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+/// What passes for the agent's beat while none is known, about as often; the clock's cheapest time will do.
+pub(crate) fn own_beat() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 8 + now.tv_nsec as u64 / 125_000_000
 }
 
 /// The board, whether its agent is alive or not.

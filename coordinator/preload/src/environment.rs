@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 pub(crate) static SOCKET: Variable = Variable::of(c"EYAS_IO_AGENT");
 /// The number of the class that the program's requests are of.
 pub(crate) static CLASS: Variable = Variable::of(c"EYAS_IO_CLASS");
+/// That the program asks for every turn.
+pub(crate) static ALWAYS: Variable = Variable::of(c"EYAS_IO_ALWAYS");
 /// Paths that are ordered, with a colon between them.
 pub(crate) static PATHS: Variable = Variable::of(c"EYAS_IO_PATHS");
 
@@ -47,7 +49,7 @@ impl Variable {
 }
 
 extern "C" fn look_at_all() {
-    for variable in [&SOCKET, &CLASS, &PATHS] {
+    for variable in [&SOCKET, &CLASS, &ALWAYS, &PATHS] {
         variable.get();
     }
 }

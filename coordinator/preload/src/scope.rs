@@ -10,8 +10,8 @@ use crate::descriptors::{Descriptor, Of, Writes};
 use crate::environment::PATHS;
 use crate::stat::Stat;
 
-/// Longest path that the kernel gives.
-const PATH_BYTES: usize = 4096;
+/// What is looked at of a path. It lies on the stack, which may be a small one for signals; so no folder with a longer path can be named.
+const PATH_BYTES: usize = 1024;
 
 /// File systems that nodes share, by their numbers in `statfs(2)` and the kernel's sources.
 const SHARED: &[u32] = &[
@@ -40,8 +40,9 @@ const TILL_CLOSE: &[u32] = &[0x6969, 0x1983_0326, 0xff53_4d42, 0xfe53_4d42, 0x53
 
 /// Finds out what an open descriptor is of.
 pub(crate) fn learn(known: &Descriptor, descriptor: BorrowedFd<'_>, number: c_int, stat: &Stat) {
+    let file = (stat.st_dev, stat.st_ino);
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return known.learn(Of::Elsewhere, Writes::Gather, false, stat.st_ino);
+        return known.learn(Of::Elsewhere, Writes::Gather, false, file);
     }
     let system = rustix::fs::fstatfs(descriptor).map_or(0, |system| system.f_type as u32);
     let flags = rustix::fs::fcntl_getfl(descriptor).unwrap_or(OFlags::empty());
@@ -55,7 +56,7 @@ pub(crate) fn learn(known: &Descriptor, descriptor: BorrowedFd<'_>, number: c_in
         _ if TILL_CLOSE.contains(&system) => Writes::GatherTillClose,
         _ => Writes::Gather,
     };
-    known.learn(of, writes, flags.contains(OFlags::APPEND), stat.st_ino);
+    known.learn(of, writes, flags.contains(OFlags::APPEND), file);
 }
 
 fn is_ordered(number: c_int, system: u32) -> bool {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
 use crate::event::ClassId;
-use crate::policies::{Policy, Wsjf};
+use crate::policies::{Mlf, Policy};
 
 /// How a server is treated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            policy: Policy::Wsjf(Wsjf::DEFAULT),
+            policy: Policy::Mlf(Mlf::DEFAULT),
             max_run_bytes: 16 << 20,
             window_us: 1_000,
             margin_us: None,

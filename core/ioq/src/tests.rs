@@ -11,6 +11,7 @@ use crate::{
     ServerId, Servers,
 };
 
+mod climbs;
 mod examples;
 mod histories;
 mod properties;
@@ -34,6 +35,7 @@ fn plain(policy: Policy) -> Config {
         max_run_bytes: u64::MAX,
         window_us: 0,
         bandwidth_bytes_per_s: 1_000_000,
+        budget: Budget { concurrency: Some(1), ..Budget::default() },
         lease_us: 1 << 40,
         ..Config::default()
     }

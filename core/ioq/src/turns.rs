@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use eyas_types::Extent;
 
+use crate::climb::OVERLAP;
 use crate::event::{ClassId, ClientId, GrantId, RequestId, RunId};
 use crate::run::{Place, Stream, Waiting};
 
@@ -53,26 +54,26 @@ pub(crate) struct Turns {
     /// The one that left before another was heard to be done.
     early: Option<GrantId>,
     granted: u64,
-    limit: usize,
     is_predicted: bool,
 }
 
 impl Turns {
-    /// At most so many are out at a time, and one more if ends are predicted.
-    pub fn new(limit: usize, is_predicted: bool) -> Self {
+    pub fn new(is_predicted: bool) -> Self {
         let (next, out, leases) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
-        Turns { next, out, leases, early: None, granted: 0, limit, is_predicted }
+        Turns { next, out, leases, early: None, granted: 0, is_predicted }
     }
 
-    /// Whether one may leave now; else when, if that does not take a completion.
-    pub fn room(&self, now_us: u64) -> Result<(), Option<u64>> {
-        if self.out.len() < self.limit {
+    /// Whether one may leave now, if so many are out at a time at most, and one more if ends are predicted, or while one has a
+    /// part of its time left if they are to overlap; else when, if that does not take a completion.
+    pub fn room(&self, now_us: u64, limit: usize, overlap: bool) -> Result<(), Option<u64>> {
+        if self.out.len() < limit {
             return Ok(());
         }
-        if !self.is_predicted || self.out.len() > self.limit {
+        if !(self.is_predicted || overlap) || self.out.len() > limit {
             return Err(None);
         }
-        let soonest_us = self.out.values().map(|out| out.predicted_us).min();
+        let ahead_us = |out: &Out| if overlap { (out.predicted_us - out.began_us) / OVERLAP } else { 0 };
+        let soonest_us = self.out.values().map(|out| out.predicted_us - ahead_us(out)).min();
         if soonest_us <= Some(now_us) { Ok(()) } else { Err(soonest_us) }
     }
 
@@ -97,11 +98,11 @@ impl Turns {
     }
 
     /// The next turn leaves.
-    pub fn grant(&mut self, now_us: u64, term: Term) -> Option<(GrantId, &Out)> {
+    pub fn grant(&mut self, now_us: u64, limit: usize, term: Term) -> Option<(GrantId, &Out)> {
         let turn = self.next.pop_front()?;
         self.granted += 1;
         let id = GrantId(self.granted);
-        if self.out.len() >= self.limit {
+        if self.is_predicted && self.out.len() >= limit {
             self.early = Some(id);
         }
         let (predicted_us, until_us) = (now_us.saturating_add(term.predicted), now_us.saturating_add(term.lease));
@@ -160,6 +161,11 @@ impl Turns {
         self.out.len()
     }
 
+    /// What all that are out were predicted to take.
+    pub fn predicted_us(&self) -> u64 {
+        self.out.values().map(|out| out.predicted_us - out.began_us).sum()
+    }
+
     /// Requests of turns that have not left, and of those that have, with their grant.
     pub fn requests(&self) -> impl Iterator<Item = (RequestId, ClientId, Option<GrantId>)> {
         let of = |turn: &'_ Turn, grant: Option<GrantId>| {
@@ -171,9 +177,9 @@ impl Turns {
     }
 
     /// # Panics
-    /// If more are out than may be, or leases do not agree with them.
-    pub fn validate(&self) {
-        assert!(self.out.len() <= self.limit + usize::from(self.is_predicted));
+    /// If more are out than may ever be, or leases do not agree with them.
+    pub fn validate(&self, most: usize) {
+        assert!(self.out.len() <= most);
         assert!(self.early.is_none_or(|early| self.out.contains_key(&early)));
         let leases = self.out.iter().map(|(id, out)| (out.until_us, *id));
         assert_eq!(self.leases, leases.collect());

@@ -350,6 +350,46 @@ fn classes_have_what_the_rules_say() {
 }
 
 #[test]
+fn limits_are_kept_and_reservations_are_met() {
+    const MEGABYTE: u64 = 1_000_000;
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    // What is reserved is half of what the disk does.
+    let options = ["--seek-ms", "1", "--megabytes-per-second", "40"];
+    let rules = "
+        default.concurrency = 1
+        [class.limited]
+        limit = '2 MB/s'
+        weight = 1000
+        [class.reserved]
+        reservation = '20 MB/s'
+        [class.heavy]
+        weight = 1000
+    ";
+    let rules = home.write("rules.toml", rules);
+    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    let classes = ["limited", "reserved", "heavy"];
+    classes.iter().for_each(|class| sparse(&disk, class, 1 << 20));
+    let nodes = classes.map(|class| (class, disk.mount(class, &options)));
+    let began = Instant::now();
+    let readers: Vec<Child> = nodes
+        .iter()
+        .map(|(class, node)| order.reader(class, &["--class", class], &node.path(class), 1 << 20))
+        .collect();
+    let bytes = |status: &Value, class: &str| {
+        let waits = status["storages"][0]["waits"].as_array().cloned().unwrap_or_default();
+        waits.iter().find(|wait| wait["class"] == class).map_or(0, |wait| wait["bytes"].as_u64().unwrap())
+    };
+    wait_until("the disk is shared", || bytes(&order.status(), "heavy") > 100 * MEGABYTE);
+    let status = order.status();
+    let [limited, reserved, heavy] = classes.map(|class| bytes(&status, class));
+    let allowed = 2 * MEGABYTE * began.elapsed().as_millis() as u64 / 1_000;
+    assert!(limited > 0 && limited < allowed + (16 << 20), "it may have a run more than {allowed}: {status}");
+    assert!(reserved > heavy / 3, "by weight it would have a thousandth: {status}");
+    readers.into_iter().for_each(kill);
+}
+
+#[test]
 fn executors_fetch_in_turn_and_without_a_coordinator_at_once() {
     let home = Home::new();
     let Some(disk) = SlowDisk::new(&home) else { return };

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::support::{Done, Home, SlowDisk, can_use, eyas, is_root, signal};
+use crate::support::{Done, Home, SlowDisk, can_use, eyas, is_root, signal, wait_until};
 
 /// A home whose agent is its own, and ends with it.
 struct Ordered {
@@ -28,8 +29,9 @@ impl Ordered {
         let mut command = match is_ordered {
             true => {
                 let path = folder.to_str().expect("a plain name");
-                self.home
-                    .command(&["io", "run", "--here", "--path", path, "--", "bash", "-euo", "pipefail", "-c", words])
+                self.home.command(&[
+                    "io", "run", "--here", "--always", "--path", path, "--", "bash", "-euo", "pipefail", "-c", words,
+                ])
             }
             false => self.home.command_of(Command::new("bash"), &["-euo", "pipefail", "-c", words]),
         };
@@ -37,12 +39,17 @@ impl Ordered {
         self.home.finish(command)
     }
 
-    /// Whether programs have asked the agent.
-    fn has_asked(&self) -> bool {
+    /// What the agent, if there is one, says of storages.
+    fn storages(&self) -> Vec<Value> {
         let mut command = self.home.command(&["--json", "io", "status"]);
         command.env("XDG_RUNTIME_DIR", self.home.path("run"));
         let done = self.home.finish(command);
-        done.code == 0 && !done.json("io")["storages"].as_array().expect("a list").is_empty()
+        if done.code == 0 { done.json("io")["storages"].as_array().expect("a list").clone() } else { Vec::new() }
+    }
+
+    /// Whether programs have asked the agent.
+    fn has_asked(&self) -> bool {
+        !self.storages().is_empty()
     }
 
     /// Runs the same in two new folders, ordered in one of them; the same has to come of it.
@@ -369,4 +376,32 @@ fn an_agent_of_another_user_is_not_asked() {
     program.env("EYAS_IO_AGENT", run.join("eyas-io/here/agent.sock"));
     home.finish(program).exits(0);
     assert_eq!(requests(), before);
+}
+
+#[test]
+fn who_stops_early_has_no_more_read_for_it() {
+    let ordered = Ordered::new();
+    let Some(disk) = SlowDisk::new(&ordered.home) else { return };
+    let file = fs::File::create(disk.source().join("file")).expect("our own folder");
+    file.set_len(64 << 20).expect("a sparse file");
+    let mount = disk.mount("mount", &["--megabytes-per-second", "5"]);
+    // Windows end at 15, 23 and 31 MiB; the last of these has been asked for by then, and waits for its turn.
+    ordered.sh(&mount.path(""), "head -c 17M file > /dev/null", true).exits(0);
+    wait_until("nothing is under way", || ordered.storages().iter().all(|storage| storage["outstanding"] == 0));
+    let read = disk.count("read_bytes");
+    assert!((17 << 20..24 << 20).contains(&read), "{read} bytes are read");
+}
+
+#[test]
+fn what_it_costs_can_be_measured() {
+    let ordered = Ordered::new();
+    if !can_use(&["python3", "gcc"]) {
+        return;
+    }
+    let mut experiment = Command::new("python3");
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_overhead.py"));
+    experiment.env("EYAS_BIN", eyas()).env("XDG_RUNTIME_DIR", ordered.home.path("run"));
+    let done = ordered.home.finish(ordered.home.command_of(experiment, &["--tiny"])).exits(0);
+    assert!(done.stdout.contains("times as long"), "{}", done.stdout);
+    assert!(ordered.has_asked());
 }

@@ -18,7 +18,7 @@ fn part(from: c_int, to: c_int, count: size_t) -> size_t {
     if is_shared(from) || is_shared(to) { count.min(MOST_BYTES) } else { count }
 }
 
-/// Waits for the turn to read from where the call does.
+/// Waits for the turn to read from where the call does. How long that takes depends on where it writes, too.
 unsafe fn to_copy(from: c_int, offset: *const off64_t, count: size_t) -> Turn {
     if !is_shared(from) {
         return Turn::Unordered;
@@ -28,6 +28,7 @@ unsafe fn to_copy(from: c_int, offset: *const off64_t, count: size_t) -> Turn {
         Some(offset) => to_read_at(from, *offset, count),
         None => to_read(from, count),
     }
+    .untimed()
 }
 
 macro_rules! sends {
