@@ -42,12 +42,12 @@ pub(crate) struct Order {
 }
 
 /// A turn: its requests go one after the other.
-#[derive(Default)]
 struct Granted {
     /// Those that are not done, in the order of their offsets. The first goes now.
     left: VecDeque<RequestId>,
     /// What has been done.
     bytes: u64,
+    since: Instant,
 }
 
 /// Who decides.
@@ -199,12 +199,14 @@ impl Order {
 
     /// All of a turn is done.
     fn finish(&mut self, storage: u32, grant: GrantId) {
-        if let Some(Granted { bytes, .. }) = self.grants.remove(&(storage, grant)) {
+        if let Some(Granted { bytes, since, .. }) = self.grants.remove(&(storage, grant)) {
+            let took_us = micros_since(since);
             match &mut self.decider {
                 Decider::Here { .. } => {
-                    self.handle(Event::Completed { client: CLIENT, server: ServerId(storage), grant, bytes });
+                    let server = ServerId(storage);
+                    self.handle(Event::Completed { client: CLIENT, server, grant, bytes, took_us: Some(took_us) });
                 }
-                Decider::There { say } => tell(say, ToCoordinator::Done { storage, grant, bytes }),
+                Decider::There { say } => tell(say, ToCoordinator::Done { storage, grant, bytes, took_us }),
             }
         }
     }
@@ -305,7 +307,7 @@ impl Order {
             }
         }
         let first = left.front().copied();
-        self.grants.insert((storage, grant), Granted { left, bytes: 0 });
+        self.grants.insert((storage, grant), Granted { left, bytes: 0, since: Instant::now() });
         match first {
             Some(first) => self.verdicts.push((first, Verdict::Go)),
             // Nobody wanted it any more when it was granted.
@@ -320,7 +322,7 @@ impl Order {
     }
 
     fn revoked(&mut self, storage: u32, grant: GrantId) {
-        let Granted { left, .. } = self.grants.remove(&(storage, grant)).unwrap_or_default();
+        let Some(Granted { left, .. }) = self.grants.remove(&(storage, grant)) else { return };
         for request in left.iter().skip(1) {
             // They were not told to go before, and are not waited for.
             self.verdicts.push((*request, Verdict::Unordered));

@@ -23,8 +23,8 @@ pub(crate) enum ToCoordinator {
     Storage(String),
     /// It wants turns.
     Ask(Vec<Wish>),
-    /// It has done what it was granted, with so many bytes.
-    Done { storage: u32, grant: GrantId, bytes: u64 },
+    /// It has done what it was granted, with so many bytes, in so long from when it heard of it.
+    Done { storage: u32, grant: GrantId, bytes: u64, took_us: u64 },
     /// It does not want a turn any more.
     Cancel { storage: u32, request: u64 },
     /// Its programs go ahead at a storage from now on, or do not any more: order gains them nothing there.

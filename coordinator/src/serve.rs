@@ -216,9 +216,9 @@ impl Brain {
                 agent.storages.push(server);
             }
             ToCoordinator::Ask(wishes) => self.ask(client, wishes),
-            ToCoordinator::Done { storage, grant, bytes } => {
+            ToCoordinator::Done { storage, grant, bytes, took_us } => {
                 if let Some(server) = agent.storages.get(storage as usize).copied() {
-                    self.handle(Event::Completed { client, server, grant, bytes });
+                    self.handle(Event::Completed { client, server, grant, bytes, took_us: Some(took_us) });
                 }
             }
             ToCoordinator::Cancel { storage, request } => {

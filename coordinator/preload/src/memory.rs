@@ -25,7 +25,7 @@ const SURE: u32 = 64;
 /// so many,
 const SPARED_CALLS: u32 = 256;
 /// if they are to read no more than this together.
-const SPARED_BYTES: u64 = 16 << 20;
+const SPARED_BYTES: u64 = 4 << 20;
 
 /// Looks in a row that found everything.
 static FOUND: AtomicU32 = AtomicU32::new(0);

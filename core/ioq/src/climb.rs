@@ -121,7 +121,7 @@ struct Epoch {
 impl Epoch {
     /// What was done in a second. Of what is out a half is done.
     fn rate(&self) -> f64 {
-        let done_us = (self.work_us + self.out_us / 2) as f64 - (self.begin_us / 2) as f64;
+        let done_us = self.work_us as f64 + (self.out_us as f64 - self.begin_us as f64) / 2.0;
         done_us / self.busy_us.max(1) as f64
     }
 }
@@ -172,7 +172,8 @@ impl Climb {
     }
 
     /// A grant of so many bytes has ended. `predicted_us`: what it should have taken, if that is known; 0 if it was revoked.
-    /// `out_us`: the same of all that are still out. `small`: so many small ones have shown to be good. Whether what it took says how long such grants take.
+    /// `out_us`: the same of all that are still out. `small`: so many small ones have shown to be good. Whether what it took
+    /// says how long such grants take.
     pub fn ended(
         &mut self,
         size: Size,
@@ -198,8 +199,9 @@ impl Climb {
         };
         self.epoch.grants += 1;
         self.epoch.bytes = self.epoch.bytes.saturating_add(bytes);
-        self.epoch.work_us += predicted_us;
-        self.epoch.own_us += if size == self.size { predicted_us } else { 0 };
+        self.epoch.work_us = self.epoch.work_us.saturating_add(predicted_us);
+        let own_us = if size == self.size { predicted_us } else { 0 };
+        self.epoch.own_us = self.epoch.own_us.saturating_add(own_us);
         if self.is_hopeless() {
             self.fail();
         } else if self.is_whole() {
@@ -229,7 +231,7 @@ impl Climb {
             Phase::Trial { level, before } => self.needed(level) * before,
             Phase::Steady | Phase::After { .. } => return false,
         };
-        ((self.epoch.work_us + self.epoch.out_us) as f64) < needed * self.epoch.busy_us as f64
+        (self.epoch.work_us.saturating_add(self.epoch.out_us) as f64) < needed * self.epoch.busy_us as f64
     }
 
     /// Whether so many are to be given at a time from now on, by how fast it was with them, before and after.

@@ -8,6 +8,7 @@ use crate::budget::Used;
 use crate::climb::{Climb, Load, MAX_CONCURRENCY, Size};
 use crate::config::Config;
 use crate::event::{ClassId, ClientId, Effect, Grant, GrantId, Request, RequestId, RunId, ServerId};
+use crate::forecast::Forecast;
 use crate::measures::Measures;
 use crate::prediction::Bandwidth;
 use crate::quality::{self, Tags};
@@ -36,6 +37,8 @@ pub(crate) struct Server {
     by_client: BTreeSet<(ClientId, RequestId)>,
     turns: Turns,
     bandwidth: Bandwidth,
+    /// How long messages take that grant and tell of the end, as far as ends are told with how long it took.
+    messages_us: Option<Forecast>,
     /// Small grants at a time, and large ones.
     climbs: [Climb; 2],
     anticipation: Anticipation,
@@ -72,6 +75,7 @@ impl Server {
             by_client: BTreeSet::new(),
             turns: Turns::new(config.margin_us.is_some()),
             bandwidth: Bandwidth::new(config.bandwidth_bytes_per_s),
+            messages_us: None,
             climbs: [Size::Small, Size::Large].map(|size| Climb::new(config.budget.concurrency, size)),
             anticipation: Anticipation::new(config.window_us, config.max_run_bytes),
             used: Used::default(),
@@ -107,13 +111,29 @@ impl Server {
     }
 
     /// What a client says of another's grant, or of one that was revoked, does not count.
-    pub fn completed(&mut self, now_us: u64, client: ClientId, grant: GrantId, bytes: u64) {
+    pub fn completed(&mut self, now_us: u64, client: ClientId, grant: GrantId, bytes: u64, took_us: Option<u64>) {
         if self.turns.get(grant).is_some_and(|out| out.turn.client == client) {
             self.see(now_us);
-            let (out, is_timed) = self.end(now_us, grant);
-            if self.climb(&out, bytes, self.bandwidth.known_us(bytes)) && is_timed {
-                self.bandwidth.learn(bytes, now_us - out.began_us);
+            let out = self.end(now_us, grant);
+            if self.climb(&out, bytes, self.bandwidth.known_us(bytes)) && !out.is_late {
+                let heard_us = now_us - out.began_us;
+                if let Some(took_us) = took_us.filter(|_| !out.is_early) {
+                    self.learn_messages(heard_us.saturating_sub(took_us));
+                }
+                self.bandwidth.learn(bytes, heard_us.saturating_sub(self.messages_us()));
             }
+        }
+    }
+
+    /// How long messages take, there and back.
+    fn messages_us(&self) -> u64 {
+        self.messages_us.as_ref().map_or(0, |forecast| forecast.value() as u64)
+    }
+
+    fn learn_messages(&mut self, us: u64) {
+        match &mut self.messages_us {
+            Some(forecast) => forecast.learn(us as f64),
+            None => self.messages_us = Some(Forecast::new(us as f64)),
         }
     }
 
@@ -173,19 +193,19 @@ impl Server {
         self.by_client.remove(&(client, request));
     }
 
-    fn end(&mut self, now_us: u64, grant: GrantId) -> (Out, bool) {
-        let (out, is_timed) = self.turns.end(now_us, grant).expect("what ends is out");
+    fn end(&mut self, now_us: u64, grant: GrantId) -> Out {
+        let out = self.turns.end(now_us, self.messages_us(), grant).expect("what ends is out");
         for (request, ..) in &out.turn.requests {
             self.forget(out.turn.client, *request);
         }
-        (out, is_timed)
+        out
     }
 
     pub fn expire(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         while let Some(grant) = self.turns.expired(now_us) {
             self.see(now_us);
-            let (out, is_timed) = self.end(now_us, grant);
-            if self.climb(&out, 0, Some(0)) && is_timed {
+            let out = self.end(now_us, grant);
+            if self.climb(&out, 0, Some(0)) && !out.is_late {
                 // It would have taken longer. Else a server that is slower than its leases allow would be so for ever.
                 self.bandwidth.learn(out.turn.extent().size_bytes, now_us - out.began_us);
             }
@@ -279,6 +299,7 @@ impl Server {
             lease: predicted_us
                 .saturating_mul(PREDICTED_TIMES)
                 .saturating_add(self.config.lease_us)
+                .saturating_add(self.messages_us())
                 .min(MAX_LEASE_US.max(self.config.lease_us)),
         };
         let (id, out) = self.turns.grant(now_us, self.limit(), term).expect("there is one");

@@ -54,9 +54,9 @@ impl Servers {
                     }
                 }
             }
-            Event::Completed { client, server, grant, bytes } => {
+            Event::Completed { client, server, grant, bytes, took_us } => {
                 if let Some(server) = self.servers.get_mut(&server) {
-                    server.completed(now_us, client, grant, bytes);
+                    server.completed(now_us, client, grant, bytes, took_us);
                 }
             }
             Event::Cancelled { client, server, request } => {

@@ -14,6 +14,7 @@ use crate::{
 mod climbs;
 mod examples;
 mod histories;
+mod messages;
 mod properties;
 
 /// One unit of the worked examples: so many bytes, each of which takes a server a microsecond.
@@ -113,7 +114,13 @@ impl World {
                 }
                 Next::Complete(server, id) => {
                     let grant = self.out.remove(&(server, id)).expect("it is out");
-                    Event::Completed { client: grant.client, server, grant: id, bytes: grant.extent.size_bytes }
+                    Event::Completed {
+                        client: grant.client,
+                        server,
+                        grant: id,
+                        bytes: grant.extent.size_bytes,
+                        took_us: None,
+                    }
                 }
                 Next::Tick => Event::Tick,
             };

@@ -33,9 +33,14 @@ impl Turn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Out {
     pub turn: Turn,
-    /// When it began, as far as is known.
+    /// When it began, as far as is known, had it left just then.
     pub began_us: u64,
+    /// When the next can leave so as to come when this is done.
     pub predicted_us: u64,
+    /// It left before another was heard to be done,
+    pub is_early: bool,
+    /// and is not known to have been there by then: what it takes says nothing.
+    pub is_late: bool,
     pub until_us: u64,
 }
 
@@ -107,26 +112,31 @@ impl Turns {
         }
         let (predicted_us, until_us) = (now_us.saturating_add(term.predicted), now_us.saturating_add(term.lease));
         self.leases.insert((until_us, id));
-        Some((id, self.out.entry(id).or_insert(Out { turn, began_us: now_us, predicted_us, until_us })))
+        let is_early = self.early == Some(id);
+        let out = Out { turn, began_us: now_us, predicted_us, until_us, is_early, is_late: is_early };
+        Some((id, self.out.entry(id).or_insert(out)))
     }
 
     pub fn get(&self, id: GrantId) -> Option<&Out> {
         self.out.get(&id)
     }
 
-    /// A turn is over. The flag: whether it is known when it began.
+    /// A turn is over; there and back, messages take so long.
     ///
-    /// One that left early begins in earnest now, so that no prediction carries the error of the one before.
-    pub fn end(&mut self, now_us: u64, id: GrantId) -> Option<(Out, bool)> {
+    /// One that left early begins in earnest with that, so that no prediction carries the error of the one before: now, but
+    /// for the messages.
+    pub fn end(&mut self, now_us: u64, messages_us: u64, id: GrantId) -> Option<Out> {
         let out = self.out.remove(&id)?;
         self.leases.remove(&(out.until_us, id));
-        let was_early = self.early.take_if(|early| *early == id).is_some();
+        self.early.take_if(|early| *early == id);
         if let Some(early) = self.early.take() {
             let out = self.out.get_mut(&early).expect("the early one is out");
-            let term_us = out.predicted_us - out.began_us;
-            (out.began_us, out.predicted_us) = (now_us, now_us.saturating_add(term_us));
+            let (term_us, began_us) = (out.predicted_us - out.began_us, now_us.saturating_sub(messages_us));
+            out.is_late = out.began_us > began_us;
+            out.began_us = out.began_us.max(began_us);
+            out.predicted_us = out.began_us.saturating_add(term_us);
         }
-        Some((out, !was_early))
+        Some(out)
     }
 
     /// The first that has taken too long.
@@ -163,7 +173,7 @@ impl Turns {
 
     /// What all that are out were predicted to take.
     pub fn predicted_us(&self) -> u64 {
-        self.out.values().map(|out| out.predicted_us - out.began_us).sum()
+        self.out.values().map(|out| out.predicted_us - out.began_us).fold(0, u64::saturating_add)
     }
 
     /// Requests of turns that have not left, and of those that have, with their grant.

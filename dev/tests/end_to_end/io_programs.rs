@@ -323,6 +323,34 @@ fn a_disk_is_written_in_order() {
 }
 
 #[test]
+fn who_stops_early_has_no_more_read_for_it() {
+    let ordered = Ordered::new();
+    let Some(disk) = SlowDisk::new(&ordered.home) else { return };
+    let file = fs::File::create(disk.source().join("file")).expect("our own folder");
+    file.set_len(64 << 20).expect("a sparse file");
+    let mount = disk.mount("mount", &["--megabytes-per-second", "5"]);
+    // Windows end at 15, 23 and 31 MiB; the last of these has been asked for by then, and waits for its turn.
+    ordered.sh(&mount.path(""), "head -c 17M file > /dev/null", true).exits(0);
+    wait_until("nothing is under way", || ordered.storages().iter().all(|storage| storage["outstanding"] == 0));
+    let read = disk.count("read_bytes");
+    assert!((17 << 20..24 << 20).contains(&read), "{read} bytes are read");
+}
+
+#[test]
+fn what_it_costs_can_be_measured() {
+    let ordered = Ordered::new();
+    if !can_use(&["python3", "gcc"]) {
+        return;
+    }
+    let mut experiment = Command::new("python3");
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_overhead.py"));
+    experiment.env("EYAS_BIN", eyas()).env("XDG_RUNTIME_DIR", ordered.home.path("run"));
+    let done = ordered.home.finish(ordered.home.command_of(experiment, &["--tiny"])).exits(0);
+    assert!(done.stdout.contains("times as long"), "{}", done.stdout);
+    assert!(ordered.has_asked());
+}
+
+#[test]
 fn one_file_is_written_in_order_by_many() {
     let ordered = Ordered::new();
     let Some(disk) = SlowDisk::new(&ordered.home).filter(|_| can_use(&["gcc"])) else { return };
@@ -376,32 +404,4 @@ fn an_agent_of_another_user_is_not_asked() {
     program.env("EYAS_IO_AGENT", run.join("eyas-io/here/agent.sock"));
     home.finish(program).exits(0);
     assert_eq!(requests(), before);
-}
-
-#[test]
-fn who_stops_early_has_no_more_read_for_it() {
-    let ordered = Ordered::new();
-    let Some(disk) = SlowDisk::new(&ordered.home) else { return };
-    let file = fs::File::create(disk.source().join("file")).expect("our own folder");
-    file.set_len(64 << 20).expect("a sparse file");
-    let mount = disk.mount("mount", &["--megabytes-per-second", "5"]);
-    // Windows end at 15, 23 and 31 MiB; the last of these has been asked for by then, and waits for its turn.
-    ordered.sh(&mount.path(""), "head -c 17M file > /dev/null", true).exits(0);
-    wait_until("nothing is under way", || ordered.storages().iter().all(|storage| storage["outstanding"] == 0));
-    let read = disk.count("read_bytes");
-    assert!((17 << 20..24 << 20).contains(&read), "{read} bytes are read");
-}
-
-#[test]
-fn what_it_costs_can_be_measured() {
-    let ordered = Ordered::new();
-    if !can_use(&["python3", "gcc"]) {
-        return;
-    }
-    let mut experiment = Command::new("python3");
-    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_overhead.py"));
-    experiment.env("EYAS_BIN", eyas()).env("XDG_RUNTIME_DIR", ordered.home.path("run"));
-    let done = ordered.home.finish(ordered.home.command_of(experiment, &["--tiny"])).exits(0);
-    assert!(done.stdout.contains("times as long"), "{}", done.stdout);
-    assert!(ordered.has_asked());
 }

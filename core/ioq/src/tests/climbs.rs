@@ -113,7 +113,7 @@ impl Readers {
             self.out.remove(&id);
             self.done_bytes += bytes;
             let client = grant.client;
-            self.tell(Event::Completed { client, server: ServerId(0), grant: id, bytes });
+            self.tell(Event::Completed { client, server: ServerId(0), grant: id, bytes, took_us: None });
             return self.ask(client.0);
         }
         let bytes = left.size_bytes.min(PIECE);

@@ -15,7 +15,7 @@ fn shared(id: u64, client: u64, offset: u64, size_bytes: u64) -> Request {
 }
 
 fn completed(client: u64, grant: u64, bytes: u64) -> Event {
-    Event::Completed { client: ClientId(client), server: ServerId(0), grant: GrantId(grant), bytes }
+    Event::Completed { client: ClientId(client), server: ServerId(0), grant: GrantId(grant), bytes, took_us: None }
 }
 
 fn cancelled(client: u64, request: u64) -> Event {

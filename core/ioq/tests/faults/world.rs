@@ -280,7 +280,10 @@ impl World<'_> {
             takes_us += self.dice.below(SECOND);
         }
         let Grant { server, id: grant, extent, .. } = grant;
-        self.send(takes_us, Event::Completed { client: id, server, grant, bytes: extent.size_bytes });
+        self.send(
+            takes_us,
+            Event::Completed { client: id, server, grant, bytes: extent.size_bytes, took_us: Some(takes_us) },
+        );
         let think_us = self.dice.below(1_000);
         self.after(takes_us + think_us, Next::Ask(id));
     }
