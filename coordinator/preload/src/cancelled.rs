@@ -27,7 +27,7 @@ unsafe extern "C" {
 
 unsafe extern "C" fn end(turn: *mut c_void) {
     // SAFETY: it lies in `hold`, whose frame is there for as long as this can be called.
-    unsafe { *turn.cast::<Turn>() }.end(0);
+    unsafe { *turn.cast::<Turn>() }.untimed().end(0);
 }
 
 impl Turn {
