@@ -3,7 +3,7 @@
 
 The paper's three experiments, their files scaled down: 1: 8 processes decompose one file. 2: two applications of 4
 processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each
-other as 1.5, 1, 0.8, 0.5 and 0.2. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every
+other as 1.5, 1, 0.8, 0.5 and 0.2. Not the paper's, 4: 8 processes, each with a file of its own. Process p of N reads blocks p, p + N, p + 2N ... of a granularity, and checks every
 word of them.
 
 The disk is emulated (`dev/src/bin/slow-disk`); several --nodes are several mounts of it, as if each had a kernel of
@@ -44,6 +44,7 @@ POLICIES = {f"{EYAS} {policy}": policy for policy in ["fifo", "sjf", "wsjf", "ws
 COORDINATED = {EYAS: None, **POLICIES}
 # Processes of each application, and megabytes of its file, of which --scale says how many there are here.
 EXPERIMENTS = {1: [(8, 2048)], 2: [(4, 2048), (4, 2048)], 3: [(6, 1536), (4, 1024), (2, 819), (2, 512), (2, 205)]}
+EXPERIMENTS[4] = [(1, 256)] * 8
 PILOT_S, CELL_S = 2.0, 4.0
 ALIGN = 4 << 20  # files are whole blocks of every granularity
 READER_BYTES = 1 << 20
@@ -141,6 +142,7 @@ class Bench:
         """All applications at once, over this share of each file."""
         paths = [folder / application.name for folder in self.folders() for application in self.applications]
         forget(path for path in paths if path.exists())
+        self.disk.forget()
         align = max(block, READER_BYTES)
         sizes = [max(align, int(application.bytes * share) // align * align) for application in self.applications]
         before = self.disk.counters()
@@ -197,6 +199,7 @@ class Bench:
         outcomes = []
         for _ in range(self.asked.runs):
             forget([self.disk.mounts[0] / first.name])
+            self.disk.forget()
             outcomes.append(together([self.reader(first, first.bytes, 0)]))
         return outcomes
 
@@ -286,6 +289,8 @@ def experiments(folder: Path, asked: argparse.Namespace) -> int:
     programs.mkdir()
     build(programs, uses_mpi(asked))
     costs = ["--seek-ms", asked.seek_ms, "--megabytes-per-second", asked.megabytes_per_second, "--iops", asked.iops]
+    costs += ["--channels", asked.channels, "--memory-megabytes", asked.memory_megabytes]
+    costs += ["--memory-megabytes-per-second", asked.memory_megabytes_per_second]
     holds = True
     for number in asked.experiment:
         disk = SlowDisk(folder / f"disk-{number}", asked.nodes, [*costs, "--latency-us", asked.latency_us])
@@ -326,7 +331,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="figures without meaning: small files, once")
     parser.add_argument("--runs", type=int, default=3, help="runs of each cell, of which the median counts")
     numbers = sorted(EXPERIMENTS)
-    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="which; by default all")
+    parser.add_argument("--experiment", type=int, action="append", choices=numbers, help="which; by default the paper's")
     parser.add_argument("--granularity", type=granularity, default="4,16,64,256,1024,4096", help="KiB, with commas")
     parser.add_argument("--scale", type=float, default=0.125, help="of the paper's file sizes, 2 GB and so on")
     parser.add_argument("--nodes", type=int, default=1, help="mounts that an application's processes are spread over")
@@ -336,10 +341,14 @@ def main() -> int:
     parser.add_argument("--seek-ms", type=float, default=8, help="of the disk")
     parser.add_argument("--megabytes-per-second", type=float, default=150, help="of the disk")
     parser.add_argument("--iops", type=float, default=0, help="requests a second that the disk takes; 0: any number")
+    parser.add_argument("--channels", type=int, default=1, help="requests that the disk serves at a time")
+    parser.add_argument("--memory-megabytes", type=int, default=0, help="what the disk's server keeps in memory")
+    rate = "of what is in memory; 0: as fast as it can"
+    parser.add_argument("--memory-megabytes-per-second", type=float, default=1000, help=rate)
     parser.add_argument("--latency-us", type=int, default=0, help="between nodes and disk and back")
     parser.add_argument("--plots", type=Path, help="a folder for pictures")
     asked = parser.parse_args()
-    asked.experiment = asked.experiment or numbers
+    asked.experiment = asked.experiment or numbers[:3]
     if asked.tiny:
         asked.runs, asked.scale, asked.granularity, asked.seek_ms = 1, 0.01, [64 << 10], 1
     try:

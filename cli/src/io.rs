@@ -77,7 +77,7 @@ struct OrderArgs {
     /// Hold an idle storage for so long for what would go on where the last request ended [default: 1ms]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
     window: Option<u64>,
-    /// Let so many go at a time: 1 for one disk, many for an object store [default: 1]
+    /// Let so many go at a time: 1 for one disk, many for an object store [default: as many as show to be good]
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
     /// Let the next go so much after the one before is predicted to be done, instead of when it says so
@@ -129,7 +129,7 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
                 true => Deciding::Here(rules(None)?),
                 false => Deciding::There(Access::load(&access_path(reach))?),
             };
-            match agent::run(&Setup { folder, order }) {
+            match agent::run(&Setup { folder, order, idle: agent::IDLE }) {
                 // Two were started at once.
                 Ok(()) | Err(AgentError::RunsAlready(_)) => Ok(ExitCode::SUCCESS),
                 Err(error) => Err(error.into()),

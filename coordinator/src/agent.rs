@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use eyas_board::HELLO;
 use eyas_session::Access;
@@ -25,12 +25,17 @@ mod brain;
 mod door;
 mod fetch;
 mod files;
+mod storages;
 mod streams;
 
 /// First byte of what is sent to an agent's socket by who wants to know how things are.
 const STATUS: u8 = b'S';
-/// An agent says how things are within this time.
+/// An agent says how things are within this time, and is gone within it once it has closed its door.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether it is gone.
+const STEP: Duration = Duration::from_millis(5);
+/// An agent that nobody has needed for so long ends.
+pub const IDLE: Duration = Duration::from_secs(30);
 
 /// How an agent is to work.
 #[derive(Clone, Debug)]
@@ -39,6 +44,8 @@ pub struct Setup {
     pub folder: PathBuf,
     /// Who decides.
     pub order: Deciding,
+    /// It ends when nobody has needed it for so long.
+    pub idle: Duration,
 }
 
 /// Who decides in which order requests go to storage.
@@ -93,10 +100,18 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
     make_folder(&setup.folder)?;
     // An agent holds its lock.
     let lock = File::options().create(true).append(true).open(setup.folder.join("agent.lock")).map_err(in_folder)?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(AgentError::RunsAlready(setup.folder.clone())),
-        Err(TryLockError::Error(error)) => return Err(in_folder(error)),
+    let path = socket(&setup.folder);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::Error(error)) => return Err(in_folder(error)),
+            // One whose door is closed is about to go, and whoever started this one has found it closed.
+            Err(TryLockError::WouldBlock) if Instant::now() > deadline || UnixStream::connect(&path).is_ok() => {
+                return Err(AgentError::RunsAlready(setup.folder.clone()));
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(STEP),
+        }
     }
     let memory = eyas_board::make().map_err(AgentError::Board)?;
     let board = eyas_board::map(&memory).map_err(AgentError::Board)?;
@@ -114,8 +129,7 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
             Order::there()
         }
     };
-    let mut brain = brain::Brain::new(board, order, news.clone(), told);
-    let path = socket(&setup.folder);
+    let mut brain = brain::Brain::new(board, order, news.clone(), told, setup.idle);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_folder(error)),
         _ => {}
@@ -146,4 +160,66 @@ pub fn make_folder(folder: &Path) -> Result<(), AgentError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    fn setup(home: &Path) -> Setup {
+        fs::set_permissions(home, fs::Permissions::from_mode(0o700)).unwrap();
+        Setup { folder: home.join("agent"), order: Deciding::Here(Rules::default()), idle: Duration::ZERO }
+    }
+
+    /// What an agent answers to who comes; None if nobody is there.
+    fn greet(folder: &Path) -> Option<usize> {
+        let mut agent = UnixStream::connect(socket(folder)).ok()?;
+        agent.set_read_timeout(Some(DEADLINE)).unwrap();
+        // It may hang up before.
+        let _ = agent.write_all(&[HELLO]);
+        Some(agent.read(&mut [0]).unwrap_or(0))
+    }
+
+    #[test]
+    fn who_comes_to_an_agent_that_goes_is_not_answered() {
+        let home = tempfile::tempdir().unwrap();
+        let setup = setup(home.path());
+        let began = Instant::now();
+        let mut came = 0;
+        while came < 3 {
+            thread::scope(|scope| {
+                let agent = scope.spawn(|| run(&setup));
+                while !agent.is_finished() {
+                    came += greet(&setup.folder).inspect(|answer| assert_eq!(*answer, 0, "it goes")).map_or(0, |_| 1);
+                }
+                agent.join().unwrap().unwrap();
+            });
+            assert!(began.elapsed() < DEADLINE, "nobody ever finds it there");
+        }
+    }
+
+    #[test]
+    fn the_next_waits_for_one_that_goes() {
+        let home = tempfile::tempdir().unwrap();
+        let setup = setup(home.path());
+        make_folder(&setup.folder).unwrap();
+        let path = setup.folder.join("agent.lock");
+        let lock = File::create(&path).unwrap();
+        lock.lock().unwrap();
+        let began = Instant::now();
+        let is_open = |entry: io::Result<fs::DirEntry>| fs::read_link(entry.unwrap().path()).is_ok_and(|at| at == path);
+        let next = thread::scope(|scope| {
+            let next = scope.spawn(|| run(&setup));
+            while fs::read_dir("/proc/self/fd").unwrap().map(is_open).filter(|is_it| *is_it).count() < 2 {
+                assert!(began.elapsed() < DEADLINE, "it does not come");
+            }
+            drop(lock);
+            next.join().unwrap()
+        });
+        next.unwrap();
+    }
 }

@@ -14,6 +14,7 @@ mod protocol;
 mod rules;
 mod serve;
 mod storage;
+mod storages;
 
 pub use eyas_ioq as ioq;
 

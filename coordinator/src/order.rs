@@ -7,7 +7,7 @@ use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, Se
 use eyas_types::{Extent, FileId, Operation};
 
 use crate::link::Say;
-use crate::protocol::{Status, ToAgent, ToCoordinator, Wish};
+use crate::protocol::{MAX_STORAGES, Status, ToAgent, ToCoordinator, Wish};
 use crate::rules::Rules;
 use crate::storage::Place;
 
@@ -34,16 +34,20 @@ pub(crate) struct Order {
     /// Where each is that has been asked for and is not done.
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
     grants: BTreeMap<(u32, GrantId), Granted>,
+    /// Storages that programs are left alone with.
+    left_alone: BTreeSet<Place>,
+    /// Those that the coordinator wants ordered in any case.
+    always: BTreeSet<u32>,
     verdicts: Vec<(RequestId, Verdict)>,
 }
 
 /// A turn: its requests go one after the other.
-#[derive(Default)]
 struct Granted {
     /// Those that are not done, in the order of their offsets. The first goes now.
     left: VecDeque<RequestId>,
     /// What has been done.
     bytes: u64,
+    since: Instant,
 }
 
 /// Who decides.
@@ -72,6 +76,8 @@ impl Order {
             last: 0,
             under_way: BTreeMap::new(),
             grants: BTreeMap::new(),
+            left_alone: BTreeSet::new(),
+            always: BTreeSet::new(),
             verdicts: Vec::new(),
         }
     }
@@ -87,11 +93,13 @@ impl Order {
             *say = link;
             self.storages.clear();
             self.names.clear();
+            self.always.clear();
             // Of a grant, the first has been told to go.
             let went: BTreeSet<RequestId> =
                 std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
             let left = std::mem::take(&mut self.under_way).into_keys().filter(|request| !went.contains(request));
             self.verdicts.extend(left.map(|request| (request, Verdict::Unordered)));
+            self.left_alone.clone().into_iter().for_each(|place| self.leave_alone(place, true));
         }
     }
 
@@ -104,9 +112,12 @@ impl Order {
         operation: Operation,
         extent: Extent,
     ) -> RequestId {
-        let storage = self.storage(place);
         self.last += 1;
         let id = RequestId(self.last);
+        let Some(storage) = self.storage(place) else {
+            self.verdicts.push((id, Verdict::Unordered));
+            return id;
+        };
         self.under_way.insert(id, (storage, None));
         match &mut self.decider {
             Decider::Here { .. } => {
@@ -125,6 +136,36 @@ impl Order {
             }
         }
         id
+    }
+
+    /// Whether there are rules that cannot be kept at a storage unless its requests are ordered.
+    pub fn is_always(&self, place: &Place) -> bool {
+        match &self.decider {
+            Decider::Here { rules, .. } => rules.is_always(&place.name()),
+            Decider::There { .. } => self.storages.get(place).is_some_and(|storage| self.always.contains(storage)),
+        }
+    }
+
+    /// Those with which programs are left alone and must not be.
+    pub fn take_back(&mut self) -> Vec<Place> {
+        let back = |place: &&Place| self.storages.get(place).is_some_and(|storage| self.always.contains(storage));
+        let back: Vec<Place> = self.left_alone.iter().filter(back).cloned().collect();
+        back.iter().for_each(|place| self.leave_alone(place.clone(), false));
+        back
+    }
+
+    /// Programs are left alone with a storage from now on, or not any more.
+    pub fn leave_alone(&mut self, place: Place, is_left: bool) {
+        if self.is_open()
+            && let Some(storage) = self.storage(place.clone())
+            && let Decider::There { say } = &self.decider
+        {
+            tell(say, ToCoordinator::LeftAlone { storage, is_left });
+        }
+        match is_left {
+            true => self.left_alone.insert(place),
+            false => self.left_alone.remove(&place),
+        };
     }
 
     /// A request is done, with so many bytes; or nobody wants it any more, if it was not granted.
@@ -149,14 +190,23 @@ impl Order {
         }
     }
 
+    /// Those that go one after the other when this one is done, in the same turn.
+    pub fn followers(&self, request: RequestId) -> impl Iterator<Item = RequestId> + '_ {
+        let granted = self.under_way.get(&request).and_then(|(storage, grant)| self.grants.get(&(*storage, (*grant)?)));
+        let left = granted.into_iter().flat_map(|granted| &granted.left).copied();
+        left.skip_while(move |left| *left != request).skip(1)
+    }
+
     /// All of a turn is done.
     fn finish(&mut self, storage: u32, grant: GrantId) {
-        if let Some(Granted { bytes, .. }) = self.grants.remove(&(storage, grant)) {
+        if let Some(Granted { bytes, since, .. }) = self.grants.remove(&(storage, grant)) {
+            let took_us = micros_since(since);
             match &mut self.decider {
                 Decider::Here { .. } => {
-                    self.handle(Event::Completed { client: CLIENT, server: ServerId(storage), grant, bytes });
+                    let server = ServerId(storage);
+                    self.handle(Event::Completed { client: CLIENT, server, grant, bytes, took_us: Some(took_us) });
                 }
-                Decider::There { say } => tell(say, ToCoordinator::Done { storage, grant, bytes }),
+                Decider::There { say } => tell(say, ToCoordinator::Done { storage, grant, bytes, took_us }),
             }
         }
     }
@@ -169,6 +219,7 @@ impl Order {
             }
             ToAgent::Unordered { request } => self.unordered(RequestId(request)),
             ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
+            ToAgent::Always { storage } => drop(self.always.insert(storage)),
             ToAgent::Alive | ToAgent::Status(_) => {}
         }
     }
@@ -195,26 +246,43 @@ impl Order {
     pub fn status(&self) -> Status {
         let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
         let measures = |(name, number): (&String, &u32)| Some((name.clone(), servers.measures(ServerId(*number))?));
-        Status { agents: 1, classes: rules.class_names(), storages: self.names.iter().filter_map(measures).collect() }
+        Status {
+            agents: 1,
+            classes: rules.class_names(),
+            storages: self.names.iter().filter_map(measures).collect(),
+            left_alone: self.left_alone.iter().map(|place| (place.name(), 1)).collect(),
+        }
     }
 
-    fn storage(&mut self, place: Place) -> u32 {
+    /// The number of a storage, if it can have one.
+    fn storage(&mut self, place: Place) -> Option<u32> {
         if let Some(storage) = self.storages.get(&place) {
-            return *storage;
+            return Some(*storage);
+        }
+        if let Decider::Here { servers, .. } = &mut self.decider
+            && self.names.len().max(self.storages.len()) >= MAX_STORAGES
+        {
+            if !self.under_way.is_empty() {
+                return None;
+            }
+            // All are forgotten. A coordinator that is named too many hangs up, which comes to the same.
+            *servers = Servers::new();
+            self.storages.clear();
+            self.names.clear();
         }
         // What several devices show is one storage, if it has one name.
         let (next, name) = (self.names.len() as u32, place.name());
         let number = *self.names.entry(name.clone()).or_insert(next);
         self.storages.insert(place, number);
         if number != next {
-            return number;
+            return Some(number);
         }
         match &mut self.decider {
             // After a loss of all that was known, the numbers begin anew; here nothing is ever lost.
             Decider::Here { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),
             Decider::There { say } => tell(say, ToCoordinator::Storage(name)),
         }
-        next
+        Some(next)
     }
 
     fn handle(&mut self, event: Event) {
@@ -239,7 +307,7 @@ impl Order {
             }
         }
         let first = left.front().copied();
-        self.grants.insert((storage, grant), Granted { left, bytes: 0 });
+        self.grants.insert((storage, grant), Granted { left, bytes: 0, since: Instant::now() });
         match first {
             Some(first) => self.verdicts.push((first, Verdict::Go)),
             // Nobody wanted it any more when it was granted.
@@ -254,7 +322,7 @@ impl Order {
     }
 
     fn revoked(&mut self, storage: u32, grant: GrantId) {
-        let Granted { left, .. } = self.grants.remove(&(storage, grant)).unwrap_or_default();
+        let Some(Granted { left, .. }) = self.grants.remove(&(storage, grant)) else { return };
         for request in left.iter().skip(1) {
             // They were not told to go before, and are not waited for.
             self.verdicts.push((*request, Verdict::Unordered));
@@ -272,4 +340,30 @@ fn tell(say: &Option<Say>, message: ToCoordinator) {
 
 fn micros_since(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storages_are_forgotten_when_there_are_too_many() {
+        let mut order = Order::here(Rules::default());
+        let ask = |order: &mut Order, number: usize| {
+            let (place, extent) = (Place::Url(format!("s3://{number}")), Extent { offset: 0, size_bytes: 1 });
+            order.ask(place, FileId(0), ClassId::default(), Operation::Read, extent)
+        };
+        for number in 0..MAX_STORAGES {
+            let request = ask(&mut order, number);
+            assert_eq!(order.verdicts(), [(request, Verdict::Go)]);
+            order.done(request, 1);
+        }
+        let last = ask(&mut order, 0);
+        assert_eq!(order.verdicts(), [(last, Verdict::Go)], "it is known");
+        let more = ask(&mut order, MAX_STORAGES);
+        assert_eq!(order.verdicts(), [(more, Verdict::Unordered)], "something is under way");
+        order.done(last, 1);
+        let more = ask(&mut order, MAX_STORAGES);
+        assert_eq!((order.verdicts(), order.status().storages.len()), (vec![(more, Verdict::Go)], 1));
+    }
 }

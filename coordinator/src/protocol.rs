@@ -23,10 +23,12 @@ pub(crate) enum ToCoordinator {
     Storage(String),
     /// It wants turns.
     Ask(Vec<Wish>),
-    /// It has done what it was granted, with so many bytes.
-    Done { storage: u32, grant: GrantId, bytes: u64 },
+    /// It has done what it was granted, with so many bytes, in so long from when it heard of it.
+    Done { storage: u32, grant: GrantId, bytes: u64, took_us: u64 },
     /// It does not want a turn any more.
     Cancel { storage: u32, request: u64 },
+    /// Its programs go ahead at a storage from now on, or do not any more: order gains them nothing there.
+    LeftAlone { storage: u32, is_left: bool },
     /// It is there.
     Alive,
     /// It wants to know how things are. Answered by [`ToAgent::Status`].
@@ -54,6 +56,8 @@ pub(crate) enum ToAgent {
     Unordered { request: u64 },
     /// It has taken too long: others go.
     Revoked { storage: u32, grant: GrantId },
+    /// Order these requests, whatever is gained by it: there are rules to be kept.
+    Always { storage: u32 },
     /// The coordinator is there.
     Alive,
     /// How things are.
@@ -69,4 +73,6 @@ pub struct Status {
     pub classes: BTreeMap<ClassId, String>,
     /// What became of the requests to each storage, by its name.
     pub storages: Vec<(String, Measures)>,
+    /// How many agents leave their programs alone with a storage, by its name.
+    pub left_alone: BTreeMap<String, u64>,
 }

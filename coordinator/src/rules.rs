@@ -68,13 +68,15 @@ pub struct Rules {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Treatment {
+    /// Its requests are ordered also where that gains nothing.
+    pub always: bool,
     /// Which run goes first.
     #[serde(deserialize_with = "policy")]
     pub policy: Option<Policy>,
     /// Bytes of a run at most.
     #[serde(deserialize_with = "bytes")]
     pub max_run: Option<u64>,
-    /// Grants at a time.
+    /// Grants at a time; as many as show to be good if it is not said.
     pub concurrency: Option<NonZeroU32>,
     /// What it is taken to do until it has been measured, bytes a second.
     #[serde(deserialize_with = "rate")]
@@ -129,12 +131,19 @@ impl Rules {
         let mut config = Config { classes, ..Config::default() };
         self.default.apply(&mut config);
         if is_object_store(name) {
-            config.budget.concurrency = config.budget.concurrency.max(OBJECT_STORE_CONCURRENCY);
+            config.budget.concurrency = config.budget.concurrency.max(Some(OBJECT_STORE_CONCURRENCY));
         }
         if let Some(named) = self.storages.get(name) {
             named.apply(&mut config);
         }
         config
+    }
+
+    /// Whether the requests to the storage of that name are to be ordered in any case: rates and classes are kept by nobody else.
+    pub(crate) fn is_always(&self, name: &str) -> bool {
+        let treatments = [Some(&self.default), self.storages.get(name)];
+        let has_rates = |said: &Treatment| said.bytes_per_s.is_some() || said.requests_per_s.is_some();
+        !self.classes.is_empty() || treatments.into_iter().flatten().any(|said| said.always || has_rates(said))
     }
 
     /// The names of classes.
@@ -146,8 +155,18 @@ impl Rules {
 
 impl Treatment {
     fn apply(&self, config: &mut Config) {
-        let Treatment { policy, max_run, concurrency, bandwidth, bytes_per_s, requests_per_s, window, predict, lease } =
-            *self;
+        let Treatment {
+            always: _,
+            policy,
+            max_run,
+            concurrency,
+            bandwidth,
+            bytes_per_s,
+            requests_per_s,
+            window,
+            predict,
+            lease,
+        } = *self;
         config.policy = policy.unwrap_or(config.policy);
         config.max_run_bytes = max_run.unwrap_or(config.max_run_bytes);
         config.bandwidth_bytes_per_s = bandwidth.unwrap_or(config.bandwidth_bytes_per_s);
@@ -155,7 +174,7 @@ impl Treatment {
         config.margin_us = predict.or(config.margin_us);
         config.lease_us = lease.unwrap_or(config.lease_us);
         let budget = &mut config.budget;
-        budget.concurrency = concurrency.map_or(budget.concurrency, NonZeroU32::get);
+        budget.concurrency = concurrency.map(NonZeroU32::get).or(budget.concurrency);
         budget.bytes_per_s = bytes_per_s.or(budget.bytes_per_s);
         budget.requests_per_s = requests_per_s.map(|per_s| per_s.get().into()).or(budget.requests_per_s);
     }
@@ -251,7 +270,7 @@ mod tests {
         let named = rules.of("nfs1:/export");
         assert_eq!((named.policy, named.max_run_bytes, named.window_us), (Policy::Fifo, 4 << 20, 2_000));
         assert_eq!((named.bandwidth_bytes_per_s, named.margin_us), (900_000_000, Some(200)));
-        assert_eq!((named.lease_us, named.budget.concurrency), (3_000_000, 4));
+        assert_eq!((named.lease_us, named.budget.concurrency), (3_000_000, Some(4)));
         assert_eq!((named.budget.requests_per_s, named.budget.bytes_per_s), (Some(500), Some(100_000_000)));
         let other = rules.of("nfs2:/export");
         let policy = Policy::Mlf(Mlf::DEFAULT);
@@ -262,7 +281,11 @@ mod tests {
     fn object_stores_are_not_serialised_unless_it_is_said() {
         let rules = rules("default.concurrency = 2\nstorage.'s3://small'.concurrency = 3");
         let concurrency = |name| rules.of(name).budget.concurrency;
-        assert_eq!(["nfs1:/export", "s3://big", "s3://small"].map(concurrency), [2, OBJECT_STORE_CONCURRENCY, 3]);
+        assert_eq!(
+            ["nfs1:/export", "s3://big", "s3://small"].map(concurrency),
+            [2, OBJECT_STORE_CONCURRENCY, 3].map(Some)
+        );
+        assert_eq!(Rules::default().of("nfs1:/export").budget.concurrency, None, "as many as show to be good");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! It keeps nothing that must not be lost. When it ends, agents go ahead without it, and ask again when it is back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::protocol::{BEAT, MAX_NAME_BYTES, MAX_STORAGES, SILENCE, Status, ToAgent, ToCoordinator, Wish};
 use crate::rules::Rules;
+use crate::storages::Storages;
 
 /// Connections at a time that have not said who they are; others wait to be accepted.
 const MAX_GREETINGS: usize = 256;
@@ -124,7 +125,7 @@ struct Brain {
     rules: Rules,
     servers: Servers,
     began: Instant,
-    names: BTreeMap<String, ServerId>,
+    storages: Storages,
     agents: HashMap<ClientId, Agent>,
     last_request: u64,
     /// What the agent calls each request that is not done.
@@ -137,6 +138,8 @@ struct Agent {
     role: Role,
     /// Storages in the order in which it has named them.
     storages: Vec<ServerId>,
+    /// Those that it leaves its programs alone with.
+    left_alone: BTreeSet<ServerId>,
     /// Its requests that have not been granted, by what it calls them.
     waiting: HashMap<u64, RequestId>,
     said: Vec<ToAgent>,
@@ -148,7 +151,7 @@ impl Brain {
             rules,
             servers: Servers::new(),
             began: Instant::now(),
-            names: BTreeMap::new(),
+            storages: Storages::default(),
             agents: HashMap::new(),
             last_request: 0,
             requests: HashMap::new(),
@@ -180,7 +183,14 @@ impl Brain {
     fn hear(&mut self, what: Told) {
         match what {
             Told::Came(client, outbox, role) => {
-                let agent = Agent { outbox, role, storages: Vec::new(), waiting: HashMap::new(), said: Vec::new() };
+                let agent = Agent {
+                    outbox,
+                    role,
+                    storages: Vec::new(),
+                    left_alone: BTreeSet::new(),
+                    waiting: HashMap::new(),
+                    said: Vec::new(),
+                };
                 self.agents.insert(client, agent);
             }
             Told::Said(client, message) => self.said(client, message),
@@ -197,13 +207,18 @@ impl Brain {
                     tracing::warn!(?client, "an agent names too many storages; it is not listened to");
                     return self.gone(client);
                 }
+                let is_always = self.rules.is_always(&name);
                 let server = self.server(name);
-                self.agents.get_mut(&client).expect("it was there").storages.push(server);
+                let agent = self.agents.get_mut(&client).expect("it was there");
+                if is_always {
+                    agent.said.push(ToAgent::Always { storage: agent.storages.len() as u32 });
+                }
+                agent.storages.push(server);
             }
             ToCoordinator::Ask(wishes) => self.ask(client, wishes),
-            ToCoordinator::Done { storage, grant, bytes } => {
+            ToCoordinator::Done { storage, grant, bytes, took_us } => {
                 if let Some(server) = agent.storages.get(storage as usize).copied() {
-                    self.handle(Event::Completed { client, server, grant, bytes });
+                    self.handle(Event::Completed { client, server, grant, bytes, took_us: Some(took_us) });
                 }
             }
             ToCoordinator::Cancel { storage, request } => {
@@ -212,6 +227,13 @@ impl Brain {
                     self.requests.remove(&request);
                     self.handle(Event::Cancelled { client, server, request });
                 }
+            }
+            ToCoordinator::LeftAlone { storage, is_left } => {
+                let Some(server) = agent.storages.get(storage as usize) else { return };
+                match is_left {
+                    true => agent.left_alone.insert(*server),
+                    false => agent.left_alone.remove(server),
+                };
             }
             ToCoordinator::Status => {
                 let status = self.status();
@@ -241,6 +263,11 @@ impl Brain {
         if self.agents.remove(&client).is_some() {
             self.requests.retain(|_, (of, _)| *of != client);
             self.handle(Event::Gone { client });
+            let named = self.agents.values().flat_map(|agent| &agent.storages).copied().collect();
+            for server in self.storages.forget(&named) {
+                let is_forgotten = self.servers.forget(server);
+                debug_assert!(is_forgotten, "nobody wants anything of {server:?}");
+            }
         }
     }
 
@@ -291,19 +318,23 @@ impl Brain {
 
     /// The storage of that name.
     fn server(&mut self, name: String) -> ServerId {
-        let next = ServerId(self.names.len() as u32);
         let config = self.rules.of(&name);
-        *self.names.entry(name).or_insert_with(|| {
-            self.servers.serve(next, config);
-            next
-        })
+        let (server, is_new) = self.storages.name(name);
+        if is_new {
+            self.servers.serve(server, config);
+        }
+        server
     }
 
     fn status(&self) -> Status {
-        let measures = |(name, server): (&String, &ServerId)| Some((name.clone(), self.servers.measures(*server)?));
+        let measures = |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.measures(server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
         let classes = self.rules.class_names();
-        Status { agents: agents as u64, classes, storages: self.names.iter().filter_map(measures).collect() }
+        let left_alone =
+            |server| self.agents.values().filter(|agent| agent.left_alone.contains(&server)).count() as u64;
+        let left_alone = self.storages.iter().map(|(name, server)| (name.clone(), left_alone(server))).collect();
+        let storages = self.storages.iter().filter_map(measures).collect();
+        Status { agents: agents as u64, classes, storages, left_alone }
     }
 
     fn handle(&mut self, event: Event) {

@@ -94,7 +94,11 @@ fn measure(policy: Policy, length: usize, grants: u64) -> f64 {
         let (client, server, bytes) = (grant.client, grant.server, grant.extent.size_bytes);
         let began = thread_time();
         more.into_iter().for_each(|event| servers.handle(now_us, event, &mut effects));
-        servers.handle(now_us, Event::Completed { client, server, grant: grant.id, bytes }, &mut effects);
+        servers.handle(
+            now_us,
+            Event::Completed { client, server, grant: grant.id, bytes, took_us: None },
+            &mut effects,
+        );
         took += thread_time() - began;
     }
     grants as f64 / took.as_secs_f64()

@@ -31,7 +31,8 @@ static int work(const struct asked *asked, int file, int process, struct result 
     uint64_t *block = malloc(bytes);
     if (block == NULL)
         return errno;
-    for (uint64_t number = share.first; number < share.end; number += share.step) {
+    for (uint64_t place = 0; place < share.count; place++) {
+        uint64_t number = block_at(asked, share, place);
         if (asked->is_write)
             fill(block, count, number * bytes, salt);
         uint64_t began_us = now_us();

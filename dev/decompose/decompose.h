@@ -21,13 +21,14 @@ struct asked {
     size_t block_bytes;   /* granularity: a multiple of eight */
     uint64_t file_bytes;  /* how much of the file is decomposed: whole blocks of it */
     bool is_contiguous;   /* each process has a part of the file in one piece; else blocks p, p + all, p + 2 all ... */
+    bool is_shuffled;     /* each process goes to and fro between its blocks, as if at random */
     bool is_write;
     bool is_independent;  /* of the MPI program: each process reads for itself */
 };
 
-/* The blocks of a process: first, first + step ... before end. */
+/* The blocks of a process: `count` of them, first, first + step ... */
 struct share {
-    uint64_t first, step, end;
+    uint64_t first, step, count;
 };
 
 /* How it went for one process. */
@@ -43,6 +44,8 @@ struct asked read_command_line(int count, char **words);
 
 const char *file_of(const struct asked *asked, int process);
 struct share share_of(const struct asked *asked, int process);
+/* Which block it comes to as the one of this place. */
+uint64_t block_at(const struct asked *asked, struct share share, uint64_t place);
 
 /* What tells a file's words from those of another. */
 uint64_t salt_of(const char *file);

@@ -50,9 +50,8 @@ static int work(const struct asked *asked, int process, struct result *result) {
         return errno;
     MPI_Barrier(MPI_COMM_WORLD);
     result->begin_us = now_us();
-    uint64_t number = share.first;
     for (uint64_t done = 0; done < most; done += batch) {
-        uint64_t left = number < share.end ? (share.end - number + share.step - 1) / share.step : 0;
+        uint64_t left = done < share.count ? share.count - done : 0;
         int read = left < batch ? left : batch;
         uint64_t began_us = now_us();
         MPI_Status status;
@@ -61,8 +60,10 @@ static int work(const struct asked *asked, int process, struct result *result) {
         if (failed != MPI_SUCCESS)
             return EIO;
         count_call(result, began_us, read * bytes);
-        for (int place = 0; place < read; place++, number += share.step)
+        for (int place = 0; place < read; place++) {
+            uint64_t number = block_at(asked, share, done + place);
             result->wrong_words += count_wrong(blocks + place * count, count, number * bytes, salt);
+        }
     }
     result->end_us = now_us();
     free(blocks);

@@ -9,8 +9,8 @@
 #include <time.h>
 
 static const char USAGE[] =
-    "usage: %s --bytes BYTES --block BYTES [--processes N] [--first P --all N] [--contiguous] [--write] [--independent]\n"
-    "       FILE [the same file by another name]...\n";
+    "usage: %s --bytes BYTES --block BYTES [--processes N] [--first P --all N] [--contiguous] [--shuffled] [--write]\n"
+    "       [--independent] FILE [the same file by another name]...\n";
 
 static void refuse(const char *program) {
     fprintf(stderr, USAGE, program);
@@ -23,8 +23,8 @@ struct asked read_command_line(int count, char **words) {
         {"bytes", required_argument, NULL, 'b'},  {"block", required_argument, NULL, 'g'},
         {"processes", required_argument, NULL, 'p'}, {"first", required_argument, NULL, 'f'},
         {"all", required_argument, NULL, 'a'},    {"contiguous", no_argument, NULL, 'c'},
-        {"write", no_argument, NULL, 'w'},        {"independent", no_argument, NULL, 'i'},
-        {NULL, 0, NULL, 0},
+        {"shuffled", no_argument, NULL, 's'},     {"write", no_argument, NULL, 'w'},
+        {"independent", no_argument, NULL, 'i'},  {NULL, 0, NULL, 0},
     };
     for (int option; (option = getopt_long(count, words, "", options, NULL)) != -1;) {
         switch (option) {
@@ -34,6 +34,7 @@ struct asked read_command_line(int count, char **words) {
         case 'f': asked.first = atoi(optarg); break;
         case 'a': asked.all = atoi(optarg); break;
         case 'c': asked.is_contiguous = true; break;
+        case 's': asked.is_shuffled = true; break;
         case 'w': asked.is_write = true; break;
         case 'i': asked.is_independent = true; break;
         default: refuse(words[0]);
@@ -54,8 +55,13 @@ const char *file_of(const struct asked *asked, int process) { return asked->file
 struct share share_of(const struct asked *asked, int process) {
     uint64_t blocks = asked->file_bytes / asked->block_bytes, all = asked->all, number = process;
     if (asked->is_contiguous)
-        return (struct share){number * blocks / all, 1, (number + 1) * blocks / all};
-    return (struct share){number, all, blocks};
+        return (struct share){number * blocks / all, 1, (number + 1) * blocks / all - number * blocks / all};
+    return (struct share){number, all, blocks > number ? (blocks - number - 1) / all + 1 : 0};
+}
+
+uint64_t block_at(const struct asked *asked, struct share share, uint64_t place) {
+    /* A prime number larger than any count here: each place comes once. */
+    return share.first + share.step * (asked->is_shuffled ? place * 2654435761 % share.count : place);
 }
 
 /* FNV-1a of the file's name without its folders. */

@@ -125,6 +125,10 @@ class SlowDisk:
             process.wait(DEADLINE_S)
         shutil.rmtree(self.folder)
 
+    def forget(self) -> None:
+        """Has its server drop what it has in memory."""
+        run(program(), "forget", self.state)
+
     def counters(self) -> dict[str, int]:
         """What the disk has done so far."""
         counters: dict[str, int] = json.loads(run(program(), "stat", self.state))
@@ -134,8 +138,10 @@ class SlowDisk:
 class BlockDevice:
     """An ext4 on a loop device on a slow disk, its first node's, with a scheduler of the kernel above it. A context."""
 
-    def __init__(self, disk: SlowDisk, files_bytes: int) -> None:
+    def __init__(self, disk: SlowDisk, files_bytes: int, is_written: bool = False) -> None:
+        """Of at least so many bytes; read only once it is entered, unless it is to be written."""
         self.disk = disk
+        self.options = "loop" if is_written else "ro,loop"
         self.bytes = int(files_bytes * 1.05) + (64 << 20)
         self.mount = disk.folder / "ext4"
         self.device = ""
@@ -155,7 +161,7 @@ class BlockDevice:
             run("umount", self.mount)
 
     def __enter__(self) -> BlockDevice:
-        run("mount", "-o", "ro,loop", self.disk.mounts[0] / "image", self.mount)
+        run("mount", "-o", self.options, self.disk.mounts[0] / "image", self.mount)
         self.device = run("findmnt", "--noheadings", "--output", "SOURCE", self.mount).strip()
         # Else requests would wait for each other in the loop device, and be merged by the page cache below it.
         run("losetup", "--direct-io=on", self.device)

@@ -34,6 +34,10 @@ pub(crate) struct RunArgs {
     /// Do not ask the coordinator: order the requests of this node alone
     #[arg(long)]
     here: bool,
+    /// Ask for every turn, also where order is found to gain nothing: on storage that answers small requests at once, and for
+    /// what is in memory
+    #[arg(long)]
+    always: bool,
     /// Its requests are of this job class, for which the rules may say a reservation, a limit and a weight [default: that
     /// of an `eyas io run` around this one, or none]
     #[arg(long, value_name = "NAME")]
@@ -50,6 +54,9 @@ pub(crate) fn run(args: &RunArgs, access: &Path) -> Result<ExitCode, Failure> {
     command.args(words);
     if let Some(paths) = real_paths(&args.path)? {
         command.env("EYAS_IO_PATHS", paths);
+    }
+    if args.always {
+        command.env("EYAS_IO_ALWAYS", "1");
     }
     if let Some(class) = &args.class {
         command.env("EYAS_IO_CLASS", class_id(class).0.to_string());
@@ -78,7 +85,7 @@ fn real_paths(paths: &[PathBuf]) -> Result<Option<OsString>, Failure> {
 
 /// The agent's socket, and what is to be loaded.
 fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), Failure> {
-    let mut libraries = library()?.into_os_string();
+    let mut libraries = loadable(library()?)?.into_os_string();
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         libraries.push(":");
         libraries.push(others);
@@ -103,6 +110,14 @@ fn library() -> Result<PathBuf, Failure> {
     let places = [beside.join(LIBRARY), beside.join("../lib/eyas").join(LIBRARY), beside.join("../lib").join(LIBRARY)];
     let found = places.iter().find(|place| place.is_file());
     found.cloned().ok_or_else(|| format!("{LIBRARY} is neither in {} nor in ../lib", beside.display()).into())
+}
+
+/// A library that the loader can be told to load: it takes spaces and colons for what is between two, and knows no way around.
+fn loadable(library: PathBuf) -> Result<PathBuf, Failure> {
+    match library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
+        true => Err(format!("{} has a space or a colon in its path, and cannot be loaded", library.display()).into()),
+        false => Ok(library),
+    }
 }
 
 /// This user's folder on this node, for programs that ask that coordinator, or none.
@@ -155,4 +170,18 @@ fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), Failure> {
         std::thread::sleep(UP_STEP);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_where_the_loader_finds_it() {
+        assert!(loadable("/opt/eyas/lib/libeyas_preload.so".into()).is_ok());
+        for path in ["/opt/my programs/libeyas_preload.so", "/opt/eyas:2/libeyas_preload.so"] {
+            let error = loadable(path.into()).expect_err("it cannot be loaded").to_string();
+            assert!(error.contains(path), "{error}");
+        }
+    }
 }

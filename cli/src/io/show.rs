@@ -1,6 +1,5 @@
 //! How coordinated I/O stands, for people and for Prometheus.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
@@ -11,7 +10,7 @@ use eyas_wire::view::io::{IoView, StorageView, WaitView};
 use crate::show::{Table, json};
 
 pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> io::Result<()> {
-    let storages = status.storages.iter().map(|(name, measures)| storage(name, measures, &status.classes)).collect();
+    let storages = status.storages.iter().map(|(name, measures)| storage(name, measures, status)).collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
         (true, _) => print_metrics(&view),
@@ -20,11 +19,12 @@ pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> io::Resul
     }
 }
 
-fn storage(name: &str, measures: &Measures, classes: &BTreeMap<ClassId, String>) -> StorageView {
+fn storage(name: &str, measures: &Measures, status: &Status) -> StorageView {
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
     let wait = |(class, waits): (&ClassId, &Waits)| WaitView {
-        class: classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
+        class: status.classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
         requests: waits.requests,
+        bytes: waits.bytes,
         mean_us: mean(waits.sum_us, waits.requests),
         max_us: waits.max_us,
     };
@@ -32,7 +32,10 @@ fn storage(name: &str, measures: &Measures, classes: &BTreeMap<ClassId, String>)
         name: name.to_owned(),
         queued: measures.queued,
         outstanding: measures.outstanding,
+        concurrency: measures.concurrency,
+        small_concurrency: measures.small_concurrency,
         bandwidth_bytes_per_s: measures.bandwidth_bytes_per_s,
+        left_alone: status.left_alone.get(name).copied().unwrap_or(0),
         requests: measures.requests,
         grants: measures.grants,
         granted_bytes: measures.granted_bytes,
@@ -49,6 +52,7 @@ fn storage(name: &str, measures: &Measures, classes: &BTreeMap<ClassId, String>)
 fn print(view: &IoView) -> io::Result<()> {
     let mut table = Table::new(&[
         "STORAGE",
+        "LEFT ALONE",
         "QUEUED",
         "GRANTED",
         "REQUESTS",
@@ -67,8 +71,9 @@ fn print(view: &IoView) -> io::Result<()> {
         let max_us = storage.waits.iter().map(|wait| wait.max_us).max().unwrap_or(0);
         table.row(vec![
             storage.name.clone(),
+            storage.left_alone.to_string(),
             storage.queued.to_string(),
-            storage.outstanding.to_string(),
+            format!("{}/{}", storage.outstanding, storage.concurrency),
             storage.requests.to_string(),
             format_bytes(storage.granted_bytes),
             format_bytes(storage.mean_run_bytes as u64),
@@ -85,10 +90,13 @@ fn print(view: &IoView) -> io::Result<()> {
 
 fn print_metrics(view: &IoView) -> io::Result<()> {
     type Value = fn(&StorageView) -> f64;
-    let metrics: [(&str, &str, Value); 9] = [
+    let metrics: [(&str, &str, Value); 12] = [
         ("queued_requests", "gauge", |s| s.queued as f64),
         ("outstanding_grants", "gauge", |s| s.outstanding as f64),
+        ("concurrency", "gauge", |s| s.concurrency as f64),
+        ("small_concurrency", "gauge", |s| s.small_concurrency as f64),
         ("bandwidth_bytes_per_second", "gauge", |s| s.bandwidth_bytes_per_s),
+        ("agents_that_leave_alone", "gauge", |s| s.left_alone as f64),
         ("sequential_as_asked_ratio", "gauge", |s| s.sequential_as_asked),
         ("sequential_as_granted_ratio", "gauge", |s| s.sequential_as_granted),
         ("requests_total", "counter", |s| s.requests as f64),

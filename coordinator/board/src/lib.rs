@@ -11,16 +11,22 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+pub use crate::cached::is_cached;
 pub use crate::map::{make, map};
+pub use crate::peer::Peer;
 pub use crate::seat::{Answer, Ask, Kind, Seat, State};
+pub use crate::unordered::{UNORDERED, Unordered, Waited};
 pub use crate::wait::{ring, wait};
 
+mod cached;
 mod map;
+mod peer;
 mod seat;
+mod unordered;
 mod wait;
 
 /// Of the layout: who finds another on a board leaves it alone.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 4;
 /// Requests that can be under way at once on a node. Who finds no seat goes ahead unordered.
 pub const SEATS: usize = 1024;
 /// Files of which it can be told what is in memory.
@@ -54,6 +60,8 @@ pub struct Board {
     pub asked: [AtomicU64; SEATS / 64],
     /// A bit for each line of which somebody has entered a piece that was to be told of.
     pub entered: [AtomicU64; LINES / 64],
+    /// Storages whose requests are not ordered.
+    pub unordered: [Unordered; UNORDERED],
     /// Requests.
     pub seats: [Seat; SEATS],
     /// Files, and what of them is in memory.
@@ -194,6 +202,12 @@ impl Board {
     pub fn tell_of_line(&self, line: usize) {
         self.entered[line / 64].fetch_or(1 << (line % 64), Ordering::Release);
         ring(&self.head.bell);
+    }
+
+    /// When its agent last said that it lives. What a program was told is good until it says so again.
+    #[inline]
+    pub fn beat(&self) -> u64 {
+        self.head.alive_ms.load(Ordering::Relaxed)
     }
 
     /// Whether its agent lives.

@@ -3,7 +3,13 @@
 //! A turn that was given may be *kept*: a stream that passes by the page cache asks for some MiB at once, and goes on with
 //! one call after the other without asking again. Who has kept one enters it before each call and leaves it after; the
 //! agent takes it back when nobody has been in it for a while. Both agree on that by one word, which counts the calls that are
-//! under way, beside the number of the turn: so a program sees that the seat is another's by now.
+//! under way.
+//!
+//! A program may be stopped at any point, and go on when the agent has long given its seat to another. So each turn has a
+//! number, which stands beside the state and beside the calls: who comes late finds another there, and leaves it alone.
+//!
+//! Programs that go one after the other hand their turn *on*: the agent writes down with each who is next, and that one is woken by
+//! who has done, without the agent's being woken in between.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -14,7 +20,8 @@ use crate::{Board, LINES, SEATS, wait};
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Seat {
-    state: AtomicU32,
+    /// A [`Move`]. Who waits for an answer waits for this word to change.
+    word: AtomicU32,
     process: AtomicU32,
     kind: AtomicU32,
     line: AtomicU32,
@@ -25,10 +32,16 @@ pub struct Seat {
     file_bytes: AtomicU64,
     class: AtomicU32,
     is_kept: AtomicU32,
+    insists: AtomicU32,
     /// Number of the turn in the upper half, calls that are under way in it in the lower.
     hold: AtomicU64,
     /// What has been done in it.
     done_bytes: AtomicU64,
+    /// How long the call took that had the turn alone, in microseconds; 0 if nobody has looked.
+    took_us: AtomicU64,
+    /// Who goes when it is done: the seat counted from 1 in the upper half, the number of its turn in the lower; 0 if it is the
+    /// agent that decides.
+    next: AtomicU64,
 }
 
 /// Whose move it is.
@@ -67,9 +80,35 @@ impl State {
         State::Done,
         State::Left,
     ];
+}
 
-    fn from_word(word: u32) -> State {
-        State::ALL.get(word as usize).copied().unwrap_or(State::Left)
+/// Whose move it is, in the turn of which number: a seat's turns are counted.
+#[derive(Clone, Copy)]
+struct Move {
+    turn: u32,
+    state: State,
+}
+
+impl Move {
+    const STATE_BITS: u32 = 4;
+    const STATE: u32 = (1 << Self::STATE_BITS) - 1;
+
+    fn of(word: u32) -> Move {
+        let state = State::ALL.get((word & Self::STATE) as usize).copied().unwrap_or(State::Left);
+        Move { turn: word >> Self::STATE_BITS, state }
+    }
+
+    fn word(self) -> u32 {
+        self.turn << Self::STATE_BITS | self.state as u32
+    }
+
+    fn to(self, state: State) -> Move {
+        Move { state, ..self }
+    }
+
+    /// The first of the next turn.
+    fn next(self) -> Move {
+        Move { turn: (self.turn + 1) & (u32::MAX >> Self::STATE_BITS), state: State::Taken }
     }
 }
 
@@ -81,16 +120,15 @@ struct Hold {
 }
 
 impl Hold {
+    /// Nobody enters: no turn has this number.
+    const OVER: Hold = Hold { turn: u32::MAX, calls: 0 };
+
     fn of(word: u64) -> Hold {
         Hold { turn: (word >> 32) as u32, calls: word as u32 }
     }
 
     fn word(self) -> u64 {
         u64::from(self.turn) << 32 | u64::from(self.calls)
-    }
-
-    fn next(self) -> Hold {
-        Hold { turn: self.turn.wrapping_add(1), calls: 0 }
     }
 }
 
@@ -135,6 +173,8 @@ pub struct Ask {
     pub class: u32,
     /// Whether the turn is kept over several calls, until these bytes are done or the agent takes it back.
     pub is_kept: bool,
+    /// Whether it is to be ordered though nothing is gained by it.
+    pub insists: bool,
 }
 
 /// What a program is told.
@@ -153,14 +193,12 @@ pub enum Answer {
 }
 
 impl Board {
-    /// Takes a seat and asks; which seat. None if all that were looked at are taken.
-    pub fn ask(&self, ask: Ask) -> Option<usize> {
+    /// Takes a seat and asks; which seat, and the number of the turn that was asked for. None if all are taken.
+    pub fn ask(&self, ask: Ask) -> Option<(usize, u32)> {
         let first = ask.process as usize;
-        let place = (0..SEATS).map(|step| (first + step) % SEATS).find(|place| {
-            let state = &self.seats[*place].state;
-            let taken = State::Taken as u32;
-            state.load(Ordering::Relaxed) == State::Free as u32
-                && state.compare_exchange(State::Free as u32, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let (place, taken) = (0..SEATS).find_map(|step| {
+            let place = (first + step) % SEATS;
+            Some((place, self.seats[place].take()?))
         })?;
         let seat = &self.seats[place];
         seat.process.store(ask.process, Ordering::Relaxed);
@@ -172,22 +210,25 @@ impl Board {
         seat.file_bytes.store(ask.file_bytes, Ordering::Relaxed);
         seat.class.store(ask.class, Ordering::Relaxed);
         seat.is_kept.store(ask.is_kept.into(), Ordering::Relaxed);
+        seat.insists.store(ask.insists.into(), Ordering::Relaxed);
         seat.done_bytes.store(0, Ordering::Relaxed);
-        // Whoever was in the turn before is not counted in this one.
-        let _ = seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |hold| Some(Hold::of(hold).next().word()));
-        seat.state.store(State::Asked as u32, Ordering::Release);
-        self.tell_of_seat(place);
-        Some(place)
+        seat.took_us.store(0, Ordering::Relaxed);
+        seat.next.store(0, Ordering::Relaxed);
+        seat.hold.store(Hold { turn: taken.turn, calls: 0 }.word(), Ordering::Release);
+        seat.step(taken, State::Asked).then(|| self.tell_of_seat(place))?;
+        Some((place, taken.turn))
     }
 
     /// Waits for the agent's answer as long as `is_worth_it` says so, which is asked every `step`. The seat is free again after
     /// [`Answer::InMemory`] and [`Answer::Pass`], and the agent's after [`Answer::Silence`].
-    pub fn answer(&self, place: usize, step: Duration, mut is_worth_it: impl FnMut() -> bool) -> Answer {
+    pub fn answer(&self, place: usize, turn: u32, step: Duration, mut is_worth_it: impl FnMut() -> bool) -> Answer {
         let seat = &self.seats[place];
         loop {
-            let answer = match seat.state() {
+            let found = seat.found();
+            let answer = match found.state {
+                _ if found.turn != turn => return Answer::Silence,
                 State::Asked if is_worth_it() => {
-                    wait(&seat.state, State::Asked as u32, step);
+                    wait(&seat.word, found.word(), step);
                     continue;
                 }
                 State::OpenWanted => return Answer::OpenWanted,
@@ -195,26 +236,19 @@ impl Board {
                 State::InMemory => Answer::InMemory((seat.line.load(Ordering::Relaxed) as usize).min(LINES - 1)),
                 State::Pass => Answer::Pass,
                 _ => {
-                    self.leave(place, State::Left);
+                    self.leave(place, turn, State::Left);
                     return Answer::Silence;
                 }
             };
             // The agent may have freed it, if that took long.
-            let said = if answer == Answer::Pass { State::Pass } else { State::InMemory };
-            let _ = seat.state.compare_exchange(said as u32, State::Free as u32, Ordering::AcqRel, Ordering::Relaxed);
+            seat.step(found, State::Free);
             return answer;
         }
     }
 
     /// Says to the agent that its file has been sent to it: it is to go on with the request.
-    pub fn resume(&self, place: usize) {
-        let (from, to) = (State::OpenWanted as u32, State::Asked as u32);
-        let _ = self.seats[place].state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    /// The number of the turn that was asked for at this seat.
-    pub fn turn_at(&self, place: usize) -> u32 {
-        self.seats[place].hold().turn
+    pub fn resume(&self, place: usize, turn: u32) {
+        self.seats[place].step(Move { turn, state: State::OpenWanted }, State::Asked);
     }
 
     /// Begins a call in a turn that is kept; false if it is over.
@@ -244,23 +278,83 @@ impl Board {
 
     /// Gives up a turn that is kept, unless it is over or somebody is in it.
     pub fn give_up(&self, place: usize, turn: u32) {
-        let seat = &self.seats[place];
-        if seat.hold().turn == turn && seat.state() == State::Go && seat.close(turn) {
-            self.leave(place, State::Done);
+        if self.seats[place].close(turn) {
+            self.leave(place, turn, State::Done);
         }
     }
 
-    /// Gives a seat back to the agent: what was asked for is done, or not wanted any more.
-    pub fn leave(&self, place: usize, state: State) {
-        self.seats[place].state.store(state as u32, Ordering::Release);
-        self.tell_of_seat(place);
+    /// Gives a seat back to the agent: what was asked for is done, by one call that took so long.
+    pub fn finish(&self, place: usize, turn: u32, took_us: u64) {
+        let seat = &self.seats[place];
+        if seat.found().turn == turn {
+            seat.took_us.store(took_us, Ordering::Relaxed);
+        }
+        self.leave(place, turn, State::Done);
+    }
+
+    /// Gives a seat back to the agent: what was asked for is done, or not wanted any more. Who comes late, when the turn is over,
+    /// leaves it as it is.
+    pub fn leave(&self, place: usize, turn: u32, state: State) {
+        let seat = &self.seats[place];
+        let next = seat.next.load(Ordering::Acquire);
+        loop {
+            let found = seat.found();
+            if found.turn != turn || matches!(found.state, State::Free | State::Done | State::Left) {
+                return;
+            }
+            if seat.step(found, state) {
+                break;
+            }
+        }
+        if state == State::Done && self.hand_on(next) {
+            // The agent hears of it with the last.
+            self.asked[place / 64].fetch_or(1 << (place % 64), Ordering::Release);
+        } else {
+            self.tell_of_seat(place);
+        }
+    }
+
+    /// Lets the next go; false if there is none that waits for it.
+    fn hand_on(&self, next: u64) -> bool {
+        let Some(seat) = (next >> 32).checked_sub(1).and_then(|place| self.seats.get(place as usize)) else {
+            return false;
+        };
+        let is_there = seat.step(Move { turn: next as u32, state: State::Asked }, State::Go);
+        if is_there {
+            crate::wait::wake(&seat.word);
+        }
+        is_there
+    }
+
+    /// Who has asked at the one seat goes when the turn at the other is done. Of the agent.
+    pub fn line_up(&self, next: usize, after: usize) {
+        let word = (next as u64 + 1) << 32 | u64::from(self.seats[next].found().turn);
+        self.seats[after].next.store(word, Ordering::Release);
     }
 }
 
 impl Seat {
     /// Whose move it is.
     pub fn state(&self) -> State {
-        State::from_word(self.state.load(Ordering::Acquire))
+        self.found().state
+    }
+
+    fn found(&self) -> Move {
+        Move::of(self.word.load(Ordering::Acquire))
+    }
+
+    /// Moves on from what was found; false if that is not so any more.
+    fn step(&self, found: Move, state: State) -> bool {
+        let (from, to) = (found.word(), found.to(state).word());
+        self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Begins a turn, if it is free.
+    fn take(&self) -> Option<Move> {
+        let free = self.found();
+        let (from, to) = (free.word(), free.next());
+        let is_mine = || self.word.compare_exchange(from, to.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        (free.state == State::Free && is_mine()).then_some(to)
     }
 
     /// Whose request it is.
@@ -285,12 +379,18 @@ impl Seat {
             file_bytes: self.file_bytes.load(Ordering::Relaxed),
             class: self.class.load(Ordering::Relaxed),
             is_kept: self.is_kept.load(Ordering::Relaxed) != 0,
+            insists: self.insists.load(Ordering::Relaxed) != 0,
         })
     }
 
     /// What has been done in a turn that is kept, so far. Of the agent.
     pub fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How long the call took that had the turn alone, if that was told. Of the agent.
+    pub fn took_us(&self) -> Option<u64> {
+        Some(self.took_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
     }
 
     /// Takes back a turn that is kept; false if somebody is in it. Of the agent.
@@ -304,8 +404,13 @@ impl Seat {
 
     /// Nobody enters this turn any more; false if somebody is in it.
     fn close(&self, turn: u32) -> bool {
-        let hold = Hold { turn, calls: 0 };
-        self.hold.compare_exchange(hold.word(), hold.next().word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let (from, to) = (Hold { turn, calls: 0 }.word(), Hold::OVER.word());
+        self.hold.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether it is known who goes next. Of the agent.
+    pub fn is_followed(&self) -> bool {
+        self.next.load(Ordering::Relaxed) != 0
     }
 
     /// Answers, unless the program has left meanwhile; whether it was there. Of the agent.
@@ -320,15 +425,16 @@ impl Seat {
             Answer::Pass => State::Pass,
             Answer::Silence => State::Left,
         };
-        let asked = State::Asked as u32;
-        let was_there = self.state.compare_exchange(asked, state as u32, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        crate::wait::wake(&self.state);
-        was_there
+        let found = self.found();
+        let was_there = found.state == State::Asked && self.step(found, state);
+        crate::wait::wake(&self.word);
+        // Its turn may have been handed on to it before.
+        was_there || (answer == Answer::Go && matches!(self.state(), State::Go | State::Done))
     }
 
     /// Makes it free, whatever it was. Of the agent.
     pub fn free(&self) {
-        self.state.store(State::Free as u32, Ordering::Release);
+        self.word.fetch_and(!Move::STATE, Ordering::AcqRel);
     }
 }
 
@@ -350,17 +456,18 @@ mod tests {
             file_bytes: 7,
             class: 6,
             is_kept: false,
+            insists: true,
         }
     }
 
     #[test]
     fn an_answer_reaches_who_asked() {
         let board = anonymous();
-        let place = board.ask(ask()).unwrap();
+        let (place, turn) = board.ask(ask()).unwrap();
         let asked = board.seats[place].asked();
         assert_eq!(asked, Some(ask()));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| board.answer(place, STEP, || true));
+            let waiting = scope.spawn(|| board.answer(place, turn, STEP, || true));
             assert!(board.seats[place].reply(Answer::InMemory(9)));
             assert_eq!(waiting.join().unwrap(), Answer::InMemory(9));
         });
@@ -370,8 +477,8 @@ mod tests {
     #[test]
     fn who_does_not_wait_leaves_the_seat_to_the_agent() {
         let board = anonymous();
-        let place = board.ask(ask()).unwrap();
-        assert_eq!(board.answer(place, STEP, || false), Answer::Silence);
+        let (place, turn) = board.ask(ask()).unwrap();
+        assert_eq!(board.answer(place, turn, STEP, || false), Answer::Silence);
         assert_eq!(board.seats[place].state(), State::Left);
         assert!(!board.seats[place].reply(Answer::Go), "nobody is there");
     }
@@ -386,8 +493,7 @@ mod tests {
     #[test]
     fn a_turn_is_kept_until_it_is_taken_back() {
         let board = anonymous();
-        let place = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
-        let turn = board.turn_at(place);
+        let (place, turn) = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
         assert!(!board.enter(place, turn), "it has not come yet");
         board.seats[place].reply(Answer::Go);
         assert!(board.enter(place, turn));
@@ -404,9 +510,8 @@ mod tests {
     fn who_was_in_an_earlier_turn_is_not_counted_in_the_next() {
         let board = anonymous();
         let [first, second] = [(); 2].map(|()| {
-            let place = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
+            let (place, turn) = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
             board.seats[place].reply(Answer::Go);
-            let turn = board.turn_at(place);
             assert!(board.enter(place, turn));
             board.seats[place].free();
             (place, turn)
@@ -418,14 +523,65 @@ mod tests {
     }
 
     #[test]
+    fn who_leaves_late_leaves_the_next_alone() {
+        let board = anonymous();
+        let (place, late) = board.ask(ask()).unwrap();
+        board.seats[place].reply(Answer::Go);
+        board.seats[place].free();
+        board.leave(place, late, State::Done);
+        assert_eq!(board.seats[place].state(), State::Free);
+        let (same, next) = board.ask(ask()).unwrap();
+        assert!(same == place && next != late);
+        board.leave(place, late, State::Done);
+        board.resume(place, late);
+        assert_eq!(board.answer(place, late, STEP, || true), Answer::Silence, "it is another's turn");
+        assert_eq!(board.seats[place].state(), State::Asked);
+        assert!(board.seats[place].reply(Answer::Go));
+        board.leave(place, late, State::Left);
+        assert_eq!(board.seats[place].state(), State::Go);
+        board.leave(place, next, State::Done);
+        assert_eq!(board.seats[place].state(), State::Done);
+    }
+
+    #[test]
+    fn a_turn_is_handed_on() {
+        let board = anonymous();
+        let [first, second, third] = [(); 3].map(|()| board.ask(ask()).unwrap());
+        board.line_up(second.0, first.0);
+        board.line_up(third.0, second.0);
+        crate::take_marks(&board.asked).for_each(drop);
+        board.seats[first.0].reply(Answer::Go);
+        let bell = board.head.bell.load(Ordering::Relaxed);
+        board.leave(first.0, first.1, State::Done);
+        assert_eq!(board.answer(second.0, second.1, STEP, || true), Answer::Go);
+        assert!(board.seats[second.0].reply(Answer::Go), "it goes already");
+        assert_eq!(board.head.bell.load(Ordering::Relaxed), bell, "the agent sleeps on");
+        board.leave(third.0, third.1, State::Left);
+        board.leave(second.0, second.1, State::Done);
+        assert_eq!(board.seats[third.0].state(), State::Left);
+        assert_ne!(board.head.bell.load(Ordering::Relaxed), bell, "nobody goes on");
+        assert_eq!(crate::take_marks(&board.asked).count(), 3);
+    }
+
+    #[test]
+    fn turns_are_counted_round() {
+        let board = anonymous();
+        board.seats[7]
+            .word
+            .store(Move { turn: u32::MAX >> Move::STATE_BITS, state: State::Free }.word(), Ordering::Relaxed);
+        assert_eq!(board.ask(ask()), Some((7, 0)));
+        assert_eq!(board.seats[7].state(), State::Asked);
+    }
+
+    #[test]
     fn garbage_is_no_request() {
         let board = anonymous();
-        let place = board.ask(Ask { offset: u64::MAX, ..ask() }).unwrap();
+        let (place, _) = board.ask(Ask { offset: u64::MAX, ..ask() }).unwrap();
         assert_eq!(board.seats[place].asked(), None);
         board.seats[place].offset.store(0, Ordering::Relaxed);
         board.seats[place].kind.store(77, Ordering::Relaxed);
         assert_eq!(board.seats[place].asked(), None);
-        board.seats[place].state.store(77, Ordering::Relaxed);
+        board.seats[place].word.store(77, Ordering::Relaxed);
         assert_eq!(board.seats[place].state(), State::Left, "the agent frees it");
     }
 }

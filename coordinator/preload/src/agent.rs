@@ -1,6 +1,5 @@
 //! The way to the node's agent: a socket, over which the board comes once, and the agent is given files that it wants to read.
 
-use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -8,15 +7,14 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use eyas_board::{Board, GIVE_BOARD, TAKE_FILE};
+use eyas_board::{Board, GIVE_BOARD, Peer, TAKE_FILE};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where its socket is.
-const SOCKET: &CStr = c"EYAS_IO_AGENT";
-/// The number of the class that the program's requests are of.
-const CLASS: &CStr = c"EYAS_IO_CLASS";
+use crate::environment::{ALWAYS, CLASS, SOCKET};
+use crate::next::with_errno_kept;
+
 /// An agent that does not answer for so long is not there.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often one that is not there is looked for.
@@ -24,45 +22,35 @@ const RETRY_MS: u64 = 1_000;
 
 static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 static NEXT_TRY_MS: AtomicU64 = AtomicU64::new(0);
-static PATH: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(ptr::null_mut());
-static CLASS_NUMBER: AtomicU32 = AtomicU32::new(0);
 /// This process, as it knows itself and as the agent does. A forked one finds its parent's here.
 static OWN_NUMBER: AtomicU32 = AtomicU32::new(0);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-extern "C" fn look_at_environment() {
-    PATH.store(copy_of(SOCKET), Ordering::Relaxed);
-    let class = copy_of(CLASS);
-    if !class.is_null() {
-        // SAFETY: a string of C.
-        let number = unsafe { CStr::from_ptr(class) }.to_str().ok().and_then(|number| number.parse().ok());
-        CLASS_NUMBER.store(number.unwrap_or(0), Ordering::Relaxed);
-    }
-}
-
-/// What the environment has under that name when the library is loaded, or null. A copy that lasts: programs change their
-/// environment, and write over it.
-pub(crate) fn copy_of(name: &CStr) -> *mut core::ffi::c_char {
-    // SAFETY: nothing else of the program runs yet; what is copied is a string of C.
-    unsafe {
-        let value = libc::getenv(name.as_ptr());
-        if value.is_null() { value } else { libc::strdup(value) }
-    }
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = look_at_environment;
-
 /// The number of the class that the program's requests are of.
 pub(crate) fn class() -> u32 {
-    CLASS_NUMBER.load(Ordering::Relaxed)
+    CLASS.get().and_then(|number| number.to_str().ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// Whether the program asks for every turn, though nothing is gained by it.
+pub(crate) fn insists() -> bool {
+    ALWAYS.get().is_some()
 }
 
 /// Milliseconds of the clock that all processes of a node share.
 pub(crate) fn now_ms() -> u64 {
+    now_us() / 1_000
+}
+
+/// The same in microseconds.
+pub(crate) fn now_us() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+/// What passes for the agent's beat while none is known, about as often; the clock's cheapest time will do.
+pub(crate) fn own_beat() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 8 + now.tv_nsec as u64 / 125_000_000
 }
 
 /// The board, whether its agent is alive or not.
@@ -145,14 +133,11 @@ fn introduce() -> Option<(OwnedFd, u32)> {
 }
 
 fn connect() -> Option<OwnedFd> {
-    let path = PATH.load(Ordering::Relaxed);
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: a string of C, which stays as it is.
-    let address = net::SocketAddrUnix::new(unsafe { CStr::from_ptr(path) }).ok()?;
+    let address = net::SocketAddrUnix::new(SOCKET.get()?).ok()?;
     let flags = net::SocketFlags::CLOEXEC | net::SocketFlags::NONBLOCK;
     let socket = net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, flags, None).ok()?;
     net::connect(&socket, &address).ok()?;
-    Some(socket)
+    // It is given the program's open files.
+    let agent = with_errno_kept(|| Peer::of(&socket)).ok()?;
+    agent.is_trusted().then_some(socket)
 }

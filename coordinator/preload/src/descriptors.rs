@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::kept::Kept;
 
@@ -51,10 +51,20 @@ pub(crate) struct Descriptor {
     /// Whether it writes at the end of its file.
     appends: AtomicU32,
     line: AtomicU32,
+    device: AtomicU64,
     inode: AtomicU64,
-    /// From where to where it may read at once.
+    /// From where to where it may read at once, and at which of the agent's beats that was learned, counted from 1.
     start: AtomicU64,
     end: AtomicU64,
+    beat: AtomicU64,
+    /// Where the storage stands on the board if whatever is done with the file need not ask, and at which beat that was learned.
+    place: AtomicU32,
+    place_beat: AtomicU64,
+    /// Where it last read, as far as that was looked at.
+    last: AtomicU64,
+    /// Whether something that it was to read was not in memory, and whether that is not told of its file.
+    has_missed: AtomicBool,
+    is_untold: AtomicBool,
     /// Where it stands, as far as its own calls tell: others may have moved it.
     position: AtomicU64,
     /// What it has written that may not be on the storage: from where to where.
@@ -74,6 +84,7 @@ pub(crate) fn get(descriptor: c_int) -> Option<&'static Descriptor> {
 pub(crate) fn came(descriptor: c_int) -> c_int {
     if let Some(known) = get(descriptor) {
         known.of.store(Of::Unknown as u32, Ordering::Relaxed);
+        known.forget();
     }
     descriptor
 }
@@ -85,9 +96,16 @@ impl Descriptor {
             writes: AtomicU32::new(Writes::Gather as u32),
             appends: AtomicU32::new(0),
             line: AtomicU32::new(0),
+            device: AtomicU64::new(0),
             inode: AtomicU64::new(0),
             start: AtomicU64::new(0),
             end: AtomicU64::new(0),
+            beat: AtomicU64::new(0),
+            place: AtomicU32::new(0),
+            place_beat: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            has_missed: AtomicBool::new(false),
+            is_untold: AtomicBool::new(false),
             position: AtomicU64::new(0),
             gathered_start: AtomicU64::new(0),
             gathered_end: AtomicU64::new(0),
@@ -106,21 +124,36 @@ impl Descriptor {
     }
 
     /// Begins anew with what was found out about it.
-    pub(crate) fn learn(&self, of: Of, writes: Writes, appends: bool, inode: u64) {
+    pub(crate) fn learn(&self, of: Of, writes: Writes, appends: bool, (device, inode): (u64, u64)) {
+        self.forget();
         self.writes.store(writes as u32, Ordering::Relaxed);
         self.appends.store(appends.into(), Ordering::Relaxed);
         self.gathered_end.store(0, Ordering::Relaxed);
         self.kept.forget();
         self.line.store(NO_LINE, Ordering::Relaxed);
+        self.device.store(device, Ordering::Relaxed);
         self.inode.store(inode, Ordering::Relaxed);
-        self.end.store(0, Ordering::Relaxed);
-        self.position.store(NO_POSITION, Ordering::Relaxed);
         self.of.store(of as u32, Ordering::Relaxed);
+    }
+
+    /// It has to ask again for whatever it does.
+    pub(crate) fn forbid(&self) {
+        self.beat.store(0, Ordering::Relaxed);
+        self.place_beat.store(0, Ordering::Relaxed);
+    }
+
+    /// The same, and nobody knows where it stands.
+    fn forget(&self) {
+        self.forbid();
+        self.position.store(NO_POSITION, Ordering::Relaxed);
+        self.last.store(0, Ordering::Relaxed);
+        self.has_missed.store(false, Ordering::Relaxed);
+        self.is_untold.store(false, Ordering::Relaxed);
     }
 
     /// It is not of anything that is ordered.
     pub(crate) fn learn_nothing(&self) {
-        self.learn(Of::Elsewhere, Writes::Gather, false, 0);
+        self.learn(Of::Elsewhere, Writes::Gather, false, (0, 0));
     }
 
     #[inline]
@@ -166,27 +199,70 @@ impl Descriptor {
     }
 
     /// Whether it was learned of this file.
-    pub(crate) fn is_of(&self, inode: u64) -> bool {
-        self.of() != Of::Unknown && self.inode.load(Ordering::Relaxed) == inode
+    pub(crate) fn is_of(&self, file: (u64, u64)) -> bool {
+        self.of() != Of::Unknown && self.file() == file
     }
 
-    /// The file that it was learned of.
-    pub(crate) fn inode(&self) -> u64 {
-        self.inode.load(Ordering::Relaxed)
+    /// The file that it was learned of: device and inode.
+    pub(crate) fn file(&self) -> (u64, u64) {
+        (self.device.load(Ordering::Relaxed), self.inode.load(Ordering::Relaxed))
     }
 
-    /// Whether these bytes may be read at once.
+    /// Whether these bytes may be read at once, at this beat of the agent.
     #[inline]
-    pub(crate) fn may_read(&self, offset: u64, length: u64) -> bool {
+    pub(crate) fn may_read(&self, beat: u64, offset: u64, length: u64) -> bool {
         let end = self.end.load(Ordering::Relaxed);
-        offset >= self.start.load(Ordering::Relaxed) && offset.saturating_add(length) <= end
+        offset >= self.start.load(Ordering::Relaxed)
+            && offset.saturating_add(length) <= end
+            && self.beat.load(Ordering::Relaxed) == beat + 1
     }
 
-    /// Lets it read these bytes at once from now on.
-    pub(crate) fn permit(&self, start: u64, end: u64) {
-        self.end.store(0, Ordering::Relaxed);
-        self.start.store(start, Ordering::Relaxed);
-        self.end.store(end, Ordering::Relaxed);
+    /// Lets it read these bytes at once until the agent's next beat.
+    pub(crate) fn permit(&self, beat: u64, bytes: Range<u64>) {
+        self.beat.store(0, Ordering::Relaxed);
+        self.start.store(bytes.start, Ordering::Relaxed);
+        self.end.store(bytes.end, Ordering::Relaxed);
+        self.beat.store(beat + 1, Ordering::Relaxed);
+    }
+
+    /// The place of its storage, if nobody asks there at this beat of the agent.
+    #[inline]
+    pub(crate) fn unordered(&self, beat: u64) -> Option<usize> {
+        (self.place_beat.load(Ordering::Relaxed) == beat + 1).then(|| self.place.load(Ordering::Relaxed) as usize)
+    }
+
+    /// Lets it do everything at once until the agent's next beat: its storage has this place.
+    pub(crate) fn leave_alone(&self, beat: u64, place: usize) {
+        self.place.store(place as u32, Ordering::Relaxed);
+        self.place_beat.store(beat + 1, Ordering::Relaxed);
+    }
+
+    /// Whether something that it was to read was not in memory.
+    #[inline]
+    pub(crate) fn has_missed(&self) -> bool {
+        self.has_missed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn miss(&self) {
+        self.has_missed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel does not tell this program what it has in memory of the file.
+    pub(crate) fn is_untold(&self) -> bool {
+        self.is_untold.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_untold(&self) {
+        self.is_untold.store(true, Ordering::Relaxed);
+    }
+
+    /// Where it read last.
+    pub(crate) fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_last(&self, last: u64) {
+        self.last.store(last, Ordering::Relaxed);
     }
 
     /// Where it stands, if that is known.

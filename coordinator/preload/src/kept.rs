@@ -13,43 +13,41 @@ use eyas_board::Board;
 /// What a stream asks for first, and at most: a seek of a disk costs little beside so much.
 const FIRST_BYTES: u64 = 1 << 20;
 const MOST_BYTES: u64 = 8 << 20;
-/// No turn. No board has so many seats.
-const NONE: u64 = u64::MAX;
-
 /// The turn that a descriptor keeps, and how its stream goes on.
 pub(crate) struct Kept {
-    /// Seat in the upper half, number of the turn in the lower.
+    /// 0, or 1 and more than that: seat in the upper half, number of the turn in the lower.
     turn: AtomicU64,
     /// What the turn is good for.
     start: AtomicU64,
     end: AtomicU64,
-    /// Where the last call ended.
+    /// 0, or 1 and where the last call ended.
     next: AtomicU64,
     /// What was asked for last.
     window: AtomicU64,
 }
 
 impl Kept {
+    /// All zeros: the memory of all descriptors costs nothing until they are used.
     pub(crate) const fn none() -> Kept {
         Kept {
-            turn: AtomicU64::new(NONE),
+            turn: AtomicU64::new(0),
             start: AtomicU64::new(0),
             end: AtomicU64::new(0),
-            next: AtomicU64::new(NONE),
+            next: AtomicU64::new(0),
             window: AtomicU64::new(0),
         }
     }
 
     /// There is none, and no stream.
     pub(crate) fn forget(&self) {
-        self.turn.store(NONE, Ordering::Relaxed);
-        self.next.store(NONE, Ordering::Relaxed);
+        self.turn.store(0, Ordering::Relaxed);
+        self.next.store(0, Ordering::Relaxed);
         self.window.store(0, Ordering::Relaxed);
     }
 
     fn turn(&self) -> Option<(usize, u32)> {
-        let word = self.turn.load(Ordering::Relaxed);
-        (word != NONE).then_some(((word >> 32) as usize, word as u32))
+        let word = self.turn.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(((word >> 32) as usize, word as u32))
     }
 
     /// Begins a call in the turn that is kept, if it is good for these bytes; its seat and number.
@@ -59,14 +57,14 @@ impl Kept {
         let end = offset.checked_add(length)?;
         let is_good = offset >= self.start.load(Ordering::Relaxed) && end <= self.end.load(Ordering::Relaxed);
         (is_good && board.enter(seat, turn)).then(|| {
-            self.next.store(end, Ordering::Relaxed);
+            self.next.store(end.saturating_add(1), Ordering::Relaxed);
             (seat, turn)
         })
     }
 
     /// How much a call that is to have these bytes asks for; whether it keeps the turn.
     pub(crate) fn plan(&self, bytes: &Range<u64>) -> (u64, bool) {
-        let goes_on = self.next.swap(bytes.end, Ordering::Relaxed) == bytes.start;
+        let goes_on = self.next.swap(bytes.end.saturating_add(1), Ordering::Relaxed) == bytes.start + 1;
         let window = match self.window.load(Ordering::Relaxed) {
             _ if !goes_on => 0,
             0 => FIRST_BYTES,
@@ -86,13 +84,13 @@ impl Kept {
     pub(crate) fn keep(&self, seat: usize, turn: u32, bytes: Range<u64>) {
         self.start.store(bytes.start, Ordering::Relaxed);
         self.end.store(bytes.end, Ordering::Relaxed);
-        self.turn.store((seat as u64) << 32 | u64::from(turn), Ordering::Relaxed);
+        self.turn.store(((seat as u64) << 32 | u64::from(turn)) + 1, Ordering::Relaxed);
     }
 
     /// It is not needed any more.
     pub(crate) fn give_up(&self, board: &Board) {
         if let Some((seat, turn)) = self.turn() {
-            self.turn.store(NONE, Ordering::Relaxed);
+            self.turn.store(0, Ordering::Relaxed);
             board.give_up(seat, turn);
         }
     }

@@ -13,10 +13,15 @@
 #![allow(clippy::missing_safety_doc, reason = "the functions of the C library are as safe as they always are")]
 
 mod agent;
+mod cancelled;
 mod descriptors;
+mod environment;
 mod hooks;
 mod kept;
+mod memory;
 mod next;
 mod scope;
+mod stat;
 mod turn;
+mod unordered;
 mod writes;

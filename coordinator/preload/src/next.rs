@@ -1,6 +1,6 @@
 //! The functions that ours stand before: the next of the same name in the order in which the program's libraries are searched.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -36,6 +36,48 @@ impl Next {
     }
 }
 
+/// What a function answers that cannot do anything; `errno` says why.
+pub(crate) trait Answer {
+    const FAILED: Self;
+}
+
+macro_rules! answers {
+    ($($type:ty = $failed:expr;)*) => { $(
+        impl Answer for $type {
+            const FAILED: Self = $failed;
+        }
+    )* };
+}
+
+answers! {
+    c_int = -1;
+    i64 = -1;
+    isize = -1;
+    usize = 0;
+    () = ();
+    *mut libc::FILE = ptr::null_mut();
+    *mut c_char = ptr::null_mut();
+    *mut c_void = libc::MAP_FAILED;
+}
+
+/// What the program finds there when the C library has no function of a name, and it has found this library's.
+#[cold]
+pub(crate) fn missing<A: Answer>() -> A {
+    // SAFETY: this thread's `errno`.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    A::FAILED
+}
+
+/// Does something by the C library that the program is not to see fail.
+pub(crate) fn with_errno_kept<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: this thread's `errno`.
+    let before = unsafe { *libc::__errno_location() };
+    let done = work();
+    // SAFETY: the same.
+    unsafe { *libc::__errno_location() = before };
+    done
+}
+
 /// Defines a function that stands before the C library's of the same name, which the body knows by the name after `as`.
 macro_rules! hook {
     ($name:ident as $next:ident ($($arg:ident: $type:ty),* $(,)?) -> $answer:ty $body:block) => {
@@ -55,9 +97,7 @@ macro_rules! hook {
             static AT_LOAD: extern "C" fn() = prepare;
             let next = NEXT.get();
             if next.is_null() {
-                // The program found this library's function where its C library has none.
-                // SAFETY: it does not return.
-                unsafe { libc::abort() }
+                return $crate::next::missing();
             }
             // SAFETY: the function of that name has this signature, up to how C passes arguments.
             let $next: unsafe extern "C" fn($($type),*) -> $answer = unsafe { core::mem::transmute(next) };

@@ -2,18 +2,16 @@
 //! their nature.
 
 use core::ffi::{CStr, c_int};
-use core::sync::atomic::{AtomicPtr, Ordering};
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, OFlags};
 
-use crate::agent::copy_of;
 use crate::descriptors::{Descriptor, Of, Writes};
+use crate::environment::PATHS;
+use crate::stat::Stat;
 
-/// Paths, with a colon between them.
-const PATHS: &CStr = c"EYAS_IO_PATHS";
-/// Longest path that the kernel gives.
-const PATH_BYTES: usize = 4096;
+/// What is looked at of a path. It lies on the stack, which may be a small one for signals; so no folder with a longer path can be named.
+const PATH_BYTES: usize = 1024;
 
 /// File systems that nodes share, by their numbers in `statfs(2)` and the kernel's sources.
 const SHARED: &[u32] = &[
@@ -40,20 +38,11 @@ const PASS_THROUGH: &[u32] = &[0x6573_5546, 0x0102_1997, 0x2003_0528];
 /// Of those, file systems that close a file when the storage has what was written.
 const TILL_CLOSE: &[u32] = &[0x6969, 0x1983_0326, 0xff53_4d42, 0xfe53_4d42, 0x5346_414f];
 
-static NAMED: AtomicPtr<core::ffi::c_char> = AtomicPtr::new(core::ptr::null_mut());
-
-extern "C" fn look_at_environment() {
-    NAMED.store(copy_of(PATHS), Ordering::Relaxed);
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = look_at_environment;
-
 /// Finds out what an open descriptor is of.
 pub(crate) fn learn(known: &Descriptor, descriptor: BorrowedFd<'_>, number: c_int, stat: &Stat) {
+    let file = (stat.st_dev, stat.st_ino);
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return known.learn(Of::Elsewhere, Writes::Gather, false, stat.st_ino);
+        return known.learn(Of::Elsewhere, Writes::Gather, false, file);
     }
     let system = rustix::fs::fstatfs(descriptor).map_or(0, |system| system.f_type as u32);
     let flags = rustix::fs::fcntl_getfl(descriptor).unwrap_or(OFlags::empty());
@@ -67,17 +56,13 @@ pub(crate) fn learn(known: &Descriptor, descriptor: BorrowedFd<'_>, number: c_in
         _ if TILL_CLOSE.contains(&system) => Writes::GatherTillClose,
         _ => Writes::Gather,
     };
-    known.learn(of, writes, flags.contains(OFlags::APPEND), stat.st_ino);
+    known.learn(of, writes, flags.contains(OFlags::APPEND), file);
 }
 
 fn is_ordered(number: c_int, system: u32) -> bool {
-    let named = NAMED.load(Ordering::Relaxed);
-    if named.is_null() {
-        return SHARED.contains(&system);
-    }
+    let Some(named) = PATHS.get() else { return SHARED.contains(&system) };
     let mut room = [0_u8; PATH_BYTES];
-    // SAFETY: a string of C, which stays as it is.
-    let mut paths = unsafe { CStr::from_ptr(named) }.to_bytes().split(|byte| *byte == b':');
+    let mut paths = named.to_bytes().split(|byte| *byte == b':');
     path_of(number, &mut room).is_some_and(|path| paths.any(|named| is_below(path, named)))
 }
 

@@ -1,7 +1,8 @@
 //! Waiting for one's turn to read or write.
 //!
-//! What a descriptor may read at once is remembered with it, so that most reads cost a look. Else the board is asked: what of
-//! the file is in memory, or about to be; and if nobody has begun with it, the agent.
+//! What a descriptor may read at once is remembered with it, so that most reads cost a look. Else the board is asked: whether the
+//! storage is one where order gains nothing, and what of the file is in memory, or about to be; then the kernel, if it has
+//! all of it anyway; and if not, the agent.
 
 use core::ffi::c_int;
 use core::ops::Range;
@@ -10,11 +11,13 @@ use std::os::fd::BorrowedFd;
 
 use core::sync::atomic::Ordering;
 use eyas_board::{Answer, Ask, Board, Kind, Line, PIECE_BYTES, Piece, State};
-use rustix::fs::Stat;
 
-use crate::agent::{board, class, is_forked, known_board, now_ms, process, send_file};
+use crate::agent::{board, class, insists, is_forked, known_board, now_ms, now_us, own_beat, process, send_file};
 use crate::descriptors::{self, Descriptor, Of, Writes};
-use crate::scope;
+use crate::memory::Look;
+use crate::stat::Stat;
+use crate::unordered::{self, Timed};
+use crate::{memory, scope};
 
 /// How often who waits looks whether the agent is still there.
 const STEP: Duration = Duration::from_millis(100);
@@ -31,8 +34,10 @@ const MOST_MAPPED_BYTES: u64 = 16 << 20;
 pub(crate) enum Turn {
     /// Nobody waits for it.
     Unordered,
-    /// It is for this call.
-    Once(&'static Board, usize),
+    /// Nor here; but it is seen how long it takes.
+    Timed(Timed),
+    /// It is for this call, and has that number. If the call tells how fast the storage is: when it begins, in microseconds.
+    Once(&'static Board, usize, u32, Option<u64>),
     /// The descriptor keeps it, by that number, for the calls that follow.
     Kept(&'static Board, usize, u32),
 }
@@ -43,8 +48,22 @@ impl Turn {
     pub(crate) fn end(self, bytes: isize) {
         match self {
             Turn::Unordered => {}
-            Turn::Once(board, seat) => board.leave(seat, State::Done),
+            Turn::Timed(call) => call.end(u64::try_from(bytes).unwrap_or(0)),
+            Turn::Once(board, seat, turn, began_us) => {
+                board.finish(seat, turn, began_us.map_or(0, |began_us| now_us() - began_us));
+            }
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
+        }
+    }
+}
+
+impl Turn {
+    /// The same for a call that takes long, or does not, for other reasons than to read from the storage.
+    pub(crate) fn untimed(self) -> Turn {
+        match self {
+            Turn::Timed(_) => Turn::Unordered,
+            Turn::Once(board, seat, turn, _) => Turn::Once(board, seat, turn, None),
+            turn => turn,
         }
     }
 }
@@ -62,13 +81,8 @@ pub(crate) fn is_shared(descriptor: c_int) -> bool {
 /// Waits for the turn to read so many bytes at an offset.
 #[inline]
 pub(crate) fn to_read_at(descriptor: c_int, offset: i64, length: usize) -> Turn {
-    match descriptors::get(descriptor) {
-        Some(known) if known.of() != Of::Elsewhere => match u64::try_from(offset) {
-            Ok(offset) if !known.may_read(offset, length as u64) => {
-                wait(Kind::Read, descriptor, known, Some(offset), length as u64)
-            }
-            _ => Turn::Unordered,
-        },
+    match (descriptors::get(descriptor), u64::try_from(offset)) {
+        (Some(known), Ok(offset)) => read(descriptor, known, Some(offset), length as u64),
         _ => Turn::Unordered,
     }
 }
@@ -77,12 +91,37 @@ pub(crate) fn to_read_at(descriptor: c_int, offset: i64, length: usize) -> Turn 
 #[inline]
 pub(crate) fn to_read(descriptor: c_int, length: usize) -> Turn {
     match descriptors::get(descriptor) {
-        Some(known) if known.of() != Of::Elsewhere => match known.position() {
-            Some(offset) if known.may_read(offset, length as u64) => Turn::Unordered,
-            _ => wait(Kind::Read, descriptor, known, None, length as u64),
-        },
-        _ => Turn::Unordered,
+        Some(known) => read(descriptor, known, None, length as u64),
+        None => Turn::Unordered,
     }
+}
+
+#[inline]
+fn read(number: c_int, known: &Descriptor, at: Option<u64>, length: u64) -> Turn {
+    if known.of() == Of::Elsewhere {
+        return Turn::Unordered;
+    }
+    if let Some(turn) = at_once(known, length) {
+        return turn;
+    }
+    let offset = at.or_else(|| known.position());
+    match offset {
+        Some(offset) if known.may_read(beat(), offset, length) => Turn::Unordered,
+        _ if memory::is_spared(known, offset, length) => Turn::Unordered,
+        _ => wait(Kind::Read, number, known, at, length),
+    }
+}
+
+/// The turn of a call that is to move so many bytes, if nobody asks at the descriptor's storage.
+#[inline]
+pub(crate) fn at_once(known: &Descriptor, length: u64) -> Option<Turn> {
+    unordered::go(known_board()?, known, length)
+}
+
+/// The agent's beat: what is learned is good until the next. Who does not know the agent has one of its own.
+#[inline]
+fn beat() -> u64 {
+    known_board().map_or_else(own_beat, Board::beat)
 }
 
 /// A read where the descriptor stands has given so many bytes.
@@ -104,7 +143,7 @@ pub(crate) fn has_moved(descriptor: c_int, position: i64) {
 /// Waits until what is to be mapped is in memory, if it is not too much.
 pub(crate) fn to_map(descriptor: c_int, offset: i64, length: usize) -> Turn {
     match length as u64 {
-        0..=MOST_MAPPED_BYTES => to_read_at(descriptor, offset, length),
+        0..=MOST_MAPPED_BYTES => to_read_at(descriptor, offset, length).untimed(),
         _ => Turn::Unordered,
     }
 }
@@ -113,9 +152,10 @@ pub(crate) fn to_map(descriptor: c_int, offset: i64, length: usize) -> Turn {
 pub(crate) fn to_read_later(descriptor: c_int, offset: i64, length: usize) {
     if let (Some(known), Ok(offset)) = (descriptors::get(descriptor), u64::try_from(offset))
         && known.of() != Of::Elsewhere
-        && !known.may_read(offset, length as u64)
+        && at_once(known, 0).is_none()
+        && !known.may_read(beat(), offset, length as u64)
     {
-        wait(Kind::Hint, descriptor, known, Some(offset), length as u64).end(0);
+        wait(Kind::Hint, descriptor, known, Some(offset), length as u64).untimed().end(0);
     }
 }
 
@@ -132,6 +172,7 @@ pub(crate) fn to_close(descriptor: c_int) -> Turn {
     }
     if is_forked() {
         // What is known may be its parent's, which shares memory with it until it has another program's; nothing is its own.
+        known.forbid();
         return Turn::Unordered;
     }
     let turn = finish(descriptor, known);
@@ -156,13 +197,12 @@ fn finish(number: c_int, known: &Descriptor) -> Turn {
 #[cold]
 fn let_go(known: &Descriptor, line: usize) {
     let Some(board) = board() else { return };
-    let (line, inode) = (&board.lines[line], known.inode());
-    let is_of_file = line.inode.load(Ordering::Relaxed) == inode;
+    let (line, (device, inode)) = (&board.lines[line], known.file());
+    let is_of_file = line.is_of(device, inode);
     let one_less = |users: u32| users.checked_sub(1);
     if !is_of_file || line.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, one_less) != Ok(1) {
         return;
     }
-    let device = line.device.load(Ordering::Relaxed);
     let ask = Ask {
         process: process(),
         kind: Kind::Close,
@@ -173,16 +213,20 @@ fn let_go(known: &Descriptor, line: usize) {
         file_bytes: 0,
         class: 0,
         is_kept: false,
+        insists: insists(),
     };
-    if let Some(seat) = board.ask(ask) {
-        board.answer(seat, STEP, || board.is_open(now_ms()));
+    if let Some((seat, turn)) = board.ask(ask) {
+        board.answer(seat, turn, STEP, || board.is_open(now_ms()));
     }
 }
 
 /// Finds out what a descriptor is of, and waits for the turn to read there or to write past the page cache.
 #[cold]
 pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option<u64>, length: u64) -> Turn {
-    let Some((board, descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    let Some((descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    if let Some(turn) = leave_alone(known, &stat, length) {
+        return if kind == Kind::Read { turn } else { turn.untimed() };
+    }
     let offset = match offset {
         Some(offset) => offset,
         None => match position(kind, descriptor, known, &stat) {
@@ -200,28 +244,58 @@ pub(crate) fn wait(kind: Kind, number: c_int, known: &Descriptor, offset: Option
     if offset >= end {
         return Turn::Unordered;
     }
+    let last = known.last();
+    known.set_last(end);
+    if matches!(kind, Kind::Read | Kind::Hint) && known.line().is_none() && !insists() {
+        match memory::look(known, descriptor, &(offset..end), stat.st_size as u64, last) {
+            Look::All(cached) => {
+                memory::found();
+                known.permit(beat(), cached);
+                return Turn::Unordered;
+            }
+            Look::Just => return Turn::Unordered,
+            Look::Missing => {}
+        }
+    }
+    memory::missed(known);
+    let Some(board) = board() else { return Turn::Unordered };
     Request { board, descriptor, known, stat, kind, offset, end, begun_ms: now_ms() }.wait()
 }
 
 /// Waits for the turn to have these bytes of the page cache brought to the storage.
 #[cold]
 pub(crate) fn wait_to_bring(number: c_int, known: &Descriptor, bytes: Range<u64>) -> Turn {
-    let Some((board, descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
+    let Some((descriptor, stat)) = look_at(number, known) else { return Turn::Unordered };
     let Range { start: offset, end } = bytes;
+    if let Some(turn) = leave_alone(known, &stat, end - offset) {
+        return turn.untimed();
+    }
+    let Some(board) = board() else { return Turn::Unordered };
     let request = Request { board, descriptor, known, stat, kind: Kind::Write, offset, end, begun_ms: now_ms() };
-    request.ask(end - offset, false).unwrap_or(Turn::Unordered)
+    request.ask(end - offset, false).unwrap_or(Turn::Unordered).untimed()
 }
 
-/// The file that a descriptor is of, if it is one that is ordered now. What was known of another is forgotten.
-fn look_at(number: c_int, known: &Descriptor) -> Option<(&'static Board, BorrowedFd<'static>, Stat)> {
-    let board = board()?;
+/// The file that a descriptor is of, if it is one of shared storage. What was known of another is forgotten.
+fn look_at(number: c_int, known: &Descriptor) -> Option<(BorrowedFd<'static>, Stat)> {
     // SAFETY: what is not open, or closed meanwhile, fails the calls for which it is used.
     let descriptor = (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })?;
-    let stat = rustix::fs::fstat(descriptor).ok()?;
-    if !known.is_of(stat.st_ino) {
+    let stat = Stat::of(descriptor)?;
+    if !known.is_of((stat.st_dev, stat.st_ino)) {
         scope::learn(known, descriptor, number, &stat);
     }
-    matches!(known.of(), Of::Shared | Of::Direct).then_some((board, descriptor, stat))
+    matches!(known.of(), Of::Shared | Of::Direct).then_some((descriptor, stat))
+}
+
+/// The turn of a call that is to move so many bytes, if nobody asks at the file's storage. Nor does who uses the descriptor until the
+/// agent's next beat.
+fn leave_alone(known: &Descriptor, stat: &Stat, length: u64) -> Option<Turn> {
+    known_board().filter(|board| !insists() && board.unordered(stat.st_dev).is_some())?;
+    // Another agent may have come meanwhile.
+    let board = board()?;
+    let place = board.unordered(stat.st_dev)?;
+    known.leave_alone(board.beat(), place);
+    memory::found();
+    Some(Turn::Timed(Timed::begin(board, place, length)))
 }
 
 /// Where a call without an offset reads or writes.
@@ -265,7 +339,7 @@ impl Request<'_> {
             let line = self.line();
             match line.map_or(Seen::Nothing, |(_, line)| self.look(line)) {
                 Seen::Ready(start, end) => {
-                    self.known.permit(start, end);
+                    self.known.permit(self.board.beat(), start..end);
                     return Turn::Unordered;
                 }
                 Seen::Coming(_) if self.kind == Kind::Hint => return Turn::Unordered,
@@ -331,32 +405,39 @@ impl Request<'_> {
         if is_ready { widen(line, self.offset, ready_end) } else { Seen::Coming(progress) }
     }
 
+    /// When the call begins, if it tells how fast the storage is: it does not if its bytes are in memory.
+    fn begin(&self) -> Option<u64> {
+        let is_read = matches!(self.kind, Kind::Read | Kind::DirectRead);
+        (is_read && !memory::is_cached(self.known, self.descriptor, &(self.offset..self.end))).then(now_us)
+    }
+
     /// Asks the agent for so many bytes; None if the board has news then.
     fn ask(&self, length: u64, is_kept: bool) -> Option<Turn> {
         let (device, inode, file_bytes) = (self.stat.st_dev, self.stat.st_ino, self.stat.st_size as u64);
         let (kind, offset, class) = (self.kind, self.offset, class());
-        let ask = Ask { process: process(), kind, device, inode, offset, length, file_bytes, class, is_kept };
-        let Some(seat) = self.board.ask(ask) else { return Some(Turn::Unordered) };
-        let turn = self.board.turn_at(seat);
+        let (process, insists) = (process(), insists());
+        let ask = Ask { process, kind, device, inode, offset, length, file_bytes, class, is_kept, insists };
+        let Some((seat, turn)) = self.board.ask(ask) else { return Some(Turn::Unordered) };
+        let asked = Turn::Once(self.board, seat, turn, None);
         loop {
-            return match self.board.answer(seat, STEP, || self.is_worth_it()) {
+            return match asked.hold(|| self.board.answer(seat, turn, STEP, || self.is_worth_it())) {
                 Answer::Go if is_kept => {
                     self.known.kept().keep(seat, turn, offset..offset.saturating_add(length));
                     let is_there = self.board.enter(seat, turn);
                     Some(if is_there { Turn::Kept(self.board, seat, turn) } else { Turn::Unordered })
                 }
-                Answer::Go => Some(Turn::Once(self.board, seat)),
+                Answer::Go => Some(Turn::Once(self.board, seat, turn, self.begin())),
                 Answer::InMemory(line) => {
                     self.learn(line);
                     None
                 }
                 Answer::Pass | Answer::Silence => Some(Turn::Unordered),
                 Answer::OpenWanted => {
-                    self.board.resume(seat);
+                    self.board.resume(seat, turn);
                     if send_file(seat, self.descriptor).is_some() {
                         continue;
                     }
-                    self.board.leave(seat, State::Left);
+                    self.board.leave(seat, turn, State::Left);
                     Some(Turn::Unordered)
                 }
             };

@@ -10,7 +10,7 @@ use eyas_board::Kind;
 
 use crate::agent::known_board;
 use crate::descriptors::{self, Descriptor, Of, Writes};
-use crate::turn::{Turn, wait, wait_to_bring};
+use crate::turn::{Turn, at_once, wait, wait_to_bring};
 
 /// Waits for the turn to write so many bytes at an offset. To be followed by [`has_written_at`].
 #[inline]
@@ -32,9 +32,14 @@ pub(crate) fn to_write(descriptor: c_int, length: usize) -> Turn {
 
 #[inline]
 fn write(number: c_int, known: &Descriptor, at: Option<u64>, length: usize) -> Turn {
+    if known.of() == Of::Elsewhere {
+        return Turn::Unordered;
+    }
+    if let Some(turn) = at_once(known, length as u64) {
+        return turn.untimed();
+    }
     let offset = at.or_else(|| known.position());
     match (known.of(), known.writes(), offset) {
-        (Of::Elsewhere, ..) => Turn::Unordered,
         (Of::Unknown, ..) | (_, _, None) => wait(Kind::Write, number, known, at, length as u64),
         (_, Writes::PassThrough, Some(offset)) => {
             let board = known_board();

@@ -12,21 +12,20 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use eyas_board::{Answer, Ask, BEAT, Board, Kind, State, VERSION, ring, take_marks, wait};
+use eyas_board::{Answer, Ask, BEAT, Board, HELLO, Kind, State, VERSION, ring, take_marks, wait};
 use eyas_ioq::{ClassId, RequestId};
 use eyas_types::{Extent, FileId, Operation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::fetch::fetch;
+use super::fetch::{Fetched, fetch};
 use super::files::{Advice, Files, Key};
+use super::storages::Storages;
 use crate::link::Heard;
 use crate::order::{Order, Verdict};
 use crate::storage::Place;
 
-/// An agent that nobody has needed for so long ends.
-const IDLE: Duration = Duration::from_secs(30);
 /// A turn that a program keeps is taken back when nothing has been done in it for so long,
 const KEPT_IDLE: Duration = Duration::from_millis(2);
 /// or when it has had it for so long: others wait.
@@ -39,10 +38,10 @@ const LINGERING: Duration = Duration::from_secs(5);
 pub(super) enum News {
     /// The program at that seat has given its file, if it could be opened again.
     File { seat: usize, file: Option<File> },
-    /// A window has been read, so many bytes of it.
-    Fetched { request: RequestId, key: Key, bytes: u64 },
-    /// The agent is there for this process.
-    Program(OwnedFd),
+    /// A window has been read, as far as there was anything.
+    Fetched { request: RequestId, key: Key, window: Range<u64>, fetched: Fetched },
+    /// Somebody wants the agent to be there for as long as that process lives, if it can be seen.
+    Hello { program: UnixStream, process: Option<OwnedFd> },
     /// Of the session with the coordinator.
     Link(Heard),
     /// Somebody wants to know how things are.
@@ -55,6 +54,7 @@ pub(super) struct Brain {
     news: Sender<News>,
     told: Receiver<News>,
     order: Order,
+    storages: Storages,
     files: Files,
     /// What is behind each request that waits for its turn.
     wanted: BTreeMap<RequestId, Wanted>,
@@ -66,6 +66,8 @@ pub(super) struct Brain {
     lingering: BTreeMap<usize, (State, Instant)>,
     programs: Vec<OwnedFd>,
     needed: Instant,
+    /// An agent that nobody has needed for so long ends.
+    idle: Duration,
 }
 
 /// A turn that a program keeps.
@@ -85,12 +87,13 @@ enum Wanted {
 }
 
 impl Brain {
-    pub fn new(board: &'static Board, order: Order, news: Sender<News>, told: Receiver<News>) -> Brain {
+    pub fn new(board: &'static Board, order: Order, news: Sender<News>, told: Receiver<News>, idle: Duration) -> Brain {
         Brain {
             board,
             news,
             told,
             order,
+            storages: Storages::new(board),
             files: Files::new(board),
             wanted: BTreeMap::new(),
             seats: BTreeMap::new(),
@@ -98,6 +101,7 @@ impl Brain {
             lingering: BTreeMap::new(),
             programs: Vec::new(),
             needed: Instant::now(),
+            idle,
         }
     }
 
@@ -108,7 +112,7 @@ impl Brain {
         self.open();
         head.version.store(VERSION, Ordering::Release);
         let mut beaten = Instant::now();
-        while self.needed.elapsed() < IDLE {
+        while self.needed.elapsed() < self.idle {
             let seen = head.bell.load(Ordering::Acquire);
             self.look();
             self.take_back();
@@ -138,9 +142,10 @@ impl Brain {
         while let Ok(news) = self.told.try_recv() {
             match news {
                 News::File { seat, file } => self.given(seat, file),
-                News::Fetched { request, key, bytes } => {
+                News::Fetched { request, key, window, fetched: Fetched { bytes, first } } => {
                     self.files.fetched(key);
                     self.order.done(request, bytes);
+                    self.took(key, &window, first);
                 }
                 News::Link(Heard::Linked(say)) => {
                     self.order.link(say);
@@ -152,8 +157,10 @@ impl Brain {
                     // Who does not read has gone.
                     let _ = asking.write_all(&status);
                 }
-                News::Program(program) => {
-                    self.programs.push(program);
+                News::Hello { mut program, process } => {
+                    // It is answered here, where it is known that the agent stays. Who does not listen has gone.
+                    let _ = program.write_all(&[HELLO]);
+                    self.programs.extend(process);
                     self.needed = Instant::now();
                 }
             }
@@ -175,6 +182,13 @@ impl Brain {
                 None => self.answer(place, Answer::Pass),
             },
             State::Done => {
+                // Writes say nothing: what takes them may bring them to the storage later, or before.
+                if let Some((ask, _)) = self.seats.get(&place).filter(|(ask, _)| ask.kind != Kind::Write) {
+                    let us = seat.took_us();
+                    let (key, bytes) = ((ask.device, ask.inode), ask.offset..ask.offset + ask.length);
+                    let length = bytes.end - bytes.start;
+                    self.took(key, &bytes, us.map(|us| (length, Duration::from_micros(us))));
+                }
                 self.leave(place, true);
                 seat.free();
             }
@@ -191,10 +205,11 @@ impl Brain {
         let bytes = ask.offset..ask.offset + ask.length;
         match ask.kind {
             Kind::Close => {
-                self.call_off(key);
+                self.call_off(|_, of| of == key);
                 self.files.close(key);
                 self.answer(place, Answer::Pass);
             }
+            _ if !ask.insists && !self.storages.are_ordered(ask.device) => self.answer(place, Answer::Pass),
             Kind::DirectRead => self.alone(place, ask, Operation::Read),
             Kind::Write => self.alone(place, ask, Operation::Write),
             Kind::Read | Kind::Hint => match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
@@ -245,11 +260,30 @@ impl Brain {
         }
     }
 
-    /// Nobody wants a file's windows any more: those that wait for their turn are not read.
-    fn call_off(&mut self, key: Key) {
-        let is_of_file = |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(of, _) if *of == key);
-        for (request, _) in self.wanted.extract_if(.., is_of_file) {
-            self.files.fetched(key);
+    /// A request that went alone is done; what of it tells of the storage, and how long that took.
+    fn took(&mut self, key: Key, bytes: &Range<u64>, told: Option<(u64, Duration)>) {
+        if !self.storages.took(key, bytes, told) {
+            return;
+        }
+        let place = Place::Device(key.0);
+        if self.order.is_always(&place) || !self.storages.leave_alone(key.0) {
+            return self.storages.keep(key.0);
+        }
+        self.call_off(|_, (device, _)| device == key.0);
+        self.files.leave_alone(key.0);
+        self.order.leave_alone(place, true);
+    }
+
+    /// Nobody wants the windows of these files any more: those that wait for their turn are not read.
+    fn call_off(&mut self, is_it: impl Fn(&Files, Key) -> bool) {
+        let files = &self.files;
+        let is_off =
+            |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(key, _) if is_it(files, *key));
+        let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
+        for (request, wanted) in off {
+            if let Wanted::Window(key, _) = wanted {
+                self.files.fetched(key);
+            }
             self.order.done(request, 0);
         }
     }
@@ -264,12 +298,29 @@ impl Brain {
                     // Programs read it themselves: many at once are not to be read here as well.
                     Verdict::Unordered => self.give_up(request, key, window),
                 },
-                Some(Wanted::Seat(place)) => match verdict {
-                    Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
-                    Verdict::Go => self.leave(place, false),
-                    Verdict::Unordered => self.answer(place, Answer::Pass),
-                },
+                Some(Wanted::Seat(place)) => {
+                    if verdict == Verdict::Go {
+                        self.line_up(request, place);
+                    }
+                    match verdict {
+                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
+                        Verdict::Go => self.leave(place, false),
+                        Verdict::Unordered => self.answer(place, Answer::Pass),
+                    }
+                }
             }
+        }
+    }
+
+    /// Who goes after the program at a seat hears it from that program.
+    fn line_up(&self, request: RequestId, mut place: usize) {
+        for follower in self.order.followers(request) {
+            let Some(Wanted::Seat(next)) = self.wanted.get(&follower) else { return };
+            if self.board.seats[place].is_followed() {
+                return;
+            }
+            self.board.line_up(*next, place);
+            place = *next;
         }
     }
 
@@ -312,9 +363,9 @@ impl Brain {
         let Some((file, line)) = self.files.reader(key) else { return self.give_up(request, key, window) };
         let range = window.clone();
         let reading = move || {
-            let bytes = fetch(&file, range, line);
+            let fetched = fetch(&file, &range, line);
             // The agent may have ended.
-            let _ = news.send(News::Fetched { request, key, bytes });
+            let _ = news.send(News::Fetched { request, key, window: range, fetched });
             ring(bell);
         };
         if let Err(error) = thread::Builder::new().name("reader".to_owned()).spawn(reading) {
@@ -325,9 +376,9 @@ impl Brain {
 
     /// A window is not read: whoever waits for it is to read it.
     fn give_up(&mut self, request: RequestId, key: Key, window: Range<u64>) {
-        self.files.give_up(key, window);
+        self.files.give_up(key, window.clone());
         // The brain listens as long as it lives.
-        let _ = self.news.send(News::Fetched { request, key, bytes: 0 });
+        let _ = self.news.send(News::Fetched { request, key, window, fetched: Fetched { bytes: 0, first: None } });
         ring(&self.board.head.bell);
     }
 
@@ -358,6 +409,14 @@ impl Brain {
     /// Says that it lives, and looks who else does.
     fn beat(&mut self) {
         self.live();
+        for device in self.storages.look() {
+            self.order.leave_alone(Place::Device(device), false);
+        }
+        for place in self.order.take_back() {
+            if let Place::Device(device) = place {
+                self.storages.keep(device);
+            }
+        }
         self.files.tidy();
         let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
         let gone: Vec<usize> =
@@ -366,6 +425,7 @@ impl Brain {
             self.leave(place, false);
             self.board.seats[place].free();
         }
+        self.call_off(|files, key| files.is_left(key));
         self.clear();
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.programs.retain(|program| {

@@ -8,10 +8,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use eyas_board::{Board, GIVE_BOARD, HELLO, TAKE_FILE, ring};
+use eyas_board::{Board, GIVE_BOARD, HELLO, Peer, TAKE_FILE, ring};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{self, RecvAncillaryMessage, SendAncillaryMessage};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::STATUS;
 use super::brain::News;
@@ -42,6 +42,10 @@ impl Door {
     }
 
     fn welcome(&self, program: UnixStream) -> std::io::Result<Option<News>> {
+        let peer = Peer::of(&program)?;
+        if !peer.is_trusted() {
+            return Ok(None);
+        }
         program.set_read_timeout(Some(PATIENCE))?;
         program.set_write_timeout(Some(PATIENCE))?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -55,7 +59,7 @@ impl Door {
         });
         Ok(match (message[0], received.bytes) {
             (GIVE_BOARD, 1) => {
-                self.give_board(&program)?;
+                self.give_board(&program, peer.process)?;
                 None
             }
             (TAKE_FILE, 5) => {
@@ -64,22 +68,23 @@ impl Door {
                 Some(News::File { seat: u32::from_le_bytes(seat) as usize, file: file.and_then(open_again) })
             }
             (HELLO, 1) => {
-                let process = net::sockopt::socket_peercred(&program)?.pid;
-                net::send(&program, &[HELLO], net::SendFlags::NOSIGNAL)?;
-                pidfd_open(process, PidfdFlags::empty()).ok().map(News::Program)
+                // One that it cannot see does not keep it.
+                let process = Pid::from_raw(peer.process.cast_signed());
+                let process = process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
+                Some(News::Hello { program, process })
             }
             (STATUS, 1) => Some(News::Status(program)),
             _ => None,
         })
     }
 
-    fn give_board(&self, program: &UnixStream) -> std::io::Result<()> {
+    /// With the number by which the agent knows the program. There is none if it lives in another namespace of processes, which
+    /// the agent cannot look into.
+    fn give_board(&self, program: &UnixStream, number: u32) -> std::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = net::SendAncillaryBuffer::new(&mut space);
         let files = [std::os::fd::AsFd::as_fd(&self.memory)];
         rights.push(SendAncillaryMessage::ScmRights(&files));
-        // There is none if it lives in another namespace of processes, which the agent cannot look into.
-        let number = net::sockopt::socket_peercred(program).map_or(0, |peer| peer.pid.as_raw_nonzero().get() as u32);
         net::sendmsg(program, &[IoSlice::new(&number.to_le_bytes())], &mut rights, net::SendFlags::NOSIGNAL)?;
         Ok(())
     }

@@ -2,21 +2,37 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use eyas_board::{Line, PAGE_BYTES, PIECE_BYTES, Piece, ring};
 
-/// What is read by one call, and told at once.
+/// What is read by one call, and told at once;
 const STEP_BYTES: u64 = 512 << 10;
+/// by the first, which shows what it costs to come here.
+const FIRST_BYTES: u64 = 64 << 10;
 
-/// Reads it; bytes that there were. What cannot be read, programs are to find out by themselves: it is given up.
-pub(super) fn fetch(file: &File, window: Range<u64>, line: &Line) -> u64 {
+/// What came of a window.
+pub(super) struct Fetched {
+    /// Bytes that there were.
+    pub bytes: u64,
+    /// The first call's bytes, and how long it took, unless they were in memory.
+    pub first: Option<(u64, Duration)>,
+}
+
+/// Reads it. What cannot be read, programs are to find out by themselves: it is given up.
+pub(super) fn fetch(file: &File, window: &Range<u64>, line: &Line) -> Fetched {
     let mut room = vec![0; STEP_BYTES as usize];
-    let mut at = window.start;
+    let (mut at, mut first) = (window.start, None);
+    let beginning = at..window.end.min(at + FIRST_BYTES);
+    let was_there = eyas_board::is_cached(file.as_fd(), &beginning).unwrap_or(false);
+    let began = Instant::now();
     while at < window.end {
-        let step = (window.end - at).min(STEP_BYTES);
+        let step = (window.end - at).min(if first.is_none() { FIRST_BYTES } else { STEP_BYTES });
         match file.read_at(&mut room[..step as usize], at) {
             Ok(bytes @ 1..) => {
+                first.get_or_insert_with(|| (bytes as u64, began.elapsed()));
                 tell(line, at, at + bytes as u64);
                 at += bytes as u64;
             }
@@ -33,7 +49,7 @@ pub(super) fn fetch(file: &File, window: Range<u64>, line: &Line) -> u64 {
         line.grow(number, Piece::PAGES);
     }
     ring(&line.progress);
-    at - window.start
+    Fetched { bytes: at - window.start, first: first.filter(|_| !was_there) }
 }
 
 /// Says that everything up to `to` is in memory, of which `from` was known.

@@ -188,8 +188,7 @@ impl Files {
 
     /// Closes what nobody uses, and does without what nobody gives.
     pub fn tidy(&mut self) {
-        let is_left = |file: &Shared| !file.readers.iter().any(|reader| is_alive(*reader));
-        let idle = |file: &Shared| file.under_way == 0 && (file.used.elapsed() > IDLE || is_left(file));
+        let idle = |file: &Shared| file.under_way == 0 && (file.used.elapsed() > IDLE || file.is_left());
         let leaving: Vec<Key> = self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
         leaving.into_iter().for_each(|key| self.forget(key));
         for file in self.files.values_mut() {
@@ -201,6 +200,18 @@ impl Files {
                 file.access = Access::NotYet;
                 file.forget_streams(self.board);
             }
+        }
+    }
+
+    /// Whether all that have read a file are gone.
+    pub fn is_left(&self, key: Key) -> bool {
+        self.files.get(&key).is_none_or(Shared::is_left)
+    }
+
+    /// Programs read the files of a device by themselves from now on.
+    pub fn leave_alone(&mut self, device: u64) {
+        for (_, file) in self.files.range_mut((device, 0)..=(device, u64::MAX)) {
+            file.forget_streams(self.board);
         }
     }
 
@@ -245,6 +256,10 @@ impl Files {
 }
 
 impl Shared {
+    fn is_left(&self) -> bool {
+        !self.readers.iter().any(|reader| is_alive(*reader))
+    }
+
     fn refuse(&mut self, board: &Board) {
         self.access = Access::Refused;
         self.forget_streams(board);

@@ -6,20 +6,15 @@ use serde::{Deserialize, Serialize};
 const BURST_US: u64 = 10_000;
 
 /// How much a server is given to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Grants at a time. 1 for what has one arm, many for an object store, whose latency parallelises. 0 is taken for 1.
-    pub concurrency: u32,
+    /// None: as many as show to be good.
+    pub concurrency: Option<u32>,
     /// Bytes in a second, if that is limited.
     pub bytes_per_s: Option<u64>,
     /// Requests in a second, if that is limited.
     pub requests_per_s: Option<u64>,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Budget { concurrency: 1, bytes_per_s: None, requests_per_s: None }
-    }
 }
 
 /// What of it is used: when it would be even, if nothing more were granted.

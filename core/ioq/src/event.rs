@@ -74,6 +74,8 @@ pub enum Event {
         grant: GrantId,
         /// So many bytes it has read or written.
         bytes: u64,
+        /// How long that took where it was done, without the messages, if that is known.
+        took_us: Option<u64>,
     },
     /// A client does not want this any more, granted or not.
     Cancelled {

@@ -12,7 +12,10 @@
 //!   turn (`turns.rs`), and nothing else is granted between, as long as the server does one thing at a time.
 //! - The next grant leaves when the one before is done, or is predicted to be (`prediction.rs`, §4.1). An idle server may be
 //!   held for the request that would continue a chain (`anticipation.rs`, §6.3.3).
+//! - How many are out at a time is found out, or said (`climb.rs`).
 //! - A grant that is not completed within its lease is revoked, and the queue goes on.
+//!
+//! Beside it stands [`Worth`]: whether a storage's requests are to be ordered at all.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -23,6 +26,7 @@ extern crate std;
 
 mod anticipation;
 mod budget;
+mod climb;
 mod config;
 mod event;
 mod falling;
@@ -39,6 +43,7 @@ mod servers;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod worth;
 
 pub use budget::Budget;
 pub use config::{Config, Quality};
@@ -47,3 +52,4 @@ pub use measures::{Measures, Sequentiality, Waits};
 pub use policies::{Mlf, POLICIES, Policy, Sojf, Wsjf};
 pub use server::MAX_QUEUED;
 pub use servers::Servers;
+pub use worth::{Waited, Worth};

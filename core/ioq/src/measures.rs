@@ -15,6 +15,10 @@ pub struct Measures {
     pub queued: u64,
     /// Grants that are out now.
     pub outstanding: u64,
+    /// Large grants at a time.
+    pub concurrency: u64,
+    /// Small grants at a time.
+    pub small_concurrency: u64,
     /// What large grants are predicted to get, bytes a second.
     pub bandwidth_bytes_per_s: f64,
     /// Requests that came.
@@ -68,11 +72,13 @@ impl Sequentiality {
     }
 }
 
-/// How long requests waited until they were granted.
+/// How long requests waited until they were granted, and how much that was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     /// Requests.
     pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// All of their waits, microseconds.
     pub sum_us: u64,
     /// The longest, microseconds.
@@ -80,8 +86,9 @@ pub struct Waits {
 }
 
 impl Waits {
-    pub(crate) fn add(&mut self, wait_us: u64) {
+    pub(crate) fn add(&mut self, wait_us: u64, bytes: u64) {
         self.requests += 1;
+        self.bytes += bytes;
         self.sum_us += wait_us;
         self.max_us = self.max_us.max(wait_us);
     }

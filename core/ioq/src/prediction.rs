@@ -7,6 +7,11 @@ use alloc::collections::BTreeMap;
 
 use crate::forecast::Forecast;
 
+/// What a request of a kernel's read-ahead has at most, as a power of two: of these a large read is made.
+const PIECE_MAGNITUDE: u32 = 17;
+/// What a piece is taken to cost that was not measured: as long as an arm moves.
+const ARM_US: f64 = 8_000.0;
+
 pub(crate) struct Bandwidth {
     nominal_bytes_per_us: f64,
     /// Bytes a microsecond, by the magnitude of what was granted.
@@ -25,6 +30,20 @@ impl Bandwidth {
         let known = smaller.or_else(|| self.forecasts.range(magnitude..).next());
         let bytes_per_us = known.map_or(self.nominal_bytes_per_us, |(_, forecast)| forecast.value());
         (bytes as f64 / bytes_per_us) as u64
+    }
+
+    /// The same, if such grants have been measured.
+    pub fn known_us(&self, bytes: u64) -> Option<u64> {
+        self.forecasts.get(&magnitude(bytes)).map(|forecast| (bytes as f64 / forecast.value()) as u64)
+    }
+
+    /// How much longer so many bytes would take if every piece of them cost as much as one that is asked for by itself:
+    /// what a disk with one arm makes of two large reads at a time.
+    pub fn apart_us(&self, bytes: u64) -> u64 {
+        let pieces = (bytes >> PIECE_MAGNITUDE) as f64;
+        let small = self.forecasts.range(..=PIECE_MAGNITUDE).next_back();
+        let piece_us = small.map_or(ARM_US, |(magnitude, forecast)| (1 << magnitude) as f64 / forecast.value());
+        ((pieces * piece_us) as u64).saturating_sub(self.predict_us(bytes))
     }
 
     /// So many bytes took so long.

@@ -30,6 +30,13 @@ impl Servers {
         assert!(before.is_none(), "{id:?} is served already");
     }
 
+    /// Requests to that server are put in order no more, if none waits or is out; what was learned of it is forgotten. Whether
+    /// it is so.
+    pub fn forget(&mut self, id: ServerId) -> bool {
+        let is_idle = self.servers.get(&id).is_some_and(Server::is_idle);
+        is_idle && self.servers.remove(&id).is_some()
+    }
+
     /// Applies one event, and adds to `effects` what is to be done about it. Time may stand still between events, and never
     /// goes back. What clients say late, or of what is not theirs, is ignored.
     ///
@@ -47,9 +54,9 @@ impl Servers {
                     }
                 }
             }
-            Event::Completed { client, server, grant, bytes } => {
+            Event::Completed { client, server, grant, bytes, took_us } => {
                 if let Some(server) = self.servers.get_mut(&server) {
-                    server.completed(now_us, client, grant, bytes);
+                    server.completed(now_us, client, grant, bytes, took_us);
                 }
             }
             Event::Cancelled { client, server, request } => {

@@ -11,8 +11,10 @@ use crate::{
     ServerId, Servers,
 };
 
+mod climbs;
 mod examples;
 mod histories;
+mod messages;
 mod properties;
 
 /// One unit of the worked examples: so many bytes, each of which takes a server a microsecond.
@@ -34,6 +36,7 @@ fn plain(policy: Policy) -> Config {
         max_run_bytes: u64::MAX,
         window_us: 0,
         bandwidth_bytes_per_s: 1_000_000,
+        budget: Budget { concurrency: Some(1), ..Budget::default() },
         lease_us: 1 << 40,
         ..Config::default()
     }
@@ -111,7 +114,13 @@ impl World {
                 }
                 Next::Complete(server, id) => {
                     let grant = self.out.remove(&(server, id)).expect("it is out");
-                    Event::Completed { client: grant.client, server, grant: id, bytes: grant.extent.size_bytes }
+                    Event::Completed {
+                        client: grant.client,
+                        server,
+                        grant: id,
+                        bytes: grant.extent.size_bytes,
+                        took_us: None,
+                    }
                 }
                 Next::Tick => Event::Tick,
             };

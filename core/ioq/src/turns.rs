@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use eyas_types::Extent;
 
+use crate::climb::OVERLAP;
 use crate::event::{ClassId, ClientId, GrantId, RequestId, RunId};
 use crate::run::{Place, Stream, Waiting};
 
@@ -32,9 +33,14 @@ impl Turn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Out {
     pub turn: Turn,
-    /// When it began, as far as is known.
+    /// When it began, as far as is known, had it left just then.
     pub began_us: u64,
+    /// When the next can leave so as to come when this is done.
     pub predicted_us: u64,
+    /// It left before another was heard to be done,
+    pub is_early: bool,
+    /// and is not known to have been there by then: what it takes says nothing.
+    pub is_late: bool,
     pub until_us: u64,
 }
 
@@ -53,26 +59,26 @@ pub(crate) struct Turns {
     /// The one that left before another was heard to be done.
     early: Option<GrantId>,
     granted: u64,
-    limit: usize,
     is_predicted: bool,
 }
 
 impl Turns {
-    /// At most so many are out at a time, and one more if ends are predicted.
-    pub fn new(limit: usize, is_predicted: bool) -> Self {
+    pub fn new(is_predicted: bool) -> Self {
         let (next, out, leases) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
-        Turns { next, out, leases, early: None, granted: 0, limit, is_predicted }
+        Turns { next, out, leases, early: None, granted: 0, is_predicted }
     }
 
-    /// Whether one may leave now; else when, if that does not take a completion.
-    pub fn room(&self, now_us: u64) -> Result<(), Option<u64>> {
-        if self.out.len() < self.limit {
+    /// Whether one may leave now, if so many are out at a time at most, and one more if ends are predicted, or while one has a
+    /// part of its time left if they are to overlap; else when, if that does not take a completion.
+    pub fn room(&self, now_us: u64, limit: usize, overlap: bool) -> Result<(), Option<u64>> {
+        if self.out.len() < limit {
             return Ok(());
         }
-        if !self.is_predicted || self.out.len() > self.limit {
+        if !(self.is_predicted || overlap) || self.out.len() > limit {
             return Err(None);
         }
-        let soonest_us = self.out.values().map(|out| out.predicted_us).min();
+        let ahead_us = |out: &Out| if overlap { (out.predicted_us - out.began_us) / OVERLAP } else { 0 };
+        let soonest_us = self.out.values().map(|out| out.predicted_us - ahead_us(out)).min();
         if soonest_us <= Some(now_us) { Ok(()) } else { Err(soonest_us) }
     }
 
@@ -97,35 +103,40 @@ impl Turns {
     }
 
     /// The next turn leaves.
-    pub fn grant(&mut self, now_us: u64, term: Term) -> Option<(GrantId, &Out)> {
+    pub fn grant(&mut self, now_us: u64, limit: usize, term: Term) -> Option<(GrantId, &Out)> {
         let turn = self.next.pop_front()?;
         self.granted += 1;
         let id = GrantId(self.granted);
-        if self.out.len() >= self.limit {
+        if self.is_predicted && self.out.len() >= limit {
             self.early = Some(id);
         }
         let (predicted_us, until_us) = (now_us.saturating_add(term.predicted), now_us.saturating_add(term.lease));
         self.leases.insert((until_us, id));
-        Some((id, self.out.entry(id).or_insert(Out { turn, began_us: now_us, predicted_us, until_us })))
+        let is_early = self.early == Some(id);
+        let out = Out { turn, began_us: now_us, predicted_us, until_us, is_early, is_late: is_early };
+        Some((id, self.out.entry(id).or_insert(out)))
     }
 
     pub fn get(&self, id: GrantId) -> Option<&Out> {
         self.out.get(&id)
     }
 
-    /// A turn is over. The flag: whether it is known when it began.
+    /// A turn is over; there and back, messages take so long.
     ///
-    /// One that left early begins in earnest now, so that no prediction carries the error of the one before.
-    pub fn end(&mut self, now_us: u64, id: GrantId) -> Option<(Out, bool)> {
+    /// One that left early begins in earnest with that, so that no prediction carries the error of the one before: now, but
+    /// for the messages.
+    pub fn end(&mut self, now_us: u64, messages_us: u64, id: GrantId) -> Option<Out> {
         let out = self.out.remove(&id)?;
         self.leases.remove(&(out.until_us, id));
-        let was_early = self.early.take_if(|early| *early == id).is_some();
+        self.early.take_if(|early| *early == id);
         if let Some(early) = self.early.take() {
             let out = self.out.get_mut(&early).expect("the early one is out");
-            let term_us = out.predicted_us - out.began_us;
-            (out.began_us, out.predicted_us) = (now_us, now_us.saturating_add(term_us));
+            let (term_us, began_us) = (out.predicted_us - out.began_us, now_us.saturating_sub(messages_us));
+            out.is_late = out.began_us > began_us;
+            out.began_us = out.began_us.max(began_us);
+            out.predicted_us = out.began_us.saturating_add(term_us);
         }
-        Some((out, !was_early))
+        Some(out)
     }
 
     /// The first that has taken too long.
@@ -160,6 +171,11 @@ impl Turns {
         self.out.len()
     }
 
+    /// What all that are out were predicted to take.
+    pub fn predicted_us(&self) -> u64 {
+        self.out.values().map(|out| out.predicted_us - out.began_us).fold(0, u64::saturating_add)
+    }
+
     /// Requests of turns that have not left, and of those that have, with their grant.
     pub fn requests(&self) -> impl Iterator<Item = (RequestId, ClientId, Option<GrantId>)> {
         let of = |turn: &'_ Turn, grant: Option<GrantId>| {
@@ -171,9 +187,9 @@ impl Turns {
     }
 
     /// # Panics
-    /// If more are out than may be, or leases do not agree with them.
-    pub fn validate(&self) {
-        assert!(self.out.len() <= self.limit + usize::from(self.is_predicted));
+    /// If more are out than may ever be, or leases do not agree with them.
+    pub fn validate(&self, most: usize) {
+        assert!(self.out.len() <= most);
         assert!(self.early.is_none_or(|early| self.out.contains_key(&early)));
         let leases = self.out.iter().map(|(id, out)| (out.until_us, *id));
         assert_eq!(self.leases, leases.collect());

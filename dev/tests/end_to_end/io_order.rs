@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Cluster, Done, Home, SlowDisk, finish, signal, wait_until};
+use crate::support::{Cluster, Done, Home, SlowDisk, can_use, finish, signal, wait_until};
 
 /// Who waits for what is gone waits no longer, and this much on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -248,6 +248,38 @@ fn a_program_that_is_killed_in_its_turn_holds_nobody_up() {
     wait_until("no turn is out", || order.status()["storages"][0]["outstanding"] == 0);
 }
 
+/// A program that lives on, and has left a call in its turn by that way.
+fn with_a_call_that_was_left(how: &str) {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home).filter(|_| can_use(&["gcc"])) else { return };
+    sparse(&disk, "long", 256);
+    let node = disk.mount("one", &["--seek-ms", "1", "--megabytes-per-second", "8"]);
+    let rules = home.write("rules.toml", "default.lease = '1h'");
+    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    let program = order.home.path("cancelled");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose/cancelled.c");
+    let compiled = Command::new("gcc").args(["-O2", "-o"]).arg(&program).args([source, "-lpthread"]).status();
+    assert!(compiled.unwrap().success());
+    let words = ["--", program.to_str().unwrap(), how, node.path("long").to_str().unwrap()].map(str::to_owned);
+    let mut command = order.command("n1", &words.each_ref().map(String::as_str));
+    let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    program.stdout.take().expect("piped").read_to_end(&mut Vec::new()).unwrap();
+    wait_until("its turn has ended", || order.status()["storages"][0]["outstanding"] == 0);
+    assert!(order.status()["storages"][0]["grants"].as_u64() > Some(0), "it has asked");
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
+}
+
+#[test]
+fn a_thread_that_is_cancelled_in_its_turn_holds_nobody_up() {
+    with_a_call_that_was_left("thread");
+}
+
+#[test]
+fn a_handler_that_jumps_out_of_a_turn_holds_nobody_up() {
+    with_a_call_that_was_left("jump");
+}
+
 #[test]
 fn who_cannot_ask_goes_ahead() {
     let order = Order::new(Home::new(), &[]);
@@ -315,6 +347,46 @@ fn classes_have_what_the_rules_say() {
     let mut classes: Vec<_> = waits.iter().map(|wait| wait["class"].as_str().unwrap()).collect();
     classes.sort_unstable();
     assert_eq!(classes, ["day", "night"], "{status}");
+}
+
+#[test]
+fn limits_are_kept_and_reservations_are_met() {
+    const MEGABYTE: u64 = 1_000_000;
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    // What is reserved is half of what the disk does.
+    let options = ["--seek-ms", "1", "--megabytes-per-second", "40"];
+    let rules = "
+        default.concurrency = 1
+        [class.limited]
+        limit = '2 MB/s'
+        weight = 1000
+        [class.reserved]
+        reservation = '20 MB/s'
+        [class.heavy]
+        weight = 1000
+    ";
+    let rules = home.write("rules.toml", rules);
+    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    let classes = ["limited", "reserved", "heavy"];
+    classes.iter().for_each(|class| sparse(&disk, class, 1 << 20));
+    let nodes = classes.map(|class| (class, disk.mount(class, &options)));
+    let began = Instant::now();
+    let readers: Vec<Child> = nodes
+        .iter()
+        .map(|(class, node)| order.reader(class, &["--class", class], &node.path(class), 1 << 20))
+        .collect();
+    let bytes = |status: &Value, class: &str| {
+        let waits = status["storages"][0]["waits"].as_array().cloned().unwrap_or_default();
+        waits.iter().find(|wait| wait["class"] == class).map_or(0, |wait| wait["bytes"].as_u64().unwrap())
+    };
+    wait_until("the disk is shared", || bytes(&order.status(), "heavy") > 100 * MEGABYTE);
+    let status = order.status();
+    let [limited, reserved, heavy] = classes.map(|class| bytes(&status, class));
+    let allowed = 2 * MEGABYTE * began.elapsed().as_millis() as u64 / 1_000;
+    assert!(limited > 0 && limited < allowed + (16 << 20), "it may have a run more than {allowed}: {status}");
+    assert!(reserved > heavy / 3, "by weight it would have a thousandth: {status}");
+    readers.into_iter().for_each(kill);
 }
 
 #[test]

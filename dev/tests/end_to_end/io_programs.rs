@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Done, Home, SlowDisk, can_use, eyas, signal, wait_until};
+use crate::support::{Done, Home, SlowDisk, can_use, eyas, is_root, signal, wait_until};
 
 /// A home whose agent is its own, and ends with it.
 struct Ordered {
@@ -28,8 +29,9 @@ impl Ordered {
         let mut command = match is_ordered {
             true => {
                 let path = folder.to_str().expect("a plain name");
-                self.home
-                    .command(&["io", "run", "--here", "--path", path, "--", "bash", "-euo", "pipefail", "-c", words])
+                self.home.command(&[
+                    "io", "run", "--here", "--always", "--path", path, "--", "bash", "-euo", "pipefail", "-c", words,
+                ])
             }
             false => self.home.command_of(Command::new("bash"), &["-euo", "pipefail", "-c", words]),
         };
@@ -273,10 +275,22 @@ fn fio_finds_what_it_has_written() {
     ordered.compare(
         &["fio"],
         "for how in write randwrite; do for engine in sync psync pvsync posixaio mmap; do
-             fio --name=a --thread --numjobs=4 --size=2M --bs=16k --verify=crc32c --rw=$how --ioengine=$engine --minimal > report
-             rm -f report a.* *.state; cksum lines
+             fio --name=a --thread --numjobs=4 --size=2M --bs=16k --verify=crc32c --rw=$how --ioengine=$engine --end_fsync=1 \
+                 --minimal > report
+             rm -f report a.* *.state
          done; done",
     );
+}
+
+#[test]
+fn streams_of_the_c_library() {
+    let ordered = Ordered::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose/streams.c");
+    let words = format!(
+        "gcc -O0 -o streams {source}; gcc -O2 -D_FORTIFY_SOURCE=2 -o checked {source}
+         ./streams < lines > copy; ./checked < lines > again; cmp lines copy; cmp copy again; rm streams checked"
+    );
+    ordered.compare(&["gcc"], &words);
 }
 
 #[test]
@@ -334,4 +348,60 @@ fn what_it_costs_can_be_measured() {
     let done = ordered.home.finish(ordered.home.command_of(experiment, &["--tiny"])).exits(0);
     assert!(done.stdout.contains("times as long"), "{}", done.stdout);
     assert!(ordered.has_asked());
+}
+
+#[test]
+fn one_file_is_written_in_order_by_many() {
+    let ordered = Ordered::new();
+    let Some(disk) = SlowDisk::new(&ordered.home).filter(|_| can_use(&["gcc"])) else { return };
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/decompose");
+    let program = ordered.home.path("decompose");
+    let program = program.to_str().expect("a plain name");
+    ordered
+        .sh(&ordered.home.work(), &format!("gcc -O2 -o {program} {sources}/decompose.c {sources}/shared.c"), false)
+        .exits(0);
+    let shape = format!("{program} --bytes 4194304 --block 16384");
+    let seeks = [("plain", false), ("ordered", true)].map(|(name, is_ordered)| {
+        let mount = disk.mount(name, &["--seek-ms", "2"]);
+        let before = disk.count("seeks");
+        let write = format!("{shape} --processes 8 --write {name}.cube > written && rm written");
+        ordered.sh(&mount.path(""), &write, is_ordered).exits(0);
+        let seeks = disk.count("seeks") - before;
+        ordered.sh(&disk.source(), &format!("{shape} {name}.cube"), false).exits(0);
+        seeks
+    });
+    assert!(seeks[1] * 3 < seeks[0], "{seeks:?}");
+}
+
+#[test]
+fn an_agent_of_another_user_is_not_asked() {
+    const NOBODY: u32 = 65_534;
+    let ordered = Ordered::new();
+    let home = &ordered.home;
+    let (run, work) = (home.path("run"), home.work());
+    let [command, folder] = [eyas(), &work].map(|path| path.to_str().expect("a plain name"));
+    let as_nobody = |words: &[&str]| {
+        let who = [&["--reuid=65534", "--clear-groups", "--", command], words].concat();
+        let mut command = home.command_of(Command::new("setpriv"), &who);
+        command.env("XDG_RUNTIME_DIR", &run);
+        home.finish(command)
+    };
+    if !is_root() || !can_use(&["setpriv"]) || as_nobody(&["--version"]).code != 0 {
+        return;
+    }
+    for path in [&run, &work] {
+        chown(path, Some(NOBODY), None).expect("our own folder");
+    }
+    let write = ["dd", "if=/dev/zero", "of=file", "bs=64k", "count=16", "conv=fsync", "status=none"];
+    as_nobody(&[&["io", "run", "--here", "--path", folder, "--"], &write[..]].concat()).exits(0);
+    let requests = || {
+        let status = as_nobody(&["--json", "io", "status"]).exits(0).json("io");
+        status["storages"][0]["requests"].as_u64().expect("they were counted")
+    };
+    let before = requests();
+    let mut program = home.command_of(Command::new(write[0]), &write[1..]);
+    program.env("LD_PRELOAD", eyas().with_file_name("libeyas_preload.so")).env("EYAS_IO_PATHS", folder);
+    program.env("EYAS_IO_AGENT", run.join("eyas-io/here/agent.sock"));
+    home.finish(program).exits(0);
+    assert_eq!(requests(), before);
 }

@@ -19,6 +19,7 @@ mod get;
 mod interrupts;
 mod io_order;
 mod io_programs;
+mod io_unordered;
 mod job_files;
 mod kept;
 mod main_job;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::fs::{FlockOperation, OFlags};
 
-use crate::support::{Home, SlowDisk, can_use, eyas, wait_until};
+use crate::support::{Done, Home, SlowDisk, can_use, eyas, wait_until};
 
 /// Bytes that differ from each other wherever one looks.
 fn content(bytes: usize) -> Vec<u8> {
@@ -69,6 +69,19 @@ fn a_mount_reads_ahead_and_keeps_what_it_has_read() {
     assert!(disk.count("requests") >= 4, "the kernel asks for a megabyte at most");
     assert!(fs::read(two.path("file")).unwrap() == all);
     assert_eq!(disk.count("read_bytes"), 8 << 20);
+}
+
+#[test]
+fn a_server_remembers_what_any_node_has_read() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home) else { return };
+    let all = content(4 << 20);
+    fs::write(disk.source().join("file"), &all).unwrap();
+    let nodes = ["one", "two"].map(|name| disk.mount(name, &["--seek-ms", "1", "--memory-megabytes", "64"]));
+    for node in &nodes {
+        assert!(fs::read(node.path("file")).unwrap() == all);
+    }
+    assert_eq!((disk.count("read_bytes"), disk.count("memory_bytes")), (4 << 20, 4 << 20));
 }
 
 #[test]
@@ -177,20 +190,32 @@ fn files_are_what_they_are_where_they_lie() {
     assert_eq!(listing(&disk.source()).len(), 4);
 }
 
+/// Runs an experiment on a slow disk to its end, if that is possible here.
+fn experiment(home: &Home, name: &str, words: &[&str]) -> Option<Done> {
+    let is_possible = SlowDisk::new(home).is_some();
+    if !is_possible || !can_use(&["python3", "cc", "unshare", "setpriv", "chrt"]) {
+        return None;
+    }
+    let mut experiment = Command::new("python3");
+    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+    experiment.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk")).env("EYAS_BIN", eyas());
+    Some(home.finish(home.command_of(experiment, words)).exits(0))
+}
+
 #[test]
 fn the_experiment_on_it_runs_and_leaves_nothing() {
     let home = Home::new();
-    let is_possible = SlowDisk::new(&home).is_some();
-    if !is_possible || !can_use(&["python3", "cc", "unshare", "setpriv", "chrt"]) {
-        return;
-    }
-    let mut experiment = Command::new("python3");
-    experiment.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("io_experiment.py"));
-    experiment.env("SLOW_DISK_BIN", env!("CARGO_BIN_EXE_slow-disk")).env("EYAS_BIN", eyas());
     let words = ["--tiny", "--experiment", "2", "--nodes", "2", "--peers", "plain,eyas,eyas wsjf", "--plots", "plots"];
-    let done = home.finish(home.command_of(experiment, &words)).exits(0);
+    let Some(done) = experiment(&home, "io_experiment.py", &words) else { return };
     for table in ["experiment 2, 2 nodes: one sequential reader", "MB/s", "longest wait of a request in eyas's queue"] {
         assert!(done.stdout.contains(table), "{}", done.stdout);
     }
     assert!(home.read("plots/experiment-2-2-nodes.svg").contains("<polyline"));
+}
+
+#[test]
+fn the_writers_experiment_on_it_runs() {
+    let home = Home::new();
+    let Some(done) = experiment(&home, "io_writes.py", &["--tiny"]) else { return };
+    assert!(done.stdout.contains("one writer"), "{}", done.stdout);
 }

@@ -20,8 +20,14 @@ pub struct StorageView {
     pub queued: u64,
     /// Grants that are out now.
     pub outstanding: u64,
+    /// Grants at a time, of those that are large.
+    pub concurrency: u64,
+    /// Of those that are small.
+    pub small_concurrency: u64,
     /// What it is thought to do, bytes a second.
     pub bandwidth_bytes_per_s: f64,
+    /// Agents that leave their programs alone with it: order gains them nothing there.
+    pub left_alone: u64,
     /// Requests that came.
     pub requests: u64,
     /// Turns that were granted.
@@ -51,6 +57,8 @@ pub struct WaitView {
     pub class: String,
     /// Requests.
     pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// On the average, microseconds.
     pub mean_us: f64,
     /// The longest, microseconds.

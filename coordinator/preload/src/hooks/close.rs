@@ -17,10 +17,7 @@ fn to_close_all(first: c_uint, last: c_uint) {
 }
 
 hook! { close as next(descriptor: c_int) -> c_int {
-    let turn = to_close(descriptor);
-    let answer = next(descriptor);
-    turn.end(0);
-    answer
+    to_close(descriptor).call_for(0, || next(descriptor))
 } }
 
 hook! { close_range as next(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -40,10 +37,7 @@ hook! { fclose as next(file: *mut FILE) -> c_int {
     // Of the two, one at most is a turn: what passes through need not be brought.
     let (flushing, bytes) = to_flush(file);
     let closing = to_close(number_of(file));
-    let answer = next(file);
-    closing.end(0);
-    flushing.end(bytes as isize);
-    answer
+    closing.call_for(0, || flushing.call_for(bytes, || next(file)))
 } }
 
 hook! { closedir as next(folder: *mut DIR) -> c_int {

@@ -18,7 +18,7 @@ fn part(from: c_int, to: c_int, count: size_t) -> size_t {
     if is_shared(from) || is_shared(to) { count.min(MOST_BYTES) } else { count }
 }
 
-/// Waits for the turn to read from where the call does.
+/// Waits for the turn to read from where the call does. How long that takes depends on where it writes, too.
 unsafe fn to_copy(from: c_int, offset: *const off64_t, count: size_t) -> Turn {
     if !is_shared(from) {
         return Turn::Unordered;
@@ -28,6 +28,7 @@ unsafe fn to_copy(from: c_int, offset: *const off64_t, count: size_t) -> Turn {
         Some(offset) => to_read_at(from, *offset, count),
         None => to_read(from, count),
     }
+    .untimed()
 }
 
 macro_rules! sends {
@@ -36,13 +37,11 @@ macro_rules! sends {
             let count = part(from, to, count);
             let turn = to_copy(from, offset, count);
             let turn_to_write = to_copy_into(to, ptr::null(), count, turn);
-            let bytes = next(to, from, offset, count);
+            let bytes = turn.call(|| turn_to_write.call(|| next(to, from, offset, count)));
             if offset.is_null() {
                 has_read(from, bytes);
             }
             has_written(to, bytes);
-            turn.end(bytes);
-            turn_to_write.end(bytes);
             bytes
         } }
     )* };
@@ -62,15 +61,14 @@ macro_rules! copies {
                 let count = part(from, to, count);
                 let turn = to_copy(from, from_offset, count);
                 let turn_to_write = to_copy_into(to, to_offset, count, turn);
-                let bytes = next(from, from_offset, to, to_offset, count, flags);
+                let copy = || next(from, from_offset, to, to_offset, count, flags);
+                let bytes = turn.call(|| turn_to_write.call(copy));
                 if from_offset.is_null() {
                     has_read(from, bytes);
                 }
                 if to_offset.is_null() {
                     has_written(to, bytes);
                 }
-                turn.end(bytes);
-                turn_to_write.end(bytes);
                 bytes
             }
         }

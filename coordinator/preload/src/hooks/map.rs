@@ -12,9 +12,7 @@ macro_rules! maps {
                 place: *mut c_void, length: size_t, protection: c_int, flags: c_int, descriptor: c_int, offset: $offset
             ) -> *mut c_void {
                 let turn = to_map(descriptor, offset, length);
-                let mapped = next(place, length, protection, flags, descriptor, offset);
-                turn.end(0);
-                mapped
+                turn.call_for(0, || next(place, length, protection, flags, descriptor, offset))
             }
         }
     )* };

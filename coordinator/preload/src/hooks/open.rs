@@ -30,16 +30,11 @@ opens! {
 
 hook! { dup2 as next(from: c_int, to: c_int) -> c_int {
     let turn = if from != to { to_close(to) } else { Turn::Unordered };
-    let answer = next(from, to);
-    turn.end(0);
-    answer
+    turn.call_for(0, || next(from, to))
 } }
 
 hook! { dup3 as next(from: c_int, to: c_int, flags: c_int) -> c_int {
-    let turn = to_close(to);
-    let answer = next(from, to, flags);
-    turn.end(0);
-    answer
+    to_close(to).call_for(0, || next(from, to, flags))
 } }
 
 macro_rules! controls {

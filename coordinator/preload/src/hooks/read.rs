@@ -2,6 +2,7 @@
 
 use libc::{c_int, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 
+use super::write::writes_later;
 use crate::next::hook;
 use crate::turn::{has_moved, has_read, is_shared, to_read, to_read_at, to_read_later};
 
@@ -24,10 +25,8 @@ pub(super) unsafe fn bytes_of(descriptor: c_int, buffers: *const iovec, count: c
 macro_rules! reads {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
         hook! { $name as next(descriptor: c_int, into: *mut c_void, count: size_t $(, $arg: $type)*) -> ssize_t {
-            let turn = to_read(descriptor, count);
-            let bytes = next(descriptor, into, count $(, $arg)*);
+            let bytes = to_read(descriptor, count).call(|| next(descriptor, into, count $(, $arg)*));
             has_read(descriptor, bytes);
-            turn.end(bytes);
             bytes
         } }
     )* };
@@ -37,10 +36,7 @@ macro_rules! reads_at {
     ($($name:ident($offset:ty $(, $arg:ident: $type:ty)*);)*) => { $(
         hook! {
             $name as next(descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset $(, $arg: $type)*) -> ssize_t {
-                let turn = to_read_at(descriptor, offset, count);
-                let bytes = next(descriptor, into, count, offset $(, $arg)*);
-                turn.end(bytes);
-                bytes
+                to_read_at(descriptor, offset, count).call(|| next(descriptor, into, count, offset $(, $arg)*))
             }
         }
     )* };
@@ -57,11 +53,10 @@ macro_rules! reads_of_several_at {
                     -1 => to_read(descriptor, bytes_of(descriptor, into, count)),
                     _ => to_read_at(descriptor, offset, bytes_of(descriptor, into, count)),
                 };
-                let bytes = next(descriptor, into, count, offset $(, $arg)*);
+                let bytes = turn.call(|| next(descriptor, into, count, offset $(, $arg)*));
                 if offset == -1 {
                     has_read(descriptor, bytes);
                 }
-                turn.end(bytes);
                 bytes
             }
         }
@@ -89,9 +84,8 @@ reads_of_several_at! {
 
 hook! { readv as next(descriptor: c_int, into: *const iovec, count: c_int) -> ssize_t {
     let turn = to_read(descriptor, bytes_of(descriptor, into, count));
-    let bytes = next(descriptor, into, count);
+    let bytes = turn.call(|| next(descriptor, into, count));
     has_read(descriptor, bytes);
-    turn.end(bytes);
     bytes
 } }
 
@@ -137,6 +131,9 @@ macro_rules! lists {
                     match (*list.add(place)).as_ref() {
                         Some(what) if what.aio_lio_opcode == libc::LIO_READ => {
                             to_read_later(what.aio_fildes, what.aio_offset, what.aio_nbytes);
+                        }
+                        Some(what) if what.aio_lio_opcode == libc::LIO_WRITE => {
+                            writes_later(what.aio_fildes, what.aio_offset, what.aio_nbytes);
                         }
                         _ => {}
                     }

@@ -2,13 +2,14 @@
 //! before its functions looks whether the buffer will have to be, and waits for the turn to do so.
 //!
 //! `fscanf`, `fprintf` and their like take arguments in a way that only C can hand on: what they fill and empty is not ordered.
+//! Nor are streams of wide characters, whose buffers the C library tells nobody of.
 
 use std::os::fd::BorrowedFd;
 
 use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
 
 use crate::descriptors::{self, Of, Writes};
-use crate::next::hook;
+use crate::next::{hook, with_errno_kept};
 use crate::turn::{Turn, to_read_at};
 use crate::writes::to_write_at;
 
@@ -32,6 +33,8 @@ struct Stream {
 unsafe extern "C" {
     fn flockfile(file: *mut FILE);
     fn funlockfile(file: *mut FILE);
+    static mut stdin: *mut FILE;
+    static mut stdout: *mut FILE;
 }
 
 /// The descriptor of a stream, or -1; `errno` stays as it is.
@@ -39,13 +42,8 @@ pub(super) fn number_of(file: *mut FILE) -> c_int {
     if file.is_null() {
         return -1;
     }
-    // SAFETY: a stream of the program, and this thread's `errno`.
-    unsafe {
-        let before = *libc::__errno_location();
-        let number = libc::fileno(file);
-        *libc::__errno_location() = before;
-        number
-    }
+    // SAFETY: a stream of the program.
+    with_errno_kept(|| unsafe { libc::fileno(file) })
 }
 
 /// What is in a stream's buffer, and how large the buffer is.
@@ -66,14 +64,29 @@ unsafe fn to_take(file: *mut FILE, wanted: usize) -> Turn {
 
 /// Waits for the turn to read what a line of a stream lacks, of at most so many bytes.
 unsafe fn to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
-    // SAFETY: as the caller says; the buffer stays while the stream is locked.
-    unsafe {
+    // SAFETY: as the caller says.
+    let lacking = unsafe {
         flockfile(file);
-        let (next, left, buffer_bytes) = look(file);
-        let is_there = left >= most || (left > 0 && !libc::memchr(next.cast(), delimiter, left).is_null());
+        let lacking = lacking_line(file, delimiter, most);
         funlockfile(file);
-        if is_there { Turn::Unordered } else { to_fill(file, buffer_bytes) }
-    }
+        lacking
+    };
+    lacking.map_or(Turn::Unordered, |bytes| to_fill(file, bytes))
+}
+
+/// The same for a stream that no other thread uses now, as the program says.
+unsafe fn to_take_line_unlocked(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
+    // SAFETY: as the caller says.
+    unsafe { lacking_line(file, delimiter, most) }.map_or(Turn::Unordered, |bytes| to_fill(file, bytes))
+}
+
+/// What is to be read for a line; None if it is in the buffer, which stays as it is.
+unsafe fn lacking_line(file: *mut FILE, delimiter: c_int, most: usize) -> Option<usize> {
+    // SAFETY: a stream of the program.
+    let (next, left, buffer_bytes) = unsafe { look(file) };
+    // SAFETY: so many bytes are there.
+    let is_there = || left > 0 && !unsafe { libc::memchr(next.cast(), delimiter, left) }.is_null();
+    (left < most && !is_there()).then_some(buffer_bytes)
 }
 
 #[cold]
@@ -129,9 +142,7 @@ macro_rules! puts {
     ($($name:ident($($arg:ident: $type:ty),*; $file:ident $(, $rest:ident: $rest_type:ty)*) -> $answer:ty, $bytes:expr;)*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE $(, $rest: $rest_type)*) -> $answer {
             let (turn, bytes) = to_put($file, $bytes);
-            let answer = next($($arg,)* $file $(, $rest)*);
-            turn.end(bytes as isize);
-            answer
+            turn.call_for(bytes, || next($($arg,)* $file $(, $rest)*))
         } }
     )* };
 }
@@ -147,6 +158,21 @@ puts! {
     putc_unlocked(byte: c_int; file) -> c_int, 1;
     _IO_putc(byte: c_int; file) -> c_int, 1;
     __overflow(;file, byte: c_int) -> c_int, 1;
+}
+
+macro_rules! puts_to_standard {
+    ($($name:ident($arg:ident: $type:ty), $bytes:expr;)*) => { $(
+        hook! { $name as next($arg: $type) -> c_int {
+            let (turn, bytes) = to_put((&raw const stdout).read(), $bytes);
+            turn.call_for(bytes, || next($arg))
+        } }
+    )* };
+}
+
+puts_to_standard! {
+    puts(from: *const c_char), libc::strlen(from) + 1;
+    putchar(byte: c_int), 1;
+    putchar_unlocked(byte: c_int), 1;
 }
 
 /// Waits for the turn to write what a stream has buffered, and there is.
@@ -166,9 +192,7 @@ macro_rules! flushes {
     ($($name:ident;)*) => { $(
         hook! { $name as next(file: *mut FILE) -> c_int {
             let (turn, bytes) = to_flush(file);
-            let answer = next(file);
-            turn.end(bytes as isize);
-            answer
+            turn.call_for(bytes, || next(file))
         } }
     )* };
 }
@@ -181,10 +205,7 @@ flushes! {
 macro_rules! takes {
     ($($name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $wanted:expr;)*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
-            let turn = to_take($file, $wanted);
-            let answer = next($($arg,)* $file);
-            turn.end(0);
-            answer
+            to_take($file, $wanted).call_for(0, || next($($arg,)* $file))
         } }
     )* };
 }
@@ -204,13 +225,21 @@ takes! {
     __underflow(;file) -> c_int, 1;
 }
 
+macro_rules! takes_from_standard {
+    ($($name:ident;)*) => { $(
+        hook! { $name as next() -> c_int { to_take((&raw const stdin).read(), 1).call_for(0, || next()) } }
+    )* };
+}
+
+takes_from_standard! {
+    getchar;
+    getchar_unlocked;
+}
+
 macro_rules! takes_lines {
-    ($($name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $delimiter:expr, $most:expr;)*) => { $(
+    ($waits:ident: $($name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $delimiter:expr, $most:expr;)*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
-            let turn = to_take_line($file, $delimiter, $most);
-            let answer = next($($arg,)* $file);
-            turn.end(0);
-            answer
+            $waits($file, $delimiter, $most).call_for(0, || next($($arg,)* $file))
         } }
     )* };
 }
@@ -222,11 +251,14 @@ fn without_end(room: c_int) -> usize {
     usize::try_from(room).unwrap_or(0).saturating_sub(1)
 }
 
-takes_lines! {
-    fgets(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+takes_lines! { to_take_line_unlocked:
     fgets_unlocked(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
-    __fgets_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
     __fgets_unlocked_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+}
+
+takes_lines! { to_take_line:
+    fgets(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
+    __fgets_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
     getline(into: *mut *mut c_char, room: *mut size_t; file) -> ssize_t, LINE_FEED, usize::MAX;
     getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t, delimiter, usize::MAX;
     __getdelim(into: *mut *mut c_char, room: *mut size_t, delimiter: c_int; file) -> ssize_t, delimiter, usize::MAX;
@@ -251,8 +283,7 @@ macro_rules! opens_again {
     ($($name:ident;)*) => { $(
         hook! { $name as next(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
             let turn = crate::turn::to_close(number_of(file));
-            let file = next(path, mode, file);
-            turn.end(0);
+            let file = turn.call_for(0, || next(path, mode, file));
             descriptors::came(number_of(file));
             file
         } }

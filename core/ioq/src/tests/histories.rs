@@ -15,7 +15,7 @@ fn shared(id: u64, client: u64, offset: u64, size_bytes: u64) -> Request {
 }
 
 fn completed(client: u64, grant: u64, bytes: u64) -> Event {
-    Event::Completed { client: ClientId(client), server: ServerId(0), grant: GrantId(grant), bytes }
+    Event::Completed { client: ClientId(client), server: ServerId(0), grant: GrantId(grant), bytes, took_us: None }
 }
 
 fn cancelled(client: u64, request: u64) -> Event {
@@ -84,6 +84,38 @@ fn what_is_not_done_in_its_lease_is_revoked() {
 }
 
 #[test]
+fn leases_grow_until_a_slow_server_keeps_them() {
+    let mut servers = served(Config { lease_us: 1_000, ..plain(Policy::Fifo) });
+    let (mut revoked, mut now_us) = (0, 0);
+    for id in 1..=50 {
+        let [Effect::Granted(grant)] = &servers.tell(now_us, Event::Asked(vec![read(id, 1, 0, 1_000)]))[..] else {
+            panic!("nothing else is out")
+        };
+        // It is predicted to take a millisecond, and takes a hundred.
+        let done_us = now_us + 100_000;
+        if grant.until_us < done_us {
+            servers.tell(grant.until_us, Event::Tick);
+            revoked += 1;
+        }
+        servers.tell(done_us, completed(1, grant.id.0, 1_000));
+        now_us = done_us;
+    }
+    assert!((1..=4).contains(&revoked), "{revoked} of 50");
+    assert_eq!(servers.measures(ServerId(0)).unwrap().revoked, revoked);
+}
+
+#[test]
+fn what_nobody_uses_can_be_forgotten() {
+    let mut servers = served(plain(Policy::Fifo));
+    servers.tell(0, Event::Asked(vec![read(1, 1, 0, 10)]));
+    assert!(!servers.forget(ServerId(0)), "something is out");
+    servers.tell(1, completed(1, 1, 10));
+    assert!(servers.forget(ServerId(0)) && servers.measures(ServerId(0)).is_none());
+    let effects = servers.tell(2, Event::Asked(vec![read(2, 1, 0, 10)]));
+    assert_eq!(effects, [Effect::Uncoordinated { client: ClientId(1), request: RequestId(2) }]);
+}
+
+#[test]
 fn requests_are_cancelled_wherever_they_are() {
     let mut servers = served(plain(Policy::Fifo));
     let run = vec![shared(1, 7, 0, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 9, 30, 10)];
@@ -118,7 +150,7 @@ fn with_prediction_the_next_leaves_in_time_and_never_a_third() {
 
 #[test]
 fn an_object_store_is_coalesced_and_not_serialised() {
-    let budget = Budget { concurrency: 3, requests_per_s: Some(100), ..Budget::default() };
+    let budget = Budget { concurrency: Some(3), requests_per_s: Some(100), ..Budget::default() };
     let mut servers = served(Config { budget, ..plain(Policy::Fifo) });
     let asked = vec![shared(1, 7, 0, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 9, 30, 10)];
     assert_eq!(granted(&servers.tell(0, Event::Asked(asked))), [(7, vec![1, 2]), (8, vec![3]), (9, vec![4])]);

@@ -84,7 +84,7 @@ fn faulty(seed: u64) -> Case {
             margin_us: [None, Some(0), Some(200)][dice.below(3) as usize],
             bandwidth_bytes_per_s: [1_000_000, 100_000_000][dice.below(2) as usize],
             budget: Budget {
-                concurrency: [1, 1, 4][dice.below(3) as usize],
+                concurrency: [Some(1), None, Some(4)][dice.below(3) as usize],
                 bytes_per_s: maybe(dice, 50_000_000),
                 requests_per_s: maybe(dice, 5_000),
             },

@@ -253,7 +253,7 @@ impl World<'_> {
         run.1.insert(grant.client);
         self.out.insert((grant.server, grant.id), grant.clone());
         let config = &self.case.configs[grant.server.0 as usize];
-        let limit = config.budget.concurrency as usize + usize::from(config.margin_us.is_some());
+        let limit = config.budget.concurrency.unwrap_or(64) as usize + usize::from(config.margin_us.is_some());
         assert!(self.out.keys().filter(|(server, _)| *server == grant.server).count() <= limit);
     }
 
@@ -280,7 +280,10 @@ impl World<'_> {
             takes_us += self.dice.below(SECOND);
         }
         let Grant { server, id: grant, extent, .. } = grant;
-        self.send(takes_us, Event::Completed { client: id, server, grant, bytes: extent.size_bytes });
+        self.send(
+            takes_us,
+            Event::Completed { client: id, server, grant, bytes: extent.size_bytes, took_us: Some(takes_us) },
+        );
         let think_us = self.dice.below(1_000);
         self.after(takes_us + think_us, Next::Ask(id));
     }

@@ -5,8 +5,10 @@
 //!
 //!     slow-disk mount SOURCE MOUNTPOINT --state FILE [--seek-ms 8] [--megabytes-per-second 150] [--iops N] ...
 //!     slow-disk stat FILE            what the disk has done so far, as JSON
+//!     slow-disk forget FILE          its server has nothing in memory any more
 //!
-//! Several mounts with one state file are nodes that share one disk. A mount is much as one of NFS: its node's kernel
+//! Several mounts with one state file are nodes that share one disk; with `--memory-megabytes`, a file server that keeps in
+//! memory what was read and written last. With `--channels` it serves so many requests at a time. A mount is much as one of NFS: its node's kernel
 //! caches pages, reads ahead, and drops what it has of a file whose size or time it finds changed, for which it looks every
 //! few seconds. It writes through. It keeps locks to itself, so processes of other mounts do not see them. Metadata costs
 //! nothing.
@@ -18,6 +20,7 @@
 
 mod answers;
 mod filesystem;
+mod memory;
 mod model;
 mod state;
 mod tree;
@@ -36,7 +39,7 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::filesystem::SlowFiles;
 use crate::model::Rates;
-use crate::state::SharedDisk;
+use crate::state::{Costs, MAX_CHANNELS, SharedDisk};
 
 #[derive(Parser)]
 #[command(about = "A shared disk that is slow as spinning disks are")]
@@ -49,6 +52,11 @@ struct Words {
 enum Command {
     /// Show a folder's files as if they lay on the disk
     Mount(Mount),
+    /// Drop what the disk's server has in memory
+    Forget {
+        /// The file that its mounts share
+        state: PathBuf,
+    },
     /// Say what the disk has done so far, as JSON
     Stat {
         /// The file that its mounts share
@@ -75,6 +83,15 @@ struct Mount {
     /// At most so many requests a second; 0: any number
     #[arg(long, default_value_t = 0.0)]
     iops: f64,
+    /// Requests that are served at a time, each as fast as one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_CHANNELS))]
+    channels: u64,
+    /// What the server keeps in memory, of what was read and written last
+    #[arg(long, default_value_t = 0)]
+    memory_megabytes: u64,
+    /// How fast what is in memory comes; 0: as fast as it can
+    #[arg(long, default_value_t = 0.0)]
+    memory_megabytes_per_second: f64,
     /// Between this mount and the disk and back: each request is answered so much later, and the disk is not busy with it
     #[arg(long, default_value_t = 0)]
     latency_us: u64,
@@ -86,6 +103,7 @@ struct Mount {
 fn main() -> ExitCode {
     let done = match Words::parse().command {
         Command::Mount(mount) => serve(&mount),
+        Command::Forget { state } => SharedDisk::forget(&state).map_err(|error| named(&state, &error)),
         Command::Stat { state } => SharedDisk::counters(&state).map(|counters| println!("{counters}")),
     };
     match done {
@@ -99,8 +117,12 @@ fn main() -> ExitCode {
 
 /// Mounts, says `ready`, and serves until standard input ends or somebody unmounts it.
 fn serve(asked: &Mount) -> io::Result<()> {
-    let rates = Rates::new(asked.seek_ms, asked.megabytes_per_second, asked.iops);
-    let disk = SharedDisk::open(&asked.state, rates).map_err(|error| named(&asked.state, &error))?;
+    let costs = Costs {
+        rates: Rates::new(asked.seek_ms, asked.megabytes_per_second, asked.iops, asked.channels),
+        memory_sets: memory::sets(asked.memory_megabytes * 1_000_000),
+        memory_bytes_per_s: (asked.memory_megabytes_per_second * 1e6) as u64,
+    };
+    let disk = SharedDisk::open(&asked.state, costs).map_err(|error| named(&asked.state, &error))?;
     raise_open_files()?;
     // The kernel has applied that of whoever makes a file.
     rustix::process::umask(Mode::empty());

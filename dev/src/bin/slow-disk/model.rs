@@ -4,6 +4,8 @@
 //! its users are judged by. Bytes take their time at its rate. A request that is not for the very byte after the last one
 //! of the request before, in the same file, costs a seek: there is no tolerance. A cap on requests is a least time for
 //! each.
+//!
+//! With several channels it is as many disks that have the same files: a request goes to the one that is free the soonest.
 
 /// What things cost. Of zero bytes a second, and of zero requests, there is any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +13,16 @@ pub struct Rates {
     pub seek_ns: u64,
     pub bytes_per_s: u64,
     pub least_ns: u64,
+    pub channels: u64,
 }
 
 impl Rates {
-    pub fn new(seek_ms: f64, megabytes_per_second: f64, iops: f64) -> Self {
+    pub fn new(seek_ms: f64, megabytes_per_second: f64, iops: f64, channels: u64) -> Self {
         Self {
             seek_ns: (seek_ms * 1e6) as u64,
             bytes_per_s: (megabytes_per_second * 1e6) as u64,
             least_ns: if iops > 0.0 { (1e9 / iops) as u64 } else { 0 },
+            channels,
         }
     }
 }
@@ -38,12 +42,20 @@ pub struct Request {
     pub bytes: u64,
 }
 
-/// Where the disk is, and what it has done.
+/// What serves one request at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disk {
+pub struct Channel {
     pub free_at_ns: u64,
+    /// Where the last request ended.
     pub file: u64,
     pub end: u64,
+}
+
+/// Where the disk is, and what it has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Never none.
+    pub channels: Vec<Channel>,
     pub requests: u64,
     pub seeks: u64,
     pub read_bytes: u64,
@@ -51,14 +63,25 @@ pub struct Disk {
     pub busy_ns: u64,
 }
 
+/// How long so many bytes take.
+pub fn bytes_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+    (u128::from(bytes) * 1_000_000_000).checked_div(bytes_per_s.into()).unwrap_or(0) as u64
+}
+
 impl Disk {
+    /// One that has done nothing.
+    pub fn new(rates: &Rates) -> Self {
+        let channels = vec![Channel::default(); rates.channels.max(1) as usize];
+        Disk { channels, requests: 0, seeks: 0, read_bytes: 0, written_bytes: 0, busy_ns: 0 }
+    }
+
     /// Takes a request that comes now; when it is done.
     pub fn serve(&mut self, rates: &Rates, now_ns: u64, request: Request) -> u64 {
-        let goes_on = (self.file, self.end) == (request.file, request.offset);
+        let free = self.channels.iter_mut().min_by_key(|channel| channel.free_at_ns);
+        let channel = free.expect("there is always one");
+        let goes_on = (channel.file, channel.end) == (request.file, request.offset);
         let seek_ns = if goes_on { 0 } else { rates.seek_ns };
-        let slowest_ns = u128::from(request.bytes) * 1_000_000_000;
-        let bytes_ns = slowest_ns.checked_div(rates.bytes_per_s.into()).unwrap_or(0) as u64;
-        let cost_ns = (seek_ns + bytes_ns).max(rates.least_ns);
+        let cost_ns = (seek_ns + bytes_ns(request.bytes, rates.bytes_per_s)).max(rates.least_ns);
         self.requests += 1;
         self.seeks += u64::from(!goes_on);
         match request.direction {
@@ -66,10 +89,9 @@ impl Disk {
             Direction::Write => self.written_bytes += request.bytes,
         }
         self.busy_ns += cost_ns;
-        self.file = request.file;
-        self.end = request.offset + request.bytes;
-        self.free_at_ns = self.free_at_ns.max(now_ns) + cost_ns;
-        self.free_at_ns
+        let free_at_ns = channel.free_at_ns.max(now_ns) + cost_ns;
+        *channel = Channel { free_at_ns, file: request.file, end: request.offset + request.bytes };
+        free_at_ns
     }
 }
 
@@ -85,8 +107,8 @@ mod tests {
 
     #[test]
     fn only_what_goes_on_is_spared_the_seek() {
-        let rates = Rates::new(8.0, 100.0, 0.0);
-        let mut disk = Disk::default();
+        let rates = Rates::new(8.0, 100.0, 0.0, 1);
+        let mut disk = Disk::new(&rates);
         let cases = [
             (read(1, 0, 100_000), 9),       // the first
             (read(1, 100_000, 100_000), 1), // the next bytes
@@ -95,7 +117,7 @@ mod tests {
             (read(2, 400_000, 100_000), 9), // another file
         ];
         for (request, cost_ms) in cases {
-            let before = disk.free_at_ns;
+            let before = disk.channels[0].free_at_ns;
             assert_eq!(disk.serve(&rates, 0, request), before + cost_ms * MS, "{request:?}");
         }
         assert_eq!((disk.requests, disk.seeks, disk.read_bytes, disk.written_bytes), (5, 4, 500_000, 0));
@@ -104,8 +126,8 @@ mod tests {
 
     #[test]
     fn an_idle_disk_begins_when_it_is_asked() {
-        let rates = Rates::new(8.0, 100.0, 0.0);
-        let mut disk = Disk::default();
+        let rates = Rates::new(8.0, 100.0, 0.0, 1);
+        let mut disk = Disk::new(&rates);
         assert_eq!(disk.serve(&rates, 50 * MS, read(1, 0, 100_000)), 59 * MS);
         assert_eq!(disk.serve(&rates, 51 * MS, read(1, 100_000, 100_000)), 60 * MS);
         assert_eq!(disk.serve(&rates, 100 * MS, read(1, 200_000, 100_000)), 101 * MS);
@@ -113,8 +135,8 @@ mod tests {
 
     #[test]
     fn a_cap_on_requests_is_a_least_time() {
-        let rates = Rates::new(0.0, 100.0, 500.0);
-        let mut disk = Disk::default();
+        let rates = Rates::new(0.0, 100.0, 500.0, 1);
+        let mut disk = Disk::new(&rates);
         assert_eq!(disk.serve(&rates, 0, read(1, 0, 4096)), 2 * MS);
         assert_eq!(disk.serve(&rates, 0, read(1, 4096, 1_000_000)), 12 * MS);
     }
@@ -122,8 +144,18 @@ mod tests {
     #[test]
     fn without_rates_nothing_costs_time() {
         let write = Request { direction: Direction::Write, ..read(1, 7, 1 << 40) };
-        let mut disk = Disk::default();
-        assert_eq!(disk.serve(&Rates::new(0.0, 0.0, 0.0), 5, write), 5);
+        let rates = Rates::new(0.0, 0.0, 0.0, 1);
+        let mut disk = Disk::new(&rates);
+        assert_eq!(disk.serve(&rates, 5, write), 5);
         assert_eq!(disk.written_bytes, 1 << 40);
+    }
+
+    #[test]
+    fn channels_serve_at_the_same_time() {
+        let rates = Rates::new(8.0, 100.0, 0.0, 2);
+        let mut disk = Disk::new(&rates);
+        let done_ms: Vec<u64> =
+            [0, 200_000, 100_000].map(|offset| disk.serve(&rates, 0, read(1, offset, 100_000)) / MS).into();
+        assert_eq!(done_ms, [9, 9, 10], "the third goes on where the first ended");
     }
 }

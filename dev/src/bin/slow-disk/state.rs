@@ -1,5 +1,6 @@
-//! The disk that mounts share: a small file of numbers, read, changed and written back under its lock. The kernel takes the
-//! lock from whoever is killed. What is changed is less than a page and is written by one call, so it is never half written.
+//! The disk that mounts share: a small file of numbers, read, changed and written back under its lock, and behind them what
+//! its server has in memory. The kernel takes the lock from whoever is killed. The numbers are less than a page and are
+//! written by one call, so they are never half written; of memory a block may be lost.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,11 +10,27 @@ use std::sync::Mutex;
 
 use rustix::fs::FlockOperation;
 
-use crate::model::{Disk, Rates, Request};
+use crate::memory::{Block, Memory, Set, Sets};
+use crate::model::{Channel, Disk, Rates, Request};
 
 /// Says that a file is the state of a disk, in this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"slowdsk1");
-const NUMBERS: usize = 12;
+const MAGIC: u64 = u64::from_le_bytes(*b"slowdsk2");
+/// Those that each disk has, and those of each channel after them.
+const NUMBERS: usize = 15;
+const CHANNEL_NUMBERS: usize = 3;
+/// So many fit in a page.
+pub const MAX_CHANNELS: u64 = 64;
+/// From here on there is what is in memory.
+const SETS_BEGIN: u64 = 4096;
+const BLOCK_NUMBERS: usize = 5;
+
+/// What all mounts of a disk have to agree about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    pub rates: Rates,
+    pub memory_sets: u64,
+    pub memory_bytes_per_s: u64,
+}
 
 /// The disk as one mount has it.
 pub struct SharedDisk {
@@ -22,16 +39,18 @@ pub struct SharedDisk {
 }
 
 impl SharedDisk {
-    /// The disk with this state, which is made if it is not there; else it must have these rates.
-    pub fn open(path: &Path, rates: Rates) -> io::Result<Self> {
+    /// The disk with this state, which is made if it is not there; else it must have these costs.
+    pub fn open(path: &Path, costs: Costs) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         if file.metadata()?.len() == 0 {
-            write(&file, &rates, &Disk::default())?;
+            let memory = Memory { bytes_per_s: costs.memory_bytes_per_s, ..Memory::default() };
+            State { costs, disk: Disk::new(&costs.rates), memory }.write(&file)?;
+            file.set_len(SETS_BEGIN + costs.memory_sets * size_of::<Set>() as u64)?;
         }
-        let (found, _) = read(&file)?;
+        let found = State::read(&file)?.costs;
         rustix::fs::flock(&file, FlockOperation::Unlock)?;
-        if found != rates {
+        if found != costs {
             return Err(io::Error::other("another mount has given this disk other rates"));
         }
         Ok(Self { file: Mutex::new(file) })
@@ -41,71 +60,146 @@ impl SharedDisk {
     pub fn serve(&self, now_ns: u64, request: Request) -> io::Result<u64> {
         let file = self.file.lock().expect("nobody panics with it");
         rustix::fs::flock(&*file, FlockOperation::LockExclusive)?;
-        let (rates, mut disk) = read(&file)?;
-        let done_ns = disk.serve(&rates, now_ns, request);
-        write(&file, &rates, &disk)?;
+        let mut state = State::read(&file)?;
+        let State { costs, disk, memory } = &mut state;
+        let mut sets = Stored { file: &file, count: costs.memory_sets };
+        let done_ns = memory.serve(&mut sets, disk, &costs.rates, now_ns, request)?;
+        state.write(&file)?;
         rustix::fs::flock(&*file, FlockOperation::Unlock)?;
         Ok(done_ns)
     }
 
     /// What the disk with this state has done.
     pub fn counters(path: &Path) -> io::Result<serde_json::Value> {
-        let (_, disk) = File::open(path).and_then(|file| {
+        let State { disk, memory, .. } = File::open(path).and_then(|file| {
             rustix::fs::flock(&file, FlockOperation::LockShared)?;
-            read(&file)
+            State::read(&file)
         })?;
         Ok(serde_json::json!({
             "requests": disk.requests,
             "seeks": disk.seeks,
             "read_bytes": disk.read_bytes,
             "written_bytes": disk.written_bytes,
+            "memory_bytes": memory.bytes,
             "busy_us": disk.busy_ns / 1000,
         }))
     }
+
+    /// The server with this state has nothing in memory any more.
+    pub fn forget(path: &Path) -> io::Result<()> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        let State { costs, .. } = State::read(&file)?;
+        file.set_len(SETS_BEGIN)?;
+        file.set_len(SETS_BEGIN + costs.memory_sets * size_of::<Set>() as u64)
+    }
 }
 
-fn read(file: &File) -> io::Result<(Rates, Disk)> {
-    let mut bytes = [0; NUMBERS * 8];
-    file.read_exact_at(&mut bytes, 0)?;
-    let mut numbers = [0; NUMBERS];
-    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
-        *number = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
-    }
-    let [
-        magic,
-        seek_ns,
-        bytes_per_s,
-        least_ns,
-        free_at_ns,
-        file,
-        end,
-        requests,
-        seeks,
-        read_bytes,
-        written_bytes,
-        busy_ns,
-    ] = numbers;
-    if magic != MAGIC {
-        return Err(io::Error::other("this is not the state of a slow disk"));
-    }
-    let disk = Disk { free_at_ns, file, end, requests, seeks, read_bytes, written_bytes, busy_ns };
-    Ok((Rates { seek_ns, bytes_per_s, least_ns }, disk))
+/// What is in memory, in the file.
+struct Stored<'a> {
+    file: &'a File,
+    count: u64,
 }
 
-fn write(file: &File, rates: &Rates, disk: &Disk) -> io::Result<()> {
-    let numbers: [u64; NUMBERS] = [
-        MAGIC,
-        rates.seek_ns,
-        rates.bytes_per_s,
-        rates.least_ns,
-        disk.free_at_ns,
-        disk.file,
-        disk.end,
-        disk.requests,
-        disk.seeks,
-        disk.read_bytes,
-        disk.written_bytes,
-        disk.busy_ns,
-    ];
-    file.write_all_at(&numbers.map(u64::to_le_bytes).concat(), 0)
+impl Sets for Stored<'_> {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn load(&self, place: u64) -> io::Result<Set> {
+        let numbers = read_numbers(self.file, at(place), size_of::<Set>() / 8)?;
+        let block = |numbers: &[u64]| match *numbers {
+            [file, number, pages, ready_ns, used] => Block { file, number, pages, ready_ns, used },
+            _ => unreachable!("as many as a block has"),
+        };
+        let blocks: Vec<Block> = numbers.chunks_exact(BLOCK_NUMBERS).map(block).collect();
+        Ok(blocks.try_into().expect("as many as a set has"))
+    }
+
+    fn save(&mut self, place: u64, set: &Set) -> io::Result<()> {
+        let numbers = set.map(|Block { file, number, pages, ready_ns, used }| [file, number, pages, ready_ns, used]);
+        write_numbers(self.file, at(place), &numbers.concat())
+    }
+}
+
+fn at(place: u64) -> u64 {
+    SETS_BEGIN + place * size_of::<Set>() as u64
+}
+
+/// The numbers of a disk.
+struct State {
+    costs: Costs,
+    disk: Disk,
+    memory: Memory,
+}
+
+impl State {
+    fn read(file: &File) -> io::Result<Self> {
+        let numbers: [u64; NUMBERS] = read_numbers(file, 0, NUMBERS)?.try_into().expect("as many as were asked for");
+        let [
+            magic,
+            seek_ns,
+            bytes_per_s,
+            least_ns,
+            channels,
+            memory_sets,
+            memory_bytes_per_s,
+            free_at_ns,
+            bytes,
+            uses,
+            requests,
+            seeks,
+            read_bytes,
+            written_bytes,
+            busy_ns,
+        ] = numbers;
+        if magic != MAGIC {
+            return Err(io::Error::other("this is not the state of a slow disk"));
+        }
+        let rest = read_numbers(file, NUMBERS as u64 * 8, channels as usize * CHANNEL_NUMBERS)?;
+        let channel = |numbers: &[u64]| Channel { free_at_ns: numbers[0], file: numbers[1], end: numbers[2] };
+        let all = rest.chunks_exact(CHANNEL_NUMBERS).map(channel).collect();
+        let rates = Rates { seek_ns, bytes_per_s, least_ns, channels };
+        Ok(State {
+            costs: Costs { rates, memory_sets, memory_bytes_per_s },
+            disk: Disk { channels: all, requests, seeks, read_bytes, written_bytes, busy_ns },
+            memory: Memory { bytes_per_s: memory_bytes_per_s, free_at_ns, bytes, uses },
+        })
+    }
+
+    fn write(&self, file: &File) -> io::Result<()> {
+        let State { costs: Costs { rates, memory_sets, memory_bytes_per_s }, disk, memory } = self;
+        let numbers: [u64; NUMBERS] = [
+            MAGIC,
+            rates.seek_ns,
+            rates.bytes_per_s,
+            rates.least_ns,
+            rates.channels,
+            *memory_sets,
+            *memory_bytes_per_s,
+            memory.free_at_ns,
+            memory.bytes,
+            memory.uses,
+            disk.requests,
+            disk.seeks,
+            disk.read_bytes,
+            disk.written_bytes,
+            disk.busy_ns,
+        ];
+        let channels = disk.channels.iter().flat_map(|channel| [channel.free_at_ns, channel.file, channel.end]);
+        let all: Vec<u64> = numbers.into_iter().chain(channels).collect();
+        write_numbers(file, 0, &all)
+    }
+}
+
+fn read_numbers(file: &File, offset: u64, count: usize) -> io::Result<Vec<u64>> {
+    let mut bytes = vec![0; count * 8];
+    file.read_exact_at(&mut bytes, offset)?;
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
+    Ok(bytes.chunks_exact(8).map(number).collect())
+}
+
+fn write_numbers(file: &File, offset: u64, numbers: &[u64]) -> io::Result<()> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    file.write_all_at(&bytes, offset)
 }

@@ -1,6 +1,7 @@
 //! Slow shared disks: mounts of the emulation in `dev/src/bin/slow-disk`.
 
 use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -70,6 +71,13 @@ impl SlowDisk {
         let mut command = Command::new(PROGRAM);
         command.arg("mount").args([self.source(), path]).arg("--state").arg(self.state()).args(options);
         command
+    }
+
+    /// Has it take so long for a seek from now on.
+    pub fn seek_ms(&self, ms: u64) {
+        let state = std::fs::OpenOptions::new().write(true).open(self.state()).expect("it has been mounted");
+        // The second number of its state; see `slow-disk/state.rs`.
+        state.write_all_at(&(ms * 1_000_000).to_le_bytes(), 8).expect("our own file");
     }
 
     /// A counter of what it has done so far.
