@@ -20,7 +20,7 @@ use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::fetch::{Fetched, fetch};
-use super::files::{Advice, Files, Key};
+use super::files::{Advice, Files, Key, Reader};
 use super::storages::Storages;
 use crate::link::Heard;
 use crate::order::{Order, Verdict};
@@ -282,7 +282,7 @@ impl Brain {
         let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
         for (request, wanted) in off {
             if let Wanted::Window(key, _) = wanted {
-                self.files.fetched(key);
+                self.files.called_off(key);
             }
             self.order.done(request, 0);
         }
@@ -360,7 +360,10 @@ impl Brain {
 
     fn fetch(&mut self, request: RequestId, key: Key, window: Range<u64>) {
         let (news, bell) = (self.news.clone(), &self.board.head.bell);
-        let Some((file, line)) = self.files.reader(key) else { return self.give_up(request, key, window) };
+        let Some((Reader { file, line }, class, more)) = self.files.begin(key, window.start) else {
+            return self.give_up(request, key, window);
+        };
+        self.want(key, class, more);
         let range = window.clone();
         let reading = move || {
             let fetched = fetch(&file, &range, line);

@@ -19,6 +19,15 @@ const FRESH: Duration = Duration::from_secs(1);
 /// A program that was asked for a file gives it within this time, or not at all.
 const OPENING: Duration = Duration::from_millis(500);
 
+/// No more windows of a stream are fetched ahead, however many the storage serves at a time.
+const MAX_AHEAD: usize = 8;
+
+/// What reads a file's windows, and where it tells of them.
+pub(super) struct Reader {
+    pub file: Arc<File>,
+    pub line: &'static Line,
+}
+
 /// Device and inode.
 pub(super) type Key = (u64, u64);
 
@@ -33,8 +42,10 @@ pub(super) struct Shared {
     /// Processes that read it, by their numbers.
     readers: BTreeSet<u32>,
     used: Instant,
-    /// Windows that wait for their turn, or are read.
+    /// Windows that wait for their turn, or are read;
     under_way: usize,
+    /// those of them that are read.
+    reading: usize,
     /// It is to be closed when they have been.
     is_closing: bool,
 }
@@ -138,23 +149,42 @@ impl Files {
             return None;
         }
         let is_entered = |last: &u64| place.piece(last / PIECE_BYTES).is_some_and(|piece| !piece.is_announced);
-        let entered: Vec<u64> = file.streams.lasts().filter(is_entered).collect();
-        let next = |last| file.streams.entered(last, file.bytes);
-        let windows: Vec<_> = entered.into_iter().filter_map(next).collect();
+        let entered: Vec<u64> = file.streams.ahead().filter(is_entered).collect();
+        let ahead = file.ahead();
+        let next = |start| file.streams.entered(start, file.bytes, ahead);
+        let windows: Vec<_> = entered.into_iter().flat_map(next).collect();
         windows.iter().for_each(|window| announce(place, window));
         file.under_way += windows.len();
         Some((key, file.class, windows))
     }
 
-    /// What reads a file's windows, and where it tells of them.
-    pub fn reader(&self, key: Key) -> Option<(Arc<File>, &'static Line)> {
-        let file = self.files.get(&key)?;
+    /// The window that begins there is read now: by what, where it is told, and which others are to be fetched besides. None if
+    /// it cannot be read any more.
+    pub fn begin(&mut self, key: Key, start: u64) -> Option<(Reader, u32, Vec<Range<u64>>)> {
+        let file = self.files.get_mut(&key)?;
         let Access::Open(open) = &file.access else { return None };
-        Some((open.clone(), &self.board.lines[file.line]))
+        let line = &self.board.lines[file.line];
+        let reader = Reader { file: open.clone(), line };
+        file.reading += 1;
+        let windows = match file.ahead() {
+            1 => Vec::new(),
+            ahead => file.streams.begun(start, file.bytes, ahead),
+        };
+        windows.iter().for_each(|window| announce(line, window));
+        file.under_way += windows.len();
+        Some((reader, file.class, windows))
     }
 
-    /// A window has been fetched, or given up.
+    /// A window has been read, as far as that was possible.
     pub fn fetched(&mut self, key: Key) {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.reading = file.reading.saturating_sub(1);
+        }
+        self.called_off(key);
+    }
+
+    /// A window is not wanted any more, or has been read.
+    pub fn called_off(&mut self, key: Key) {
         let Some(file) = self.files.get_mut(&key) else { return };
         file.under_way = file.under_way.saturating_sub(1);
         file.used = Instant::now();
@@ -247,6 +277,7 @@ impl Files {
                 readers: BTreeSet::new(),
                 used: Instant::now(),
                 under_way: 0,
+                reading: 0,
                 is_closing: false,
             };
             self.files.insert(key, file);
@@ -256,6 +287,11 @@ impl Files {
 }
 
 impl Shared {
+    /// How many windows of a stream are fetched ahead: where several are read at a time, one more waits for its turn.
+    fn ahead(&self) -> usize {
+        if self.reading > 1 { (self.reading + 1).min(MAX_AHEAD) } else { 1 }
+    }
+
     fn is_left(&self) -> bool {
         !self.readers.iter().any(|reader| is_alive(*reader))
     }

@@ -3,7 +3,8 @@
 //! Each of several processes that share a file may read with gaps, and all of them without any (io-coordination §2, real
 //! aggregation). So it is the file that is looked at, not who reads: a read close to where a stream of it ends carries that
 //! stream on, whoever it is of. What is read ahead doubles from one window to the next. A stream that comes to where another
-//! begins is one with it from there on: processes that begin in any order make several. A read that belongs to no stream yet
+//! begins is one with it from there on: processes that begin in any order make several. One window is fetched ahead of who
+//! reads; more only where the storage turns out to serve several at a time. A read that belongs to no stream yet
 //! is done alone, so that who reads at random pays for nothing that he does not want.
 //!
 //! Pure: it is told of reads, and says what to fetch.
@@ -46,8 +47,8 @@ struct Stream {
     start: u64,
     /// Up to where.
     end: u64,
-    /// Where the last window begins.
-    last: u64,
+    /// Where the windows begin that nobody has come to.
+    ahead: VecDeque<u64>,
     /// How much is fetched next.
     window: u64,
 }
@@ -78,25 +79,45 @@ impl Streams {
         };
         let other = self.alone.remove(place).expect("it was found there");
         let start = other.start.min(bytes.start) / UNIT_BYTES * UNIT_BYTES;
-        self.streams.push_back(Stream { start, end: start, last: start, window: UNIT_BYTES });
+        self.streams.push_back(Stream { start, end: start, ahead: VecDeque::new(), window: UNIT_BYTES });
         if self.streams.len() > MAX_STREAMS {
             self.streams.pop_front();
         }
         self.read(bytes, file_bytes)
     }
 
-    /// Somebody has come to the window that begins at this offset; what is to be fetched next, if it was the last.
-    pub(super) fn entered(&mut self, offset: u64, file_bytes: u64) -> Option<Range<u64>> {
-        let place = self.streams.iter().position(|stream| stream.last == offset)?;
+    /// Somebody has come to the window that begins at this offset; what is to be fetched next, so that so many are ahead.
+    pub(super) fn entered(&mut self, offset: u64, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
+        let Some(place) = self.streams.iter().position(|stream| stream.ahead.contains(&offset)) else {
+            return Vec::new();
+        };
         let mut stream = self.streams.remove(place).expect("it was found there");
-        let next = if stream.end < file_bytes { self.advance(&mut stream, file_bytes) } else { None };
-        self.streams.push_back(stream);
-        next
+        stream.ahead.retain(|start| *start > offset);
+        self.top_up(stream, file_bytes, ahead)
     }
 
-    /// Where the last window of each stream begins.
-    pub(super) fn lasts(&self) -> impl Iterator<Item = u64> + '_ {
-        self.streams.iter().map(|stream| stream.last)
+    /// The window that begins at this offset is read now; what is to be fetched besides, so that so many are ahead.
+    pub(super) fn begun(&mut self, offset: u64, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
+        let Some(place) = self.streams.iter().position(|stream| (stream.start..stream.end).contains(&offset)) else {
+            return Vec::new();
+        };
+        let stream = self.streams.remove(place).expect("it was found there");
+        self.top_up(stream, file_bytes, ahead)
+    }
+
+    /// Where windows begin that nobody has come to.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = u64> + '_ {
+        self.streams.iter().flat_map(|stream| stream.ahead.iter().copied())
+    }
+
+    /// What is fetched next of a stream that is not among the others now, and is again then.
+    fn top_up(&mut self, mut stream: Stream, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
+        let mut windows = Vec::new();
+        while stream.ahead.len() < ahead && stream.end < file_bytes {
+            windows.extend(self.advance(&mut stream, file_bytes));
+        }
+        self.streams.push_back(stream);
+        windows
     }
 
     /// What is fetched next of a stream that is not among the others now. None: it has taken in one that begins at its end.
@@ -126,14 +147,15 @@ impl Stream {
 
     /// Goes on where that one goes on, which begins where this one ends.
     fn take_in(&mut self, other: &Stream) {
-        (self.end, self.last) = (other.end, other.last);
+        self.end = other.end;
+        self.ahead.extend(&other.ahead);
         self.window = self.window.max(other.window);
     }
 
     /// What is fetched next, up to there or to the file's end.
     fn advance(&mut self, end: u64, file_bytes: u64) -> Range<u64> {
         let start = self.end;
-        self.last = start;
+        self.ahead.push_back(start);
         self.end = end;
         self.window = (self.window * 2).min(MAX_WINDOW_BYTES);
         self.start = self.start.max(self.end.saturating_sub(MEMORY_BYTES));
@@ -187,12 +209,25 @@ mod tests {
         let mut entered = 0;
         let mut sizes = Vec::new();
         for _ in 0..6 {
-            let window = streams.entered(entered, FILE).unwrap();
-            assert_eq!(streams.entered(entered, FILE), None, "one ahead is enough");
+            let [window] = &streams.entered(entered, FILE, 1)[..] else { panic!("one is fetched") };
+            assert_eq!(streams.entered(entered, FILE, 1), [], "one ahead is enough");
             sizes.push((window.end - window.start) / MIB);
             entered = window.start;
         }
         assert_eq!(sizes, [2, 4, 8, 8, 8, 8]);
+    }
+
+    #[test]
+    fn more_are_ahead_where_several_are_read_at_a_time() {
+        let mut streams = Streams::default();
+        let _ = streams.read(0..4 * KIB, FILE);
+        let _ = streams.read(4 * KIB..8 * KIB, FILE);
+        assert_eq!(streams.begun(0, FILE, 1), [], "one is");
+        assert_eq!(streams.begun(0, FILE, 3), [MIB..3 * MIB, 3 * MIB..7 * MIB]);
+        assert_eq!(streams.entered(MIB, FILE, 3), [7 * MIB..15 * MIB, 15 * MIB..23 * MIB]);
+        assert_eq!(streams.entered(3 * MIB, FILE, 1), [], "fewer are enough now");
+        assert!(streams.ahead().eq([7 * MIB, 15 * MIB]));
+        assert_eq!(streams.begun(900 * MIB, FILE, 3), [], "it is of no stream");
     }
 
     #[test]
@@ -201,8 +236,8 @@ mod tests {
         let file = 2 * MIB + 5;
         let _ = streams.read(0..4 * KIB, file);
         assert_eq!(streams.read(4 * KIB..8 * KIB, file), one(0..MIB));
-        assert_eq!(streams.entered(0, file), Some(MIB..file));
-        assert_eq!(streams.entered(MIB, file), None);
+        assert_eq!(streams.entered(0, file, 1), [MIB..file]);
+        assert_eq!(streams.entered(MIB, file, 1), []);
         assert_eq!(streams.read(2 * MIB..file, file), Plan::Stream(vec![]));
     }
 
@@ -238,9 +273,9 @@ mod tests {
         assert_eq!(streams.read(block(5), FILE), windows(&[12, 13, 15, 19, 27]));
         assert_eq!(streams.read(block(0), FILE), Plan::Alone);
         assert_eq!(streams.read(block(1), FILE), windows(&[0, 1, 3, 7, 12]));
-        assert_eq!(streams.entered(7 * MIB, FILE), None, "what comes then is fetched");
-        assert_eq!(streams.lasts().collect::<Vec<_>>(), [19 * MIB]);
-        assert_eq!(streams.entered(19 * MIB, FILE), Some(27 * MIB..35 * MIB));
+        assert_eq!(streams.entered(7 * MIB, FILE, 1), [], "what comes then is fetched");
+        assert_eq!(streams.ahead().collect::<Vec<_>>(), [19 * MIB]);
+        assert_eq!(streams.entered(19 * MIB, FILE, 1), [27 * MIB..35 * MIB]);
         assert_eq!(streams.read(block(2), FILE), Plan::Stream(vec![]));
     }
 
@@ -266,7 +301,7 @@ mod tests {
         let _ = streams.read(4 * KIB..8 * KIB, FILE);
         let mut entered = 0;
         while entered < 200 * MIB {
-            entered = streams.entered(entered, FILE).unwrap().start;
+            entered = streams.entered(entered, FILE, 1)[0].start;
         }
         assert_eq!(streams.read(0..4 * KIB, FILE), Plan::Alone);
         assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), one(0..MIB));
