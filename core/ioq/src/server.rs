@@ -3,6 +3,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use eyas_types::Operation;
+
 use crate::anticipation::{Advice, Anticipation};
 use crate::budget::Used;
 use crate::climb::{Climb, Load, MAX_CONCURRENCY, Size};
@@ -371,5 +373,7 @@ impl Server {
 }
 
 fn size(turn: &Turn) -> Size {
-    if turn.extent().size_bytes <= SMALL_BYTES { Size::Small } else { Size::Large }
+    // Small reads are of those who jump about. Small writes go on where others end: several at a time take that away.
+    let is_read = turn.stream.1 == Operation::Read;
+    if is_read && turn.extent().size_bytes <= SMALL_BYTES { Size::Small } else { Size::Large }
 }
