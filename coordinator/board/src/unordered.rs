@@ -107,15 +107,15 @@ mod tests {
     fn calls_tell_of_the_storage_that_they_wait_for() {
         let board = anonymous();
         let storage = &board.unordered[board.leave_alone(7).unwrap()];
-        // From memory.
-        [(4096, 2), (MIB, 300)].map(|(bytes, us)| storage.took(bytes, us));
-        assert_eq!(storage.take(), Waited::default());
-        // Flash.
-        [(4096, 90), (MIB, 3_000)].map(|(bytes, us)| storage.took(bytes, us));
-        assert_eq!(storage.take(), Waited { calls: 2, us: 3_090, slow_calls: 0, slow_us: 0 });
-        // A disk that others use, too.
-        [(4096, 8_000), (MIB, 370_000)].map(|(bytes, us)| storage.took(bytes, us));
-        assert_eq!(storage.take(), Waited { calls: 2, us: 378_000, slow_calls: 2, slow_us: 378_000 });
+        let told = |calls: [(u64, u64); 2]| {
+            calls.into_iter().for_each(|(bytes, us)| storage.took(bytes, us));
+            storage.take()
+        };
+        let [memory, flash, busy_disk] =
+            [[(4096, 2), (MIB, 300)], [(4096, 90), (MIB, 3_000)], [(4096, 8_000), (MIB, 370_000)]];
+        assert_eq!(told(memory), Waited::default());
+        assert_eq!(told(flash), Waited { calls: 2, us: 3_090, slow_calls: 0, slow_us: 0 });
+        assert_eq!(told(busy_disk), Waited { calls: 2, us: 378_000, slow_calls: 2, slow_us: 378_000 });
         assert_eq!(storage.take(), Waited::default());
     }
 
