@@ -55,9 +55,7 @@ impl Turn {
             Turn::Kept(board, seat, turn) => board.exit(seat, turn, u64::try_from(bytes).unwrap_or(0)),
         }
     }
-}
 
-impl Turn {
     /// The same for a call that takes long, or does not, for other reasons than to read from the storage.
     pub(crate) fn untimed(self) -> Turn {
         match self {
