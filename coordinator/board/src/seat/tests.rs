@@ -1,3 +1,5 @@
+//! A seat, and two who disagree about it.
+
 use super::*;
 use crate::map::anonymous;
 
