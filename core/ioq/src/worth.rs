@@ -21,12 +21,14 @@ const CHEAP_BYTES_PER_US: u64 = 2_000;
 const JUDGED: u32 = 16;
 /// and how many of them are cheap where order is given up: now and then one waits for a processor.
 const CHEAP: u32 = 12;
-/// So many calls that went without order are judged together, or so many that took long.
+/// So many calls that went without order are judged together,
 const JUDGED_CALLS: u64 = 16;
+/// or so many that took long.
+const JUDGED_SLOW: u64 = 8;
 /// If slow calls take so much of the time, it does not matter how many quick ones there are.
 const SLOW_SHARE: (u64, u64) = (9, 10);
-/// What was seen before so many calls does not count any more.
-const REMEMBERED_CALLS: u64 = 512;
+/// What was seen counts for half as much after so many calls.
+const FADING_CALLS: u64 = 64;
 /// Where order was given up in vain, it is kept for so long: twice as long each time, up to the second.
 const HOLD_US: core::ops::Range<u64> = 1_000_000..64_000_000;
 /// After so long without order, that was not in vain.
@@ -114,14 +116,18 @@ impl Worth {
         seen.slow_us = seen.slow_us.saturating_add(more.slow_us);
         let most_are_slow = seen.calls >= JUDGED_CALLS && seen.slow_calls >= seen.calls / 2;
         let (part, of) = SLOW_SHARE;
-        let most_time_is = seen.slow_calls >= JUDGED_CALLS && seen.slow_us / part >= seen.us / of;
+        let most_time_is = seen.slow_calls >= JUDGED_SLOW && seen.slow_us / part >= seen.us / of;
         if most_are_slow || most_time_is {
             let went_well = now_us.saturating_sub(*since_us) >= WELL_US;
             let hold_us = if went_well { HOLD_US.start } else { self.hold_us };
             self.state = State::ordered(now_us.saturating_add(hold_us));
             self.hold_us = (hold_us * 2).min(HOLD_US.end);
-        } else if seen.calls >= REMEMBERED_CALLS {
-            *seen = Waited::default();
+        }
+        while let State::Unordered { seen, .. } = &mut self.state
+            && seen.calls >= FADING_CALLS
+        {
+            let Waited { calls, us, slow_calls, slow_us } = *seen;
+            *seen = Waited { calls: calls / 2, us: us / 2, slow_calls: slow_calls / 2, slow_us: slow_us / 2 };
         }
     }
 }
@@ -197,9 +203,9 @@ mod tests {
     #[test]
     fn it_is_ordered_again_when_half_of_the_calls_take_long() {
         let mut worth = left_alone();
-        worth.waited(SECOND, calls(7, 100, 8, 16_000));
+        worth.waited(SECOND, calls(8, 100, 7, 16_000));
         assert!(!worth.is_ordered(), "that is too few");
-        worth.waited(SECOND, calls(1, 100, 0, 0));
+        worth.waited(SECOND, calls(0, 0, 1, 16_000));
         assert!(worth.is_ordered());
     }
 
