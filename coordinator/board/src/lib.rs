@@ -15,7 +15,7 @@ pub use crate::cached::is_cached;
 pub use crate::map::{make, map};
 pub use crate::peer::Peer;
 pub use crate::seat::{Answer, Ask, Kind, Seat, State};
-pub use crate::unordered::{UNORDERED, Unordered, Waited};
+pub use crate::unordered::{UNORDERED, Unordered};
 pub use crate::wait::{ring, wait};
 
 mod cached;

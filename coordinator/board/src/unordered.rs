@@ -26,19 +26,6 @@ pub struct Unordered {
     slow_us: AtomicU64,
 }
 
-/// What was seen of calls that had to wait for a storage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waited {
-    /// Calls.
-    pub calls: u64,
-    /// How long they took, all together.
-    pub us: u64,
-    /// Those of them that took long.
-    pub slow_calls: u64,
-    /// How long these took.
-    pub slow_us: u64,
-}
-
 impl Board {
     /// The place of a storage whose requests are not ordered.
     pub fn unordered(&self, device: u64) -> Option<usize> {
@@ -72,11 +59,10 @@ impl Unordered {
         }
     }
 
-    /// What was seen since this was last asked. Of the agent.
-    pub fn take(&self) -> Waited {
-        let [calls, us, slow_calls, slow_us] =
-            [&self.calls, &self.us, &self.slow_calls, &self.slow_us].map(|sum| sum.swap(0, Ordering::Relaxed));
-        Waited { calls, us, slow_calls, slow_us }
+    /// What was seen of calls that had to wait for the storage, since this was last asked: how many, how long they took, how many
+    /// took long, and how long these took. Of the agent.
+    pub fn take(&self) -> [u64; 4] {
+        [&self.calls, &self.us, &self.slow_calls, &self.slow_us].map(|sum| sum.swap(0, Ordering::Relaxed))
     }
 
     /// Its requests are ordered again. Of the agent.
@@ -113,10 +99,10 @@ mod tests {
         };
         let [memory, flash, busy_disk] =
             [[(4096, 2), (MIB, 300)], [(4096, 90), (MIB, 3_000)], [(4096, 8_000), (MIB, 370_000)]];
-        assert_eq!(told(memory), Waited::default());
-        assert_eq!(told(flash), Waited { calls: 2, us: 3_090, slow_calls: 0, slow_us: 0 });
-        assert_eq!(told(busy_disk), Waited { calls: 2, us: 378_000, slow_calls: 2, slow_us: 378_000 });
-        assert_eq!(storage.take(), Waited::default());
+        assert_eq!(told(memory), [0; 4]);
+        assert_eq!(told(flash), [2, 3_090, 0, 0]);
+        assert_eq!(told(busy_disk), [2, 378_000, 2, 378_000]);
+        assert_eq!(storage.take(), [0; 4]);
     }
 
     #[test]

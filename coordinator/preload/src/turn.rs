@@ -293,7 +293,7 @@ fn leave_alone(known: &Descriptor, stat: &Stat, length: u64) -> Option<Turn> {
     let place = board.unordered(stat.st_dev)?;
     known.leave_alone(board.beat(), place);
     memory::found();
-    Some(Turn::Timed(Timed::begin(board, place, length)))
+    Some(Turn::Timed(Timed::begin(board, place, length, now_us())))
 }
 
 /// Where a call without an offset reads or writes.

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use eyas_board::Board;
 
-use crate::agent::{now_ms, now_us};
+use crate::agent::now_us;
 use crate::descriptors::Descriptor;
 use crate::turn::Turn;
 
@@ -23,8 +23,9 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    pub(crate) fn begin(board: &'static Board, place: usize, length: u64) -> Timed {
-        Timed { board, place, length, began_us: now_us() }
+    /// It begins at that time.
+    pub(crate) fn begin(board: &'static Board, place: usize, length: u64, began_us: u64) -> Timed {
+        Timed { board, place, length, began_us }
     }
 
     /// It has moved so many bytes; 0 if that is not known.
@@ -45,5 +46,6 @@ pub(crate) fn go(board: &'static Board, known: &Descriptor, length: u64) -> Opti
         return Some(Turn::Unordered);
     }
     // An agent that has gone says nothing any more: another may be there.
-    board.is_alive(now_ms()).then(|| Turn::Timed(Timed::begin(board, place, length)))
+    let now_us = now_us();
+    board.is_alive(now_us / 1_000).then(|| Turn::Timed(Timed::begin(board, place, length, now_us)))
 }

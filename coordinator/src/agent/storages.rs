@@ -85,7 +85,7 @@ impl Storages {
         let mut back = Vec::new();
         self.storages.retain(|device, storage| {
             if let Some(place) = storage.place {
-                let eyas_board::Waited { calls, us, slow_calls, slow_us } = board.unordered[place].take();
+                let [calls, us, slow_calls, slow_us] = board.unordered[place].take();
                 if calls > 0 {
                     storage.heard = Instant::now();
                 }

@@ -350,6 +350,27 @@ fn classes_have_what_the_rules_say() {
 }
 
 #[test]
+fn nodes_go_on_asking_where_the_coordinator_has_rules_to_keep() {
+    let home = Home::new();
+    let Some(disk) = SlowDisk::new(&home).filter(|_| can_use(&["python3"])) else { return };
+    sparse(&disk, "file", 1 << 20);
+    let mount = disk.mount("one", &["--seek-ms", "0"]);
+    let rules = home.write("rules.toml", "default.requests_per_s = 1000");
+    let order = Order::new(home, &["--rules", rules.to_str().unwrap()]);
+    // Alone, each takes so little that its storage would be left to its programs after some twenty.
+    let reads = "
+import os, random, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+for read in range(400):
+    os.pread(file, 4096, random.randrange(1 << 28) * 4096)
+";
+    order.run("n1", &["--", "python3", "-c", reads, mount.path("file").to_str().unwrap()]).exits(0);
+    let status = order.status();
+    assert!(order.requests() >= 400, "{status}");
+    assert_eq!(status["storages"][0]["left_alone"], 0, "{status}");
+}
+
+#[test]
 fn limits_are_kept_and_reservations_are_met() {
     const MEGABYTE: u64 = 1_000_000;
     let home = Home::new();
