@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use eyas_client::home;
 use eyas_client::types::units;
+use eyas_client::{ClusterError, home};
 use eyas_coordinator::agent::{self, AgentError, Deciding, Setup};
 use eyas_coordinator::ioq::Policy;
 use eyas_coordinator::{Rules, Treatment, parse_policy, serve, status};
@@ -101,17 +101,17 @@ impl OrderArgs {
 
 /// The rules in that file; without one, those in eyas's home, or none.
 fn rules(named: Option<PathBuf>) -> Result<Rules, Failure> {
-    let usual = || Some(home().join("io").join("rules.toml")).filter(|path| path.exists());
+    let usual = || home().ok().map(|home| home.join("io").join("rules.toml")).filter(|path| path.exists());
     Ok(named.or_else(usual).map(|path| Rules::load(&path)).transpose()?.unwrap_or_default())
 }
 
 /// `eyas io …`
 pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failure> {
     match what {
-        IoCommand::Run(args) => run(&args, &access_path(reach)),
-        IoCommand::Serve(args) => be_coordinator(args, access_path(reach)).await,
+        IoCommand::Run(args) => run(&args, &access_path(reach)?),
+        IoCommand::Serve(args) => be_coordinator(args, access_path(reach)?).await,
         IoCommand::Status { metrics } => {
-            let path = access_path(reach);
+            let path = access_path(reach)?;
             let status = match path.exists() {
                 true => status(&Access::load(&path)?).await?,
                 false => agent::status(&agent_folder(None)).map_err(|e| format!("no agent runs on this node: {e}"))?,
@@ -127,7 +127,7 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
             raise_descriptor_limit();
             let order = match here {
                 true => Deciding::Here(rules(None)?),
-                false => Deciding::There(Access::load(&access_path(reach))?),
+                false => Deciding::There(Access::load(&access_path(reach)?)?),
             };
             match agent::run(&Setup { folder, order, idle: agent::IDLE }) {
                 // Two were started at once.
@@ -139,8 +139,11 @@ pub(crate) async fn io(what: IoCommand, reach: &Reach) -> Result<ExitCode, Failu
 }
 
 /// Where the coordinator's access file is: where `--access` says, else in eyas's home, which nodes share.
-fn access_path(reach: &Reach) -> PathBuf {
-    reach.access.clone().unwrap_or_else(|| home().join("io").join("access.toml"))
+fn access_path(reach: &Reach) -> Result<PathBuf, ClusterError> {
+    match &reach.access {
+        Some(path) => Ok(path.clone()),
+        None => Ok(home()?.join("io").join("access.toml")),
+    }
 }
 
 /// Orders requests until it is told to stop. Started again with its old access file, it has its old port and secret, so
@@ -165,9 +168,6 @@ async fn be_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, Fail
         Some(access) => access.moved_to("io", &address),
         None => Access::create("io", &address),
     };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
-    }
     access.save(&path)?;
     eprintln!("eyas: the coordinator listens on {address}; its access file is {}", path.display());
     println!("{READY}");

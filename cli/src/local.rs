@@ -9,6 +9,7 @@ use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
 use eyas_client::{Client, Cluster};
 use eyas_session::Access;
+use eyas_session::private::PrivateFolder;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
@@ -35,7 +36,7 @@ pub(crate) struct LocalCluster {
 impl LocalCluster {
     /// Starts a cluster in `folder`, which is removed at the end if it is `ephemeral`.
     pub async fn start(folder: &Path, name: &str, shape: &ShapeArgs, ephemeral: bool) -> Result<Self, Failure> {
-        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        PrivateFolder::make(folder)?;
         let access_path = folder.join("access.toml");
         let mut dispatcher = owned(&["start", "dispatcher", "--listen", "127.0.0.1:0"], ephemeral)?;
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
@@ -69,7 +70,7 @@ impl LocalCluster {
     /// Starts `eyas start local` in the background and returns once it is up.
     pub async fn detach(cluster: &Cluster, shape: &ShapeArgs) -> Result<(), Failure> {
         let folder = cluster.folder();
-        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        PrivateFolder::make(folder)?;
         let log_path = folder.join("log");
         let log = std::fs::File::options().create(true).append(true).open(&log_path)?;
         let mut command = Command::new(own_path()?);

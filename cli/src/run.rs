@@ -41,6 +41,10 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Runs a job to its end.
 pub(crate) async fn run(args: Box<RunArgs>, reach: &Reach) -> Result<ExitCode, Failure> {
     let mut interrupt = Interrupt::listen();
+    if args.report.is_empty() {
+        // Without a place for the report, the job is refused before it runs.
+        home().map_err(|e| format!("{e}; without a report (--report none), a local cluster needs no such place"))?;
+    }
     let draft = tokio::select! {
         draft = draft(&args) => draft?,
         () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
@@ -168,7 +172,7 @@ async fn run_on(
     };
     output.finish(access, job).await?;
     eprintln!("eyas: {}", show::summary(&ended));
-    let paths = report_paths(args, job);
+    let paths = report_paths(args, job)?;
     if !paths.is_empty() {
         // The watch's connection may have been cut in the middle of an answer.
         let report = ask::fetch_report(&mut Client::connect(access).await?, job).await?;
@@ -190,11 +194,11 @@ async fn cancel(access: &Access, job: JobId, output: &mut Output) -> Result<JobV
     Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
 }
 
-fn report_paths(args: &RunArgs, job: JobId) -> Vec<PathBuf> {
+fn report_paths(args: &RunArgs, job: JobId) -> Result<Vec<PathBuf>, Failure> {
     if args.report.is_empty() {
-        return vec![home().join("reports").join(format!("{}-{}-{job}.html", unix_s(), std::process::id()))];
+        return Ok(vec![home()?.join("reports").join(format!("{}-{}-{job}.html", unix_s(), std::process::id()))]);
     }
-    args.report.iter().filter(|path| *path != "none").map(PathBuf::from).collect()
+    Ok(args.report.iter().filter(|path| *path != "none").map(PathBuf::from).collect())
 }
 
 fn unix_s() -> u64 {

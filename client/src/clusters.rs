@@ -9,13 +9,17 @@ use thiserror::Error;
 /// The cluster that is meant where none is named.
 const DEFAULT_NAME: &str = "default";
 
-/// Eyas's home: `$EYAS_HOME`, else `$XDG_STATE_HOME/eyas`, else `~/.local/state/eyas`.
-pub fn home() -> PathBuf {
+/// Eyas's home: `$EYAS_HOME`, else `$XDG_STATE_HOME/eyas`, else `~/.local/state/eyas`. There is no other: a place that
+/// users share would let one of them put keys there for another.
+///
+/// # Errors
+/// If none of the variables is set.
+pub fn home() -> Result<PathBuf, ClusterError> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("EYAS_HOME")
         .or_else(|| Some(set("XDG_STATE_HOME")?.join("eyas")))
         .or_else(|| Some(set("HOME")?.join(".local/state/eyas")))
-        .unwrap_or_else(|| env::temp_dir().join("eyas"))
+        .ok_or(ClusterError::NoHome)
 }
 
 /// Why there is no such cluster.
@@ -24,6 +28,12 @@ pub enum ClusterError {
     /// A name that cannot be a folder's.
     #[error("`{0}` cannot be a cluster's name: use letters, digits, `-`, `_` and `.`")]
     Name(String),
+    /// No variable says where eyas's home is.
+    #[error(
+        "there is no place for clusters and their keys, since none of EYAS_HOME, XDG_STATE_HOME and HOME is set: set \
+         EYAS_HOME to a folder of your own, or name an access file with --access"
+    )]
+    NoHome,
     /// It is not there, or its access file cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -40,20 +50,20 @@ impl Cluster {
     /// The cluster of that name on this machine, or on one that shares eyas's home with it.
     ///
     /// # Errors
-    /// If that cannot be a name.
+    /// If that cannot be a name, or no variable says where eyas's home is.
     pub fn named(name: &str) -> Result<Self, ClusterError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.starts_with('.') || name.len() > 64 || !name.chars().all(is_plain) {
             return Err(ClusterError::Name(name.to_owned()));
         }
-        let folder = home().join("clusters").join(name);
+        let folder = home()?.join("clusters").join(name);
         Ok(Cluster { access: folder.join("access.toml"), folder })
     }
 
     /// The cluster that is meant where none is named: `$EYAS_ACCESS`, else `$EYAS_CLUSTER`, else `default`.
     ///
     /// # Errors
-    /// If `$EYAS_CLUSTER` cannot be a name.
+    /// If `$EYAS_CLUSTER` cannot be a name, or no variable says where eyas's home is.
     pub fn implied() -> Result<Self, ClusterError> {
         if let Some(access) = env::var_os("EYAS_ACCESS").filter(|value| !value.is_empty()) {
             return Ok(Cluster::with_access(Path::new(&access)));

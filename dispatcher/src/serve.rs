@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_sched::Scheduler;
+use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_session::{Acceptor, Access, AccessError};
 use eyas_types::PlacementPolicy;
 use eyas_wire::Role;
@@ -24,6 +25,9 @@ const MAX_WAITING_MESSAGES: usize = 4096;
 const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
 /// Connections that have not yet shown that they know the secret. More wait to be accepted.
 const MAX_GREETINGS: usize = 256;
+
+/// What the access file is called in the dispatcher's folder.
+const ACCESS_FILE: &str = "access.toml";
 
 /// Settings of a dispatcher.
 #[derive(Clone, Debug)]
@@ -56,13 +60,8 @@ pub enum DispatcherError {
         source: std::io::Error,
     },
     /// Its folder cannot be used.
-    #[error("cannot use the folder {folder}: {source}")]
-    Folder {
-        /// Which.
-        folder: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
+    #[error("cannot keep a cluster here: {0}")]
+    Folder(#[from] PrivateError),
     /// The access file cannot be read or written.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -111,8 +110,8 @@ impl Running {
 /// If it cannot listen, or its folder cannot be used.
 pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Running, DispatcherError> {
     let folder = &config.folder;
-    std::fs::create_dir_all(folder).map_err(|source| DispatcherError::Folder { folder: folder.clone(), source })?;
-    let access_path = folder.join("access.toml");
+    let private = PrivateFolder::make(folder)?;
+    let access_path = folder.join(ACCESS_FILE);
     let (listener, access) = listen(&config, &access_path).await?;
     let (brain_sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
     let (failed_sender, failed) = mpsc::channel(1);
@@ -129,6 +128,8 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     let scheduler = Scheduler::new(config.scheduler.clone());
     let mut brain = Brain::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
     brain.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
+    // The journal is this process's alone, and so is what another has left here.
+    private.sweep(ACCESS_FILE.as_ref())?;
     // Whoever finds the access file finds a dispatcher that listens.
     access.save(&access_path)?;
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use eyas_dfs::{NodeError, Site};
 use eyas_node::Node;
+use eyas_session::private::PrivateError;
 use eyas_session::{Access, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerKey, PeerLimits, PeerServer, Peers};
@@ -57,6 +58,9 @@ pub enum ExecutorError {
     /// What shall be emulated cannot be.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Its folder is not its own.
+    #[error("cannot use the folder: {0}")]
+    Folder(#[from] PrivateError),
     /// Its node of the file system cannot be.
     #[error(transparent)]
     Files(#[from] NodeError),
@@ -131,12 +135,12 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         let what = format!("cannot {what} {}", path.display());
         move |source| ExecutorError::Io { what, source }
     };
-    claim(&config.folder).map_err(io("use the folder", &config.folder))?;
-    claim_inner(&config.store_folder()).map_err(io("use the folder", &config.store_folder()))?;
+    claim(&config.folder)?;
+    claim_inner(&config.store_folder())?;
     let (store, found) = ObjectStore::open(config.store_folder())?;
     // What an earlier executor left in the same folder, which is now ours.
     let _ = sandbox::remove(&config.sandbox_folder());
-    claim_inner(&sandboxes).map_err(io("make", &sandboxes))?;
+    claim_inner(&sandboxes)?;
     if config.emulation.storage_bytes_per_s.is_some() {
         std::fs::create_dir_all(&config.emulation_folder).map_err(io("make", &config.emulation_folder))?;
     }
@@ -173,7 +177,7 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     }
     let files = match config.has_files {
         true => {
-            claim_inner(&config.files_folder()).map_err(io("make", &config.files_folder()))?;
+            claim_inner(&config.files_folder())?;
             let site = Site::open(&config.files_folder(), session.local.ip())?;
             Some(Files::new(site, store.clone(), config.limits.floor_bytes))
         }

@@ -1,12 +1,12 @@
 //! The access file: where the dispatcher listens, and the secret that lets one in.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::private::{self, PrivateError, PrivateFolder};
 
 /// What a process needs to join a cluster or to use it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub enum AccessError {
         /// Its permission bits.
         mode: u32,
     },
+    /// Its file or its folder is not this user's alone.
+    #[error("the access file cannot be used: {0}")]
+    NotPrivate(PrivateError),
     /// It is not an access file.
     #[error("{path} is not an access file: {why}")]
     Malformed {
@@ -51,14 +54,18 @@ pub enum AccessError {
         /// What is wrong in it.
         why: String,
     },
-    /// The system would not let us.
-    #[error("cannot read or write the access file {path}: {source}")]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+}
+
+impl From<PrivateError> for AccessError {
+    fn from(error: PrivateError) -> Self {
+        match error {
+            PrivateError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                AccessError::Missing { path }
+            }
+            PrivateError::Exposed { path, mode } => AccessError::Exposed { path, mode },
+            error => AccessError::NotPrivate(error),
+        }
+    }
 }
 
 impl Access {
@@ -82,24 +89,11 @@ impl Access {
     /// Reads an access file.
     ///
     /// # Errors
-    /// If it is missing, readable by others, or not an access file.
+    /// If it is missing, another user's, readable by others, or not an access file.
     pub fn load(path: &Path) -> Result<Self, AccessError> {
-        let io = |source| AccessError::Io { path: path.to_owned(), source };
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(AccessError::Missing { path: path.to_owned() });
-            }
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
-                return Err(AccessError::Malformed { path: path.to_owned(), why: "it is not text".into() });
-            }
-            Err(e) => return Err(io(e)),
-        };
-        let mode = fs::metadata(path).map_err(io)?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(AccessError::Exposed { path: path.to_owned(), mode });
-        }
         let malformed = |why: String| AccessError::Malformed { path: path.to_owned(), why };
+        let content = private::read(path)?;
+        let text = String::from_utf8(content).map_err(|_| malformed("it is not text".into()))?;
         let access: Access = toml::from_str(&text).map_err(|e| malformed(e.message().to_owned()))?;
         crate::tls::Identity::of(&access).map_err(malformed)?;
         Ok(access)
@@ -108,20 +102,13 @@ impl Access {
     /// Writes the access file with mode 0600, whole or not at all; one that is there is replaced.
     ///
     /// # Errors
-    /// If the folder cannot be made or written.
+    /// If its folder cannot be made or written, or is not this user's alone.
     pub fn save(&self, path: &Path) -> Result<(), AccessError> {
-        let io = |source| AccessError::Io { path: path.to_owned(), source };
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(io)?;
-        let partial = path.with_extension(format!("partial-{}", std::process::id()));
         let text = toml::to_string(self).expect("four strings are valid TOML");
-        let write = || {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&partial, path)
-        };
-        write().inspect_err(|_| drop(fs::remove_file(&partial))).map_err(io)
+        let name =
+            path.file_name().ok_or_else(|| PrivateError::OtherKind { path: path.to_owned(), expected: "file" })?;
+        let folder = PrivateFolder::make(path.parent().unwrap_or(Path::new(".")))?;
+        Ok(folder.write(name, text.as_bytes())?)
     }
 
     /// The key with which executors of this cluster know each other.
@@ -141,6 +128,9 @@ impl std::fmt::Debug for Access {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -9,6 +9,7 @@
 mod access;
 mod connection;
 mod outbox;
+pub mod private;
 mod tls;
 
 pub use access::{Access, AccessError};

@@ -3,11 +3,11 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, Home, listening_ports, wait_for};
+use crate::support::{Cluster, DEADLINE, Done, Home, listening_ports, wait_for};
 
 fn access_of(home: &Home) -> PathBuf {
     home.path("home/clusters/test/access.toml")
@@ -134,4 +134,76 @@ fn one_folder_is_for_one_process() {
     cluster.eyas(&words).exits(1).says(&["in use by another executor", &process]);
     cluster.eyas(&["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0"]).exits(1);
     cluster.run(&["run", "--array", "1", "--", "true"]).exits(0);
+}
+
+/// A user who is not the one that the tests run as.
+const STRANGER: u32 = 4321;
+
+/// Starts a dispatcher in a home, which is expected to refuse.
+fn refused_dispatcher(home: &Home, place: &Path) -> Done {
+    let mut command = home.command(&["start", "dispatcher", "--listen", "127.0.0.1:0"]);
+    command.env("EYAS_HOME", place);
+    home.finish(command)
+}
+
+#[test]
+fn no_home_is_shared_with_others() {
+    let home = Home::new();
+    let without = |words: &[&str]| {
+        let mut command = home.command(words);
+        for variable in ["EYAS_HOME", "XDG_STATE_HOME", "HOME"] {
+            command.env_remove(variable);
+        }
+        home.finish(command)
+    };
+    for words in [
+        &["start", "dispatcher"][..],
+        &["start", "local", "--detach"],
+        &["job", "list"],
+        &["io", "serve"],
+        &["run", "--array", "1-2", "--", "touch", "ran"],
+    ] {
+        without(words).exits(1).says(&["EYAS_HOME", "XDG_STATE_HOME", "HOME", "is set"]);
+    }
+    assert_eq!(home.names("."), Vec::<String>::new(), "a job was run before it was refused");
+    assert_eq!(home.temporary(), Vec::<PathBuf>::new());
+    // With neither a named cluster nor a report, nothing is to be kept.
+    without(&["run", "--report", "none", "--array", "1-2", "--", "echo", "{}"]).exits(0);
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_gets_no_secret() {
+    let home = Home::new();
+    for (mode, folder) in [(0o777, "open"), (0o770, "shared")] {
+        let place = home.path(folder);
+        fs::create_dir(&place).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+        refused_dispatcher(&home, &place).exits(1).says(&["other users can write to", folder, "chmod go-w"]);
+        assert!(!place.join("clusters/default/access.toml").exists());
+    }
+}
+
+/// Both ways in which another user has taken a cluster that was started in a folder of theirs.
+#[test]
+fn what_another_user_has_prepared_is_not_used() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can make files that belong to another user.
+        return;
+    }
+    let (theirs, home) = (Cluster::start(&[]), Home::new());
+    let place = home.path("eyas");
+    let folder = place.join("clusters/default");
+    fs::create_dir_all(&folder).unwrap();
+    // Their key, for this user's dispatcher.
+    let access = folder.join("access.toml");
+    fs::copy(access_of(&theirs), &access).unwrap();
+    chown(&access, Some(STRANGER), None).unwrap();
+    refused_dispatcher(&home, &place).exits(1).says(&["access.toml belongs to another user (uid 4321)"]);
+    let client = home.eyas(&["--access", access.to_str().unwrap(), "job", "list"]);
+    client.exits(1).says(&["belongs to another user"]);
+    // Their folder, in which they wait for this user's key.
+    fs::remove_file(&access).unwrap();
+    chown(&place, Some(STRANGER), None).unwrap();
+    refused_dispatcher(&home, &place).exits(1).says(&["eyas belongs to another user (uid 4321)"]);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "a key is in a folder of theirs");
 }

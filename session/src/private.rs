@@ -1,0 +1,382 @@
+//! Folders and files that only their user can read, write or exchange.
+//!
+//! Secrets are written through a handle on a folder that was checked as `ssh` checks its own: the folder belongs to this
+//! user, and neither it nor a folder above it lets another user write (a sticky folder such as `/tmp` does not let
+//! others exchange what is in it). A new file is made under a name that must not exist and is no link, and gets its
+//! own name when it is whole.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::process::geteuid;
+use thiserror::Error;
+
+/// A secret file is no longer.
+const MAX_SECRET_BYTES: u64 = 1 << 20;
+
+/// What the system calls the owner of a file whose user this namespace does not know.
+const UNKNOWN_USER: u32 = 65_534;
+
+/// Ends the name of a file that is not whole.
+const PARTIAL: &str = ".partial";
+
+/// Why a folder or a file is not private.
+#[derive(Debug, Error)]
+pub enum PrivateError {
+    /// It belongs to another user, who can change it at any time.
+    #[error(
+        "{path} belongs to another user (uid {owner}), who could read or exchange what is in it: name a folder of your \
+         own (with EYAS_HOME, --access, --folder or TMPDIR)"
+    )]
+    Foreign {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// Others can write to it.
+    #[error(
+        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or name another folder (with EYAS_HOME, \
+         --access, --folder or TMPDIR)"
+    )]
+    Writable {
+        /// Which folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Others can read or write it.
+    #[error("other users can read or write {path} (mode {mode:o})")]
+    Exposed {
+        /// Which file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is something else.
+    #[error("{path} is not a {expected}")]
+    OtherKind {
+        /// Which path.
+        path: PathBuf,
+        /// What it had to be.
+        expected: &'static str,
+    },
+    /// The system refused.
+    #[error("cannot use {path}: {source}")]
+    Io {
+        /// Which path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A folder of this user's, which others cannot write to.
+#[derive(Debug)]
+pub struct PrivateFolder {
+    handle: OwnedFd,
+    path: PathBuf,
+}
+
+impl PrivateFolder {
+    /// A folder for secrets; with it, missing folders above it are made, all of them for this user alone.
+    ///
+    /// # Errors
+    /// If it cannot be made, or if another user can write to it, to a folder above it, or exchange one of them.
+    pub fn make(path: &Path) -> Result<Self, PrivateError> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path))?;
+        // Links are followed first: what they lead to is what has to be safe.
+        let real = fs::canonicalize(path).map_err(failed(path))?;
+        let folder = PrivateFolder::claim(&real)?;
+        for parent in real.ancestors().skip(1) {
+            let found = rustix::fs::stat(parent).map_err(|e| failed(parent)(e.into()))?;
+            check_parent(parent, &found)?;
+        }
+        Ok(folder)
+    }
+
+    /// A folder for data, such as one on a node's disk: folders above it may be shared with other users.
+    ///
+    /// # Errors
+    /// If it cannot be made, or if it is a link, belongs to another user, or lets others write.
+    pub fn claim(path: &Path) -> Result<Self, PrivateError> {
+        let failed = |e| failed(path)(e);
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
+            rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => {
+                PrivateError::OtherKind { path: path.to_owned(), expected: "folder (links are not followed)" }
+            }
+            e => failed(e.into()),
+        })?;
+        let found = rustix::fs::fstat(&handle).map_err(|e| failed(e.into()))?;
+        check_owner(path, &found)?;
+        if found.st_mode & 0o022 != 0 {
+            return Err(PrivateError::Writable { path: path.to_owned(), mode: found.st_mode & 0o7777 });
+        }
+        Ok(PrivateFolder { handle, path: path.to_owned() })
+    }
+
+    /// Lets only this user enter the folder, whatever its mode was.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn close(&self) -> Result<(), PrivateError> {
+        rustix::fs::fchmod(&self.handle, Mode::RWXU).map_err(|e| failed(&self.path)(e.into()))
+    }
+
+    /// Writes a file with mode 0600, whole or not at all; one of that name is replaced.
+    ///
+    /// # Errors
+    /// If the system refuses. Nothing of `content` is left on disk then.
+    pub fn write(&self, name: &OsStr, content: &[u8]) -> Result<(), PrivateError> {
+        let path = self.path.join(name);
+        let partial = self.partial_name(name);
+        let unfinished = Unfinished { folder: self, name: &partial };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let write = || -> io::Result<()> {
+            let file = rustix::fs::openat(&self.handle, unfinished.name, flags, Mode::RUSR | Mode::WUSR)?;
+            let mut file = File::from(file);
+            file.write_all(content)?;
+            file.sync_all()?;
+            rustix::fs::renameat(&self.handle, unfinished.name, &self.handle, name)?;
+            Ok(rustix::fs::fsync(&self.handle)?)
+        };
+        write().map_err(failed(&path))
+    }
+
+    /// Removes a file, if it is there.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn remove(&self, name: &OsStr) -> Result<(), PrivateError> {
+        match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(e) => Err(failed(&self.path.join(name))(e.into())),
+        }
+    }
+
+    /// Removes what writers that were killed have left of `name`. Only the one process that writes it may ask for that.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn sweep(&self, name: &OsStr) -> Result<(), PrivateError> {
+        let begin = partial_prefix(name);
+        for entry in fs::read_dir(&self.path).map_err(failed(&self.path))? {
+            let found = entry.map_err(failed(&self.path))?.file_name();
+            let bytes = found.as_encoded_bytes();
+            if bytes.starts_with(begin.as_encoded_bytes()) && bytes.ends_with(PARTIAL.as_bytes()) {
+                self.remove(&found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody can guess it, and so nobody can be there first; if somebody is, the file is not made.
+    fn partial_name(&self, name: &OsStr) -> std::ffi::OsString {
+        // Each state has keys from the system's source of randomness.
+        let random = RandomState::new().hash_one(std::process::id());
+        let mut partial = partial_prefix(name);
+        partial.push(format!("{random:016x}{PARTIAL}"));
+        partial
+    }
+}
+
+/// A file that has not got its name yet, and is removed if it never does.
+struct Unfinished<'a> {
+    folder: &'a PrivateFolder,
+    name: &'a OsStr,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        // Once it has its name, there is none of this one.
+        if let Err(e) = self.folder.remove(self.name) {
+            tracing::warn!("a secret that was not written whole is left behind: {e}");
+        }
+    }
+}
+
+/// Reads a file that only this user can read. Links are followed: what counts is whose the file is.
+///
+/// # Errors
+/// If it is not there, belongs to another user, can be read by others, or is no ordinary file.
+pub fn read(path: &Path) -> Result<Vec<u8>, PrivateError> {
+    // Opening a pipe would wait for its writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|e| failed(path)(e.into()))?;
+    let found = rustix::fs::fstat(&file).map_err(|e| failed(path)(e.into()))?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+        return Err(PrivateError::OtherKind { path: path.to_owned(), expected: "file" });
+    }
+    check_owner(path, &found)?;
+    if found.st_mode & 0o077 != 0 {
+        return Err(PrivateError::Exposed { path: path.to_owned(), mode: found.st_mode & 0o777 });
+    }
+    let mut content = Vec::new();
+    File::from(file).take(MAX_SECRET_BYTES).read_to_end(&mut content).map_err(failed(path))?;
+    Ok(content)
+}
+
+fn partial_prefix(name: &OsStr) -> std::ffi::OsString {
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    prefix
+}
+
+fn check_owner(path: &Path, found: &Stat) -> Result<(), PrivateError> {
+    match found.st_uid == geteuid().as_raw() {
+        true => Ok(()),
+        false => Err(PrivateError::Foreign { path: path.to_owned(), owner: found.st_uid }),
+    }
+}
+
+/// Whether another user could exchange what is in a folder above a private one.
+fn check_parent(path: &Path, found: &Stat) -> Result<(), PrivateError> {
+    let owner = found.st_uid;
+    if owner != 0 && owner != geteuid().as_raw() && !(owner == UNKNOWN_USER && hides_users()) {
+        return Err(PrivateError::Foreign { path: path.to_owned(), owner });
+    }
+    let is_sticky = found.st_mode & 0o1000 != 0;
+    if found.st_mode & 0o022 != 0 && !is_sticky {
+        return Err(PrivateError::Writable { path: path.to_owned(), mode: found.st_mode & 0o7777 });
+    }
+    Ok(())
+}
+
+/// Whether this process is in a container that knows only some users: folders of the host's root seem to belong to nobody.
+fn hides_users() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let known: u64 = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();
+    known < u64::from(u32::MAX)
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> PrivateError {
+    let path = path.to_owned();
+    move |source| PrivateError::Io { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_is_made_is_private_and_what_is_written_comes_back() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("deep/er");
+        let folder = PrivateFolder::make(&path).unwrap();
+        assert_eq!((mode(&path), mode(&outer.path().join("deep"))), (0o700, 0o700));
+        for content in ["first", "second"] {
+            folder.write("secret".as_ref(), content.as_bytes()).unwrap();
+            assert_eq!(read(&path.join("secret")).unwrap(), content.as_bytes());
+        }
+        assert_eq!((mode(&path.join("secret")), names(&path)), (0o600, vec!["secret".to_owned()]));
+    }
+
+    /// What a folder and the one above it may be like; whether it may have secrets, and data.
+    #[test]
+    fn a_folder_that_others_can_change_is_refused() {
+        for (outer_mode, mode, takes_secrets, takes_data) in [
+            (0o700, 0o700, true, true),
+            (0o755, 0o755, true, true),
+            (0o1777, 0o700, true, true),
+            (0o775, 0o700, false, true),
+            (0o777, 0o700, false, true),
+            (0o700, 0o770, false, false),
+            (0o700, 0o702, false, false),
+            (0o700, 0o1777, false, false),
+        ] {
+            let outer = tempfile::tempdir().unwrap();
+            let folder = outer.path().join("folder");
+            fs::create_dir(&folder).unwrap();
+            set_mode(&folder, mode);
+            set_mode(outer.path(), outer_mode);
+            let which = format!("{mode:o} in {outer_mode:o}");
+            assert_eq!(PrivateFolder::make(&folder).is_ok(), takes_secrets, "{which}");
+            assert_eq!(PrivateFolder::claim(&folder).is_ok(), takes_data, "{which}");
+        }
+    }
+
+    #[test]
+    fn links_and_other_things_are_no_folder() {
+        let outer = tempfile::tempdir().unwrap();
+        let (folder, link, file) = (outer.path().join("folder"), outer.path().join("link"), outer.path().join("file"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(&file, "").unwrap();
+        symlink(&folder, &link).unwrap();
+        assert!(matches!(PrivateFolder::claim(&link), Err(PrivateError::OtherKind { .. })));
+        assert!(PrivateFolder::claim(&file).is_err());
+        // A link above it is followed, and what it leads to is looked at.
+        PrivateFolder::make(&link.join("inner")).unwrap();
+        set_mode(&folder, 0o777);
+        assert!(matches!(PrivateFolder::make(&link.join("inner")), Err(PrivateError::Writable { .. })));
+    }
+
+    #[test]
+    fn a_file_that_others_have_made_or_can_read_is_not_read() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("secret");
+        assert!(matches!(read(&path), Err(PrivateError::Io { .. })));
+        fs::write(&path, "secret").unwrap();
+        for exposed in [0o644, 0o640, 0o602] {
+            set_mode(&path, exposed);
+            assert!(matches!(read(&path), Err(PrivateError::Exposed { mode, .. }) if mode == exposed), "{exposed:o}");
+        }
+        set_mode(&path, 0o600);
+        read(&path).unwrap();
+        assert!(matches!(read(outer.path()), Err(PrivateError::OtherKind { .. })));
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(4321), None).unwrap();
+            assert!(matches!(read(&path), Err(PrivateError::Foreign { owner: 4321, .. })));
+            std::os::unix::fs::chown(outer.path(), Some(4321), None).unwrap();
+            assert!(matches!(PrivateFolder::claim(outer.path()), Err(PrivateError::Foreign { owner: 4321, .. })));
+            let inner = outer.path().join("inner");
+            assert!(matches!(PrivateFolder::make(&inner), Err(PrivateError::Foreign { owner: 4321, .. })));
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_secret_that_could_not_be_written() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = PrivateFolder::make(outer.path()).unwrap();
+        // It is whole under its other name, and cannot take the place of a folder.
+        fs::create_dir_all(outer.path().join("secret/full")).unwrap();
+        folder.write("secret".as_ref(), b"key").unwrap_err();
+        assert_eq!(names(outer.path()), ["secret"]);
+    }
+
+    #[test]
+    fn what_a_killed_writer_has_left_is_swept_and_nothing_else() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = PrivateFolder::make(outer.path()).unwrap();
+        for name in [".keys.toml.0123.partial", ".other.toml.0123.partial", "keys.toml", ".keys.toml.swp"] {
+            folder.write(name.as_ref(), b"").unwrap();
+        }
+        folder.sweep("keys.toml".as_ref()).unwrap();
+        let mut left = names(outer.path());
+        left.sort();
+        assert_eq!(left, [".keys.toml.swp", ".other.toml.0123.partial", "keys.toml"]);
+    }
+}
