@@ -15,6 +15,7 @@ use eyas_store::url_of;
 use crate::command::{
     CatalogCommand, ExecutorCommand, JobCommand, Reach, ReconnectArgs, ReportArgs, SubmitArgs, TaskCommand,
 };
+use crate::report::Form;
 use crate::{Failure, get, report as pages, show, trace};
 
 /// A cluster that was told to stop is waited for so long.
@@ -264,14 +265,11 @@ pub(crate) async fn fetch_report(client: &mut Client, job: JobId) -> Result<JobR
 
 /// Writes a report in the form that the file's ending names.
 pub(crate) fn write_report(path: &Path, report: &JobReport, baseline: Option<&JobReport>) -> Result<(), Failure> {
-    let text = match path.extension().and_then(|ending| ending.to_str()) {
-        Some("html" | "htm") => pages::html(report, baseline),
-        Some("csv") => pages::csv(report),
-        Some("json") => pages::json(report),
-        _ => return Err(format!("{}: a report's name ends in .html, .csv or .json", path.display()).into()),
-    };
+    let form =
+        Form::of(path).ok_or_else(|| format!("{}: a report's name ends in .html, .csv or .json", path.display()))?;
+    let text = form.text(report, baseline);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        std::fs::create_dir_all(folder).map_err(|e| format!("cannot make the folder {}: {e}", folder.display()))?;
     }
     std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
 }

@@ -13,7 +13,7 @@ use eyas_client::{Cluster, ClusterError, check_array};
 pub(crate) use crate::command::dfs::{DfsCommand, FileShapeArgs};
 pub(crate) use crate::command::node::{NodeArgs, labels, named_amounts};
 use crate::{
-    get::PlaceArgs, io::IoCommand, map::MapArgs, model::ModelArgs, push::PushArgs, sim::SimCommand,
+    get::PlaceArgs, io::IoCommand, map::MapArgs, model::ModelArgs, push::PushArgs, report::Form, sim::SimCommand,
     worker::WorkerCommand,
 };
 
@@ -127,15 +127,21 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// One task for each file that the pattern names, which it reads (in quotes; again for more)
+    /// One task for each file that the pattern names, which it reads (in quotes; again for more). A command without a
+    /// placeholder for the item gets {} as its last word
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"])]
     pub each: Vec<String>,
-    /// One task for each line of a file (`-`: standard input)
+    /// One task for each line of a file (`-`: standard input). A command without a placeholder for the item gets {} as its
+    /// last word
     #[arg(long, value_name = "FILE", conflicts_with = "array")]
     pub each_line: Option<String>,
-    /// One task for each number of a range, such as 1-100 or 0-90:10
+    /// One task for each number of a range, such as 1-100 or 0-90:10. The command stays as it is: write {} where the
+    /// number goes
     #[arg(long, value_name = "RANGE", value_parser = parse_range)]
     pub array: Option<String>,
+    /// Never add {} to the command
+    #[arg(long)]
+    pub no_append: bool,
     /// Cut lines in columns {1}, {2} … at this text
     #[arg(long, value_name = "TEXT", requires = "each_line")]
     pub colsep: Option<String>,
@@ -199,9 +205,9 @@ pub(crate) struct RunArgs {
     /// The job's name [default: the program's]
     #[arg(long)]
     pub name: Option<String>,
-    /// Where the report goes, as .html, .csv or .json; `none` for nowhere (again for more) [default: a file in eyas's
+    /// Write the report to FILE (.html, .csv or .json), or `none` to skip it (again for more) [default: a file in eyas's
     /// home]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_report)]
     pub report: Vec<String>,
     /// Do nothing in each task but have its inputs there
     #[arg(long, conflicts_with = "command")]
@@ -361,8 +367,8 @@ pub(crate) enum CatalogCommand {
 pub(crate) struct ReportArgs {
     /// Of which job
     pub job: JobId,
-    /// Where to; the ending says what: .html, .csv or .json [default: eyas-report-JOB.html]
-    #[arg(long, short = 'o', value_name = "FILE")]
+    /// Write the report to FILE (.html, .csv or .json) [default: eyas-report-JOB.html]
+    #[arg(long, short = 'o', value_name = "FILE", value_parser = parse_report_path)]
     pub output: Option<PathBuf>,
     /// Compare with this job
     #[arg(long, value_name = "JOB")]
@@ -455,6 +461,23 @@ pub(crate) struct OwnedArgs {
 
 fn parse_range(text: &str) -> Result<String, String> {
     check_array(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
+}
+
+/// Where `--report` writes, or `none`.
+fn parse_report(text: &str) -> Result<String, String> {
+    if text != "none" {
+        parse_report_path(text)?;
+    }
+    Ok(text.to_owned())
+}
+
+/// A report's form is known by its name's ending, before anything is done for it.
+pub(crate) fn parse_report_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match Form::of(&path) {
+        Some(_) => Ok(path),
+        None => Err(format!("`{text}` is no report: its name ends in .html, .csv or .json")),
+    }
 }
 
 /// `NAME=VALUE` of an environment.

@@ -114,6 +114,7 @@ async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
         each: OneOrMore(args.each.clone()),
         each_line: args.each_line.clone(),
         separator: args.colsep.clone(),
+        append: args.no_append.then_some(false),
         array: args.array.clone(),
         inputs: args.input.iter().cloned().map(InputFields::Path).chain(args.broadcast.iter().map(broadcast)).collect(),
         outputs: args.output.iter().map(output).collect(),
@@ -172,14 +173,9 @@ async fn run_on(
     };
     output.finish(access, job).await?;
     eprintln!("eyas: {}", show::summary(&ended));
-    let paths = report_paths(args, job)?;
-    if !paths.is_empty() {
-        // The watch's connection may have been cut in the middle of an answer.
-        let report = ask::fetch_report(&mut Client::connect(access).await?, job).await?;
-        for path in paths {
-            ask::write_report(&path, &report, None)?;
-            eprintln!("eyas: report: {}", path.display());
-        }
+    if let Err(error) = write_reports(access, job, args).await {
+        let (at, again) = (where_results_are(args), if is_own { String::new() } else { report_again(job) });
+        eprintln!("eyas: the job's report could not be written: {error}. {at}{again}");
     }
     if let Some(error) = output.error.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
         return Err(format!("cannot write results: {error}").into());
@@ -192,6 +188,35 @@ async fn cancel(access: &Access, job: JobId, output: &mut Output) -> Result<JobV
     let mut client = Client::connect(access).await?;
     client.ask(FromClient::Cancel { job, task: None }).await?;
     Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
+}
+
+async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<(), Failure> {
+    let paths = report_paths(args, job)?;
+    if paths.is_empty() {
+        return Ok(());
+    }
+    // The watch's connection may have been cut in the middle of an answer.
+    let report = ask::fetch_report(&mut Client::connect(access).await?, job).await?;
+    for path in paths {
+        ask::write_report(&path, &report, None)?;
+        eprintln!("eyas: report: {}", path.display());
+    }
+    Ok(())
+}
+
+/// What a job without a report has left.
+fn where_results_are(args: &RunArgs) -> String {
+    let destination = |output: &String| {
+        let (file, to) = output.split_once('=').unwrap_or((output, "the current folder"));
+        format!("`{file}` in {to}")
+    };
+    let outputs: Vec<_> = args.output.iter().map(destination).collect();
+    let files = if outputs.is_empty() { String::new() } else { format!(", and their files {}", outputs.join(", ")) };
+    format!("The results are complete: what tasks printed is on standard output{files}.")
+}
+
+fn report_again(job: JobId) -> String {
+    format!(" `eyas report {job} -o FILE` writes the report elsewhere.")
 }
 
 fn report_paths(args: &RunArgs, job: JobId) -> Result<Vec<PathBuf>, Failure> {

@@ -94,6 +94,9 @@ pub struct TaskFields {
     pub each_line: Option<String>,
     /// Cuts lines in columns.
     pub separator: Option<String>,
+    /// Whether the command of a task for each file or line gets `{}` as its last word if it has no placeholder for the
+    /// item, as GNU parallel does it; it does if this is missing.
+    pub append: Option<bool>,
     /// One task for each number of this range.
     pub array: Option<String>,
     /// Files it reads.
@@ -306,7 +309,7 @@ fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)>
         // Before it is joined with what all require, so that columns are those of the file.
         task.check_terms().map_err(|why| (line, why))?;
         task.requirements = match (&requirements, task.requirements.take()) {
-            (Some((_, all)), Some(own)) => Some(format!("({all}) && ({own})")),
+            (Some((_, all)), Some(own)) => Some(format!("{} && {}", in_brackets(all), in_brackets(&own))),
             (all, own) => own.or_else(|| all.as_ref().map(|(_, all)| all.clone())),
         };
         task.rank = task.rank.take().or_else(|| rank.as_ref().map(|(_, rank)| rank.clone()));
@@ -314,6 +317,11 @@ fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)>
     });
     let head = Head { name: file.name, priority: file.priority, reuse: file.reuse, distribution };
     Ok((head, tasks.collect::<Result<_, _>>()?))
+}
+
+/// A comment ends with its line, and is not to take the bracket with it.
+fn in_brackets(condition: &str) -> String {
+    if condition.contains("//") { format!("({condition}\n)") } else { format!("({condition})") }
 }
 
 /// Tasks with an id, so far: the index of the first, how many, and the template.
@@ -340,12 +348,10 @@ impl TaskFields {
                 named.for_each(|(word, _)| *word = Template(vec![Piece::Input(first)]));
             }
         }
-        let has_values = items.iter().any(|columns| !columns.is_empty());
         if let Program::Command(words) = &mut template.program
-            && has_values
+            && self.is_item_appended()
             && !words.iter().any(Template::has_value)
         {
-            // As GNU parallel does it.
             words.push(Template::parse("{}"));
         }
         let place = draft.template(template).map_err(|e| e.to_string())?;
@@ -364,6 +370,12 @@ impl TaskFields {
             }
         }
         Ok(())
+    }
+
+    /// Whether a command without a placeholder for the item gets one. A number is never added: most commands would take it
+    /// for an argument.
+    fn is_item_appended(&self) -> bool {
+        self.append.unwrap_or(true) && (!self.each.0.is_empty() || self.each_line.is_some())
     }
 
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, String> {
@@ -540,7 +552,6 @@ fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), Str
 }
 
 /// Whether two words name the same file of the submission's folder.
-/// Whether both say the same path.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     a.trim_start_matches("./") == b.trim_start_matches("./")
 }

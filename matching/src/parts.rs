@@ -1,40 +1,78 @@
-//! Cuts a condition at its outermost `&&`.
+//! Splits a condition into the conditions that it joins by `&&`, at any depth: `a && (b && c)` has three parts.
 //!
 //! In the text, not in the tree: a part is shown to people as it was written. `&&` binds tighter than `||` and `?`, so
 //! a condition with one of those outside of brackets is one part. Whatever else is doubtful is one part as well, which
 //! is never wrong.
 
-/// The parts, in order, without the space around them.
-pub(crate) fn of(text: &str) -> Vec<&str> {
-    cut(text).unwrap_or_else(|| vec![text.trim()])
+/// A byte outside of texts and comments: its place, and how many brackets are open around it. A bracket counts as outside
+/// of itself.
+struct Byte {
+    at: usize,
+    byte: u8,
+    depth: u32,
 }
 
-fn cut(text: &str) -> Option<Vec<&str>> {
-    let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0u32, None);
-    let bytes = text.as_bytes();
+/// The parts, in order, without the space and the brackets around them.
+pub(crate) fn of(text: &str) -> Vec<&str> {
+    let whole = text.trim();
+    let parts: Vec<_> = split(whole).unwrap_or_default().into_iter().flat_map(of).collect();
+    // Brackets around one condition are shown as they were written.
+    if parts.len() > 1 { parts } else { vec![whole] }
+}
+
+/// One level of it: what is joined, or what is in brackets; none if the text is neither.
+fn split(text: &str) -> Option<Vec<&str>> {
+    let bytes = bytes(text)?;
+    let outside: Vec<_> = bytes.iter().filter(|byte| byte.depth == 0).collect();
+    if let [Byte { at: 0, byte: b'(', .. }, Byte { at, byte: b')', .. }] = outside[..] {
+        return (at + 1 == text.len()).then(|| vec![&text[1..*at]]);
+    }
+    if outside.iter().any(|byte| matches!(byte.byte, b'?' | b'|')) {
+        return None;
+    }
+    let ands = outside.windows(2).filter(|pair| pair[0].byte == b'&' && pair[1].byte == b'&');
+    let mut places: Vec<_> = ands.map(|pair| pair[0].at).collect();
+    if places.is_empty() {
+        return None;
+    }
+    places.push(text.len());
+    let mut start = 0;
+    let parts = places.into_iter().map(|end| {
+        let part = &text[start..end];
+        start = end + 2;
+        part
+    });
+    Some(parts.collect())
+}
+
+/// None if brackets or quotes are left open.
+fn bytes(text: &str) -> Option<Vec<Byte>> {
+    let (mut found, mut depth, mut quote) = (Vec::new(), 0u32, None);
+    let all = text.as_bytes();
     let mut at = 0;
-    while at < bytes.len() {
-        let next = bytes.get(at + 1);
-        match (quote, bytes[at]) {
+    while at < all.len() {
+        let byte = all[at];
+        match (quote, byte) {
             (Some(_), b'\\') => at += 1,
-            (Some(open), byte) if open == byte => quote = None,
+            (Some(open), _) if open == byte => quote = None,
             (Some(_), _) => {}
-            (None, byte @ (b'"' | b'\'')) => quote = Some(byte),
-            (None, b'(' | b'[' | b'{') => depth += 1,
-            (None, b')' | b']' | b'}') => depth = depth.checked_sub(1)?,
-            // A comment.
-            (None, b'/') if next == Some(&b'/') => return None,
-            (None, b'?') if depth == 0 => return None,
-            (None, b'|') if depth == 0 => return None,
-            (None, b'&') if depth == 0 && next == Some(&b'&') => {
-                parts.push(text[start..at].trim());
-                at += 1;
-                start = at + 1;
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'/') if all.get(at + 1) == Some(&b'/') => {
+                // A comment goes to the end of its line.
+                at += text[at..].find('\n').unwrap_or(text.len() - at);
             }
-            (None, _) => {}
+            (None, b'(' | b'[' | b'{') => {
+                found.push(Byte { at, byte, depth });
+                depth += 1;
+            }
+            (None, b')' | b']' | b'}') => {
+                depth = depth.checked_sub(1)?;
+                found.push(Byte { at, byte, depth });
+            }
+            (None, b' ' | b'\t' | b'\n' | b'\r') => {}
+            (None, _) => found.push(Byte { at, byte, depth }),
         }
         at += 1;
     }
-    parts.push(text[start..].trim());
-    (quote.is_none() && depth == 0).then_some(parts)
+    (quote.is_none() && depth == 0).then_some(found)
 }

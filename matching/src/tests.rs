@@ -110,22 +110,29 @@ fn what_is_wrong_is_found_before_it_runs() {
 }
 
 #[test]
-fn a_condition_is_cut_at_its_outermost_ands() {
-    let table: [(&str, &[&str]); 7] = [
+fn a_condition_is_cut_at_its_ands_at_any_depth() {
+    let table: [(&str, &[&str]); 14] = [
         ("a && b", &["a", "b"]),
-        ("(a && b) && f(c && d)", &["(a && b)", "f(c && d)"]),
+        ("(a && b) && f(c && d)", &["a", "b", "f(c && d)"]),
+        ("(a) && ((b && (c)) && d)", &["(a)", "b", "(c)", "d"]),
+        ("((a && b))", &["a", "b"]),
+        ("(a && b) == (c && d)", &["(a && b) == (c && d)"]),
+        ("(a || b) && c", &["(a || b)", "c"]),
+        ("(a && b || c) && d", &["(a && b || c)", "d"]),
+        ("!(a && b) && c", &["!(a && b)", "c"]),
         ("a && b || c", &["a && b || c"]),
         ("a ? b && c : d", &["a ? b && c : d"]),
         (r#"x == "&& \" &&" && y == '&&"'"#, &[r#"x == "&& \" &&""#, r#"y == '&&"'"#]),
-        ("a && b // && c", &["a && b // && c"]),
+        ("a && b // && c", &["a", "b // && c"]),
+        ("(a // ) && x\n) && (b && c)", &["(a // ) && x\n)", "b", "c"]),
         ("a)) && b", &["a)) && b"]),
     ];
     for (text, expected) in table {
         assert_eq!(parts::of(text), expected);
     }
-    let terms = terms(Some("node.cpus > 1 && local_bytes > 5"), None).unwrap().unwrap();
+    let terms = terms(Some("(has(node.labels.x)) && (node.cpus > 1 && local_bytes > 5)"), None).unwrap().unwrap();
     let fixed: Vec<_> = terms.requirements.iter().map(|part| part.is_fixed()).collect();
-    assert_eq!(fixed, [true, false]);
+    assert_eq!(fixed, [true, true, false]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod text;
 use eyas_wire::view::{JobReport, JobView, SCHEMA_VERSION, Sample};
 use serde::Serialize;
 use std::fmt::Write;
+use std::path::Path;
 
 pub use plots::{Axis, Line, Plot, plots};
 
@@ -25,6 +26,38 @@ pub use plots::{Axis, Line, Plot, plots};
 /// index as the paper has them, and its throughput as a faint line.
 pub fn html(report: &JobReport, baseline: Option<&JobReport>) -> String {
     page::html(report, baseline)
+}
+
+/// What a report is written as; the ending of its file's name says which.
+#[derive(Clone, Copy)]
+pub enum Form {
+    /// A page for a browser.
+    Page,
+    /// The job's course.
+    Csv,
+    /// All of it.
+    Json,
+}
+
+impl Form {
+    /// That of a file; none if its name has another ending.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "html" | "htm" => Some(Form::Page),
+            "csv" => Some(Form::Csv),
+            "json" => Some(Form::Json),
+            _ => None,
+        }
+    }
+
+    /// The report in this form.
+    pub fn text(self, report: &JobReport, baseline: Option<&JobReport>) -> String {
+        match self {
+            Form::Page => html(report, baseline),
+            Form::Csv => csv(report),
+            Form::Json => json(report),
+        }
+    }
 }
 
 /// Whether a report is of a simulated job: nobody has submitted that.

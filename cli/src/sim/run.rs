@@ -11,6 +11,7 @@ use eyas_sim::scenario::Scenario;
 
 use super::row::{Row, table};
 use super::{Stop, csv, object, progress, view, write};
+use crate::command::parse_report_path;
 use crate::{Failure, ask, report as pages, show};
 
 #[derive(Args)]
@@ -18,8 +19,8 @@ pub(crate) struct RunArgs {
     /// The scenario, in TOML
     #[arg(value_name = "SCENARIO")]
     file: PathBuf,
-    /// Where the report goes, as .html, .csv or .json (again for more)
-    #[arg(long, value_name = "FILE")]
+    /// Write the report to FILE (.html, .csv or .json; again for more)
+    #[arg(long, value_name = "FILE", value_parser = parse_report_path)]
     report: Vec<PathBuf>,
     /// Write the figures in a row of CSV
     #[arg(long, value_name = "FILE")]

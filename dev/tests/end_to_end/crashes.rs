@@ -24,7 +24,7 @@ fn tries(home: &Home, task: u32) -> Vec<[u32; 2]> {
 }
 
 fn waiters(cluster: &Cluster, range: &str, words: &[&str]) -> Child {
-    cluster.spawn_on(&[&["run", "-k", "--array", range], words, &["--", "sh", "-c", WAITER]].concat())
+    cluster.spawn_on(&[&["run", "-k", "--array", range], words, &["--", "sh", "-c", WAITER, "{}"]].concat())
 }
 
 fn wait_for_tries(home: &Home, task: u32, count: usize) -> Vec<[u32; 2]> {
@@ -87,7 +87,7 @@ fn an_executor_that_says_nothing_is_done_without_and_may_come_back() {
     assert_eq!(finish(run).exits(0).stdout, "1\n2\n3\n4\n");
     cluster.executor(1).resume();
     cluster.wait_for_executors(2);
-    assert_eq!(cluster.run(&["run", "-k", "--array", "1-4", "--", "echo"]).exits(0).stdout, "1\n2\n3\n4\n");
+    assert_eq!(cluster.run(&["run", "-k", "--array", "1-4", "--", "echo", "{}"]).exits(0).stdout, "1\n2\n3\n4\n");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_killed_dispatcher_goes_on_where_it_was() {
     );
     let script =
         "echo x >> ended-$0; [ $0 -gt 5 ] || { echo $0; exit; }; until [ -e go ]; do sleep 0.02; done; echo $0";
-    let mut run = cluster.spawn_on(&["run", "--array", "1-12", "--", "sh", "-c", script]);
+    let mut run = cluster.spawn_on(&["run", "--array", "1-12", "--", "sh", "-c", script, "{}"]);
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let shown: Vec<String> = lines.by_ref().take(5).map(Result::unwrap).collect();
     let chain = cluster.submit("chain.toml");
@@ -155,7 +155,7 @@ fn an_executor_whose_dispatcher_does_not_come_back_gives_up_and_leaves_nothing_r
 #[test]
 fn a_task_that_takes_too_long_is_killed_with_all_that_it_started() {
     let home = Home::new();
-    let words = ["run", "--array", "1-2", "--timeout", "300ms", "--", "sh", "-c", WAITER];
+    let words = ["run", "--array", "1-2", "--timeout", "300ms", "--", "sh", "-c", WAITER, "{}"];
     let done = home.eyas(&words).exits(1).says(&["task 0 did not succeed: timed out", "2 failed"]);
     assert_eq!(done.stdout, "");
     let all: Vec<u32> = (1..=2).flat_map(|task| tries(&home, task)).flatten().collect();

@@ -23,7 +23,7 @@ fn wait_for_children(home: &Home) -> Vec<u32> {
 }
 
 fn run(home: &Home) -> (Child, Vec<u32>) {
-    let words = ["run", "--slots", "1", "--array", "1-9", "--report", "report.json", "--", "sh", "-c", SCRIPT];
+    let words = ["run", "--slots", "1", "--array", "1-9", "--report", "report.json", "--", "sh", "-c", SCRIPT, "{}"];
     let child = home.spawn(&words);
     let children = wait_for_children(home);
     (child, children)
@@ -47,7 +47,7 @@ fn an_interrupt_ends_everything_and_keeps_what_is_done() {
 fn an_interrupt_at_the_terminal_does_too() {
     // It goes to the whole process group, of which the cluster's processes are no part.
     let home = Home::new();
-    let mut command = home.command(&["run", "--slots", "1", "--array", "1-9", "--", "sh", "-c", SCRIPT]);
+    let mut command = home.command(&["run", "--slots", "1", "--array", "1-9", "--", "sh", "-c", SCRIPT, "{}"]);
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let piped = std::process::Stdio::piped;
     let child = command.stdout(piped()).stderr(piped()).spawn().unwrap();
@@ -93,7 +93,7 @@ fn everything_killed_at_once_leaves_no_process() {
 #[test]
 fn an_interrupt_on_a_running_cluster_cancels_the_job_alone() {
     let cluster = Cluster::start(&[&["--slots", "2"]]);
-    let child = cluster.spawn_on(&["run", "--array", "1-9", "--", "sh", "-c", SCRIPT]);
+    let child = cluster.spawn_on(&["run", "--array", "1-9", "--", "sh", "-c", SCRIPT, "{}"]);
     let children = wait_for_children(&cluster);
     signal(child.id(), Signal::INT);
     finish(child).exits(130);

@@ -38,7 +38,7 @@ fn placeholders_stand_for_parts_of_the_item() {
     let expected = ["a b.fits.gz", "sky", "sky/a b.fits", "a b.fits", "1", "a b.fits", "{x}", "{1}", "{print $1}"];
     assert_eq!(done.stdout.lines().collect::<Vec<_>>(), expected);
     let done =
-        home.eyas(&["run", "-e", "WHO=<{}>", "--array", "7", "--", "sh", "-c", "echo $WHO {%} $EYAS_TASK_ID $0"]);
+        home.eyas(&["run", "-e", "WHO=<{}>", "--array", "7", "--", "sh", "-c", "echo $WHO {%} $EYAS_TASK_ID $0", "{}"]);
     assert_eq!(done.exits(0).stdout, "<7> 1 1.0 7\n");
 }
 
@@ -56,9 +56,39 @@ fn lines_of_standard_input_are_cut_in_columns() {
 }
 
 #[test]
+fn an_item_is_appended_where_it_is_a_file_or_a_line_and_nowhere_else() {
+    let home = Home::new();
+    home.write("a b", "");
+    home.write("list", "x y\n");
+    for (words, last) in [
+        (&["--each", "a*"][..], "a b"),
+        (&["--each-line", "list"], "x y"),
+        (&["--array", "7"], "end"),
+        (&["--no-append", "--each", "a*"], "end"),
+        (&["--no-append", "--each-line", "list"], "end"),
+    ] {
+        let command = ["--", "sh", "-c", "for word; do :; done; echo \"$word\"", "sh", "end"];
+        let done = home.eyas(&[&["run", "--report", "none"], words, &command].concat()).exits(0);
+        assert_eq!(done.stdout.trim_end().rsplit('/').next(), Some(last), "{words:?}");
+    }
+    home.write(
+        "job.toml",
+        "[[task]]\narray = \"1-2\"\ncommand = [\"echo\"]\n[[task]]\neach_line = \"list\"\n\
+                command = [\"echo\"]\n[[task]]\neach = \"list\"\nappend = false\ncommand = [\"echo\"]\n",
+    );
+    let cluster = Cluster::start_in(home, &[]);
+    let job = cluster.submit("job.toml");
+    let mut cluster = cluster;
+    cluster.add_executor(&[]);
+    cluster.run(&["job", "wait", &job]).exits(0);
+    let log = |index: u32| cluster.run(&["task", "log", &format!("{job}.{index}")]).exits(0).stdout;
+    assert_eq!([0, 1, 2, 3].map(log), ["\n", "\n", "x y\n", "\n"]);
+}
+
+#[test]
 fn ranges_and_several_patterns_make_tasks_in_order() {
     let home = Home::new();
-    let done = home.eyas(&["run", "-k", "--array", "2-10:4,3", "--", "echo"]).exits(0);
+    let done = home.eyas(&["run", "-k", "--array", "2-10:4,3", "--", "echo", "{}"]).exits(0);
     assert_eq!(done.stdout, "2\n3\n6\n10\n");
     home.write("b.txt", "");
     home.write("a.txt", "");
@@ -106,7 +136,7 @@ fn a_program_can_be_brought_along() {
 fn the_exit_code_tells_how_it_went() {
     let home = Home::new();
     home.eyas(&["run", "--array", "1-3", "--", "true"]).exits(0);
-    let done = home.eyas(&["run", "--array", "1-3", "--", "sh", "-c", "test $0 != 2 || exit 7"]).exits(1);
+    let done = home.eyas(&["run", "--array", "1-3", "--", "sh", "-c", "test $0 != 2 || exit 7", "{}"]).exits(1);
     done.says(&["task 1 did not succeed: exit code 7", "2 of 3 tasks succeeded, 1 failed"]);
     home.eyas(&["run", "--array", "1", "--", "no-such-program"]).exits(1).says(&["cannot start `no-such-program`"]);
     for wrong in
@@ -147,7 +177,7 @@ fn a_hundred_thousand_tasks_are_not_many() {
 #[test]
 fn a_running_cluster_is_used_and_left_running() {
     let cluster = Cluster::start(&[&[], &[]]);
-    assert_eq!(cluster.run(&["run", "-k", "--array", "1-3", "--", "echo"]).exits(0).stdout, "1\n2\n3\n");
+    assert_eq!(cluster.run(&["run", "-k", "--array", "1-3", "--", "echo", "{}"]).exits(0).stdout, "1\n2\n3\n");
     assert_eq!(cluster.run(&["run", "--name", "again", "--array", "1-3", "--", "true"]).exits(0).stdout, "");
     let jobs = cluster.ask(&["job", "list"], "jobs");
     let names: Vec<_> = jobs.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();

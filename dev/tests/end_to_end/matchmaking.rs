@@ -70,6 +70,21 @@ fn a_job_file_has_requirements_for_all_and_for_each() {
 }
 
 #[test]
+fn a_requirement_of_all_tasks_that_never_holds_is_named_and_warned_of() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    cluster.write(
+        "job.toml",
+        "requirements = \"!has(node.labels.retired) // old ones\"\n\
+         [[task]]\nnoop = true\nrequirements = \"(node.cpus >= 1 && node.cpus >= 64) && task.attempt < 3\"\n",
+    );
+    let job = cluster.submit("job.toml");
+    let why = explain(&cluster, &format!("{job}.0"));
+    assert!(why.contains("of 2, 2 do not meet `node.cpus >= 64`."), "{why}");
+    let warnings = cluster.job(&job)["warnings"].to_string();
+    assert!(warnings.contains("no executor matches the requirements of its tasks"), "{warnings}");
+}
+
+#[test]
 fn the_best_of_those_that_are_free_is_taken() {
     let cluster = Cluster::start(&[&["--slots", "1"], &["--slots", "3"], &["--slots", "2"]]);
     for (job, (rank, executor)) in

@@ -40,7 +40,7 @@ fn a_cancel_that_was_acknowledged_holds_after_a_kill() {
 fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
     let mut cluster = Cluster::start(&[&["--slots", "2"]]);
     let script = "[ $0 -le 200 ] || until [ -e go ]; do sleep 0.02; done; echo $0";
-    let mut run = cluster.spawn_on(&["run", "--array", "1-210", "--", "sh", "-c", script]);
+    let mut run = cluster.spawn_on(&["run", "--array", "1-210", "--", "sh", "-c", script, "{}"]);
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let mut shown: Vec<String> = lines.by_ref().take(150).map(Result::unwrap).collect();
     wait_until("200 tasks have ended", || cluster.job("1")["tasks"]["succeeded"] == 200);

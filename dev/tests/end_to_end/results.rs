@@ -7,7 +7,7 @@ fn each_tasks_output_comes_whole() {
     // Each task writes in many small parts, while others do.
     const SCRIPT: &str = "i=0; while [ $i -lt 50 ]; do echo \"$0 $i\"; echo \"error $0 $i\" >&2; i=$((i+1)); done";
     let home = Home::new();
-    let done = home.eyas(&["run", "--slots", "4", "--array", "1-60", "--", "sh", "-c", SCRIPT]).exits(0);
+    let done = home.eyas(&["run", "--slots", "4", "--array", "1-60", "--", "sh", "-c", SCRIPT, "{}"]).exits(0);
     for (stream, before) in [(&done.stdout, ""), (&done.stderr, "error ")] {
         let lines: Vec<&str> = stream.lines().filter(|line| !line.starts_with("eyas: ")).collect();
         assert_eq!(lines.len(), 60 * 50);
@@ -25,7 +25,7 @@ fn results_come_in_order_if_that_is_asked() {
     let home = Home::new();
     // The first ends last: it waits for a file that the last one writes.
     let script = "if [ $0 = 1 ]; then until [ -e last ]; do sleep 0.01; done; fi; [ $0 != 12 ] || : > last; echo $0";
-    let words = ["--slots", "2", "--nodes", "1", "--array", "1-12", "--", "sh", "-c", script];
+    let words = ["--slots", "2", "--nodes", "1", "--array", "1-12", "--", "sh", "-c", script, "{}"];
     let done = home.eyas(&[&["run", "--keep-order"], &words[..]].concat()).exits(0);
     let expected: Vec<_> = (1..=12).map(|number| number.to_string()).collect();
     assert_eq!(done.stdout.lines().collect::<Vec<_>>(), expected);
@@ -71,7 +71,8 @@ fn an_output_without_destination_goes_to_the_users_folder() {
 #[test]
 fn a_missing_output_fails_the_task_and_a_failed_task_delivers_nothing() {
     let home = Home::new();
-    let done = home.eyas(&["run", "--array", "1-2", "-o", "x=x-{}", "--", "sh", "-c", "[ $0 = 1 ] && : > x"]).exits(1);
+    let done =
+        home.eyas(&["run", "--array", "1-2", "-o", "x=x-{}", "--", "sh", "-c", "[ $0 = 1 ] && : > x", "{}"]).exits(1);
     done.says(&["1 of 2 tasks succeeded"]);
     assert_eq!(home.names("."), ["x-1"]);
     home.eyas(&["run", "--array", "1", "-o", "x", "--", "true"]).exits(1).says(&["did not write its output `x`"]);
@@ -106,12 +107,38 @@ fn a_report_is_written_where_it_was_asked() {
     run("r.json").exits(0);
     let json: serde_json::Value = serde_json::from_str(&home.read("r.json")).unwrap();
     assert_eq!((&json["schema_version"], &json["report"]["job"]["tasks"]["succeeded"]), (&1.into(), &5.into()));
-    run("r.pdf").exits(1).says(&[".html, .csv or .json"]);
+    // Before anything runs.
+    let refused = |words: &[&str]| home.eyas(words).exits(2).says(&["`r.pdf` is no report", ".html, .csv or .json"]);
+    refused(&["run", "--array", "1", "--report", "r.pdf", "--", "touch", "ran"]);
+    refused(&["report", "1", "-o", "r.pdf"]);
+    refused(&["sim", "run", "scenario.toml", "--report", "r.pdf"]);
+    assert!(!home.work().join("ran").exists());
     run("none").exits(0);
     // Where none is asked for, it is in eyas's home.
     let done = home.eyas(&["run", "--array", "1", "--", "true"]).exits(0);
     let place = done.stderr.lines().find_map(|line| line.strip_prefix("eyas: report: ")).unwrap();
     assert!(place.starts_with(home.path("home").to_str().unwrap()) && std::path::Path::new(place).exists());
+}
+
+#[test]
+fn a_report_that_cannot_be_written_does_not_fail_the_job() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.write("file", "");
+    let words =
+        ["run", "--array", "1-3", "-o", "x=out/{}", "--report", "file/r.html", "--", "sh", "-c", "echo {} | tee x"];
+    let complete = "The results are complete: what tasks printed is on standard output, and their files `x` in out/{}.";
+    let warned =
+        ["3 of 3 tasks succeeded", "the job's report could not be written: cannot make the folder file", complete];
+    let done =
+        cluster.run(&words).exits(0).says(&warned).says(&["`eyas report 1 -o FILE` writes the report elsewhere"]);
+    assert_eq!((done.stdout.lines().count(), cluster.names("out")), (3, vec!["1".into(), "2".into(), "3".into()]));
+    // A cluster of its own is gone with the job.
+    let done = cluster.eyas(&words).exits(0).says(&warned);
+    assert!(!done.stderr.contains("eyas report"), "{}", done.stderr);
+    // A folder that cannot be made is the same, and a task that failed is still a failure.
+    std::fs::write(cluster.path("home").join("reports"), "in the way").unwrap();
+    cluster.run(&["run", "--array", "1", "--", "true"]).exits(0).says(&["report could not be written"]);
+    cluster.run(&["run", "--array", "1", "--", "false"]).exits(1).says(&["report could not be written"]);
 }
 
 #[test]

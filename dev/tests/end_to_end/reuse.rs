@@ -78,12 +78,12 @@ fn another_command_or_environment_is_another_task() {
         jobs += 1;
         cluster.job(&jobs.to_string())["reused"].as_u64().unwrap()
     };
-    assert_eq!(reused(&["--", "echo"]), 0);
-    assert_eq!(reused(&["--", "echo"]), 3);
-    assert_eq!(reused(&["--", "echo", "x"]), 0);
-    assert_eq!(reused(&["-e", "A=1", "--", "echo"]), 0);
-    assert_eq!(reused(&["-e", "A=1", "--", "echo"]), 3);
-    assert_eq!(reused(&["--cpus", "0.5", "--", "echo"]), 3, "where it runs is not what it does");
+    assert_eq!(reused(&["--", "echo", "{}"]), 0);
+    assert_eq!(reused(&["--", "echo", "{}"]), 3);
+    assert_eq!(reused(&["--", "echo", "x", "{}"]), 0);
+    assert_eq!(reused(&["-e", "A=1", "--", "echo", "{}"]), 0);
+    assert_eq!(reused(&["-e", "A=1", "--", "echo", "{}"]), 3);
+    assert_eq!(reused(&["--cpus", "0.5", "--", "echo", "{}"]), 3, "where it runs is not what it does");
     // What failed is run again.
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
     cluster.run(&["run", "--reuse", "--array", "1", "--", "false"]).exits(1);
