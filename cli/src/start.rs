@@ -1,12 +1,15 @@
 //! Starting processes: a dispatcher, an executor, a cluster on this machine.
 
+use std::future::poll_fn;
 use std::process::ExitCode;
+use std::task::Poll;
 use std::time::Duration;
 
 use eyas_client::types::Resources;
 use eyas_client::types::units::format_count;
 use eyas_executor::Stop;
 use eyas_node::{Limits, Overlap};
+use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -117,7 +120,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
     let OwnedArgs { owned, ephemeral } = args.owned;
     tokio::spawn(async move {
         interrupted(owned).await;
-        switch.send_replace(true);
+        switch.press();
         // The switch must stay while the executor may look at it.
         std::future::pending::<()>().await;
     });
@@ -186,12 +189,21 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// Returns when this process is told to end: by SIGINT, SIGTERM, or, if `owned`, the end of standard input.
+/// Returns when this process is told to end: by a signal that terminals and batch systems end jobs with, or, if `owned`,
+/// by the end of standard input.
 pub(crate) async fn interrupted(owned: bool) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
+    let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::from_raw(Signal::XCPU.as_raw())];
+    // Under `nohup` the end of the terminal is none of ours.
+    if !is_ignored(Signal::HUP) {
+        kinds.push(SignalKind::hangup());
+    }
+    let Ok(mut signals) = kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>() else {
         return std::future::pending().await;
     };
+    let comes = poll_fn(|context| {
+        let is_ready = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+        if is_ready { Poll::Ready(()) } else { Poll::Pending }
+    });
     let input_ends = async {
         if !owned {
             std::future::pending::<()>().await;
@@ -201,8 +213,15 @@ pub(crate) async fn interrupted(owned: bool) {
         while matches!(input.read(&mut buffer).await, Ok(count) if count > 0) {}
     };
     tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+        () = comes => {}
         () = input_ends => {}
     }
+}
+
+/// Whether this process was started with a signal ignored.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (signal.as_raw() - 1) != 0
 }

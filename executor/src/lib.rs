@@ -4,6 +4,7 @@
 //! sandboxes and processes; facts go to the node as events, and its effects are carried out. It decides nothing
 //! itself, and never asks the dispatcher anything and waits.
 
+mod blame;
 mod brain;
 mod claim;
 mod config;
@@ -12,11 +13,14 @@ mod files;
 pub mod guardian;
 mod lease;
 mod process;
+mod room;
 mod sandbox;
 mod serve;
+mod stop;
 mod strays;
 mod turns;
 mod work;
 
 pub use config::{Config, ConfigError, default_capacity};
-pub use serve::{ExecutorError, Stop, run};
+pub use serve::{ExecutorError, run};
+pub use stop::{Stop, Switch};

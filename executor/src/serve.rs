@@ -17,7 +17,6 @@ use eyas_wire::Role;
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::brain::{Desk, tick_every};
@@ -27,6 +26,7 @@ use crate::files::Files;
 use crate::guardian::Guardian;
 use crate::lease::{Lease, Moment};
 use crate::sandbox;
+use crate::stop::Stop;
 use crate::strays::Strays;
 use crate::turns::Turns;
 use crate::work::Workshop;
@@ -72,25 +72,6 @@ pub enum ExecutorError {
         /// Why not.
         source: std::io::Error,
     },
-}
-
-/// Tells an executor to stop: it kills what runs, says farewell and returns.
-#[derive(Clone)]
-pub struct Stop(watch::Receiver<bool>);
-
-impl Stop {
-    /// A switch, and what it switches.
-    pub fn new() -> (watch::Sender<bool>, Self) {
-        let (sender, receiver) = watch::channel(false);
-        (sender, Stop(receiver))
-    }
-
-    async fn wait(&mut self) {
-        // Without a switch left it can only be stopped by the dispatcher.
-        if self.0.wait_for(|stop| *stop).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }
 
 /// What lasts over sessions.
@@ -153,7 +134,7 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     };
     let mut session = tokio::select! {
         session = redial(&access, config.reconnect) => session?,
-        () = stop.wait() => return Ok(()),
+        _ = stop.wait() => return Ok(()),
     };
     let key = access.peer_key();
     let listener = TcpListener::bind((session.local.ip(), 0)).map_err(io("listen for peers beside", &sandboxes))?;
@@ -194,6 +175,8 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         store: store.clone(),
         storage: storage.clone(),
         strays: strays.ok(),
+        stop: stop.clone(),
+        floor_bytes: config.limits.floor_bytes,
         movers,
     });
     let fetcher = Fetcher::new(store, storage, peers.clone());
@@ -207,7 +190,7 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         held = executor.workshop.store.ids();
         session = tokio::select! {
             session = redial(&executor.access, executor.config.reconnect) => session?,
-            () = stop.wait() => break,
+            _ = stop.wait() => break,
         };
     }
     // Slots' threads still put away what they had ready; each has the workshop until then.
@@ -246,7 +229,7 @@ impl Executor {
         let _ = outbox.post(vec![FromExecutor::Register(Box::new(registration))]);
         let first = tokio::select! {
             first = timeout(WELCOME_DEADLINE, reader.next::<ToExecutor>()) => first,
-            () = stop.wait() => return Ok(Ended::Stopped),
+            _ = stop.wait() => return Ok(Ended::Stopped),
         };
         let first = match first {
             Ok(Ok(first)) => first,
@@ -312,7 +295,7 @@ impl Executor {
                 }
                 ended = &mut receive => break ended,
                 _ = ticks.tick() => desk.brain().tick(),
-                () = stop.wait(), if retires_until.is_none() => match desk.brain().retire() {
+                _ = stop.wait(), if retires_until.is_none() => match desk.brain().retire() {
                     true => retires_until = Some(tokio::time::Instant::now() + RETIRE_DEADLINE),
                     false => break Ended::Stopped,
                 },

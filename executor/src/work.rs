@@ -1,6 +1,5 @@
 //! Running one task: sandbox, process, outputs. On a thread of its slot's, which may block.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -15,9 +14,12 @@ use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, Workin
 use eyas_wire::executor::Assignment;
 use tokio::runtime::Handle;
 
+use crate::blame::{self, SIGNAL_SPREAD};
 use crate::lease::Lease;
 use crate::process::{self, Control, End};
+use crate::room;
 use crate::sandbox::{self, Sandbox};
+use crate::stop::Stop;
 use crate::strays::Strays;
 
 /// Marks every process that an executor has started, and all that they start, so that a guardian finds them.
@@ -54,6 +56,10 @@ pub(crate) struct Workshop {
     pub storage: Storage,
     /// Where the system can tell of them.
     pub strays: Option<Strays>,
+    /// Whether this executor was told to end.
+    pub stop: Stop,
+    /// Below this much free space the node counts as short of it.
+    pub floor_bytes: u64,
     /// Where bytes are moved.
     pub movers: Handle,
 }
@@ -80,9 +86,23 @@ pub(crate) struct Found {
 const BUSY_TRIES: u32 = 50;
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
+/// Where on the node's own disks a task writes.
+#[derive(Default)]
+struct Ground {
+    sandbox: Option<Sandbox>,
+    /// Its temporary folder, if that is not shared with other nodes.
+    temporary: Option<PathBuf>,
+}
+
 /// A failure of eyas's own, as the task's end.
 pub(crate) fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
     Status::Failed(Failure { kind, reason: reason.into() })
+}
+
+/// The temporary folder of a process to be.
+fn temporary_folder(command: &Command) -> PathBuf {
+    let given = command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
+    given.filter(|value| !value.is_empty()).map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
@@ -99,17 +119,52 @@ impl Workshop {
     /// Runs a task; takes the `spare` sandbox if it needs one.
     pub fn run(&self, work: &Work, spare: &mut Option<Sandbox>) -> Done {
         let started = Instant::now();
-        let mut found = Found::default();
-        let mut outcome = self.try_run(work, spare, &mut found).unwrap_or_else(Outcome::of);
+        let (mut found, mut ground) = (Found::default(), Ground::default());
+        let mut outcome = self.try_run(work, spare, &mut ground, &mut found).unwrap_or_else(Outcome::of);
         outcome.waited_us = (started - work.arrived).as_micros() as u64;
         outcome.ran_us = (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
         outcome.reads = work.reads;
+        if let Some(status) = self.excuse(&outcome, Instant::now(), &ground) {
+            outcome.status = status;
+        }
         Done { outcome, found }
     }
 
-    fn try_run(&self, work: &Work, spare: &mut Option<Sandbox>, found: &mut Found) -> Result<Outcome, Status> {
-        let sandbox = self.sandbox(work, spare)?;
-        let staged = self.stage(work, sandbox.as_ref(), &mut found.missing)?;
+    /// What a task's failure is instead, where its node is to blame: it was ended with the node, or met a full disk.
+    fn excuse(&self, outcome: &Outcome, ended: Instant, ground: &Ground) -> Option<Status> {
+        let status = &outcome.status;
+        let patience = if blame::may_be_the_nodes(status) { SIGNAL_SPREAD } else { Duration::ZERO };
+        let told = self.movers.block_on(self.stop.within(patience));
+        if told.is_some_and(|told| blame::was_the_nodes(status, ended, told)) {
+            tracing::info!("a task ended with its node ({status}); it runs again elsewhere");
+            return Some(Status::Cancelled);
+        }
+        let is_own = match status {
+            Status::Exited(_) | Status::Signalled(_) => true,
+            Status::Failed(failure) => failure.kind == FailureKind::Output,
+            Status::Succeeded | Status::TimedOut | Status::Cancelled => false,
+        };
+        let folders = ground.sandbox.as_ref().map(Sandbox::folder).into_iter().chain(ground.temporary.as_deref());
+        let said = [&outcome.stdout[..], &outcome.stderr[..]];
+        let full = folders.filter(|_| is_own).find(|folder| room::is_full(folder, self.floor_bytes, &said))?;
+        let reason = format!(
+            "{status}, and the disk of {} is full at {}: free some space there, or give the executor another folder",
+            self.name,
+            full.display()
+        );
+        Some(failed(FailureKind::NodeFull, reason))
+    }
+
+    fn try_run(
+        &self,
+        work: &Work,
+        spare: &mut Option<Sandbox>,
+        ground: &mut Ground,
+        found: &mut Found,
+    ) -> Result<Outcome, Status> {
+        ground.sandbox = self.sandbox(work, spare)?;
+        let sandbox = ground.sandbox.as_ref();
+        let staged = self.stage(work, sandbox, &mut found.missing)?;
         let with = Expansion {
             values: &work.assignment.values,
             staged: &staged,
@@ -117,7 +172,8 @@ impl Workshop {
             number: work.assignment.task.index + 1,
             slot: work.slot + 1,
         };
-        let mut command = self.command(work, &with, sandbox.as_ref())?;
+        let mut command = self.command(work, &with, sandbox)?;
+        ground.temporary = Some(temporary_folder(&command)).filter(|folder| room::is_local(folder));
         let timeout = work.template.timeout_us.map(Duration::from_micros);
         let marks = [format!("{TASK}={}", work.assignment.task), format!("{MARKER}={}", self.marker)];
         let capture_bytes = work.template.capture_bytes;
@@ -144,7 +200,7 @@ impl Workshop {
             let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
             outcome.status = failed(FailureKind::Input, reason);
         }
-        if let (true, Some(sandbox)) = (outcome.status.is_success(), &sandbox) {
+        if let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) {
             match self.deliver(work, &with, sandbox, &mut found.kept) {
                 Ok(outputs) => outcome.outputs = outputs,
                 Err(status) => outcome.status = status,
@@ -176,8 +232,7 @@ impl Workshop {
         }
         Sandbox::create(folder.clone()).map(Some).map_err(|e| {
             let reason = format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
-            let is_full = matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            failed(if is_full { FailureKind::NodeFull } else { FailureKind::Node }, reason)
+            failed(if room::is_no_room(&e) { FailureKind::NodeFull } else { FailureKind::Node }, reason)
         })
     }
 

@@ -6,7 +6,7 @@ use std::process::Child;
 
 use rustix::process::Signal;
 
-use crate::support::{Cluster, Home, finish, is_alive, signal, wait_for, wait_until};
+use crate::support::{Cluster, Home, finish, is_alive, parent, signal, wait_for, wait_until};
 
 /// A task that writes down its process and that of a child, and goes on when there is a file `go`.
 const WAITER: &str =
@@ -194,12 +194,7 @@ fn an_executor_that_was_suspended_does_not_overwrite_what_its_successor_has_writ
         names.map(|name| cluster.read(&name).trim().to_owned()).collect::<Vec<_>>()
     };
     let first = wait_for("a try", || tries().pop());
-    let parent = |process: &str| {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse::<u32>();
-        line.unwrap()
-    };
-    let suspended = parent(&first);
+    let suspended = parent(first.parse().unwrap()).expect("it runs");
     signal(suspended, Signal::STOP);
     let second = wait_for("another try", || tries().into_iter().find(|process| *process != first));
     cluster.write(&format!("go-{second}"), "");

@@ -25,6 +25,7 @@ mod kept;
 mod main_job;
 mod map;
 mod matchmaking;
+mod node_ends;
 mod overlap;
 mod partition;
 mod push;

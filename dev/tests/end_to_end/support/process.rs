@@ -23,6 +23,12 @@ pub fn is_alive(process: u32) -> bool {
     state(process).is_some_and(|state| !['Z', 'X'].contains(&state))
 }
 
+/// The process that a process is a child of; none if it is gone.
+pub fn parent(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Every process whose environment has this entry, with its command line.
 pub fn with_environment(entry: &str) -> Vec<(u32, String)> {
     let processes = fs::read_dir("/proc").expect("/proc is there").filter_map(|process| {

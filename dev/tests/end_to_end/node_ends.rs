@@ -1,0 +1,95 @@
+//! A node that is taken back, or whose disk is full: its tasks did not fail, and run on other nodes.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::support::{Cluster, Home, SmallDisk, finish, is_alive, parent, signal, wait_for, wait_until};
+
+/// A task that writes down its process and goes on when there is a file `go`.
+const WAITER: &str = "echo $$ > ran.new; mv ran.new ran-$$; until [ -e go ]; do sleep 0.02; done; echo $0";
+
+/// A cluster of two nodes, and what runs on it.
+struct Two {
+    cluster: Cluster,
+    run: std::process::Child,
+    task: u32,
+    /// The executor that has it, as `n1` or `n2`.
+    on: usize,
+}
+
+/// Starts a task that may not be tried again if it fails.
+fn start_one() -> Two {
+    let mut cluster = Cluster::start(&[&[], &[]]);
+    let run = cluster.spawn_on(&["run", "--array", "1", "--", "sh", "-c", WAITER]);
+    let task = wait_for("the task runs", || tries(&cluster).pop());
+    let executor = parent(task).expect("it runs");
+    let on = if cluster.executor(1).process() == executor { 1 } else { 2 };
+    assert_eq!(cluster.executor(on).process(), executor);
+    Two { cluster, run, task, on }
+}
+
+fn tries(home: &Home) -> Vec<u32> {
+    home.names(".").iter().filter_map(|name| name.strip_prefix("ran-")?.parse().ok()).collect()
+}
+
+impl Two {
+    /// The task is tried on the other node and succeeds there.
+    fn succeeds_elsewhere(self) {
+        let Two { cluster, run, task, on } = self;
+        wait_until("another try", || tries(&cluster).len() == 2);
+        assert!(!is_alive(task));
+        cluster.write("go", "");
+        finish(run).exits(0).says(&["1 of 1 task succeeded"]);
+        assert_eq!(cluster.task("1.0")["executor"], format!("n{}", 3 - on));
+    }
+}
+
+#[test]
+fn a_task_that_is_ended_with_its_node_runs_elsewhere_and_needs_no_retry() {
+    for how in [Signal::TERM, Signal::INT, Signal::HUP, Signal::XCPU] {
+        let mut two = start_one();
+        // The task's death is seen first, which is the harder order.
+        signal(two.task, how);
+        wait_until("it is dead", || !is_alive(two.task));
+        signal(two.cluster.executor(two.on).process(), how);
+        two.cluster.executor(two.on).wait();
+        two.succeeds_elsewhere();
+    }
+}
+
+#[test]
+fn so_does_one_that_is_killed_with_its_executor_by_a_node_out_of_memory() {
+    let mut two = start_one();
+    signal(two.task, Signal::KILL);
+    wait_until("it is dead", || !is_alive(two.task));
+    two.cluster.executor(two.on).kill();
+    two.succeeds_elsewhere();
+}
+
+#[test]
+fn a_task_that_ends_itself_by_a_signal_has_failed() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    let done = cluster.run(&["run", "--array", "1", "--", "sh", "-c", "kill -TERM $$"]).exits(1);
+    assert!(done.stderr.contains("killed by signal 15"), "{}", done.stderr);
+    assert_eq!(cluster.task("1.0")["tries"], 1);
+}
+
+#[test]
+fn a_node_with_a_full_disk_fails_no_task() {
+    let Some(disk) = SmallDisk::mount("size=1m") else { return };
+    let home = Home::new();
+    let folder = disk.path().join("n1");
+    let mut cluster = Cluster::start_in(home, &[]);
+    cluster.add_executor(&["--folder", folder.to_str().unwrap(), "--keep-free", "0"]);
+    cluster.add_executor(&[]);
+    cluster.wait_for_executors(2);
+    wait_until("its sandbox is made", || folder.join("sandboxes").exists());
+    // To the last byte.
+    let _ = fs::write(disk.path().join("others"), vec![1; 2 << 20]);
+    let script = "head -c 100000 /dev/zero >big && cp big out";
+    let words = ["run", "--array", "1-20", "-o", "out=out-{}", "--", "sh", "-c", script];
+    cluster.run(&words).exits(0).says(&["20 of 20 tasks succeeded"]);
+    // What fails by itself fails.
+    cluster.run(&["run", "--array", "1", "-o", "out=x", "--", "sh", "-c", "exit 3"]).exits(1).says(&["exit code 3"]);
+}
