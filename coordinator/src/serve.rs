@@ -3,14 +3,13 @@
 //! It keeps nothing that must not be lost. When it ends, agents go ahead without it, and ask again when it is back.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_ioq::{ClientId, Effect, Event, Request, RequestId, ServerId, Servers};
-use eyas_session::{Acceptor, Access, Outbox, Session, SessionError, dial, outbox};
+use eyas_session::{Acceptor, Access, Listener, Outbox, Session, SessionError, dial, outbox};
 use eyas_wire::Role;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -18,8 +17,6 @@ use crate::protocol::{BEAT, MAX_NAME_BYTES, MAX_STORAGES, SILENCE, Status, ToAge
 use crate::rules::Rules;
 use crate::storages::Storages;
 
-/// Connections at a time that have not said who they are; others wait to be accepted.
-const MAX_GREETINGS: usize = 256;
 /// Of what agents say, so much waits to be looked at; then they wait.
 const MAX_WAITING: usize = 1 << 14;
 /// Of that, so much is looked at together.
@@ -48,7 +45,7 @@ pub async fn serve(listener: TcpListener, access: &Access, rules: Rules) {
     let (tell, told) = mpsc::channel(MAX_WAITING);
     let mut tasks = JoinSet::new();
     tasks.spawn(Brain::new(rules).run(told));
-    accept(listener, Acceptor::new(access, Role::Coordinator), tell).await;
+    accept(Listener::new(listener, Acceptor::new(access, Role::Coordinator), "the coordinator's port"), tell).await;
 }
 
 /// What the brain is told.
@@ -61,34 +58,24 @@ enum Told {
     Gone(ClientId),
 }
 
-async fn accept(listener: TcpListener, acceptor: Acceptor, tell: mpsc::Sender<Told>) {
-    let greetings = Arc::new(Semaphore::new(MAX_GREETINGS));
+async fn accept(listener: Listener, tell: mpsc::Sender<Told>) {
     let mut connections = JoinSet::new();
     let mut last = 0;
     loop {
         while connections.try_join_next().is_some() {}
-        // It is never closed.
-        let Ok(greeting) = greetings.clone().acquire_owned().await else { return };
-        let (stream, remote) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept an agent; trying again");
-                tokio::time::sleep(BEAT).await;
-                continue;
-            }
-        };
+        let greeting = listener.next().await;
         last += 1;
-        let (client, acceptor, tell) = (ClientId(last), acceptor.clone(), tell.clone());
+        let (client, tell) = (ClientId(last), tell.clone());
         connections.spawn(async move {
-            let accepted = acceptor.accept(stream).await;
-            drop(greeting);
-            let ended = match accepted {
+            let ended = match greeting.await {
                 Ok((session, role @ (Role::Agent | Role::Client))) => listen(client, session, role, tell).await,
-                Ok((_, role)) => return tracing::debug!(%remote, ?role, "has no business with a coordinator"),
+                Ok((session, role)) => {
+                    return tracing::debug!(remote = %session.remote, ?role, "has no business with a coordinator");
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = ended {
-                tracing::debug!(%remote, "{error}");
+                tracing::debug!("{error}");
             }
         });
     }

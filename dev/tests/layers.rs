@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-coordinator", "eyas-session", "agents dial the coordinator"),
     ("eyas-store", "eyas-types", "objects and their versions"),
     ("eyas-transfer", "eyas-types", "objects and their ids"),
+    ("eyas-transfer", "eyas-session", "its port has the door of every listener"),
     ("eyas-transfer", "eyas-store", "serves from a store, receives into it"),
     ("eyas-dfs", "eyas-types", "files, their records, nodes"),
     ("eyas-dfs", "eyas-wire", "nodes and clients greet each other as what they are"),

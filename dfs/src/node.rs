@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use eyas_ring::{Event, Message, View};
-use eyas_session::{Acceptor, Access};
+use eyas_session::{Acceptor, Access, Listener};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -38,6 +38,9 @@ use crate::serve;
 
 /// Ports that are tried until one is free for sessions and for gossip.
 const PORT_TRIES: usize = 16;
+
+/// Connections that the kernel keeps until they are accepted; the standard library asks for 128, which a burst fills.
+const BACKLOG: i32 = 1024;
 
 /// What waits to be told to the brain; of what is further said by other nodes, some is lost, and clients are told to ask again.
 const MAX_TOLD: usize = 1 << 16;
@@ -217,9 +220,10 @@ impl DfsNode {
         };
         let threads = vec![thread("dfs-ring", live)?, thread("dfs-runs", lead)?];
         let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
-        let listener = listener.map_err(failed("listen"))?;
+        let acceptor = Acceptor::new(&access, Role::Node);
+        let listener = Listener::new(listener.map_err(failed("listen"))?, acceptor, "the file system's port");
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve::accept(shared.clone(), listener, Acceptor::new(&access, Role::Node)));
+        tasks.spawn(serve::accept(shared.clone(), listener));
         tasks.spawn(watch_alive(shared.clone(), alive));
         tasks.spawn(keep_told(shared.clone()));
         tasks.spawn(audit::audit(shared.clone()));
@@ -433,6 +437,7 @@ fn bind(address: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
     let mut tries = 0;
     loop {
         let listener = TcpListener::bind((address, 0))?;
+        rustix::net::listen(&listener, BACKLOG)?;
         tries += 1;
         match UdpSocket::bind(listener.local_addr()?) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES => {}

@@ -6,11 +6,10 @@ use std::sync::mpsc::TrySendError;
 use std::time::Instant;
 
 use eyas_ring::{Event, Refusal};
-use eyas_session::{Acceptor, Outbox, Session, SessionError, outbox};
+use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
 use eyas_types::dfs::NodeId;
 use eyas_wire::Role;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -20,33 +19,17 @@ use crate::node::Shared;
 use crate::protocol::{Answered, Reply, Request, ToPeer, Usage, What};
 use crate::runs::{self, RunId, RunRequest};
 
-/// Connections at a time that have not said who they are; others wait to be accepted.
-const MAX_GREETINGS: usize = 256;
-
 /// Requests of one client that are not answered; further ones are read when some are.
 const MAX_REQUESTS: usize = 1024;
 
-/// Lets in whoever has the cluster's secret. When this ends, so do all connections.
-pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, acceptor: Acceptor) {
-    let greetings = Arc::new(Semaphore::new(MAX_GREETINGS));
+/// Lets in peers that have the cluster's secret. When this ends, so do all connections.
+pub(crate) async fn accept(shared: Arc<Shared>, listener: Listener) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        // It is never closed.
-        let Ok(greeting) = greetings.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a client of the file system; trying again");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let (shared, acceptor) = (shared.clone(), acceptor.clone());
+        let (greeting, shared) = (listener.next().await, shared.clone());
         connections.spawn(async move {
-            let accepted = acceptor.accept(stream).await;
-            drop(greeting);
-            let ended = match accepted {
+            let ended = match greeting.await {
                 Ok((session, Role::Client)) => client(shared, session).await,
                 Ok((session, Role::Node)) => peer(shared, session).await,
                 Ok((_, role)) => return tracing::debug!(?role, "has no business with the file system"),

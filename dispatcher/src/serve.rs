@@ -2,17 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_sched::Scheduler;
 use eyas_session::private::{PrivateError, PrivateFolder};
-use eyas_session::{Acceptor, Access, AccessError};
+use eyas_session::{Acceptor, Access, AccessError, Listener, Session, SessionError};
 use eyas_types::PlacementPolicy;
 use eyas_wire::Role;
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::brain::{Brain, Message};
@@ -23,8 +22,6 @@ use crate::{client_session, executor_session};
 const MAX_WAITING_MESSAGES: usize = 4096;
 /// Once the brain has ended, sessions have so long to say what they still have to.
 const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
-/// Connections that have not yet shown that they know the secret. More wait to be accepted.
-const MAX_GREETINGS: usize = 256;
 
 /// What the access file is called in the dispatcher's folder.
 const ACCESS_FILE: &str = "access.toml";
@@ -133,8 +130,8 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     // Whoever finds the access file finds a dispatcher that listens.
     access.save(&access_path)?;
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
-    let acceptor = Acceptor::new(&access, Role::Dispatcher);
-    let accepting = tokio::spawn(accept(listener, acceptor, brain_sender, journal));
+    let listener = Listener::new(listener, Acceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
+    let accepting = tokio::spawn(accept(listener, brain_sender, journal));
     let work = tokio::spawn(async move {
         brain.run(inbox, written, stop).await;
         // It ends when the brain has.
@@ -172,33 +169,20 @@ async fn listen(config: &Config, access_path: &Path) -> Result<(TcpListener, Acc
 }
 
 /// Accepts connections until the brain has ended, then waits for their sessions.
-async fn accept(listener: TcpListener, acceptor: Acceptor, brain: mpsc::Sender<Message>, journal: Journal) {
-    let greetings = Arc::new(Semaphore::new(MAX_GREETINGS));
+async fn accept(listener: Listener, brain: mpsc::Sender<Message>, journal: Journal) {
     let mut sessions = JoinSet::new();
     loop {
-        let greeting = greetings.clone().acquire_owned();
-        let next = async { Some((greeting.await.ok()?, listener.accept().await)) };
-        let accepted = tokio::select! {
-            accepted = next => accepted,
+        let greeting = tokio::select! {
+            greeting = listener.next() => greeting,
             Some(_) = sessions.join_next() => continue,
-            () = brain.closed() => None,
+            () = brain.closed() => break,
         };
-        match accepted {
-            Some((greeting, Ok((stream, _)))) => {
-                let (acceptor, brain, journal) = (acceptor.clone(), brain.clone(), journal.clone());
-                sessions.spawn(async move {
-                    if let Err(e) = greet(stream, &acceptor, greeting, brain, journal).await {
-                        tracing::debug!("{e}");
-                    }
-                });
+        let (brain, journal) = (brain.clone(), journal.clone());
+        sessions.spawn(async move {
+            if let Err(e) = serve(greeting, brain, journal).await {
+                tracing::debug!("{e}");
             }
-            Some((_, Err(e))) => {
-                // Out of descriptors, most likely: those of others must be closed first.
-                tracing::warn!("cannot accept a connection: {e}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            None => break,
-        }
+        });
     }
     let all_ended = async { while sessions.join_next().await.is_some() {} };
     if tokio::time::timeout(SESSIONS_DEADLINE, all_ended).await.is_err() {
@@ -206,15 +190,12 @@ async fn accept(listener: TcpListener, acceptor: Acceptor, brain: mpsc::Sender<M
     }
 }
 
-async fn greet(
-    stream: TcpStream,
-    acceptor: &Acceptor,
-    greeting: tokio::sync::OwnedSemaphorePermit,
+async fn serve(
+    greeting: impl Future<Output = Result<(Session, Role), SessionError>>,
     brain: mpsc::Sender<Message>,
     journal: Journal,
-) -> Result<(), eyas_session::SessionError> {
-    let (session, role) = acceptor.accept(stream).await?;
-    drop(greeting);
+) -> Result<(), SessionError> {
+    let (session, role) = greeting.await?;
     match role {
         Role::Executor => executor_session::serve(session, brain).await,
         Role::Client => client_session::serve(session, brain, journal).await,

@@ -19,10 +19,11 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::access::Access;
+use crate::door::Proven;
 use crate::tls::{Identity, SERVER_NAME};
 
-/// Connecting, TLS and greetings must be done by then.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// A dispatcher that is dialled must have answered by then.
+const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A side that says nothing is asked by the system whether it is there, after so long, so often and so many times.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -87,6 +88,8 @@ pub struct Reader {
     stream: ReadHalf<TlsStream<TcpStream>>,
     address: String,
     body: Vec<u8>,
+    /// Where the connection was accepted: it counts there as long as it is read.
+    proven: Option<Proven>,
 }
 
 /// The sending half.
@@ -95,7 +98,7 @@ pub struct Writer {
     address: String,
 }
 
-/// Lets in those who have the cluster's secret.
+/// Lets in peers that have the cluster's secret. It has no deadline of its own; [`Listener`](crate::Listener) has.
 #[derive(Clone)]
 pub struct Acceptor {
     tls: TlsAcceptor,
@@ -116,17 +119,13 @@ impl Acceptor {
     /// Greets whoever connected; gives the session and what the other side is.
     ///
     /// # Errors
-    /// If it does not have the secret, speaks another protocol or version, or takes too long.
+    /// If it does not have the secret, or speaks another protocol or version.
     pub async fn accept(&self, stream: TcpStream) -> Result<(Session, Role), SessionError> {
         let remote = address_of(stream.peer_addr());
-        let deadline = || ended(&remote, "it did not finish its greeting in time");
-        let greet = async {
-            let stream = self.tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
-            let mut session = Session::over(TlsStream::Server(stream))?;
-            let hello = session.greet(self.role).await?;
-            Ok((session, hello.role))
-        };
-        timeout(HANDSHAKE_DEADLINE, greet).await.map_err(|_| deadline())?
+        let stream = self.tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
+        let mut session = Session::over(TlsStream::Server(stream))?;
+        let hello = session.greet(self.role).await?;
+        Ok((session, hello.role))
     }
 }
 
@@ -151,7 +150,7 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
         Ok(session)
     };
     let late = || unreachable(io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"));
-    timeout(HANDSHAKE_DEADLINE, greet).await.map_err(|_| late())?
+    timeout(DIAL_DEADLINE, greet).await.map_err(|_| late())?
 }
 
 /// Lets the system find out that the other side's host is gone, also where this side only listens.
@@ -174,7 +173,7 @@ impl Session {
         let (reader, writer) = tokio::io::split(stream);
         let address = remote.to_string();
         Ok(Session {
-            reader: Reader { stream: reader, address: address.clone(), body: Vec::new() },
+            reader: Reader { stream: reader, address: address.clone(), body: Vec::new(), proven: None },
             writer: Writer { stream: writer, address },
             local,
             remote,
@@ -193,6 +192,11 @@ impl Session {
 }
 
 impl Reader {
+    /// Counts as a proven connection until it is dropped.
+    pub(crate) fn keep(&mut self, proven: Proven) {
+        self.proven = Some(proven);
+    }
+
     /// The messages of the next frame.
     ///
     /// # Errors
@@ -278,7 +282,7 @@ fn protocol(address: &str, why: &str) -> SessionError {
     SessionError::Protocol { address: address.to_owned(), why: why.to_owned() }
 }
 
-fn ended(address: &str, why: &str) -> SessionError {
+pub(crate) fn ended(address: &str, why: &str) -> SessionError {
     SessionError::Ended { address: address.to_owned(), why: why.to_owned() }
 }
 

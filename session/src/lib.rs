@@ -8,10 +8,14 @@
 
 mod access;
 mod connection;
+mod door;
+mod listener;
 mod outbox;
 pub mod private;
 mod tls;
 
 pub use access::{Access, AccessError};
 pub use connection::{Acceptor, Reader, Session, SessionError, Writer, dial};
+pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
+pub use listener::Listener;
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, outbox};

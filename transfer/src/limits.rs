@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use eyas_session::PROOF_DEADLINE;
+
 /// Connections that a server keeps in all; each has a thread. Past it, a peer is told that the server is busy.
 pub const MAX_CONNECTIONS: usize = 512;
 
 /// Connections that a server keeps with one address. Executors on one machine share its address.
 pub const MAX_CONNECTIONS_PER_PEER: usize = 64;
-
-/// Connections that have not proved to know the key. Past it, new ones are closed.
-pub const MAX_HANDSHAKES: usize = 256;
 
 /// Transfers that a client has under way with one peer. Past it, they wait, first come first served.
 pub const MAX_TRANSFERS_PER_PEER: usize = 4;
@@ -34,8 +33,6 @@ pub struct PeerLimits {
     pub max_connections: usize,
     /// See [`MAX_CONNECTIONS_PER_PEER`].
     pub max_connections_per_peer: usize,
-    /// See [`MAX_HANDSHAKES`].
-    pub max_handshakes: usize,
     /// See [`MAX_TRANSFERS_PER_PEER`].
     pub max_transfers_per_peer: usize,
     /// See [`RECEIVE_BUFFER_BYTES`].
@@ -59,11 +56,10 @@ impl Default for PeerLimits {
         PeerLimits {
             max_connections: MAX_CONNECTIONS,
             max_connections_per_peer: MAX_CONNECTIONS_PER_PEER,
-            max_handshakes: MAX_HANDSHAKES,
             max_transfers_per_peer: MAX_TRANSFERS_PER_PEER,
             receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
             connect_timeout: Duration::from_secs(3),
-            handshake_timeout: Duration::from_secs(5),
+            handshake_timeout: PROOF_DEADLINE,
             stall_timeout: Duration::from_secs(20),
             relay_patience: RELAY_PATIENCE,
             idle_timeout: Duration::from_secs(20),

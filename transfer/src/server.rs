@@ -2,8 +2,8 @@
 //! connection, `sendfile` from the page cache.
 //!
 //! What comes in over the port is read in messages of a fixed size, and until one proves that its sender knows the
-//! cluster's key nothing goes out, not even an error. Connections are counted, in all and by address; the slow and the
-//! silent are dropped. Objects leave only as the store says they are: an object found damaged is gone, not sent.
+//! cluster's key nothing goes out, not even an error. Until then a [`Door`] bounds the connections; after that they are counted,
+//! in all and by address. The slow and the silent are dropped. Objects leave only as the store says they are: an object found damaged is gone, not sent.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,11 +11,12 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use eyas_session::{Door, Guest};
 use eyas_store::{Arrival, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Progress, StoreErrorKind};
 use rustix::net::{SendFlags, Shutdown};
 
@@ -32,6 +33,9 @@ const WAIT_EVERY: Duration = Duration::from_secs(1);
 
 /// Before accepting again after the process ran out of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that the kernel keeps until they are accepted; the standard library asks for 128, which a burst fills.
+const BACKLOG: i32 = 1024;
 
 /// Of a connection's thread: it holds small messages, and at times one piece on the heap.
 const STACK_BYTES: usize = 256 << 10;
@@ -61,7 +65,7 @@ struct Shared {
     link_out: Limiter,
     expectations: Arc<Expectations>,
     stopping: AtomicBool,
-    handshakes: AtomicUsize,
+    door: Door,
     connections: Mutex<Connections>,
     served_count: AtomicU64,
     served_bytes: AtomicU64,
@@ -89,6 +93,7 @@ impl PeerServer {
         (link_in, link_out): (Limiter, Limiter),
     ) -> io::Result<Self> {
         listener.set_nonblocking(false)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         let addr = listener.local_addr()?;
         let shared = Arc::new(Shared {
             listener,
@@ -99,7 +104,7 @@ impl PeerServer {
             link_out,
             expectations: Arc::default(),
             stopping: AtomicBool::new(false),
-            handshakes: AtomicUsize::new(0),
+            door: Door::new("the transfer port"),
             connections: Mutex::default(),
             served_count: AtomicU64::new(0),
             served_bytes: AtomicU64::new(0),
@@ -162,20 +167,22 @@ fn accept(shared: &Arc<Shared>) {
             Ok(accepted) => accepted,
             Err(_) if shared.is_stopping() => return,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a peer; trying again");
+                shared.door.cannot_accept(&error);
                 std::thread::sleep(ACCEPT_PAUSE);
                 continue;
             }
         };
-        let Some(handshake) = Handshake::begin(shared) else {
-            tracing::debug!(%peer, "too many peers at the door; closed");
-            continue;
-        };
+        let stream = Arc::new(stream);
+        let guest = shared.door.enter(peer.ip(), {
+            let stream = stream.clone();
+            // Its thread then sees the end of it.
+            move || drop(stream.shutdown(std::net::Shutdown::Both))
+        });
         let shared = shared.clone();
         let thread = std::thread::Builder::new().name("peer-serve".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
-            let open = Open::register(&shared, Arc::new(stream));
-            match serve(&shared, &open.stream, peer, handshake) {
+            let open = Open::register(&shared, stream);
+            match serve(&shared, &open.stream, peer, guest) {
                 Ok(()) => {}
                 Err(error) => tracing::debug!(%peer, %error, "connection to a peer ended"),
             }
@@ -188,15 +195,20 @@ fn accept(shared: &Arc<Shared>) {
 }
 
 /// Speaks with one client until it closes, says something wrong, or times out.
-fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, handshake: Handshake) -> io::Result<()> {
+fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, guest: Guest) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(shared.limits.stall_timeout))?;
-    let Some(hello) = read_message(stream, shared.limits.handshake_timeout)? else { return Ok(()) };
+    let deadline = Instant::now() + shared.limits.handshake_timeout;
+    stream.set_read_timeout(Some(shared.limits.handshake_timeout))?;
+    stream.peek(&mut [0])?;
+    guest.spoke();
+    let left = deadline.saturating_duration_since(Instant::now());
+    let Some(hello) = read_message(stream, left)? else { return Ok(()) };
     let Some(client) = protocol::read_hello(&shared.key, &hello) else {
         tracing::debug!(%peer, "a stranger at the door; closed without a word");
         return Ok(());
     };
-    drop(handshake);
+    let _proven = guest.prove();
     let server = nonce()?;
     let admitted = Admitted::from(shared, peer.ip());
     let welcome = if admitted.is_some() { Welcome::Ready } else { Welcome::Busy };
@@ -376,23 +388,6 @@ fn send_all(stream: &TcpStream, mut bytes: &[u8], flags: SendFlags) -> io::Resul
         bytes = &bytes[sent..];
     }
     Ok(())
-}
-
-/// A place among those who have not proved anything yet.
-struct Handshake(Arc<Shared>);
-
-impl Handshake {
-    fn begin(shared: &Arc<Shared>) -> Option<Self> {
-        let before = shared.handshakes.fetch_add(1, Ordering::SeqCst);
-        let handshake = Handshake(shared.clone());
-        (before < shared.limits.max_handshakes).then_some(handshake)
-    }
-}
-
-impl Drop for Handshake {
-    fn drop(&mut self) {
-        self.0.handshakes.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// A connection that a stop can cut.

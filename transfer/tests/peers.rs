@@ -162,12 +162,19 @@ async fn the_silent_and_the_slow_are_dropped() {
 
 #[tokio::test]
 async fn strangers_cannot_take_all_places_at_the_door() {
-    let there = Node::with(KEY, PeerLimits { max_handshakes: 1, ..limits() });
-    let waiting = TcpStream::connect(there.addr()).unwrap();
-    let started = Instant::now();
-    assert_eq!(tell(there.addr(), b""), b"");
-    assert!(started.elapsed() < Duration::from_secs(1), "it was let in, and timed out like the first");
-    drop(waiting);
+    let (there, here) = (Node::new(), Node::new());
+    there.put(ID, b"x");
+    // Half of them begin a hello.
+    let connect = |number: usize| {
+        let mut stranger = TcpStream::connect(there.addr()).unwrap();
+        stranger.write_all(&b"eyas"[..number % 2 * 4]).unwrap();
+        stranger
+    };
+    let strangers: Vec<_> = (0..700).map(connect).collect();
+    here.fetch(there.addr(), ID, 1).await.unwrap();
+    let mut oldest = &strangers[0];
+    oldest.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert!(matches!(oldest.read(&mut [0]), Ok(0)), "it was not displaced");
 }
 
 #[tokio::test]

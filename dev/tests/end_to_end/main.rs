@@ -15,6 +15,7 @@ mod crashes;
 mod data_diffusion;
 mod dfs;
 mod documents;
+mod floods;
 mod get;
 mod interrupts;
 mod io_order;

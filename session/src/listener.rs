@@ -1,0 +1,99 @@
+//! A listener for sessions: everyone may knock, and peers that prove the cluster's key get in.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use eyas_wire::Role;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use crate::connection::{Acceptor, Session, SessionError, ended};
+use crate::door::{Door, Guest, PROOF_DEADLINE};
+
+/// Before accepting again after the process ran out of something: of descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener with its [`Door`].
+pub struct Listener {
+    tcp: TcpListener,
+    acceptor: Acceptor,
+    door: Door,
+}
+
+impl Listener {
+    /// Listens for peers that `acceptor` lets in; the log calls it by its `name`.
+    pub fn new(tcp: TcpListener, acceptor: Acceptor, name: &'static str) -> Self {
+        Listener { tcp, acceptor, door: Door::new(name) }
+    }
+
+    /// Waits for a connection, and returns its greeting, for the caller to run beside others. Dropped, this loses no connection.
+    pub async fn next(&self) -> impl Future<Output = Result<(Session, Role), SessionError>> + Send + use<> {
+        let (stream, remote) = self.accept().await;
+        let (close, closed) = oneshot::channel();
+        let guest = self.door.enter(remote.ip(), move || {
+            // It fails only where the greeting has ended.
+            let _ = close.send(());
+        });
+        let acceptor = self.acceptor.clone();
+        async move {
+            tokio::select! {
+                greeted = timeout(PROOF_DEADLINE, greet(stream, acceptor, guest)) => {
+                    greeted.unwrap_or_else(|_| Err(ended(&remote.to_string(), "it did not prove its key in time")))
+                }
+                Ok(()) = closed => Err(ended(&remote.to_string(), "it proved nothing, and others came")),
+            }
+        }
+    }
+
+    async fn accept(&self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.tcp.accept().await {
+                Ok(accepted) => return accepted,
+                Err(error) => {
+                    self.door.cannot_accept(&error);
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+async fn greet(stream: TcpStream, acceptor: Acceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
+    // An error is met again when the stream is read.
+    let _ = stream.readable().await;
+    guest.spoke();
+    let (mut session, role) = acceptor.accept(stream).await?;
+    session.reader.keep(guest.prove());
+    Ok((session, role))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+    use crate::connection::dial;
+    use crate::door::MAX_UNPROVEN_PER_ADDRESS;
+    use tokio::io::AsyncReadExt;
+    use tokio::task::JoinSet;
+
+    #[tokio::test]
+    async fn silent_connections_do_not_keep_a_peer_out() {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = tcp.local_addr().unwrap();
+        let access = Access::create("test", &address.to_string());
+        let listener = Listener::new(tcp, Acceptor::new(&access, Role::Dispatcher), "test");
+        let mut silent = Vec::new();
+        let (mut greetings, mut sessions) = (JoinSet::new(), JoinSet::new());
+        for _ in 0..=MAX_UNPROVEN_PER_ADDRESS {
+            silent.push(TcpStream::connect(address).await.unwrap());
+            greetings.spawn(listener.next().await);
+        }
+        let why = greetings.join_next().await.unwrap().unwrap().err().expect("the first is displaced");
+        assert!(why.to_string().contains("others came"), "{why}");
+        assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "it is closed");
+        sessions.spawn(async move { listener.next().await.await.map(|(_, role)| role) });
+        dial(&access, Role::Client).await.unwrap();
+        assert_eq!(sessions.join_next().await.unwrap().unwrap().unwrap(), Role::Client);
+    }
+}
