@@ -120,7 +120,7 @@ pub(crate) enum Command {
         folder: PathBuf,
     },
     #[command(hide = true)]
-    Guard { marker: String, sandboxes: PathBuf },
+    Guard { executor: String, sandboxes: PathBuf },
     #[command(hide = true, subcommand)]
     Worker(WorkerCommand),
 }

@@ -36,8 +36,8 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> ExitCode {
     let eyas = Eyas::parse();
     // A guardian must outlive everything else and needs nothing.
-    if let Command::Guard { marker, sandboxes } = &eyas.command {
-        eyas_executor::guardian::guard(std::io::stdin(), marker, sandboxes);
+    if let Command::Guard { executor, sandboxes } = &eyas.command {
+        eyas_executor::guardian::run(executor, sandboxes);
         return ExitCode::SUCCESS;
     }
     start_logging();

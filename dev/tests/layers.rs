@@ -96,6 +96,10 @@ const UNSAFE: &[(&str, &str)] = &[
     ("coordinator/preload/src/hooks/read.rs", "reads how long the program's buffers are"),
     ("coordinator/preload/src/hooks/write.rs", "reads offsets that the program points to"),
     ("coordinator/preload/src/hooks/stdio.rs", "looks into the C library's streams"),
+    (
+        "executor/src/spawn.rs",
+        "no safe wrapper starts a process that dies with this one without copying its page tables",
+    ),
     ("executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),
     ("dev/benches/decisions/memory.rs", "only a global allocator sees what is allocated, and its trait is unsafe"),
     ("store/tests/s3.rs", "credentials come from environment variables, which a test has to set"),

@@ -276,6 +276,7 @@ impl Brain {
             self.executors.send(id, ToExecutor::Stop);
             return;
         }
+        self.executors.tell_lost(id);
         let held = if self.caching { &registration.held[..] } else { &[] };
         if let Some(entry) = self.executors.get_mut(id) {
             held.iter().for_each(|(object, size_bytes)| entry.stored(*object, *size_bytes));
@@ -340,6 +341,9 @@ impl Brain {
     /// An executor is gone. If it did not say so itself, its tasks may be why.
     fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
+        if is_loss {
+            self.executors.lost(&gone);
+        }
         self.reuse.lost(executor);
         self.send_checks();
         // Ends below leave room on it, which is not to be filled.

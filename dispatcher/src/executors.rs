@@ -1,6 +1,6 @@
 //! The executors that have joined, as the dispatcher sees them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,8 @@ use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, JobId, Load, ObjectId, Reads, Resources, TaskId};
 use eyas_wire::executor::{Holder, Registration, ToExecutor};
 
+/// Lost executors that later ones on their host are told of.
+const MAX_LOST: usize = 1024;
 /// Nodes of the file system that are named to a new one, or to a client: they know the others.
 const FILES_NODES_TOLD: usize = 16;
 
@@ -17,6 +19,7 @@ pub(crate) struct Executor {
     pub name: String,
     pub host: String,
     pub process: u32,
+    pub incarnation: String,
     pub labels: Labels,
     pub accept: Option<String>,
     /// What its disk has for inputs and sandboxes, once it has said so.
@@ -46,6 +49,8 @@ pub(crate) struct Executor {
 pub(crate) struct Executors {
     present: BTreeMap<ExecutorId, Executor>,
     joined: u32,
+    /// Hosts and names of processes that were lost, the last one last: what they have left there may still run.
+    lost: VecDeque<(String, String)>,
     /// Those that are to be sent something.
     to_send: Vec<ExecutorId>,
 }
@@ -62,6 +67,7 @@ impl Executors {
             name,
             host: registration.host.clone(),
             process: registration.process,
+            incarnation: registration.incarnation.clone(),
             labels: registration.labels.clone(),
             accept: registration.accept.clone(),
             free_disk_bytes: None,
@@ -83,6 +89,30 @@ impl Executors {
         };
         self.present.insert(id, executor);
         id
+    }
+
+    /// Has executors on the host of one that was lost end what it has left there: its tasks run elsewhere now.
+    pub fn lost(&mut self, gone: &Executor) {
+        if self.lost.len() == MAX_LOST {
+            self.lost.pop_front();
+        }
+        self.lost.push_back((gone.host.clone(), gone.incarnation.clone()));
+        let beside: Vec<_> = self.iter().filter(|(_, other)| other.host == gone.host).map(|(id, _)| id).collect();
+        for id in beside {
+            self.send(id, ToExecutor::EndLeftovers { incarnation: gone.incarnation.clone() });
+        }
+    }
+
+    /// Tells one that has joined of those that were lost on its host before. If it was lost itself, it is back.
+    pub fn tell_lost(&mut self, id: ExecutorId) {
+        let Some((host, own)) = self.get(id).map(|entry| (entry.host.clone(), entry.incarnation.clone())) else {
+            return;
+        };
+        self.lost.retain(|(_, incarnation)| *incarnation != own);
+        let there: Vec<_> = self.lost.iter().filter(|(on, _)| *on == host).cloned().collect();
+        for (_, incarnation) in there {
+            self.send(id, ToExecutor::EndLeftovers { incarnation });
+        }
     }
 
     pub fn leave(&mut self, id: ExecutorId) -> Option<Executor> {

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
 
 use crate::lease::{Lease, Moment};
+use crate::leftovers;
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
@@ -259,6 +260,9 @@ impl Brain {
             ToExecutor::Check { task, objects } => self.check(task, objects),
             ToExecutor::Verify { object } => self.verify(object),
             ToExecutor::ForgetJob { job } => self.templates.retain(|(of, _), _| *of != job),
+            ToExecutor::EndLeftovers { incarnation } => {
+                self.workshop.movers.spawn_blocking(move || leftovers::end_if_gone(&incarnation));
+            }
             ToExecutor::Stop => self.stopped = true,
         }
     }

@@ -6,21 +6,26 @@
 
 mod blame;
 mod brain;
+mod cgroup;
 mod claim;
 mod config;
 mod deliver;
 mod files;
 pub mod guardian;
+mod incarnation;
 mod lease;
+mod leftovers;
 mod process;
 mod room;
 mod sandbox;
 mod serve;
+mod spawn;
 mod stop;
 mod strays;
 mod turns;
 mod work;
 
 pub use config::{Config, ConfigError, default_capacity};
+pub use incarnation::{Incarnation, NoIncarnation};
 pub use serve::{ExecutorError, run};
 pub use stop::{Stop, Switch};

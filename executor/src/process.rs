@@ -3,9 +3,9 @@
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus, Stdio};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use crate::spawn::spawn;
 use crate::strays::signal_marked;
 
 /// Between SIGTERM and SIGKILL.
@@ -108,16 +109,14 @@ impl Control {
 /// # Errors
 /// If it could not be started.
 pub(crate) fn run(
-    command: &mut Command,
+    command: &Command,
     capture_bytes: u64,
     timeout: Option<Duration>,
     control: &Control,
     marks: &[String],
 ) -> io::Result<Ran> {
     let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
-    // Without `pre_exec`, so that the standard library may use posix_spawn, which does not copy this process's tables.
-    command.process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-    let pid = Pid::from_child(&command.spawn()?);
+    let pid = spawn(command, stdout.as_fd(), stderr.as_fd())?;
     let mut task = Processes { leader: pid, marks, stopped: None, suspended: Duration::ZERO };
     let killed = watch(&mut task, &mut streams, timeout, control);
     let suspended = task.suspended();
@@ -239,8 +238,8 @@ struct Streams {
 }
 
 impl Streams {
-    /// The streams, and the ends that a process writes to. The command keeps those open until it is dropped or gets
-    /// others, so that nobody is woken by their closing, which comes one by one and before the process has ended.
+    /// The streams, and the ends that a process writes to. Those are kept open until it has ended, so that no thread is woken
+    /// by their closing, which comes one by one and before the process has ended.
     fn new(capture_bytes: u64) -> io::Result<(Self, [PipeWriter; 2])> {
         let (stdout, stdout_writer) = io::pipe()?;
         let (stderr, stderr_writer) = io::pipe()?;
@@ -325,7 +324,7 @@ mod tests {
 
     fn run_sh(script: &str, capture_bytes: u64, timeout_ms: u64) -> Ran {
         let timeout = Some(Duration::from_millis(timeout_ms));
-        run(&mut sh(script), capture_bytes, timeout, &Control::new().unwrap(), &[]).unwrap()
+        run(&sh(script), capture_bytes, timeout, &Control::new().unwrap(), &[]).unwrap()
     }
 
     #[test]
@@ -373,7 +372,7 @@ mod tests {
     fn a_cancelled_process_ends_also_if_cancelled_before_it_started() {
         let control = Control::new().unwrap();
         control.cancel();
-        assert_eq!(run(&mut sh("sleep 1000"), 10, None, &control, &[]).unwrap().end, End::Cancelled);
+        assert_eq!(run(&sh("sleep 1000"), 10, None, &control, &[]).unwrap().end, End::Cancelled);
     }
 
     #[test]
@@ -385,7 +384,7 @@ mod tests {
     #[test]
     fn what_cannot_be_started_is_an_error() {
         let control = Control::new().unwrap();
-        assert!(run(&mut Command::new("/no/such/program"), 10, None, &control, &[]).is_err());
+        assert!(run(&Command::new("/no/such/program"), 10, None, &control, &[]).is_err());
     }
 
     /// Whether a process is stopped; `None` if it is gone.
@@ -414,7 +413,7 @@ mod tests {
             let ran = scope.spawn(|| {
                 let mut command = Command::new("/bin/sh");
                 command.args(["-c", script]).arg(&file).env("PROCESS_TEST", folder.path());
-                run(&mut command, 100, timeout, &control, &[mark]).unwrap()
+                run(&command, 100, timeout, &control, &[mark]).unwrap()
             });
             until("it has started", || file.exists());
             let text = std::fs::read_to_string(&file).unwrap();
@@ -458,7 +457,7 @@ mod tests {
         control.suspend(true);
         let script = format!("sleep 0.5; exit 3 # born stopped {}", std::process::id());
         std::thread::scope(|scope| {
-            let ran = scope.spawn(|| run(&mut sh(&script), 10, None, &control, &[]).unwrap());
+            let ran = scope.spawn(|| run(&sh(&script), 10, None, &control, &[]).unwrap());
             let is_it = |pid: i32| {
                 let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
                 words.contains(&script) && is_stopped(pid) == Some(true)

@@ -1,7 +1,7 @@
 //! An executor's life: joins the dispatcher, works, and comes back after losing it.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -20,16 +20,18 @@ use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use crate::brain::{Desk, tick_every};
+use crate::cgroup::Cgroup;
 use crate::claim::{claim, claim_inner};
 use crate::config::Config;
 use crate::files::Files;
 use crate::guardian::Guardian;
+use crate::incarnation::Incarnation;
 use crate::lease::{Lease, Moment};
-use crate::sandbox;
 use crate::stop::Stop;
 use crate::strays::Strays;
 use crate::turns::Turns;
 use crate::work::Workshop;
+use crate::{leftovers, sandbox};
 
 /// First and longest wait between two tries to reach the dispatcher.
 const REDIAL: Duration = Duration::from_millis(100);
@@ -109,7 +111,8 @@ pub async fn run(config: Config, access: Access, stop: Stop) -> Result<(), Execu
 }
 
 async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) -> Result<(), ExecutorError> {
-    let marker = format!("{}-{}", std::process::id(), started_at());
+    let marker = Incarnation::own().map_err(|source| ExecutorError::Io { what: "cannot read /proc".into(), source })?;
+    let marker = marker.to_string();
     // Each executor's own, so that the guardian of one that has died cannot take them from its successor.
     let sandboxes = config.sandbox_folder().join(&marker);
     let io = |what: &str, path: &PathBuf| {
@@ -120,6 +123,7 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     claim_inner(&config.store_folder())?;
     let (store, found) = ObjectStore::open(config.store_folder())?;
     // What an earlier executor left in the same folder, which is now ours.
+    end_leftovers(&config.sandbox_folder());
     let _ = sandbox::remove(&config.sandbox_folder());
     claim_inner(&sandboxes)?;
     if config.emulation.storage_bytes_per_s.is_some() {
@@ -132,6 +136,12 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         }
         None => None,
     };
+    // After the guardian, which is not to be in it.
+    let is_gone = |name: &str| name.parse::<Incarnation>().is_ok_and(|executor| executor.is_gone());
+    let group = Cgroup::enter(&marker, is_gone);
+    if let Err(e) = &group {
+        tracing::debug!("no control group of our own, what tasks leave is found by its environment: {e}");
+    }
     let mut session = tokio::select! {
         session = redial(&access, config.reconnect) => session?,
         _ = stop.wait() => return Ok(()),
@@ -198,6 +208,9 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
     while Arc::strong_count(&executor.workshop) > 1 && Instant::now() < deadline {
         sleep(Duration::from_millis(1)).await;
     }
+    if group.is_err() || group.is_ok_and(Cgroup::leave) {
+        leftovers::end(&executor.workshop.marker);
+    }
     let _ = sandbox::remove(&executor.config.sandbox_folder());
     if let Some(guardian) = guardian {
         guardian.dismiss();
@@ -218,6 +231,7 @@ impl Executor {
             labels: self.config.labels.clone(),
             accept: self.config.accept.clone(),
             process: std::process::id(),
+            incarnation: self.workshop.marker.clone(),
             capacity: self.config.capacity.clone(),
             store_bytes: self.config.limits.bytes,
             transfer: self.server.addr(),
@@ -364,7 +378,16 @@ async fn wind_down(desk: &Desk) {
     }
 }
 
-/// Tells this process from another that had its number before.
-fn started_at() -> u128 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_micros())
+/// Ends what runs of executors that had this folder before and were killed with their guardians: their sandboxes are still
+/// there, under their names.
+fn end_leftovers(sandboxes: &Path) {
+    let entries = std::fs::read_dir(sandboxes).into_iter().flatten().flatten();
+    for executor in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
+        if !leftovers::end(&executor) {
+            tracing::warn!(
+                executor,
+                "some processes that an earlier executor in this folder has left cannot be killed"
+            );
+        }
+    }
 }

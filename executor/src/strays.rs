@@ -95,11 +95,11 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
     let this = getpid();
     let mut signalled = BTreeSet::new();
     for _ in 0..SWEEPS {
-        let Ok(processes) = fs::read_dir("/proc") else { return };
-        let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
         let mut is_settled = true;
-        let pids: Vec<_> = pids.filter(|pid| !signalled.contains(pid)).filter_map(Pid::from_raw).collect();
-        for pid in pids.into_iter().filter(|pid| *pid != this) {
+        for pid in processes() {
+            if pid == this || signalled.contains(&pid.as_raw_nonzero().get()) {
+                continue;
+            }
             // Held first, so that what is signalled is what was looked at.
             let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if has_variables(pid, variables) && pidfd_send_signal(&held, signal).is_ok() {
@@ -112,6 +112,21 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
         }
     }
     tracing::warn!(?variables, "some processes of a task start others faster than they are signalled");
+}
+
+/// All processes that there are now.
+pub(crate) fn processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let pids: Vec<_> =
+        entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
+    pids.into_iter()
+}
+
+/// Whether a process has ended, though it may not be reaped.
+pub(crate) fn has_ended(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
 }
 
 /// Whether a process has all these variables, each with its value.

@@ -22,7 +22,7 @@ use crate::sandbox::{self, Sandbox};
 use crate::stop::Stop;
 use crate::strays::Strays;
 
-/// Marks every process that an executor has started, and all that they start, so that a guardian finds them.
+/// Marks every process that an executor has started, and all that they start, with the executor's name.
 pub(crate) const MARKER: &str = "EYAS_EXECUTOR";
 
 /// Tells a process which task it is of.
@@ -172,12 +172,12 @@ impl Workshop {
             number: work.assignment.task.index + 1,
             slot: work.slot + 1,
         };
-        let mut command = self.command(work, &with, sandbox)?;
+        let command = self.command(work, &with, sandbox)?;
         ground.temporary = Some(temporary_folder(&command)).filter(|folder| room::is_local(folder));
         let timeout = work.template.timeout_us.map(Duration::from_micros);
         let marks = [format!("{TASK}={}", work.assignment.task), format!("{MARKER}={}", self.marker)];
         let capture_bytes = work.template.capture_bytes;
-        let ran = retry_busy(|| process::run(&mut command, capture_bytes, timeout, &work.control, &marks));
+        let ran = retry_busy(|| process::run(&command, capture_bytes, timeout, &work.control, &marks));
         let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
         if let Some(strays) = &self.strays {
             strays.kill(ran.group, &marks);

@@ -101,6 +101,8 @@ pub struct Registration {
     pub accept: Option<String>,
     /// Its process on that host.
     pub process: u32,
+    /// The name of that process, which no other has; its tasks carry it.
+    pub incarnation: String,
     /// What it has for tasks.
     pub capacity: Resources,
     /// Bytes its store may hold.
@@ -203,6 +205,12 @@ pub enum ToExecutor {
     ForgetJob {
         /// Which.
         job: JobId,
+    },
+    /// What an executor on the same host has left running, which was lost: its tasks are others' now. To be killed, if that
+    /// executor is not there.
+    EndLeftovers {
+        /// Its name, as in its registration.
+        incarnation: String,
     },
     /// Kill what runs, and leave.
     Stop,

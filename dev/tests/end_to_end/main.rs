@@ -23,6 +23,7 @@ mod io_programs;
 mod io_unordered;
 mod job_files;
 mod kept;
+mod leftovers;
 mod main_job;
 mod map;
 mod matchmaking;

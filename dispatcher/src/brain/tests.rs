@@ -82,6 +82,7 @@ impl Dispatcher {
             labels: Default::default(),
             accept: None,
             process: 1,
+            incarnation: String::new(),
             capacity: Resources { cpus_milli: 1000 * slots, ..Resources::default() },
             store_bytes: 0,
             transfer: SocketAddr::from(([127, 0, 0, 1], 1)),

@@ -16,7 +16,7 @@ pub use cluster::Cluster;
 pub use disk::SmallDisk;
 pub use home::{Done, Home, finish};
 pub use network::{Network, address};
-pub use process::{is_alive, listening_ports, parent, signal};
+pub use process::{children, is_alive, listening_ports, parent, signal};
 pub use slow_disk::SlowDisk;
 
 /// Everything that a test waits for happens within this time, also on a busy machine.

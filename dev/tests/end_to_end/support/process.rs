@@ -29,6 +29,15 @@ pub fn parent(process: u32) -> Option<u32> {
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Processes that a process has started and that run, with their command lines.
+pub fn children(process: u32) -> Vec<(u32, String)> {
+    let all = fs::read_dir("/proc").expect("/proc is there");
+    let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let ours = numbers.filter(|number| parent(*number) == Some(process) && is_alive(*number));
+    let words = |number: u32| fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+    ours.map(|number| (number, String::from_utf8_lossy(&words(number)).replace('\0', " "))).collect()
+}
+
 /// Every process whose environment has this entry, with its command line.
 pub fn with_environment(entry: &str) -> Vec<(u32, String)> {
     let processes = fs::read_dir("/proc").expect("/proc is there").filter_map(|process| {

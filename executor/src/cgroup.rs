@@ -1,0 +1,196 @@
+//! The control group of an executor: the executor and all that comes from it are its members, whatever they do with their
+//! sessions, parents and environments. So what an executor leaves behind is found for certain. Where the system does not let
+//! this user make a group, there is none, and marks in environments have to do.
+//!
+//! Both versions of control groups are used, without any controller's limits: version 2 where it is mounted, else one of
+//! those hierarchies of version 1 that change nothing for their members.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Pid;
+
+/// Before an executor's name, in the name of its group.
+const PREFIX: &str = "eyas-";
+/// Of version 1, hierarchies that may be used: others count, or need settings.
+const PLAIN: [&str; 2] = ["freezer", "pids"];
+const MEMBERS: &str = "cgroup.procs";
+
+/// One tree of groups.
+#[derive(Debug, PartialEq, Eq)]
+struct Hierarchy {
+    /// As `/proc/PID/cgroup` names its controllers: empty for version 2.
+    controllers: String,
+    /// Where it is mounted, and which of its groups is there.
+    mounted: PathBuf,
+    root: PathBuf,
+}
+
+/// A group of this executor's own.
+pub(crate) struct Cgroup {
+    folder: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes a group with an executor's name and moves this process into it. It removes empty groups beside it whose
+    /// executor `is_gone`.
+    ///
+    /// # Errors
+    /// Why the last hierarchy that was tried does not allow it.
+    pub fn enter(name: &str, is_gone: impl Fn(&str) -> bool) -> io::Result<Self> {
+        let mut failed = io::Error::from(io::ErrorKind::Unsupported);
+        for parent in own_folders() {
+            remove_empty(&parent, &is_gone);
+            let folder = parent.join(format!("{PREFIX}{name}"));
+            let entered = fs::create_dir(&folder).and_then(|()| {
+                // 0 is the process that writes it.
+                fs::write(folder.join(MEMBERS), "0").inspect_err(|_| drop(fs::remove_dir(&folder)))
+            });
+            match entered {
+                Ok(()) => return Ok(Cgroup { folder }),
+                Err(e) => failed = e,
+            }
+        }
+        Err(failed)
+    }
+
+    /// Moves this process out of the group, whose other members are to end, as their tasks have. Whether it is out.
+    pub fn leave(self) -> bool {
+        let left = self.folder.parent().map(|parent| fs::write(parent.join(MEMBERS), "0"));
+        left.is_some_and(|left| left.is_ok())
+    }
+}
+
+/// Moves this process out of an executor's group, if it was started in it: beside it.
+pub(crate) fn step_out(name: &str) {
+    for folder in own_folders() {
+        let is_it = folder.file_name().is_some_and(|last| last.to_str() == Some(&format!("{PREFIX}{name}")));
+        if let (true, Some(parent)) = (is_it, folder.parent()) {
+            // Else it ends with the others.
+            let _ = fs::write(parent.join(MEMBERS), "0");
+        }
+    }
+}
+
+/// The groups of an executor that a process is in, or in one inside of them.
+pub(crate) fn groups_of(process: Pid, name: &str) -> Vec<PathBuf> {
+    let Ok(memberships) = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero())) else {
+        return Vec::new();
+    };
+    // Most often.
+    if !memberships.contains(name) {
+        return Vec::new();
+    }
+    let group = format!("{PREFIX}{name}");
+    folders(&hierarchies(), &memberships)
+        .filter_map(|folder| Some(folder.ancestors().find(|part| part.ends_with(&group))?.to_owned()))
+        .collect()
+}
+
+/// Groups of that name beside those that this process is in, though nobody may be in them.
+pub(crate) fn beside(name: &str) -> Vec<PathBuf> {
+    let groups = own_folders().into_iter().map(|folder| folder.join(format!("{PREFIX}{name}")));
+    groups.filter(|folder| folder.is_dir()).collect()
+}
+
+/// Kills all members at once, where the kernel can.
+pub(crate) fn kill(folder: &Path) {
+    // Not in version 1, and not before Linux 5.14: then they are killed one by one. A file is never made here.
+    let _ = fs::OpenOptions::new().write(true).open(folder.join("cgroup.kill")).and_then(|mut file| {
+        use std::io::Write;
+        file.write_all(b"1")
+    });
+}
+
+/// Removes a group that has no members any longer, and those inside it.
+pub(crate) fn remove(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    inner.for_each(|entry| remove(&entry.path()));
+    if let Err(e) = fs::remove_dir(folder) {
+        tracing::debug!("cannot remove the control group {}: {e}", folder.display());
+    }
+}
+
+/// Where this process is, in the hierarchies that may be used, the preferred one first.
+fn own_folders() -> Vec<PathBuf> {
+    let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    folders(&hierarchies(), &memberships).collect()
+}
+
+fn remove_empty(parent: &Path, is_gone: &impl Fn(&str) -> bool) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries {
+        if entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_gone) {
+            // The kernel refuses to remove one with members.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+fn hierarchies() -> Vec<Hierarchy> {
+    parse_mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
+/// The hierarchies that may be used, the preferred one first, from `/proc/self/mountinfo`.
+fn parse_mounts(text: &str) -> Vec<Hierarchy> {
+    let mut found: Vec<(usize, Hierarchy)> = Vec::new();
+    for line in text.lines() {
+        let Some((mount, system)) = line.split_once(" - ") else { continue };
+        let mount: Vec<&str> = mount.split(' ').collect();
+        let system: Vec<&str> = system.split(' ').collect();
+        let ([_, _, _, root, mounted, ..], [kind, _, options, ..]) = (&mount[..], &system[..]) else { continue };
+        let plain = |option: &str| PLAIN.iter().position(|plain| *plain == option);
+        let (rank, controllers) = match *kind {
+            "cgroup2" => (0, String::new()),
+            "cgroup" => match options.split(',').find_map(|option| Some((plain(option)?, option))) {
+                Some((place, option)) => (1 + place, option.to_owned()),
+                None => continue,
+            },
+            _ => continue,
+        };
+        found.push((rank, Hierarchy { controllers, mounted: mounted.into(), root: root.into() }));
+    }
+    found.sort_by_key(|(rank, _)| *rank);
+    found.into_iter().map(|(_, hierarchy)| hierarchy).collect()
+}
+
+/// The folders of a process's groups, from its `/proc/PID/cgroup`.
+fn folders<'a>(hierarchies: &'a [Hierarchy], memberships: &'a str) -> impl Iterator<Item = PathBuf> + use<'a> {
+    hierarchies.iter().filter_map(|hierarchy| {
+        let path = memberships.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            controllers.split(',').any(|controller| controller == hierarchy.controllers).then_some(path)
+        })?;
+        let path = path.trim_end_matches(" (deleted)");
+        Some(hierarchy.mounted.join(Path::new(path).strip_prefix(&hierarchy.root).ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_2_is_preferred_and_groups_are_found_where_they_are_mounted() {
+        let mounts = "\
+            30 23 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755\n\
+            31 30 0:27 / /sys/fs/cgroup/memory rw shared:1 - cgroup cgroup rw,memory\n\
+            32 30 0:28 / /sys/fs/cgroup/cpu,pids rw - cgroup cgroup rw,cpu,pids\n\
+            33 30 0:29 /docker/abc /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n\
+            34 30 0:30 / /sys/fs/cgroup/unified rw shared:2 - cgroup2 cgroup2 rw\n";
+        let found = parse_mounts(mounts);
+        let names: Vec<_> = found.iter().map(|hierarchy| hierarchy.controllers.as_str()).collect();
+        assert_eq!(names, ["", "freezer", "pids"]);
+        let memberships =
+            "12:cpu,pids:/batch\n5:freezer:/docker/abc/inner\n4:memory:/x\n0::/user.slice/a b (deleted)\n";
+        let folders: Vec<_> = folders(&found, memberships).collect();
+        let expected =
+            ["/sys/fs/cgroup/unified/user.slice/a b", "/sys/fs/cgroup/freezer/inner", "/sys/fs/cgroup/cpu,pids/batch"];
+        assert_eq!(folders, expected.map(PathBuf::from));
+        // A group that is not below what is mounted cannot be reached.
+        assert_eq!(super::folders(&found, "5:freezer:/elsewhere\n").count(), 0);
+    }
+}
