@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-ioq", "eyas-types", "files, and what is done with them"),
     ("eyas-matching", "eyas-types", "the attributes that expressions mention"),
     ("eyas-wire", "eyas-types", "messages are made of the shared words"),
+    ("eyas-session", "eyas-types", "who holds a key"),
     ("eyas-session", "eyas-wire", "sends its frames and greetings"),
     ("eyas-preload", "eyas-board", "asks the agent, in the programs that it is loaded into"),
     ("eyas-coordinator", "eyas-board", "agents answer programs on it"),

@@ -62,7 +62,7 @@ impl Links {
 
     fn link(&self, address: SocketAddr) -> Link {
         let (waiting, messages) = mpsc::channel(MAX_WAITING);
-        let access = self.access.clone().moved_to(&self.access.cluster, &address.to_string());
+        let access = self.access.of_node(address);
         self.runtime.spawn(carry((self.node, self.system), access, messages));
         Link { address, waiting }
     }

@@ -349,7 +349,9 @@ async fn redial(access: &Access, patience: Duration) -> Result<Session, SessionE
     loop {
         match dial(access, Role::Executor).await {
             Ok(session) => return Ok(session),
-            Err(e @ (SessionError::NotTrusted { .. } | SessionError::Protocol { .. })) => return Err(e),
+            Err(e @ (SessionError::NotTrusted { .. } | SessionError::Dead { .. } | SessionError::Protocol { .. })) => {
+                return Err(e);
+            }
             Err(e) if Instant::now() + wait > deadline => return Err(e),
             Err(_) => sleep(wait).await,
         }

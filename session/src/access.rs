@@ -1,24 +1,41 @@
-//! The access file: where the dispatcher listens, and the secret that lets one in.
+//! The access file: where the dispatcher listens, and a key that lets one in.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use eyas_types::access::{Holder, KeyId, KeyRole};
+use eyas_wire::trust::Trust;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::authority::{Authority, Certified};
+use crate::credentials::Credentials;
 use crate::private::{self, PrivateError, PrivateFolder};
 
-/// What a process needs to join a cluster or to use it.
-#[derive(Clone, Serialize, Deserialize)]
+/// What a process needs to join a cluster or to use it. Clones share what changes while they are used.
+#[derive(Clone)]
 pub struct Access {
     /// The cluster's name.
     pub cluster: String,
-    /// `host:port` of its dispatcher.
+    /// `host:port` of its dispatcher, or of the node that this is to reach.
     pub dispatcher: String,
-    /// The cluster's certificate, PEM.
-    pub(crate) certificate: String,
-    /// Its key, PEM: the secret.
-    pub(crate) key: String,
+    /// The authority's certificate, PEM.
+    authority: String,
+    own: Certified,
+    credentials: Credentials,
+    /// Whether what listens there is a node.
+    is_of_node: bool,
+}
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+struct AccessFile {
+    cluster: String,
+    dispatcher: String,
+    authority: String,
+    certificate: String,
+    key: String,
 }
 
 /// Why an access file cannot be used.
@@ -69,21 +86,43 @@ impl From<PrivateError> for AccessError {
 }
 
 impl Access {
-    /// A new secret for a cluster whose dispatcher listens at `dispatcher` (`host:port`).
+    /// A cluster of one key, with which both sides of every connection prove that they are of it; what listens at
+    /// `dispatcher` (`host:port`) has it too. There are no roles, and it cannot be replaced.
     pub fn create(cluster: &str, dispatcher: &str) -> Self {
-        let made = rcgen::generate_simple_self_signed([crate::tls::SERVER_NAME.to_owned()]);
-        let made = made.expect("the name is a valid DNS name");
-        Access {
-            cluster: cluster.to_owned(),
-            dispatcher: dispatcher.to_owned(),
-            certificate: made.cert.pem(),
-            key: made.signing_key.serialize_pem(),
-        }
+        let authority = Authority::create();
+        let holders = [Holder::Dispatcher, Holder::Key(KeyId(1), KeyRole::Admin)];
+        let own = authority.issue_to(&holders).expect("the authority is new");
+        Access::new(cluster, dispatcher, authority.certificate(), own, Trust::default()).expect("all of it is new")
     }
 
-    /// The same secret for a dispatcher that listens elsewhere now, or has another name.
+    /// The access of the holder of `own`, in a cluster whose `authority` (its certificate, PEM) has signed that.
+    ///
+    /// # Errors
+    /// If the key was not signed by the authority: for a person.
+    pub fn new(cluster: &str, dispatcher: &str, authority: &str, own: Certified, trust: Trust) -> Result<Self, String> {
+        let credentials = Credentials::new(authority, &own, trust)?;
+        let (cluster, dispatcher, authority) = (cluster.to_owned(), dispatcher.to_owned(), authority.to_owned());
+        Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node: false })
+    }
+
+    /// The same for a dispatcher that listens elsewhere now, or has another name.
     pub fn moved_to(self, cluster: &str, dispatcher: &str) -> Self {
         Access { cluster: cluster.to_owned(), dispatcher: dispatcher.to_owned(), ..self }
+    }
+
+    /// The same for a node of the cluster that listens at this address.
+    pub fn of_node(&self, address: SocketAddr) -> Self {
+        Access { dispatcher: address.to_string(), is_of_node: true, ..self.clone() }
+    }
+
+    /// Whether what listens there is a node, not the dispatcher.
+    pub(crate) fn is_of_node(&self) -> bool {
+        self.is_of_node
+    }
+
+    /// With what this process proves itself, and whom it accepts.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
     /// Reads an access file.
@@ -94,9 +133,10 @@ impl Access {
         let malformed = |why: String| AccessError::Malformed { path: path.to_owned(), why };
         let content = private::read(path)?;
         let text = String::from_utf8(content).map_err(|_| malformed("it is not text".into()))?;
-        let access: Access = toml::from_str(&text).map_err(|e| malformed(e.message().to_owned()))?;
-        crate::tls::Identity::of(&access).map_err(malformed)?;
-        Ok(access)
+        let file: AccessFile = toml::from_str(&text).map_err(|e| malformed(e.message().to_owned()))?;
+        let AccessFile { cluster, dispatcher, authority, certificate, key } = file;
+        Access::new(&cluster, &dispatcher, &authority, Certified { certificate, key }, Trust::default())
+            .map_err(malformed)
     }
 
     /// Writes the access file with mode 0600, whole or not at all; one that is there is replaced.
@@ -104,16 +144,27 @@ impl Access {
     /// # Errors
     /// If its folder cannot be made or written, or is not this user's alone.
     pub fn save(&self, path: &Path) -> Result<(), AccessError> {
-        let text = toml::to_string(self).expect("four strings are valid TOML");
+        let text = self.to_text();
         let name =
             path.file_name().ok_or_else(|| PrivateError::OtherKind { path: path.to_owned(), expected: "file" })?;
         let folder = PrivateFolder::make(path.parent().unwrap_or(Path::new(".")))?;
         Ok(folder.write(name, text.as_bytes())?)
     }
 
-    /// The key with which executors of this cluster know each other.
+    /// As it is written: a secret.
+    pub fn to_text(&self) -> String {
+        let Certified { certificate, key } = self.own.clone();
+        let Access { cluster, dispatcher, authority, .. } = self.clone();
+        let file = AccessFile { cluster, dispatcher, authority, certificate, key };
+        toml::to_string(&file).expect("five strings are valid TOML")
+    }
+
+    /// The key with which those who exchange data know each other. In a cluster without a dispatcher that says what it is,
+    /// it follows from the access file.
     pub fn peer_key(&self) -> [u8; 32] {
-        blake3::derive_key("eyas 2026 transfer between executors", self.key.as_bytes())
+        let told = self.credentials.data_secrets();
+        let secret = told.first().map_or(self.own.key.as_bytes(), |secret| &secret[..]);
+        blake3::derive_key("eyas 2026 transfer between executors", secret)
     }
 }
 
@@ -122,6 +173,7 @@ impl std::fmt::Debug for Access {
         f.debug_struct("Access")
             .field("cluster", &self.cluster)
             .field("dispatcher", &self.dispatcher)
+            .field("holder", &self.credentials.holder())
             .finish_non_exhaustive()
     }
 }

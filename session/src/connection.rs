@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_types::access::Holder;
 use eyas_wire::frame::{self, Frame, HEADER_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES};
 use eyas_wire::{Hello, Role};
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,8 +20,8 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::access::Access;
+use crate::credentials::{Credentials, SERVER_NAME, Standing};
 use crate::door::Proven;
-use crate::tls::{Identity, SERVER_NAME};
 
 /// A dispatcher that is dialled must have answered by then.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
@@ -50,8 +51,20 @@ pub enum SessionError {
     NotTrusted {
         /// Where.
         address: String,
+        /// What the other side said in TLS's words, if it did.
+        alert: Option<AlertDescription>,
         /// What TLS said.
         why: String,
+    },
+    /// The other side accepts this key no longer.
+    #[error("{address} was reached but does not accept {holder} any longer: {why}")]
+    Dead {
+        /// Where.
+        address: String,
+        /// Whose key.
+        holder: Holder,
+        /// Why not, and what can be done.
+        why: &'static str,
     },
     /// The other side said something that is not understood.
     #[error("{address}: {why}")]
@@ -81,6 +94,8 @@ pub struct Session {
     pub local: SocketAddr,
     /// The other side's.
     pub remote: SocketAddr,
+    /// Who the other side is, and whether that is still trusted.
+    pub standing: Standing,
 }
 
 /// The receiving half.
@@ -98,33 +113,32 @@ pub struct Writer {
     address: String,
 }
 
-/// Lets in peers that have the cluster's secret. It has no deadline of its own; [`Listener`](crate::Listener) has.
+/// Lets in peers that have a key of the cluster. It has no deadline of its own; [`Listener`](crate::Listener) has.
 #[derive(Clone)]
 pub struct Acceptor {
-    tls: TlsAcceptor,
+    credentials: Credentials,
     role: Role,
 }
 
 impl Acceptor {
     /// An acceptor for the cluster of `access`, of a process that is a `role`.
-    ///
-    /// # Panics
-    /// If `access` was not checked when it was loaded.
     pub fn new(access: &Access, role: Role) -> Self {
-        let identity = Identity::of(access).expect("checked when it was made or loaded");
-        let config = identity.server().expect("the key belongs to the certificate");
-        Acceptor { tls: TlsAcceptor::from(Arc::new(config)), role }
+        Acceptor { credentials: access.credentials().clone(), role }
     }
 
     /// Greets whoever connected; gives the session and what the other side is.
     ///
     /// # Errors
-    /// If it does not have the secret, or speaks another protocol or version.
+    /// If it does not have a key, or one that is accepted no longer, or speaks another protocol or version.
     pub async fn accept(&self, stream: TcpStream) -> Result<(Session, Role), SessionError> {
         let remote = address_of(stream.peer_addr());
-        let stream = self.tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
-        let mut session = Session::over(TlsStream::Server(stream))?;
-        let hello = session.greet(self.role).await?;
+        let tls = TlsAcceptor::from(self.credentials.server().clone());
+        let stream = tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
+        let mut session = Session::over(TlsStream::Server(stream), &self.credentials)?;
+        let tells = self.role == Role::Dispatcher;
+        let trust = tells.then(|| self.credentials.trust().told_to(session.standing.holder()));
+        session.writer.send(&[Hello::new(self.role, trust)]).await?;
+        let hello = session.reader.hello(MAX_HELLO_BYTES).await?;
         Ok((session, hello.role))
     }
 }
@@ -138,15 +152,21 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
     let address = access.dispatcher.clone();
     let unreachable = |source| SessionError::Unreachable { address: address.clone(), source };
     let greet = async {
-        let identity = Identity::of(access).map_err(|why| SessionError::Protocol { address: address.clone(), why })?;
-        let config = identity.client().map_err(|e| not_trusted(&address, &e))?;
+        let credentials = access.credentials();
+        let config = if access.is_of_node() { credentials.to_node() } else { credentials.to_dispatcher() };
         let stream = TcpStream::connect(&address).await.map_err(unreachable)?;
         let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let stream = TlsConnector::from(config.clone()).connect(name, stream).await;
         // A connection that breaks says nothing of trust: the dispatcher may be just going, or coming back.
         let broken = |e: io::Error| if is_refusal(&e) { not_trusted(&address, &e) } else { unreachable(e) };
-        let mut session = Session::over(TlsStream::Client(stream.map_err(broken)?))?;
-        session.greet(role).await?;
+        let mut session = Session::over(TlsStream::Client(stream.map_err(broken)?), credentials)?;
+        // The other side speaks first: it closes without another word if it does not accept the key, and what was sent to it
+        // meanwhile would make the system drop the reason.
+        let hello = session.reader.hello(MAX_FRAME_BYTES).await.map_err(|e| refused(e, credentials.holder()))?;
+        if let Some(trust) = hello.trust.filter(|_| session.standing.holder() == Holder::Dispatcher) {
+            credentials.learn(trust);
+        }
+        session.writer.send(&[Hello::new(role, None)]).await?;
         Ok(session)
     };
     let late = || unreachable(io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"));
@@ -163,13 +183,17 @@ fn keep_alive(stream: &TcpStream) -> Result<(), Errno> {
 }
 
 impl Session {
-    fn over(stream: TlsStream<TcpStream>) -> Result<Self, SessionError> {
-        let tcp = stream.get_ref().0;
+    fn over(stream: TlsStream<TcpStream>, credentials: &Credentials) -> Result<Self, SessionError> {
+        let (tcp, tls) = stream.get_ref();
         let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
         let (local, remote) = addresses.map_err(|e| ended("a new connection", &e.to_string()))?;
         // Batching is ours to do: a frame goes out when it is closed.
         tcp.set_nodelay(true).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
         keep_alive(tcp).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
+        let peer = Credentials::peer(tls.peer_certificates()).map_err(|e| {
+            let (address, why) = (remote.to_string(), e.to_string());
+            SessionError::NotTrusted { address, alert: None, why }
+        })?;
         let (reader, writer) = tokio::io::split(stream);
         let address = remote.to_string();
         Ok(Session {
@@ -177,17 +201,8 @@ impl Session {
             writer: Writer { stream: writer, address },
             local,
             remote,
+            standing: credentials.standing(peer),
         })
-    }
-
-    async fn greet(&mut self, role: Role) -> Result<Hello, SessionError> {
-        self.writer.send(&[Hello::new(role)]).await?;
-        let hello = self.reader.next_within::<Hello>(MAX_HELLO_BYTES).await?;
-        let [hello] = &hello[..] else {
-            return Err(protocol(&self.reader.address, "its greeting is not one message"));
-        };
-        hello.check().map_err(|why| protocol(&self.reader.address, &why))?;
-        Ok(hello.clone())
     }
 }
 
@@ -203,6 +218,15 @@ impl Reader {
     /// If the connection has ended, or what came cannot be decoded.
     pub async fn next<M: DeserializeOwned>(&mut self) -> Result<Vec<M>, SessionError> {
         self.next_within(MAX_FRAME_BYTES).await
+    }
+
+    async fn hello(&mut self, limit: usize) -> Result<Hello, SessionError> {
+        let mut hello = self.next_within::<Hello>(limit).await?;
+        let (Some(hello), true) = (hello.pop(), hello.is_empty()) else {
+            return Err(protocol(&self.address, "its greeting is not one message"));
+        };
+        hello.check().map_err(|why| protocol(&self.address, &why))?;
+        Ok(hello)
     }
 
     async fn next_within<M: DeserializeOwned>(&mut self, limit: usize) -> Result<Vec<M>, SessionError> {
@@ -221,6 +245,7 @@ impl Reader {
         match self.stream.read_exact(bytes).await {
             Ok(_) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(ended(&self.address, "it was closed")),
+            Err(e) if alert_in(&e).is_some() => Err(not_trusted(&self.address, &e)),
             Err(e) => Err(ended(&self.address, &e.to_string())),
         }
     }
@@ -265,6 +290,22 @@ impl Writer {
     }
 }
 
+/// What the other side's alert means for who has this key.
+fn refused(error: SessionError, holder: Holder) -> SessionError {
+    let SessionError::NotTrusted { address, alert: Some(alert), why } = error else { return error };
+    let why = match (alert, holder) {
+        (AlertDescription::CertificateRevoked, _) => {
+            "it was revoked (`eyas access revoke`). Ask the cluster's owner for another access file"
+        }
+        (AlertDescription::CertificateExpired, Holder::Job(_)) => "the job has ended",
+        (AlertDescription::CertificateExpired, _) => {
+            "it was replaced (`eyas access rotate`). Copy the cluster's new access file"
+        }
+        (alert, _) => return SessionError::NotTrusted { address, alert: Some(alert), why },
+    };
+    SessionError::Dead { address, holder, why }
+}
+
 fn address_of(address: io::Result<SocketAddr>) -> String {
     address.map_or_else(|_| "a closed connection".into(), |address| address.to_string())
 }
@@ -274,8 +315,16 @@ fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-fn not_trusted(address: &str, why: &dyn std::fmt::Display) -> SessionError {
-    SessionError::NotTrusted { address: address.to_owned(), why: why.to_string() }
+/// What the other side has closed the connection with.
+fn alert_in(error: &io::Error) -> Option<AlertDescription> {
+    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::AlertReceived(alert) => Some(*alert),
+        _ => None,
+    }
+}
+
+fn not_trusted(address: &str, why: &io::Error) -> SessionError {
+    SessionError::NotTrusted { address: address.to_owned(), alert: alert_in(why), why: why.to_string() }
 }
 
 fn protocol(address: &str, why: &str) -> SessionError {

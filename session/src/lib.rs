@@ -1,21 +1,24 @@
 //! Authenticated, framed connections between eyas processes.
 //!
-//! The access file is the cluster's only secret: a certificate and its key, made when the dispatcher starts. Both
-//! ends of every connection prove over TLS 1.3 that they have the key, and take no other certificate; whoever cannot
-//! is dropped before a byte of eyas's protocol is read. This crate knows how bytes get across, never what they mean.
+//! An access file holds a key, which the cluster's authority has signed with its role. Both ends of every connection prove
+//! over TLS 1.3 that they have such a key, and that it counts now; whoever cannot is dropped before a byte of eyas's
+//! protocol is read. This crate knows how bytes get across and who sent them, never what they mean.
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod authority;
 mod connection;
+mod credentials;
 mod door;
 mod listener;
 mod outbox;
 pub mod private;
-mod tls;
 
 pub use access::{Access, AccessError};
+pub use authority::{Authority, Certified};
 pub use connection::{Acceptor, Reader, Session, SessionError, Writer, dial};
+pub use credentials::{Credentials, SERVER_NAME, Standing};
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use listener::Listener;
 pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, outbox};

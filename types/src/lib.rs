@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+pub mod access;
 pub mod dfs;
 pub mod estimate;
 pub mod id;

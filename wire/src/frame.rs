@@ -87,7 +87,7 @@ mod tests {
     fn messages_come_back_in_order_and_garbage_is_refused() {
         let mut frame = Frame::default();
         assert!(frame.is_empty());
-        let sent = [Hello::new(Role::Client), Hello::new(Role::Executor)];
+        let sent = [Hello::new(Role::Client, None), Hello::new(Role::Executor, None)];
         sent.iter().for_each(|message| frame.push(message));
         let bytes = frame.take();
         let header = bytes[..HEADER_BYTES].try_into().unwrap();
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_stranger_and_another_version_are_told_apart() {
-        assert!(Hello::new(Role::Client).check().is_ok());
-        assert!(Hello { version: 99, ..Hello::new(Role::Client) }.check().unwrap_err().contains("version 99"));
-        assert!(Hello { magic: *b"HTTP", ..Hello::new(Role::Client) }.check().is_err());
+        assert!(Hello::new(Role::Client, None).check().is_ok());
+        assert!(Hello { version: 99, ..Hello::new(Role::Client, None) }.check().unwrap_err().contains("version 99"));
+        assert!(Hello { magic: *b"HTTP", ..Hello::new(Role::Client, None) }.check().is_err());
     }
 }

@@ -9,12 +9,15 @@
 pub mod client;
 pub mod executor;
 pub mod frame;
+pub mod trust;
 pub mod view;
 
 use serde::{Deserialize, Serialize};
 
+use crate::trust::Trust;
+
 /// Version of everything in this crate. Both sides must have the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// First message on a connection, both ways.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,8 @@ pub struct Hello {
     pub version: u16,
     /// What the sender is.
     pub role: Role,
+    /// What the cluster trusts, if the sender is its dispatcher.
+    pub trust: Option<Trust>,
 }
 
 /// What a process is.
@@ -46,8 +51,8 @@ pub enum Role {
 
 impl Hello {
     /// A greeting in the current version.
-    pub fn new(role: Role) -> Self {
-        Hello { magic: *b"eyas", version: PROTOCOL_VERSION, role }
+    pub fn new(role: Role, trust: Option<Trust>) -> Self {
+        Hello { magic: *b"eyas", version: PROTOCOL_VERSION, role, trust }
     }
 
     /// Whether whoever sent this can be talked to.

@@ -91,7 +91,7 @@ impl Calls {
     }
 
     async fn connect(&self, address: SocketAddr) -> Result<Call, FilesError> {
-        let access = self.access.clone().moved_to(&self.access.cluster, &address.to_string());
+        let access = self.access.of_node(address);
         let session = dial(&access, Role::Client).await.map_err(|error| FilesError::unreachable(error.to_string()))?;
         let Session { mut reader, writer, .. } = session;
         let (outbox, send) = outbox(writer);
