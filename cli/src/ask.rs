@@ -8,14 +8,16 @@ use std::time::Duration;
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, ObjectId, TaskId};
-use eyas_client::view::{JobReport, JobState, JobView, ObjectView};
+use eyas_client::view::{JobReport, JobState, ObjectView};
 use eyas_client::{Client, ClientError, Draft, read_job_file};
 use eyas_store::url_of;
 
 use crate::command::{
-    CatalogCommand, ExecutorCommand, JobCommand, Reach, ReconnectArgs, ReportArgs, SubmitArgs, TaskCommand,
+    CatalogCommand, ExecutorCommand, JobCommand, Reach, ReconnectArgs, ReportArgs, SubmitArgs, TaskCommand, WhichJob,
 };
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::report::Form;
+use crate::waiting::{self, Progress};
 use crate::{Failure, get, report as pages, show, trace};
 
 /// A cluster that was told to stop is waited for so long.
@@ -29,13 +31,41 @@ fn unexpected<T>() -> Result<T, Failure> {
     Err(ClientError::Unexpected.into())
 }
 
-fn code_of(job: &JobView) -> ExitCode {
-    if job.state == JobState::Succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
 /// `eyas submit`
 pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let mut draft = read_job_file(&args.file, args.priority).await?;
+    let (mut interrupt, progress) = (Interrupt::listen(), Progress::begin());
+    let submitted = submit_file(&args, reach, &progress, &mut interrupt).await;
+    let (mut client, job) = match submitted.inspect_err(|_| progress.clear())? {
+        Ok(submitted) => submitted,
+        Err(code) => {
+            progress.clear();
+            return Ok(code);
+        }
+    };
+    match reach.json {
+        // One answer: with `--wait` it is how the job has ended.
+        true if args.wait => {}
+        true => show::json("job", &job)?,
+        false => progress.suspend(|| writeln!(std::io::stdout(), "{job}"))?,
+    }
+    if args.wait {
+        return wait(&mut client, &[job], args.reconnect, progress, interrupt, reach).await;
+    }
+    progress.clear();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Submits a job file; the exit code if there is no job.
+async fn submit_file(
+    args: &SubmitArgs,
+    reach: &Reach,
+    progress: &Progress,
+    interrupt: &mut Interrupt,
+) -> Result<Result<(Client, JobId), ExitCode>, Failure> {
+    let mut draft = tokio::select! {
+        draft = read_job_file(&args.file, args.priority, progress.preparing()) => draft?,
+        () = interrupt.comes() => return Ok(Err(ExitCode::from(INTERRUPTED))),
+    };
     if args.reuse {
         draft.reuse_results();
     }
@@ -43,27 +73,57 @@ pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, 
         draft.distribute(distribution);
     }
     if draft.is_empty() {
-        eprintln!("eyas: {} has no tasks; nothing was submitted", args.file);
-        return Ok(ExitCode::SUCCESS);
+        progress.suspend(|| eprintln!("eyas: {} has no tasks; nothing was submitted", args.file));
+        return Ok(Err(ExitCode::SUCCESS));
     }
     let mut client = connect(reach).await?;
-    let job = client.submit(draft).await?;
-    match reach.json {
-        // One answer: with `--wait` it is how the job has ended.
-        true if args.wait => {}
-        true => show::json("job", &job)?,
-        false => println!("{job}"),
-    }
-    if args.wait { wait(&mut client, job, args.reconnect, reach).await } else { Ok(ExitCode::SUCCESS) }
+    let job = waiting::submit(&mut client, draft, progress, interrupt).await?;
+    Ok(job.map(|job| (client, job)).ok_or(ExitCode::from(INTERRUPTED)))
 }
 
-async fn wait(client: &mut Client, job: JobId, reconnect: ReconnectArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let ended = client.watch(job, false, reconnect.patience(), |seen| show::seen(&seen)).await?;
-    match reach.json {
-        true => show::json("jobs", std::slice::from_ref(&ended))?,
-        false => eprintln!("eyas: {}", show::summary(&ended)),
+/// Waits for the end of jobs, one after the other.
+async fn wait(
+    client: &mut Client,
+    jobs: &[JobId],
+    reconnect: ReconnectArgs,
+    mut progress: Progress,
+    mut interrupt: Interrupt,
+    reach: &Reach,
+) -> Result<ExitCode, Failure> {
+    let mut ended = Vec::new();
+    for (place, job) in jobs.iter().enumerate() {
+        let watched = waiting::wait(client, *job, reconnect.patience(), &mut progress, &mut interrupt).await;
+        let Some(view) = watched.inspect_err(|_| progress.clear())? else {
+            progress.clear();
+            jobs[place..].iter().for_each(|job| eprintln!("eyas: {}", waiting::goes_on(*job)));
+            return Ok(ExitCode::from(INTERRUPTED));
+        };
+        if !reach.json {
+            let whose = if jobs.len() > 1 { format!("job {job}: ") } else { String::new() };
+            progress.suspend(|| eprintln!("eyas: {whose}{}", show::summary(&view)));
+        }
+        ended.push(view);
     }
-    Ok(code_of(&ended))
+    progress.clear();
+    if reach.json {
+        show::json("jobs", &ended)?;
+    }
+    let have_succeeded = ended.iter().all(|job| job.state == JobState::Succeeded);
+    Ok(if have_succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The job that is meant.
+async fn job_of(client: &mut Client, which: WhichJob) -> Result<JobId, Failure> {
+    match which {
+        WhichJob::Id(job) => Ok(job),
+        WhichJob::Last => match client.ask(FromClient::Jobs { job: None }).await? {
+            ToClient::Jobs(jobs) => {
+                let last = jobs.iter().map(|job| job.job).max();
+                Ok(last.ok_or("there is no job: `eyas submit` submits one")?)
+            }
+            _ => unexpected(),
+        },
+    }
 }
 
 /// `eyas job …`
@@ -71,12 +131,21 @@ pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Fa
     let mut client = connect(reach).await?;
     let request = match which {
         JobCommand::List => FromClient::Jobs { job: None },
-        JobCommand::Show { job } => FromClient::Jobs { job: Some(job) },
-        JobCommand::Wait { job, reconnect } => return wait(&mut client, job, reconnect, reach).await,
-        JobCommand::Get { job, place } => return get::get(&mut client, job, None, Vec::new(), place, reach).await,
-        JobCommand::Cancel { job } => FromClient::Cancel { job, task: None },
-        JobCommand::Retry { job } => FromClient::Retry { job },
-        JobCommand::Release { job } => FromClient::Release { job },
+        JobCommand::Show { job } => FromClient::Jobs { job: Some(job_of(&mut client, job).await?) },
+        JobCommand::Wait { jobs, reconnect } => {
+            let mut meant = Vec::new();
+            for which in jobs {
+                meant.push(job_of(&mut client, which).await?);
+            }
+            return wait(&mut client, &meant, reconnect, Progress::begin(), Interrupt::listen(), reach).await;
+        }
+        JobCommand::Get { job, place } => {
+            let job = job_of(&mut client, job).await?;
+            return get::get(&mut client, job, None, Vec::new(), place, reach).await;
+        }
+        JobCommand::Cancel { job } => FromClient::Cancel { job: job_of(&mut client, job).await?, task: None },
+        JobCommand::Retry { job } => FromClient::Retry { job: job_of(&mut client, job).await? },
+        JobCommand::Release { job } => FromClient::Release { job: job_of(&mut client, job).await? },
     };
     let what = if matches!(request, FromClient::Release { .. }) { "objects" } else { "tasks" };
     match client.ask(request).await? {
@@ -236,9 +305,13 @@ pub(crate) async fn stop(reach: &Reach) -> Result<ExitCode, Failure> {
 /// `eyas report`
 pub(crate) async fn report(args: ReportArgs, reach: &Reach) -> Result<ExitCode, Failure> {
     let mut client = connect(reach).await?;
-    let report = fetch_report(&mut client, args.job).await?;
+    let job = job_of(&mut client, args.job).await?;
+    let report = fetch_report(&mut client, job).await?;
     let baseline = match args.baseline {
-        Some(job) => Some(fetch_report(&mut client, job).await?),
+        Some(which) => {
+            let job = job_of(&mut client, which).await?;
+            Some(fetch_report(&mut client, job).await?)
+        }
         None => None,
     };
     if let Some(path) = &args.trace {
@@ -248,7 +321,7 @@ pub(crate) async fn report(args: ReportArgs, reach: &Reach) -> Result<ExitCode, 
         println!("{}", pages::json(&report));
         return Ok(ExitCode::SUCCESS);
     }
-    let path = args.output.unwrap_or_else(|| PathBuf::from(format!("eyas-report-{}.html", args.job)));
+    let path = args.output.unwrap_or_else(|| PathBuf::from(format!("eyas-report-{job}.html")));
     write_report(&path, &report, baseline.as_ref())?;
     print!("{}", pages::table(&report));
     eprintln!("eyas: the report is in {}", path.display());

@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use eyas_client::types::{Distribution, JobId, PlacementPolicy, TaskId, units};
-use eyas_client::{Cluster, ClusterError, check_array};
+use eyas_client::{Cluster, ClusterError, array};
 
 pub(crate) use crate::command::dfs::{DfsCommand, FileShapeArgs};
 pub(crate) use crate::command::node::{NodeArgs, labels, named_amounts};
@@ -281,30 +282,50 @@ impl ReconnectArgs {
     }
 }
 
+/// A job by its id, or the one that was submitted last.
+#[derive(Clone, Copy)]
+pub(crate) enum WhichJob {
+    Id(JobId),
+    Last,
+}
+
+impl FromStr for WhichJob {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "last" => Ok(WhichJob::Last),
+            id => id.parse().map(WhichJob::Id).map_err(|e| format!("{e}; `last` is the job that was submitted last")),
+        }
+    }
+}
+
 #[derive(Subcommand)]
 pub(crate) enum JobCommand {
     /// All jobs
     List,
-    /// One job
-    Show { job: JobId },
-    /// Wait for a job's end; the exit code says whether it succeeded
+    /// One job, by its id, or `last`: the job that was submitted last
+    Show { job: WhichJob },
+    /// Wait for the end of jobs; the exit code says whether all of them succeeded
     Wait {
-        job: JobId,
+        /// Their ids; `last` is the job that was submitted last
+        #[arg(required = true, value_name = "JOB")]
+        jobs: Vec<WhichJob>,
         #[command(flatten)]
         reconnect: ReconnectArgs,
     },
     /// Bring what a job keeps in the cluster to this machine, a folder for each task
     Get {
-        job: JobId,
+        job: WhichJob,
         #[command(flatten)]
         place: PlaceArgs,
     },
     /// Cancel what has not ended of a job
-    Cancel { job: JobId },
+    Cancel { job: WhichJob },
     /// Run failed and cancelled tasks again
-    Retry { job: JobId },
+    Retry { job: WhichJob },
     /// Let executors evict what an ended job keeps in the cluster
-    Release { job: JobId },
+    Release { job: WhichJob },
 }
 
 #[derive(Subcommand)]
@@ -365,14 +386,14 @@ pub(crate) enum CatalogCommand {
 
 #[derive(Args)]
 pub(crate) struct ReportArgs {
-    /// Of which job
-    pub job: JobId,
+    /// Of which job; `last` is the one that was submitted last
+    pub job: WhichJob,
     /// Write the report to FILE (.html, .csv or .json) [default: eyas-report-JOB.html]
     #[arg(long, short = 'o', value_name = "FILE", value_parser = parse_report_path)]
     pub output: Option<PathBuf>,
     /// Compare with this job
     #[arg(long, value_name = "JOB")]
-    pub baseline: Option<JobId>,
+    pub baseline: Option<WhichJob>,
     /// Write when its tasks came, how long they ran and what they read, which `eyas sim run` can run again
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -460,7 +481,7 @@ pub(crate) struct OwnedArgs {
 }
 
 fn parse_range(text: &str) -> Result<String, String> {
-    check_array(text).map(|()| text.to_owned()).map_err(|e| e.to_string())
+    array(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
 /// Where `--report` writes, or `none`.

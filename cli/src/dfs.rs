@@ -14,7 +14,7 @@ use eyas_client::types::units::{format_bytes, format_count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
-use crate::run::INTERRUPTED;
+use crate::interrupt::INTERRUPTED;
 use crate::start::interrupted;
 use crate::{Failure, show};
 

@@ -9,7 +9,7 @@ use eyas_client::types::units::format_count;
 use eyas_client::{Brought, Client, Wish};
 
 use crate::command::{Reach, ReconnectArgs};
-use crate::run::INTERRUPTED;
+use crate::interrupt::INTERRUPTED;
 use crate::start::interrupted;
 use crate::{Failure, show};
 

@@ -29,6 +29,8 @@ pub(crate) struct LocalCluster {
     /// What the processes stop at the end of. Not left in `Child`, whose `wait` would close it.
     inputs: Vec<ChildStdin>,
     pub access: Access,
+    /// What the dispatcher has to say: jobs that go on.
+    pub news: Vec<String>,
     folder: PathBuf,
     ephemeral: bool,
 }
@@ -46,7 +48,8 @@ impl LocalCluster {
             dispatcher.args(["--window", &window.to_string()]);
         }
         let mut dispatcher = dispatcher.stdout(Stdio::piped()).spawn()?;
-        wait_until_ready(&mut dispatcher).await.map_err(|e| format!("the dispatcher did not start: {e}"))?;
+        let news = wait_until_ready(&mut dispatcher).await;
+        let news = news.map_err(|e| format!("the dispatcher did not start: {e}"))?;
         let access = Access::load(&access_path)?;
         let mut processes = Vec::new();
         for number in 1..=shape.nodes {
@@ -59,7 +62,7 @@ impl LocalCluster {
         }
         processes.push(dispatcher);
         let inputs = processes.iter_mut().filter_map(|process| process.stdin.take()).collect();
-        let mut cluster = LocalCluster { processes, inputs, access, folder: folder.to_owned(), ephemeral };
+        let mut cluster = LocalCluster { processes, inputs, access, news, folder: folder.to_owned(), ephemeral };
         cluster.wait_for_executors(shape.nodes as usize).await?;
         if shape.node.dfs {
             cluster.wait_for_files(shape.nodes as usize).await?;
@@ -79,7 +82,8 @@ impl LocalCluster {
         command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
         let mut child = command.spawn()?;
         match wait_until_ready(&mut child).await {
-            Ok(()) => {
+            Ok(news) => {
+                news.iter().for_each(|line| eprintln!("{line}"));
                 let executors = format_count(shape.nodes.into(), "executor");
                 eprintln!("eyas: {executors} up; log: {}", log_path.display());
                 Ok(())
@@ -186,16 +190,19 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
     words
 }
 
-async fn wait_until_ready(process: &mut Child) -> Result<(), Failure> {
+/// Waits until a process can be used; what it has printed before.
+async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>, Failure> {
     let output = process.stdout.take().ok_or("its output is not piped")?;
     let mut lines = BufReader::new(output).lines();
     let ready = async {
+        let mut before = Vec::new();
         while let Some(line) = lines.next_line().await? {
             if line == READY {
-                return Ok(());
+                return Ok(before);
             }
+            before.push(line);
         }
-        Err::<(), Failure>("it ended at once".into())
+        Err::<_, Failure>("it ended at once".into())
     };
     timeout(UP_DEADLINE, ready).await.map_err(|_| "it took too long")?
 }

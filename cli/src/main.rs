@@ -10,6 +10,7 @@ mod ask;
 mod command;
 mod dfs;
 mod get;
+mod interrupt;
 mod io;
 mod local;
 mod map;
@@ -22,6 +23,7 @@ mod sim;
 mod start;
 mod top;
 mod trace;
+mod waiting;
 mod worker;
 
 use std::process::ExitCode;

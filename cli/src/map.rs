@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::Reach;
 use crate::dfs::gather;
-use crate::run::INTERRUPTED;
+use crate::interrupt::INTERRUPTED;
 use crate::start::interrupted;
 use crate::{Failure, show};
 

@@ -1,7 +1,7 @@
 //! `eyas run`: the main job. Drafts it, finds or starts a cluster, submits, shows progress and results, writes the
 //! report, and stops what it started.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -11,20 +11,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
-use eyas_client::types::units::{format_bytes, format_duration_us};
 use eyas_client::types::{JobId, Status};
 use eyas_client::view::{JobState, JobView};
 use eyas_client::{
     Bytes, Client, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen, TaskFields, home,
 };
 use eyas_session::Access;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::Notify;
 
 use crate::command::{Reach, RunArgs, named_amounts};
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::local::LocalCluster;
-use crate::start::interrupted;
-use crate::{Failure, ask, show};
+use crate::waiting::Progress;
+use crate::{Failure, ask, show, waiting};
 
 /// With `--keep-order`, results that are ahead of their turn are kept up to so many bytes; of others, the dispatcher is
 /// asked again when it is their turn.
@@ -35,26 +34,28 @@ const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
 const MAX_NAMED_FAILURES: u64 = 20;
 /// Exit code if some task did not succeed.
 const FAILED: u8 = 1;
-/// Exit code after an interrupt, as shells have it.
-pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Runs a job to its end.
 pub(crate) async fn run(args: Box<RunArgs>, reach: &Reach) -> Result<ExitCode, Failure> {
-    let mut interrupt = Interrupt::listen();
+    let (mut interrupt, progress) = (Interrupt::listen(), Progress::begin());
     if args.report.is_empty() {
         // Without a place for the report, the job is refused before it runs.
         home().map_err(|e| format!("{e}; without a report (--report none), a local cluster needs no such place"))?;
     }
-    let draft = tokio::select! {
-        draft = draft(&args) => draft?,
-        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+    let drafted = tokio::select! {
+        draft = draft(&args, &progress) => draft.map(Some),
+        () = interrupt.comes() => Ok(None),
+    };
+    let Some(draft) = drafted.inspect_err(|_| progress.clear())? else {
+        progress.clear();
+        return Ok(ExitCode::from(INTERRUPTED));
     };
     if draft.is_empty() {
         eprintln!("eyas: there is nothing to run over: no tasks");
         return Ok(ExitCode::SUCCESS);
     }
     if reach.is_named() {
-        return run_on(&reach.cluster()?.access()?, draft, &args, false, interrupt).await;
+        return run_on(&reach.cluster()?.access()?, draft, &args, false, progress, interrupt).await;
     }
     let folder = private_folder()?;
     let local = tokio::select! {
@@ -62,7 +63,7 @@ pub(crate) async fn run(args: Box<RunArgs>, reach: &Reach) -> Result<ExitCode, F
         () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
     }?;
     let access = local.access.clone();
-    let done = run_on(&access, draft, &args, true, interrupt).await;
+    let done = run_on(&access, draft, &args, true, progress, interrupt).await;
     local.stop().await;
     done
 }
@@ -77,32 +78,9 @@ fn private_folder() -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// The user's wish to stop. The first is answered by ending in good order, the second at once.
-struct Interrupt(tokio::sync::watch::Receiver<bool>);
-
-impl Interrupt {
-    fn listen() -> Self {
-        let (tell, told) = tokio::sync::watch::channel(false);
-        tokio::spawn(async move {
-            interrupted(false).await;
-            tell.send_replace(true);
-            interrupted(false).await;
-            std::process::exit(INTERRUPTED.into());
-        });
-        Interrupt(told)
-    }
-
-    /// Returns once it has come.
-    async fn comes(&mut self) {
-        if self.0.wait_for(|has_come| *has_come).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-async fn draft(args: &RunArgs) -> Result<Draft, Failure> {
+async fn draft(args: &RunArgs, progress: &Progress) -> Result<Draft, Failure> {
     let program = args.command.first().map_or("noop", |program| program.rsplit('/').next().unwrap_or(program));
-    let mut draft = Draft::new(args.name.as_deref().unwrap_or(program));
+    let mut draft = Draft::new(args.name.as_deref().unwrap_or(program)).seen_by(progress.preparing());
     let output = |word: &String| match word.split_once('=') {
         Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), ..OutputFields::default() },
         None => OutputFields { file: word.clone(), ..OutputFields::default() },
@@ -146,15 +124,25 @@ async fn run_on(
     draft: Draft,
     args: &RunArgs,
     is_own: bool,
+    progress: Progress,
     mut interrupt: Interrupt,
 ) -> Result<ExitCode, Failure> {
     let mut client = Client::connect(access).await?;
-    let job = tokio::select! {
-        job = client.submit(draft) => job?,
-        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+    let submitted = match is_own {
+        // Nothing of a job is left when its cluster has gone.
+        true => tokio::select! {
+            job = client.submit(draft) => job.map(Some).map_err(Failure::from),
+            () = interrupt.comes() => Ok(None),
+        },
+        false => waiting::submit(&mut client, draft, &progress, &mut interrupt).await,
     };
+    let Some(job) = submitted.inspect_err(|_| progress.clear())? else {
+        progress.clear();
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    interrupt.last_words((!is_own).then(|| waiting::goes_on(job)));
     let stuck = Arc::new(Notify::new());
-    let mut output = Output::new(args.keep_order, is_own.then(|| stuck.clone()));
+    let mut output = Output::new(args.keep_order, progress, is_own.then(|| stuck.clone()));
     // A cluster of its own is not started again by anyone.
     let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
     let watched = tokio::select! {
@@ -166,9 +154,16 @@ async fn run_on(
         Ok(ended) if ended.state == JobState::Succeeded => (ended, 0),
         Ok(ended) => (ended, FAILED),
         Err(code) => {
-            output.progress.set_message("ending what runs");
+            output.progress.message("ending what runs");
             let ended = tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
-            (ended.map_err(|_| "the job was cancelled but did not end in time")??, code)
+            let ended = ended.unwrap_or_else(|_| Err("the job was cancelled but did not end in time".into()));
+            match ended {
+                Ok(ended) => (ended, code),
+                Err(error) if is_own => return Err(error),
+                Err(error) => {
+                    return Err(format!("{error}. If it could not be cancelled, {}", waiting::goes_on(job)).into());
+                }
+            }
         }
     };
     output.finish(access, job).await?;
@@ -243,18 +238,13 @@ struct Output {
     /// What tasks wrote past the bound on captured output.
     cut_bytes: u64,
     error: Option<io::Error>,
-    progress: ProgressBar,
-    /// Warnings that were shown.
-    warned: BTreeSet<String>,
+    progress: Progress,
     /// Told when the job cannot go on.
     stuck: Option<Arc<Notify>>,
 }
 
 impl Output {
-    fn new(keep_order: bool, stuck: Option<Arc<Notify>>) -> Self {
-        let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-        let style = ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}");
-        progress.set_style(style.expect("the template is valid"));
+    fn new(keep_order: bool, progress: Progress, stuck: Option<Arc<Notify>>) -> Self {
         Output {
             keep_order,
             next: 0,
@@ -265,45 +255,16 @@ impl Output {
             cut_bytes: 0,
             error: None,
             progress,
-            warned: BTreeSet::new(),
             stuck,
         }
     }
 
     fn see(&mut self, seen: Seen) {
+        self.progress.see(&seen);
         match seen {
             Seen::Results(results) => results.into_iter().for_each(|result| self.result(result)),
-            Seen::Progress(view) => self.show_progress(&view),
-            seen @ (Seen::Lost(_) | Seen::Back) => self.progress.suspend(|| show::seen(&seen)),
-        }
-    }
-
-    fn show_progress(&mut self, view: &JobView) {
-        let (done, total) = (view.tasks.ended(), view.tasks.total());
-        self.progress.set_length(total);
-        self.progress.set_position(done);
-        let seconds = view.elapsed_us as f64 / 1e6;
-        let rate = done as f64 / seconds.max(1e-3);
-        let left = if done > 0 { format_duration_us(((total - done) as f64 / rate * 1e6) as u64) } else { "?".into() };
-        let reads = &view.reads;
-        let blocked = match view.tasks.blocked {
-            0 => String::new(),
-            blocked => format!("{blocked} wait for others | "),
-        };
-        let message = format!(
-            "{rate:.0} tasks/s | {blocked} local {} peers {} storage {} | ETA {left}",
-            format_bytes(reads.local.bytes),
-            format_bytes(reads.peer.bytes),
-            format_bytes(reads.persistent.bytes)
-        );
-        self.progress.set_message(message);
-        for warning in &view.warnings {
-            if self.warned.insert(warning.clone()) {
-                self.progress.suspend(|| eprintln!("eyas: {warning}"));
-            }
-        }
-        if view.is_stuck {
-            self.stuck.iter().for_each(|stuck| stuck.notify_one());
+            Seen::Progress(view) if view.is_stuck => self.stuck.iter().for_each(|stuck| stuck.notify_one()),
+            Seen::Progress(_) | Seen::Lost(_) | Seen::Back => {}
         }
     }
 
@@ -329,7 +290,7 @@ impl Output {
 
     /// Prints what is still kept, in order, asking for what was let go.
     async fn finish(&mut self, access: &Access, job: JobId) -> Result<(), Failure> {
-        self.progress.finish_and_clear();
+        self.progress.clear();
         let ahead = std::mem::take(&mut self.ahead);
         let mut client = None;
         for (index, result) in ahead {

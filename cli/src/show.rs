@@ -177,6 +177,13 @@ pub(crate) fn seen(seen: &Seen) {
     }
 }
 
+/// What is said of a job that goes on when its cluster is started again.
+pub(crate) fn unfinished(job: &JobView) -> String {
+    let (left, all) = (job.tasks.total() - job.tasks.ended(), format_count(job.tasks.total(), "task"));
+    let name = job.name.replace(char::is_control, "\u{fffd}");
+    format!("eyas: job {0} (`{name}`) goes on: {left} of {all} are left; `eyas job cancel {0}` ends it", job.job)
+}
+
 /// What is said of output that was not kept.
 pub(crate) fn cut(bytes: u64) -> String {
     format!("{bytes} bytes of output were past a bound (--capture, or what the dispatcher keeps) and are lost")

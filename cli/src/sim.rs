@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::command::Reach;
-use crate::run::INTERRUPTED;
+use crate::interrupt::INTERRUPTED;
 use crate::start::interrupted;
 
 mod index;

@@ -14,13 +14,13 @@ use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::Failure;
 use crate::command::{
     DispatcherArgs, ExecutorArgs, NodeArgs, OwnedArgs, PlacementArgs, Reach, StartCommand, labels, named_amounts,
 };
 use crate::local::LocalCluster;
+use crate::{Failure, show};
 
-/// What an owned process prints when it can be used.
+/// What a process prints when it can be used. Before that, it prints what the user is to know, line by line.
 pub(crate) const READY: &str = "ready";
 
 /// `eyas start …`
@@ -37,6 +37,7 @@ pub(crate) async fn start(which: StartCommand, reach: &Reach) -> Result<ExitCode
                 format_count(shape.nodes.into(), "executor"),
                 how_to_reach(reach)
             );
+            local.news.iter().for_each(|line| println!("{line}"));
             println!("{READY}");
             local.wait(interrupted(false)).await;
         }
@@ -63,6 +64,7 @@ async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> 
         eprintln!("eyas: the dispatcher listens on {}", running.access.dispatcher);
         eprintln!("eyas: start executors with `eyas start executor --access {}`", running.access_path.display());
     }
+    running.unfinished.iter().for_each(|job| println!("{}", show::unfinished(job)));
     println!("{READY}");
     tokio::spawn(async move {
         interrupted(args.owned.owned).await;

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::command::{Reach, TopArgs};
-use crate::run::INTERRUPTED;
+use crate::interrupt::INTERRUPTED;
 use crate::{Failure, show};
 use canvas::Look;
 use overview::Overview;

@@ -4,19 +4,23 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use eyas_dfs::{Files, FilesError};
-use eyas_session::{Access, Session, SessionError, dial};
-use eyas_types::JobId;
+use eyas_session::{Access, Reader, Session, SessionError, dial};
 use eyas_types::dfs::NodeId;
+use eyas_types::{JobId, TaskItem};
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
+use eyas_wire::frame::MAX_FRAME_BYTES;
 use eyas_wire::view::{JobView, PushView};
 use thiserror::Error;
 
-use crate::draft::Draft;
+use crate::draft::{Draft, Preparing, Tasks};
 
 /// First and longest wait between two tries to reach the dispatcher again.
 const REDIAL: Duration = Duration::from_millis(100);
 const REDIAL_MOST: Duration = Duration::from_secs(5);
+
+/// A part of a submission is closed once its texts have so many bytes.
+const SUBMISSION_PART_BYTES: usize = 1 << 20;
 
 /// What the file system cannot do at once is tried for so long.
 const FILES_PATIENCE: Duration = Duration::from_secs(20);
@@ -33,6 +37,16 @@ pub enum ClientError {
     /// The dispatcher answered something else.
     #[error("the dispatcher gave an answer that does not fit the question; is it another version of eyas?")]
     Unexpected,
+    /// Something is too large to be sent.
+    #[error(
+        "{what} cannot be submitted: {bytes} bytes are too many, at most {MAX_FRAME_BYTES} are possible; put data in files"
+    )]
+    TooLarge {
+        /// What.
+        what: String,
+        /// Its size.
+        bytes: usize,
+    },
     /// There is no file system.
     #[error("no executor of this cluster keeps files: start some with `eyas start executor --dfs`")]
     NoFiles,
@@ -117,20 +131,81 @@ impl Client {
     /// # Errors
     /// If the job has a mistake, or the connection ends.
     pub async fn submit(&mut self, draft: Draft) -> Result<JobId, ClientError> {
-        let Draft { name, templates, objects, items, reuse, broadcast, distribution, .. } = draft;
-        let broadcast = broadcast.into_iter().collect();
+        let submitted = self.submit_unless(draft, std::future::pending()).await?;
+        submitted.ok_or(ClientError::Unexpected)
+    }
+
+    /// The same, unless it is `withdrawn` before the dispatcher has accepted it: then there is no job, and this connection is
+    /// of no further use.
+    ///
+    /// # Errors
+    /// If the job has a mistake, or the connection ends.
+    pub async fn submit_unless(
+        &mut self,
+        mut draft: Draft,
+        withdrawn: impl Future<Output = ()>,
+    ) -> Result<Option<JobId>, ClientError> {
+        let mut withdrawn = std::pin::pin!(withdrawn);
+        tokio::select! {
+            sent = self.send(&mut draft) => sent?,
+            () = &mut withdrawn => return Ok(None),
+        }
+        let tasks = draft.len() as u64;
+        (draft.see)(Preparing::Accepting(tasks));
+        self.session.writer.send(&[FromClient::Commit]).await?;
+        let Session { reader, writer, .. } = &mut self.session;
+        let mut answering = std::pin::pin!(next(reader, &mut self.received));
+        let answer = tokio::select! {
+            answer = &mut answering => answer?,
+            () = withdrawn => {
+                writer.send(&[FromClient::Withdraw]).await?;
+                answering.await?
+            }
+        };
+        match answer {
+            ToClient::Accepted { job } => Ok(Some(job)),
+            ToClient::Withdrawn => Ok(None),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Sends all of a job. The dispatcher forgets it if this is dropped with the connection.
+    async fn send(&mut self, draft: &mut Draft) -> Result<(), ClientError> {
+        let Draft { name, templates, objects, tasks, count, reuse, broadcast, distribution, see, .. } = draft;
+        let (broadcast, count) = (broadcast.iter().copied().collect(), *count as u64);
         let writer = &mut self.session.writer;
-        writer.send(&[FromClient::Submit { name, templates, reuse, broadcast, distribution }]).await?;
+        let begin = FromClient::Submit {
+            name: std::mem::take(name),
+            templates: std::mem::take(templates),
+            reuse: *reuse,
+            broadcast,
+            distribution: *distribution,
+            tasks: count,
+        };
+        writer.send(&[begin]).await.map_err(|e| too_large(e, "the commands and options of the job"))?;
         for part in objects.chunks(SUBMISSION_PART) {
             writer.send(&[FromClient::Objects(part.to_vec())]).await?;
         }
-        for part in items.chunks(SUBMISSION_PART) {
-            writer.send(&[FromClient::Items(part.to_vec())]).await?;
+        let mut sent = 0;
+        for tasks in std::mem::take(tasks) {
+            match tasks {
+                Tasks::Numbers { template, numbers, count } => {
+                    writer.send(&[FromClient::Numbers { template, numbers }]).await?;
+                    sent += count as u64;
+                }
+                Tasks::Items(items) => {
+                    let mut items = items.into_iter().peekable();
+                    while items.peek().is_some() {
+                        let part = part_of(&mut items);
+                        sent += part.len() as u64;
+                        let last = format!("task {}", sent - 1);
+                        writer.send(&[FromClient::Items(part)]).await.map_err(|e| too_large(e, &last))?;
+                        see(Preparing::Sent(sent, count));
+                    }
+                }
+            }
         }
-        match self.ask(FromClient::Commit).await? {
-            ToClient::Accepted { job } => Ok(job),
-            _ => Err(ClientError::Unexpected),
-        }
+        Ok(())
     }
 
     /// Has executors fetch objects ahead of demand, and tells what has become of it; `see` is shown how it goes on. A
@@ -226,13 +301,36 @@ impl Client {
     }
 
     async fn next(&mut self) -> Result<ToClient, ClientError> {
-        loop {
-            match self.received.pop_front() {
-                Some(ToClient::Refused(why)) => return Err(ClientError::Refused(why)),
-                Some(answer) => return Ok(answer),
-                None => self.received.extend(self.session.reader.next::<ToClient>().await?),
-            }
+        next(&mut self.session.reader, &mut self.received).await
+    }
+}
+
+async fn next(reader: &mut Reader, received: &mut VecDeque<ToClient>) -> Result<ToClient, ClientError> {
+    loop {
+        match received.pop_front() {
+            Some(ToClient::Refused(why)) => return Err(ClientError::Refused(why)),
+            Some(answer) => return Ok(answer),
+            None => received.extend(reader.next::<ToClient>().await?),
         }
+    }
+}
+
+/// As many tasks as go in one message. One that is larger than that is the last of its part.
+fn part_of(items: &mut impl Iterator<Item = TaskItem>) -> Vec<TaskItem> {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    while part.len() < SUBMISSION_PART && bytes < SUBMISSION_PART_BYTES {
+        let Some(item) = items.next() else { break };
+        bytes += item.values.iter().map(|value| value.text.len()).sum::<usize>();
+        part.push(item);
+    }
+    part
+}
+
+/// Names what does not fit in a message.
+fn too_large(why: SessionError, what: &str) -> ClientError {
+    match why {
+        SessionError::TooLarge { bytes, .. } => ClientError::TooLarge { what: what.to_owned(), bytes },
+        why => why.into(),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use eyas_store::emulation::Limits;
 use eyas_store::{Storage, StorageError, url_of};
-use eyas_types::task::MAX_TEMPLATES;
-use eyas_types::{Distribution, Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
+use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
+use eyas_types::{Distribution, Input, InputFrom, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
 use thiserror::Error;
 
 /// What is wrong with a job that is put together.
@@ -24,19 +24,51 @@ pub enum DraftError {
     /// Too much of something.
     #[error("a job can have at most {MAX_TEMPLATES} different commands")]
     Templates,
+    /// Too many tasks.
+    #[error("a job can have at most {MAX_TASKS} tasks: submit it in parts")]
+    Tasks,
 }
+
+/// How far a job is on its way to the dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparing {
+    /// So many sources were looked at.
+    Sources(u64),
+    /// So many tasks were drafted.
+    Tasks(u64),
+    /// So many tasks were sent, of all.
+    Sent(u64, u64),
+    /// The dispatcher checks so many tasks, and writes them down.
+    Accepting(u64),
+}
+
+/// Tasks that were drafted together.
+pub(crate) enum Tasks {
+    Items(Vec<TaskItem>),
+    /// One for each number, without inputs of its own.
+    Numbers {
+        template: u16,
+        numbers: Numbers,
+        count: usize,
+    },
+}
+
+/// Between two times at which it is told how far a draft is, and others have their turn.
+const STEP: usize = 1024;
 
 /// A job that is not submitted yet.
 pub struct Draft {
     pub(crate) name: String,
     pub(crate) templates: Vec<TaskTemplate>,
     pub(crate) objects: Vec<ObjectSpec>,
-    pub(crate) items: Vec<TaskItem>,
+    pub(crate) tasks: Vec<Tasks>,
+    pub(crate) count: usize,
     pub(crate) reuse: bool,
     pub(crate) broadcast: BTreeSet<u32>,
     pub(crate) distribution: Distribution,
     places: HashMap<String, u32>,
-    storage: Storage,
+    pub(crate) see: Box<dyn FnMut(Preparing) + Send>,
+    pub(crate) storage: Storage,
     folder: Option<PathBuf>,
 }
 
@@ -47,14 +79,22 @@ impl Draft {
             name: name.to_owned(),
             templates: Vec::new(),
             objects: Vec::new(),
-            items: Vec::new(),
+            tasks: Vec::new(),
+            count: 0,
             reuse: false,
             broadcast: BTreeSet::new(),
             distribution: Distribution::default(),
             places: HashMap::new(),
+            see: Box::new(|_| {}),
             storage: Storage::new(Limits::default()),
             folder: std::env::current_dir().ok(),
         }
+    }
+
+    /// Shows how far it is, now and then, until its job is accepted.
+    pub fn seen_by(mut self, see: impl FnMut(Preparing) + Send + 'static) -> Self {
+        self.see = Box::new(see);
+        self
     }
 
     /// Takes results of earlier jobs, where the same was run and is still there.
@@ -82,12 +122,12 @@ impl Draft {
 
     /// How many tasks it has.
     pub fn len(&self) -> usize {
-        self.items.len()
+        self.count
     }
 
     /// Whether it has no task.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.count == 0
     }
 
     /// Adds a template; its place, which tasks name.
@@ -118,24 +158,43 @@ impl Draft {
     /// If its command has a placeholder for a column or input that it does not have.
     pub fn task(&mut self, item: TaskItem) -> Result<(), DraftError> {
         let template = &self.templates[usize::from(item.template)];
-        let (columns, inputs) = (item.values.len(), template.inputs.len() + item.inputs.len());
-        let words = match &template.program {
-            Program::Command(words) => &words[..],
-            Program::Noop => &[],
-        };
-        let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
-        for word in words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value)) {
-            if usize::from(word.highest_column()) > columns {
-                let why = format!("`{word}` asks for column {}, the item has {columns}", word.highest_column());
-                return Err(DraftError::Placeholder(why));
-            }
-            if usize::from(word.highest_input()) > inputs {
-                let why = format!("`{word}` asks for input {}, the task has {inputs}", word.highest_input());
-                return Err(DraftError::Placeholder(why));
-            }
+        check_placeholders(template, item.values.len(), template.inputs.len() + item.inputs.len())?;
+        self.make_room(1)?;
+        match self.tasks.last_mut() {
+            Some(Tasks::Items(items)) => items.push(item),
+            _ => self.tasks.push(Tasks::Items(vec![item])),
         }
-        self.items.push(item);
         Ok(())
+    }
+
+    /// Adds a task for each number, which has that as its item, and no input of its own. However many they are, they take no
+    /// memory here.
+    ///
+    /// # Errors
+    /// If the command has a placeholder for a column or input that there is not, or they are too many.
+    pub fn tasks_of_numbers(&mut self, template: u16, numbers: Numbers) -> Result<(), DraftError> {
+        let fields = &self.templates[usize::from(template)];
+        check_placeholders(fields, 1, fields.inputs.len())?;
+        let count = numbers.count_up_to(MAX_TASKS);
+        self.make_room(count)?;
+        self.tasks.push(Tasks::Numbers { template, numbers, count });
+        Ok(())
+    }
+
+    fn make_room(&mut self, tasks: usize) -> Result<(), DraftError> {
+        if self.count + tasks > MAX_TASKS {
+            return Err(DraftError::Tasks);
+        }
+        self.count += tasks;
+        Ok(())
+    }
+
+    /// Says how far it is and lets others have their turn, after some tasks.
+    pub(crate) async fn pause(&mut self) {
+        if self.count.is_multiple_of(STEP) {
+            (self.see)(Preparing::Tasks(self.count as u64));
+            tokio::task::yield_now().await;
+        }
     }
 
     /// An input from a path or URL, with the version it has now.
@@ -186,6 +245,7 @@ impl Draft {
                     self.objects.push(object);
                     self.places.insert(source.clone(), self.objects.len() as u32 - 1);
                 }
+                (self.see)(Preparing::Sources(self.objects.len() as u64));
             }
         }
         Ok(())
@@ -209,6 +269,26 @@ impl Draft {
         let path: PathBuf = path.components().collect();
         Ok(url_of(&path.to_string_lossy())?)
     }
+}
+
+/// Whether every placeholder of a task stands for something.
+fn check_placeholders(template: &TaskTemplate, columns: usize, inputs: usize) -> Result<(), DraftError> {
+    let words = match &template.program {
+        Program::Command(words) => &words[..],
+        Program::Noop => &[],
+    };
+    let outputs = template.outputs.iter().flat_map(|output| [Some(&output.pattern), output.destination.as_ref()]);
+    for word in words.iter().chain(outputs.flatten()).chain(template.env.iter().map(|(_, value)| value)) {
+        if usize::from(word.highest_column()) > columns {
+            let why = format!("`{word}` asks for column {}, the item has {columns}", word.highest_column());
+            return Err(DraftError::Placeholder(why));
+        }
+        if usize::from(word.highest_input()) > inputs {
+            let why = format!("`{word}` asks for input {}, the task has {inputs}", word.highest_input());
+            return Err(DraftError::Placeholder(why));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

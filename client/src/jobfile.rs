@@ -27,15 +27,15 @@ use std::fmt;
 
 use eyas_types::units;
 use eyas_types::{
-    Distribution, Input, InputFrom, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template, Value,
-    WorkingFolder,
+    Distribution, Input, InputFrom, Numbers, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template,
+    Value, WorkingFolder,
 };
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::draft::Draft;
-use crate::sources::{array, files_of, lines_of};
+use crate::draft::{Draft, Preparing};
+use crate::sources::{Line, MAX_LINE_BYTES, array, files_of, lines_of};
 
 mod output;
 
@@ -248,11 +248,15 @@ fn amount<'de, D: Deserializer<'de>>(
 }
 
 /// Reads a job file. One whose name ends in `.jsonl` or `.ndjson` has a task a line, any other is TOML. Tasks that do not
-/// say their priority have the given one, else the file's, else 0.
+/// say their priority have the given one, else the file's, else 0. `see` is shown how it goes on, until the job is accepted.
 ///
 /// # Errors
 /// What is wrong and in which line.
-pub async fn read_job_file(file: &str, priority: Option<i32>) -> Result<Draft, JobFileError> {
+pub async fn read_job_file(
+    file: &str,
+    priority: Option<i32>,
+    see: impl FnMut(Preparing) + Send + 'static,
+) -> Result<Draft, JobFileError> {
     let wrong = |line: usize, why: String| JobFileError { file: file.to_owned(), line, why };
     let text = std::fs::read_to_string(file).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
     let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
@@ -261,7 +265,7 @@ pub async fn read_job_file(file: &str, priority: Option<i32>) -> Result<Draft, J
         read_toml(&text).map_err(|(line, why)| wrong(line, why))?
     };
     let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
-    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem));
+    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem)).seen_by(see);
     draft.reuse = head.reuse;
     draft.distribute(head.distribution);
     let mut known = Known::default();
@@ -278,6 +282,9 @@ fn read_lines(text: &str) -> Result<Located<TaskFields>, (usize, String)> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(place, line)| match serde_json::from_str(line) {
+            _ if line.len() > MAX_LINE_BYTES => {
+                Err((place + 1, format!("the line is longer than {MAX_LINE_BYTES} bytes")))
+            }
             Ok(fields) => Ok((place + 1, fields)),
             Err(e) => Err((place + 1, e.to_string())),
         })
@@ -324,6 +331,14 @@ fn in_brackets(condition: &str) -> String {
     if condition.contains("//") { format!("({condition}\n)") } else { format!("({condition})") }
 }
 
+/// What there is a task for.
+enum Items {
+    One,
+    Files(Vec<String>),
+    Lines(Vec<Line>),
+    Numbers(Numbers),
+}
+
 /// Tasks with an id, so far: the index of the first, how many, and the template.
 #[derive(Default)]
 pub(crate) struct Known(HashMap<String, (u32, u32, u16)>);
@@ -339,7 +354,7 @@ impl TaskFields {
 
     async fn add_to(&self, draft: &mut Draft, known: &mut Known) -> Result<(), String> {
         let mut template = self.template(draft)?;
-        let items = self.items()?;
+        let items = self.items().await?;
         for fields in self.inputs.iter().filter(|fields| !fields.is_of_item()) {
             let first = template.inputs.len() as u16;
             self.add_input(draft, known, fields, &mut [], &mut template.inputs).await?;
@@ -356,12 +371,27 @@ impl TaskFields {
         }
         let place = draft.template(template).map_err(|e| e.to_string())?;
         let first = draft.len() as u32;
-        let sources: Vec<String> =
-            if self.each.0.is_empty() { Vec::new() } else { items.iter().map(|columns| columns[0].clone()).collect() };
-        draft.look_at(&sources).await.map_err(|e| e.to_string())?;
-        for columns in items {
-            let item = self.item(draft, known, place, columns).await?;
-            draft.task(item).map_err(|e| e.to_string())?;
+        match items {
+            Items::One => self.add_task(draft, known, place, Vec::new()).await?,
+            Items::Files(files) => {
+                draft.look_at(&files).await.map_err(|e| e.to_string())?;
+                for file in files {
+                    self.add_task(draft, known, place, vec![file]).await?;
+                }
+            }
+            Items::Lines(lines) => {
+                for line in lines {
+                    self.add_task(draft, known, place, line.columns).await?;
+                }
+            }
+            Items::Numbers(numbers) if !self.inputs.iter().any(InputFields::is_of_item) => {
+                draft.tasks_of_numbers(place, numbers).map_err(|e| e.to_string())?;
+            }
+            Items::Numbers(numbers) => {
+                for number in numbers.iter() {
+                    self.add_task(draft, known, place, vec![number.to_string()]).await?;
+                }
+            }
         }
         if let Some(id) = &self.id {
             let entry = (first, draft.len() as u32 - first, place);
@@ -444,28 +474,38 @@ impl TaskFields {
         })
     }
 
-    /// The columns of each task.
-    fn items(&self) -> Result<Vec<Vec<String>>, String> {
+    /// What tasks there are. Finding and reading files may take long, so it is not done here.
+    async fn items(&self) -> Result<Items, String> {
         let given = [!self.each.0.is_empty(), self.each_line.is_some(), self.array.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err("a task has one of `each`, `each_line` and `array`".into());
         }
-        if let Some(file) = &self.each_line {
-            let lines = lines_of(file, self.separator.as_deref()).map_err(|e| e.to_string())?;
-            return Ok(lines.into_iter().map(|line| line.columns).collect());
-        }
         if let Some(range) = &self.array {
-            let numbers = array(range).map_err(|e| e.to_string())?;
-            return Ok(numbers.into_iter().map(|number| vec![number.to_string()]).collect());
+            return array(range).map(Items::Numbers).map_err(|e| e.to_string());
         }
-        if self.each.0.is_empty() {
-            return Ok(vec![Vec::new()]);
-        }
-        let mut items = Vec::new();
-        for pattern in &self.each.0 {
-            items.extend(files_of(pattern).map_err(|e| e.to_string())?.into_iter().map(|file| vec![file]));
-        }
-        Ok(items)
+        let (patterns, file, separator) = (self.each.0.clone(), self.each_line.clone(), self.separator.clone());
+        let read = tokio::task::spawn_blocking(move || match file {
+            Some(file) => lines_of(&file, separator.as_deref()).map(Items::Lines),
+            None if patterns.is_empty() => Ok(Items::One),
+            None => {
+                let files: Result<Vec<_>, _> = patterns.iter().map(|pattern| files_of(pattern)).collect();
+                Ok(Items::Files(files?.concat()))
+            }
+        });
+        read.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+    }
+
+    async fn add_task(
+        &self,
+        draft: &mut Draft,
+        known: &Known,
+        template: u16,
+        columns: Vec<String>,
+    ) -> Result<(), String> {
+        let item = self.item(draft, known, template, columns).await?;
+        draft.task(item).map_err(|e| e.to_string())?;
+        draft.pause().await;
+        Ok(())
     }
 
     async fn item(

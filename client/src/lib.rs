@@ -30,7 +30,7 @@ mod sources;
 
 pub use client::{Client, ClientError, Seen};
 pub use clusters::{Cluster, ClusterError, home};
-pub use draft::{Draft, DraftError};
+pub use draft::{Draft, DraftError, Preparing};
 pub use get::{Brought, GetError, Wish};
 pub use jobfile::{
     Bytes, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields, read_job_file,
@@ -39,7 +39,7 @@ pub use map::{
     MAX_REDUCERS, MapError, MapJob, MapSeen, MapTask, Mapping, Reduce, ReduceTask, Shuffle, WorkError, map_worker,
     reduce_worker,
 };
-pub use sources::{Line, SourceError, array, check_array, files_of, lines_of};
+pub use sources::{Line, SourceError, array, files_of, lines_of};
 
 pub use eyas_dfs as files;
 pub use eyas_types as types;

@@ -1,9 +1,10 @@
 //! Where a job's items come from: globs, lines, number ranges.
 
-use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 
+use eyas_types::task::MAX_TASKS;
+use eyas_types::{NumberRange, Numbers};
 use thiserror::Error;
 
 /// Why items cannot be had.
@@ -34,13 +35,23 @@ pub enum SourceError {
     /// A range that is none.
     #[error("`{0}` is not a range: write FIRST-LAST, or FIRST-LAST:STEP, for example 1-100")]
     Range(String),
-    /// A range with more numbers than a job has tasks.
-    #[error("`{0}` has more than {MAX_NUMBERS} numbers: submit it in parts")]
+    /// More numbers or lines than a job has tasks.
+    #[error("`{0}` is more than {MAX_TASKS} tasks: submit it in parts")]
     TooMany(String),
+    /// A line that no message could bring to a node.
+    #[error(
+        "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes; name a file with the data in it instead"
+    )]
+    LongLine {
+        /// In which file.
+        file: String,
+        /// Which, from 1.
+        line: usize,
+    },
 }
 
-/// Most numbers of one range; a job has no more tasks.
-const MAX_NUMBERS: u64 = 50_000_000;
+/// Bytes of a line that is a task's item. It goes to the dispatcher in one message.
+pub(crate) const MAX_LINE_BYTES: usize = 64_000_000;
 
 /// One line of a list, cut in columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,11 +101,26 @@ pub fn lines_of(file: &str, separator: Option<&str>) -> Result<Vec<Line>, Source
         _ => Box::new(std::fs::File::open(file).map_err(unreadable)?),
     };
     let mut lines = Vec::new();
-    for (place, line) in io::BufReader::new(reader).lines().enumerate() {
-        let number = place + 1;
-        let line = line.map_err(|e| unreadable(io::Error::new(e.kind(), format!("line {number}: {e}"))))?;
-        let line = line.strip_suffix('\r').unwrap_or(&line);
+    let mut reader = io::BufReader::new(reader);
+    let mut bytes = Vec::new();
+    for number in 1.. {
+        bytes.clear();
+        // No more of it than is enough to know that it is too long.
+        let longest = MAX_LINE_BYTES as u64 + 1;
+        if (&mut reader).take(longest).read_until(b'\n', &mut bytes).map_err(unreadable)? == 0 {
+            break;
+        }
+        let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        if line.len() > MAX_LINE_BYTES {
+            return Err(SourceError::LongLine { file: file.to_owned(), line: number });
+        }
+        let not_text = |_| unreadable(io::Error::other(format!("line {number}: it is not valid UTF-8")));
+        let line = std::str::from_utf8(line).map_err(not_text)?;
+        let line = line.strip_suffix('\r').unwrap_or(line);
         if !line.is_empty() {
+            if lines.len() == MAX_TASKS {
+                return Err(SourceError::TooMany(file.to_owned()));
+            }
             let columns = match separator {
                 Some(separator) => line.split(separator).map(str::to_owned).collect(),
                 None => vec![line.to_owned()],
@@ -105,30 +131,13 @@ pub fn lines_of(file: &str, separator: Option<&str>) -> Result<Vec<Line>, Source
     Ok(lines)
 }
 
-/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several of these with commas; each once, in order.
+/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several of these with commas; each counts once.
 ///
 /// # Errors
-/// If it is not written so.
-pub fn array(text: &str) -> Result<Vec<u64>, SourceError> {
-    let mut numbers = BTreeSet::new();
-    for (first, last, step) in ranges(text)? {
-        numbers.extend((first..=last).step_by(step));
-    }
-    Ok(numbers.into_iter().collect())
-}
-
-/// Whether [`array()`] can read it, without making the numbers.
-///
-/// # Errors
-/// If it is not written so.
-pub fn check_array(text: &str) -> Result<(), SourceError> {
-    ranges(text).map(drop)
-}
-
-/// First, last and step of each part.
-fn ranges(text: &str) -> Result<Vec<(u64, u64, usize)>, SourceError> {
+/// If it is not written so, or there are more than a job has tasks.
+pub fn array(text: &str) -> Result<Numbers, SourceError> {
     let wrong = || SourceError::Range(text.to_owned());
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+    let number = |text: &str| text.trim().parse().map_err(|_| wrong());
     let mut ranges = Vec::new();
     for part in text.split(',') {
         let (range, step) = match part.split_once(':') {
@@ -142,12 +151,13 @@ fn ranges(text: &str) -> Result<Vec<(u64, u64, usize)>, SourceError> {
         if first > last || step == 0 {
             return Err(wrong());
         }
-        if (last - first) / step >= MAX_NUMBERS {
-            return Err(SourceError::TooMany(text.to_owned()));
-        }
-        ranges.push((first, last, usize::try_from(step).map_err(|_| wrong())?));
+        ranges.push(NumberRange { first, last, step });
     }
-    Ok(ranges)
+    let numbers = Numbers(ranges);
+    if numbers.count_up_to(MAX_TASKS) > MAX_TASKS {
+        return Err(SourceError::TooMany(text.to_owned()));
+    }
+    Ok(numbers)
 }
 
 #[cfg(test)]
@@ -179,12 +189,24 @@ mod tests {
         assert_eq!(lines, [line(1, ["a", "1"]), line(3, ["b", "2"]), line(4, [" c ", ""])]);
         std::fs::write(&file, b"ok\n\xff\n").unwrap();
         assert!(lines_of(file.to_str().unwrap(), None).unwrap_err().to_string().contains("line 2"));
+        for (longest, is_possible) in [(MAX_LINE_BYTES, true), (MAX_LINE_BYTES + 1, false)] {
+            std::fs::write(&file, [b"short\n", &vec![b'x'; longest][..], b"\nlast"].concat()).unwrap();
+            match lines_of(file.to_str().unwrap(), None) {
+                Ok(lines) => assert_eq!((is_possible, lines.len()), (true, 3)),
+                Err(error) => assert!(!is_possible && error.to_string().contains("list, line 2: "), "{error}"),
+            }
+        }
     }
 
     #[test]
     fn ranges_are_read_as_written() {
-        assert_eq!(array("3-5,1,4").unwrap(), [1, 3, 4, 5]);
-        assert_eq!(array("0-10:5").unwrap(), [0, 5, 10]);
+        let numbers = |text: &str| array(text).unwrap().iter().collect::<Vec<_>>();
+        assert_eq!(numbers("3-5,1,4"), [1, 3, 4, 5]);
+        assert_eq!(numbers("0-10:5"), [0, 5, 10]);
+        assert_eq!(array(&format!("1-{MAX_TASKS},7")).unwrap().iter().count(), MAX_TASKS);
+        for many in [format!("1-{MAX_TASKS},0"), format!("0-{MAX_TASKS}"), "1-18446744073709551615".into()] {
+            assert!(array(&many).unwrap_err().to_string().contains("submit it in parts"), "{many}");
+        }
         for wrong in ["", "a", "5-3", "1-9:0", "-3"] {
             assert!(array(wrong).is_err(), "{wrong}");
         }

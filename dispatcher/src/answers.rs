@@ -111,7 +111,12 @@ impl Brain {
                 ToClient::Done(count)
             }
             FromClient::StopExecutor { executor } => ToClient::Done(self.stop_executor(&executor)?),
-            FromClient::Submit { .. } | FromClient::Objects(_) | FromClient::Items(_) | FromClient::Commit => {
+            FromClient::Submit { .. }
+            | FromClient::Objects(_)
+            | FromClient::Items(_)
+            | FromClient::Numbers { .. }
+            | FromClient::Commit
+            | FromClient::Withdraw => {
                 return Err("a submission begins with `Submit` and ends with `Commit`".into());
             }
             FromClient::Watch { .. } | FromClient::Push(_) => {
@@ -135,6 +140,11 @@ impl Brain {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Jobs that have not ended.
+    pub(crate) fn unfinished(&self) -> Vec<JobView> {
+        self.jobs.values().filter(|job| !job.has_ended()).map(|job| self.view(job)).collect()
     }
 
     /// The job with what it does not know itself.

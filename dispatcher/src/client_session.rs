@@ -1,23 +1,87 @@
 //! A session with a client: one request at a time, a submission in parts, a watch until its job has ended.
 
+use std::collections::VecDeque;
+
 use eyas_session::{Reader, Session, SessionError, Writer};
 use eyas_types::JobId;
 use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::brain::Message;
-use crate::job::JobSpec;
+use crate::job::{JobSpec, SpecError};
 use crate::journal::Journal;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
+/// Requests of a client that are read before they are served, and frames of them.
+const MAX_READ_AHEAD: usize = 16;
 
 struct Client {
     writer: Writer,
     brain: mpsc::Sender<Message>,
     journal: Journal,
-    /// A submission that has begun, or what is wrong with it.
-    submission: Option<Result<JobSpec, String>>,
+    submission: Submission,
+}
+
+/// What a client has said of a job that it submits.
+enum Submission {
+    None,
+    Begun(JobSpec),
+    /// What is wrong with it.
+    Wrong(String),
+    Withdrawn,
+}
+
+/// What a client says, read as it comes, so that it is heard while something else is done.
+struct Inbox {
+    frames: mpsc::Receiver<Result<Vec<FromClient>, SessionError>>,
+    waiting: VecDeque<FromClient>,
+}
+
+impl Inbox {
+    fn of(mut reader: Reader) -> Self {
+        let (sender, frames) = mpsc::channel(MAX_READ_AHEAD);
+        tokio::spawn(async move {
+            loop {
+                let read = tokio::select! {
+                    read = reader.next::<FromClient>() => read,
+                    () = sender.closed() => return,
+                };
+                let is_last = read.is_err();
+                if sender.send(read).await.is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Inbox { frames, waiting: VecDeque::new() }
+    }
+
+    /// What it says next. Dropped before, nothing is lost by it.
+    async fn next(&mut self) -> Result<FromClient, SessionError> {
+        loop {
+            match self.waiting.pop_front() {
+                Some(request) => return Ok(request),
+                None => self.read().await?,
+            }
+        }
+    }
+
+    /// Waits until its submission is not wanted any longer. Dropped before, nothing is lost by it.
+    async fn withdraws(&mut self) -> Result<(), SessionError> {
+        while !self.waiting.contains(&FromClient::Withdraw) {
+            match self.waiting.len() {
+                0..MAX_READ_AHEAD => self.read().await?,
+                _ => std::future::pending().await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), SessionError> {
+        let closed = || SessionError::Ended { address: "a client".into(), why: "it was closed".into() };
+        self.waiting.extend(self.frames.recv().await.ok_or_else(closed)??);
+        Ok(())
+    }
 }
 
 /// Serves one client until its connection ends, or the brain does.
@@ -26,49 +90,42 @@ pub(crate) async fn serve(
     brain: mpsc::Sender<Message>,
     journal: Journal,
 ) -> Result<(), SessionError> {
-    let Session { mut reader, writer, .. } = session;
-    let mut client = Client { writer, brain, journal, submission: None };
+    let Session { reader, writer, .. } = session;
+    let mut inbox = Inbox::of(reader);
+    let mut client = Client { writer, brain, journal, submission: Submission::None };
     loop {
-        let requests = tokio::select! {
-            requests = reader.next::<FromClient>() => requests?,
+        let request = tokio::select! {
+            request = inbox.next() => request?,
             () = client.brain.closed() => return Ok(()),
         };
-        for request in requests {
-            client.serve(request, &mut reader).await?;
-        }
+        client.serve(request, &mut inbox).await?;
     }
 }
 
 impl Client {
-    async fn serve(&mut self, request: FromClient, reader: &mut Reader) -> Result<(), SessionError> {
+    async fn serve(&mut self, request: FromClient, inbox: &mut Inbox) -> Result<(), SessionError> {
         match request {
-            FromClient::Submit { name, templates, reuse, broadcast, distribution } => {
+            FromClient::Submit { name, templates, reuse, broadcast, distribution, tasks } => {
                 let spec = JobSpec { name, templates, reuse, broadcast, distribution, ..JobSpec::default() };
-                self.submission = Some(Ok(spec));
-                Ok(())
+                self.submission = Submission::Begun(spec);
+                self.build(inbox, move |spec| spec.expect(tasks)).await
             }
-            FromClient::Objects(objects) => {
-                if let Some(Ok(spec)) = &mut self.submission
-                    && let Err(e) = spec.push_objects(objects)
-                {
-                    self.submission = Some(Err(e.to_string()));
-                }
-                Ok(())
-            }
-            FromClient::Items(items) => {
-                if let Some(Ok(spec)) = &mut self.submission
-                    && let Err(e) = spec.push(&items)
-                {
-                    self.submission = Some(Err(e.to_string()));
-                }
-                Ok(())
+            FromClient::Objects(objects) => self.build(inbox, |spec| spec.push_objects(objects)).await,
+            FromClient::Items(items) => self.build(inbox, move |spec| spec.push(&items)).await,
+            FromClient::Numbers { template, numbers } => {
+                self.build(inbox, move |spec| spec.push_numbers(template, &numbers)).await
             }
             FromClient::Commit => {
+                self.build(inbox, JobSpec::validate).await?;
                 let answer = self.commit().await;
                 self.writer.send(&[answer]).await
             }
-            FromClient::Watch { job, from, results } => self.watch(job, from, results, reader).await,
-            FromClient::Push(request) => self.push(request, reader).await,
+            FromClient::Withdraw => {
+                self.submission = Submission::Withdrawn;
+                Ok(())
+            }
+            FromClient::Watch { job, from, results } => self.watch(job, from, results, inbox).await,
+            FromClient::Push(request) => self.push(request, inbox).await,
             request => {
                 let (reply, answer) = oneshot::channel();
                 let answer = self.ask(Message::Asked { request, reply }, answer).await;
@@ -77,21 +134,41 @@ impl Client {
         }
     }
 
-    async fn commit(&mut self) -> ToClient {
-        let mut spec = match self.submission.take() {
-            Some(Ok(spec)) => spec,
-            Some(Err(why)) => return ToClient::Refused(why),
-            None => return ToClient::Refused("a submission begins with `Submit`".into()),
+    /// Goes on with the submission, if there is one and nothing was wrong with it. Millions of tasks take a while, during
+    /// which the client may withdraw it, or go away.
+    async fn build(
+        &mut self,
+        inbox: &mut Inbox,
+        step: impl FnOnce(&mut JobSpec) -> Result<(), SpecError> + Send + 'static,
+    ) -> Result<(), SessionError> {
+        let mut spec = match std::mem::replace(&mut self.submission, Submission::None) {
+            Submission::Begun(spec) => spec,
+            other => {
+                self.submission = other;
+                return Ok(());
+            }
         };
-        // A million tasks take a while to check.
-        let checked = tokio::task::spawn_blocking(move || spec.validate().map(|()| spec)).await;
-        match checked {
-            Ok(Ok(spec)) => {
+        let building = tokio::task::spawn_blocking(move || step(&mut spec).map(|()| spec));
+        self.submission = tokio::select! {
+            built = building => match built {
+                Ok(Ok(spec)) => Submission::Begun(spec),
+                Ok(Err(e)) => Submission::Wrong(e.to_string()),
+                Err(_) => Submission::Wrong("the job could not be checked; see the dispatcher's log".into()),
+            },
+            withdrawn = inbox.withdraws() => withdrawn.map(|()| Submission::Withdrawn)?,
+        };
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> ToClient {
+        match std::mem::replace(&mut self.submission, Submission::None) {
+            Submission::Begun(spec) => {
                 let (reply, answer) = oneshot::channel();
                 self.ask(Message::Submitted { spec: Box::new(spec), reply }, answer).await.unwrap_or_else(stopping)
             }
-            Ok(Err(e)) => ToClient::Refused(e.to_string()),
-            Err(_) => ToClient::Refused("the job could not be checked; see the dispatcher's log".into()),
+            Submission::Wrong(why) => ToClient::Refused(why),
+            Submission::Withdrawn => ToClient::Withdrawn,
+            Submission::None => ToClient::Refused("a submission begins with `Submit`".into()),
         }
     }
 
@@ -100,7 +177,7 @@ impl Client {
         answer.await.ok()
     }
 
-    async fn watch(&mut self, job: JobId, from: u64, results: bool, reader: &mut Reader) -> Result<(), SessionError> {
+    async fn watch(&mut self, job: JobId, from: u64, results: bool, inbox: &mut Inbox) -> Result<(), SessionError> {
         let (reply, answer) = oneshot::channel();
         let Some(Some(mut standing)) = self.ask(Message::Watched { job, reply }, answer).await else {
             let why = format!("there is no job {job}: `eyas job list` shows those there are");
@@ -124,7 +201,7 @@ impl Client {
                 changed = standing.changed() => if changed.is_err() {
                     return self.writer.send(&[stopping()]).await;
                 },
-                said = reader.next::<FromClient>() => {
+                said = inbox.next() => {
                     said?;
                 }
             }
@@ -132,7 +209,7 @@ impl Client {
     }
 
     /// Tells how far a push is until it is over, or once if nobody waits for it.
-    async fn push(&mut self, request: PushRequest, reader: &mut Reader) -> Result<(), SessionError> {
+    async fn push(&mut self, request: PushRequest, inbox: &mut Inbox) -> Result<(), SessionError> {
         let (reply, answer) = oneshot::channel();
         let wait = request.wait;
         let mut view = match self.ask(Message::Push { request, reply }, answer).await {
@@ -154,7 +231,7 @@ impl Client {
                 changed = view.changed() => if changed.is_err() {
                     return self.writer.send(&[stopping()]).await;
                 },
-                said = reader.next::<FromClient>() => {
+                said = inbox.next() => {
                     said?;
                 }
             }

@@ -9,6 +9,7 @@ use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_session::{Acceptor, Access, AccessError, Listener, Session, SessionError};
 use eyas_types::PlacementPolicy;
 use eyas_wire::Role;
+use eyas_wire::view::JobView;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -84,6 +85,8 @@ pub struct Running {
     pub access: Access,
     /// Where the access file is.
     pub access_path: PathBuf,
+    /// Jobs that had not ended when the dispatcher did, and go on.
+    pub unfinished: Vec<JobView>,
     work: JoinHandle<()>,
     failed: mpsc::Receiver<JournalError>,
 }
@@ -125,6 +128,7 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     let scheduler = Scheduler::new(config.scheduler.clone());
     let mut brain = Brain::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
     brain.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
+    let unfinished = brain.unfinished();
     // The journal is this process's alone, and so is what another has left here.
     private.sweep(ACCESS_FILE.as_ref())?;
     // Whoever finds the access file finds a dispatcher that listens.
@@ -137,7 +141,7 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
         // It ends when the brain has.
         let _ = accepting.await;
     });
-    Ok(Running { access, access_path, work, failed })
+    Ok(Running { access, access_path, unfinished, work, failed })
 }
 
 /// Listens where the cluster was before, if it was, so that those who have its access file find it again.

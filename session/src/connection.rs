@@ -74,6 +74,14 @@ pub enum SessionError {
         /// What.
         why: String,
     },
+    /// What was to be said is too much for one message.
+    #[error("a message of {bytes} bytes for {address} is too large: at most {MAX_FRAME_BYTES} bytes are possible")]
+    TooLarge {
+        /// To whom.
+        address: String,
+        /// Its size.
+        bytes: usize,
+    },
     /// The connection has ended.
     #[error("the connection to {address} has ended: {why}")]
     Ended {
@@ -270,12 +278,16 @@ impl Writer {
     /// Sends a frame, unless it is empty.
     ///
     /// # Errors
-    /// If the connection has ended.
+    /// If the connection has ended, or the frame is larger than the other side takes: then nothing of it is sent.
     pub async fn send_frame(&mut self, frame: &mut Frame) -> Result<(), SessionError> {
         if frame.is_empty() {
             return Ok(());
         }
         let bytes = frame.take();
+        if bytes.len() - HEADER_BYTES > MAX_FRAME_BYTES {
+            let bytes = bytes.len() - HEADER_BYTES;
+            return Err(SessionError::TooLarge { address: self.address.clone(), bytes });
+        }
         let sent = async {
             self.stream.write_all(&bytes).await?;
             self.stream.flush().await
@@ -367,6 +379,26 @@ mod tests {
         let ((role, received), _session) = tokio::join!(serve, send);
         assert_eq!(role, Role::Executor);
         assert!(received.into_iter().eq(0..100_000));
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_for_the_other_side_is_not_sent() {
+        let (listener, address) = listener().await;
+        let access = Access::create("test", &address);
+        let acceptor = Acceptor::new(&access, Role::Dispatcher);
+        let serve = async {
+            let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+            session.reader.next::<String>().await.unwrap()
+        };
+        let send = async {
+            let mut session = dial(&access, Role::Client).await.unwrap();
+            let sent = session.writer.send(&["x".repeat(MAX_FRAME_BYTES)]).await;
+            assert!(matches!(sent, Err(SessionError::TooLarge { bytes, .. }) if bytes > MAX_FRAME_BYTES), "{sent:?}");
+            session.writer.send(&["small"]).await.unwrap();
+            session
+        };
+        let (received, _session) = tokio::join!(serve, send);
+        assert_eq!(received, ["small"]);
     }
 
     #[tokio::test]

@@ -15,6 +15,8 @@ use crate::template::Template;
 pub const DEFAULT_CAPTURE_BYTES: u64 = 1 << 20;
 /// The highest such bound a job may ask for: output goes through the dispatcher, in one message a task.
 pub const MAX_CAPTURE_BYTES: u64 = 16 << 20;
+/// Most tasks a job may have, and most objects that they read.
+pub const MAX_TASKS: usize = 10_000_000;
 /// Most templates a job may have.
 pub const MAX_TEMPLATES: usize = u16::MAX as usize;
 /// Most inputs a task may have.

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use eyas_types::{Distribution, JobId, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
+use eyas_types::{Distribution, JobId, Numbers, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 
 use crate::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, PushView, TaskView};
@@ -26,13 +26,24 @@ pub enum FromClient {
         broadcast: Vec<u32>,
         /// Which way those go; along a spanning tree, it is all objects if none is named, and before any task.
         distribution: Distribution,
+        /// How many tasks follow: too many are refused before any of them is sent.
+        tasks: u64,
     },
     /// More of the submission's objects, which inputs name by their place in the list.
     Objects(Vec<ObjectSpec>),
     /// More of the submission's tasks.
     Items(Vec<TaskItem>),
-    /// Ends the submission. Answered by `Accepted`, once it is on disk, or `Refused`.
+    /// More of the submission's tasks: one for each number, without inputs of its own.
+    Numbers {
+        /// What they are made from.
+        template: u16,
+        /// Their numbers.
+        numbers: Numbers,
+    },
+    /// Ends the submission. Answered by `Accepted`, once it is on disk, `Refused`, or `Withdrawn`.
     Commit,
+    /// Forgets the submission, if it is not accepted yet. It is the answer to `Commit` that says whether it was.
+    Withdraw,
     /// Results and progress, from the `from`th result on, until the job has ended.
     Watch {
         /// Which job.
@@ -143,6 +154,8 @@ pub enum ToClient {
         /// The job's id.
         job: JobId,
     },
+    /// The submission was forgotten, as its client wished.
+    Withdrawn,
     /// Where some of the file system's nodes take sessions.
     FilesNodes(Vec<SocketAddr>),
     /// The request cannot be done; for a person.

@@ -38,3 +38,4 @@ mod simulation;
 mod slow_disk;
 mod support;
 mod testbed;
+mod waiting;

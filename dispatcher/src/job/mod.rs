@@ -15,4 +15,4 @@ pub(crate) use course::SAMPLE_EVERY;
 pub(crate) use kept::Left;
 pub(crate) use output::{cut_output, output_bytes};
 pub(crate) use progress::{Job, Phase, Released, unix_ms};
-pub(crate) use spec::JobSpec;
+pub(crate) use spec::{JobSpec, SpecError};

@@ -8,14 +8,14 @@ use eyas_sched::Need;
 use eyas_types::matching::Terms;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
-use eyas_types::{Distribution, Input, InputFrom, ObjectSpec, Program, TaskItem, TaskTemplate};
+use eyas_types::{Distribution, Input, InputFrom, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::items::Items;
 
 /// Most tasks in one job, and most objects that they read.
-pub(crate) const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { 50_000_000 };
+const MAX_TASKS: usize = if cfg!(test) { 100_000 } else { eyas_types::task::MAX_TASKS };
 
 /// Most different requirements and ranks in one job: each is compiled, and matched with each executor.
 const MAX_TERMS: usize = 256;
@@ -80,6 +80,24 @@ pub(crate) enum SpecError {
 }
 
 impl JobSpec {
+    /// Whether as many tasks may follow.
+    pub fn expect(&self, tasks: u64) -> Result<(), SpecError> {
+        if tasks > MAX_TASKS as u64 { Err(SpecError::TooManyTasks) } else { Ok(()) }
+    }
+
+    /// Adds tasks of an array. If there are too many, none is made.
+    pub fn push_numbers(&mut self, template: u16, numbers: &Numbers) -> Result<(), SpecError> {
+        let room = MAX_TASKS - self.items.len();
+        if numbers.count_up_to(room) > room {
+            return Err(SpecError::TooManyTasks);
+        }
+        for number in numbers.iter() {
+            let value = Value { text: number.to_string(), input: None };
+            self.items.push(&TaskItem { template, values: vec![value], inputs: Vec::new() });
+        }
+        Ok(())
+    }
+
     /// Adds tasks, in the order of their indices.
     pub fn push(&mut self, items: &[TaskItem]) -> Result<(), SpecError> {
         if self.items.len() + items.len() > MAX_TASKS {
@@ -248,7 +266,7 @@ fn circle(mut needs: BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::{OutputSpec, Template};
+    use eyas_types::{NumberRange, OutputSpec, Template};
 
     fn chain(links: &[&[u32]]) -> JobSpec {
         let mut template = TaskTemplate::new(Program::Noop);
@@ -336,6 +354,25 @@ mod tests {
         let item = TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() };
         assert_eq!(spec.push(&vec![item.clone(); MAX_TASKS]), Ok(()));
         assert_eq!(spec.push(&[item]), Err(SpecError::TooManyTasks));
+        assert_eq!((spec.expect(MAX_TASKS as u64), spec.expect(u64::MAX)), (Ok(()), Err(SpecError::TooManyTasks)));
+    }
+
+    #[test]
+    fn an_array_is_as_large_as_a_job_may_be_or_not_made_at_all() {
+        let numbers = |last: u64| Numbers(vec![NumberRange { first: 1, last, step: 1 }]);
+        let mut spec = JobSpec::default();
+        spec.push_numbers(3, &numbers(12)).unwrap();
+        let item = |text: &str| TaskItem {
+            template: 3,
+            values: vec![Value { text: text.into(), input: None }],
+            inputs: Vec::new(),
+        };
+        assert_eq!((spec.items.len(), spec.items.get(0), spec.items.get(11)), (12, item("1"), item("12")));
+        for last in [MAX_TASKS as u64 - 11, u64::MAX] {
+            assert_eq!(spec.push_numbers(3, &numbers(last)), Err(SpecError::TooManyTasks));
+        }
+        assert_eq!(spec.items.len(), 12, "nothing of what is too much was made");
+        assert_eq!(spec.push_numbers(3, &numbers(MAX_TASKS as u64 - 12)), Ok(()));
     }
 
     #[test]

@@ -1,0 +1,186 @@
+//! Commands that wait for a job: what they show, what they say when the user no longer waits, and what is too much for a job.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::support::{Cluster, Home, can_use, signal, wait_for, wait_until};
+
+const IMPOSSIBLE: &str = "[[task]]\nnoop = true\nrequirements = \"node.cpus >= 64\"\n";
+
+/// A command's words on standard error, read until one of them has been said.
+struct Listening {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Listening {
+    #[track_caller]
+    fn until(mut child: Child, words: &str) -> Self {
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).expect("a pipe can be read"), 0, "it never said `{words}`");
+        }
+        Listening { child, said }
+    }
+
+    /// Its exit code and what else it says.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("a pipe can be read");
+        (self.child.wait().expect("our own child").code(), rest)
+    }
+}
+
+/// `eyas` on a terminal; what it shows there comes out of the pipe.
+fn on_a_terminal(home: &Home, words: &str) -> (Child, ChildStdout) {
+    let mut command = Command::new("script");
+    let eyas = home.command(&[]).get_program().to_string_lossy().into_owned();
+    command.args(["-qefc", &format!("stty columns 150; exec {eyas} {words}"), "/dev/null"]);
+    let command = &mut home.command_of(command, &[]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("script can be started");
+    let shown = child.stdout.take().expect("piped");
+    (child, shown)
+}
+
+/// Reads until this has been shown, or the command has ended; all that was shown.
+#[track_caller]
+fn read_until(shown: &mut ChildStdout, words: &str) -> String {
+    let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&text).contains(words) {
+        let count = shown.read(&mut bytes).expect("a pipe can be read");
+        assert_ne!(count, 0, "`{words}` was not shown:\n{}", String::from_utf8_lossy(&text));
+        text.extend(&bytes[..count]);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.write("job.toml", IMPOSSIBLE);
+    for (words, job) in [
+        (&["submit", "--wait", "job.toml"][..], 1),
+        (&["job", "wait", "1"], 1),
+        (&["job", "wait", "last"], 1),
+        (&["run", "--requirements", "node.cpus >= 64", "--noop"], 2),
+    ] {
+        let waiting = Listening::until(cluster.spawn_on(words), "no executor matches the requirements of its tasks");
+        signal(waiting.child.id(), Signal::INT);
+        let (code, said) = waiting.end();
+        assert_eq!(code, Some(130), "{words:?}: {said}");
+        let is_said = said.contains("job 1 goes on: `eyas job wait 1` waits for it again, `eyas job cancel 1` ends it");
+        assert_eq!((is_said, &*cluster.job("1")["state"].to_string()), (job == 1, "\"running\""), "{words:?}: {said}");
+    }
+    assert_eq!(cluster.job("2")["state"], "cancelled", "a run ends with its command");
+}
+
+#[test]
+fn several_jobs_are_waited_for_and_the_last_has_a_name() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.run(&["job", "wait", "last"]).exits(1).says(&["there is no job"]);
+    cluster.run(&["job", "wait"]).exits(2);
+    cluster.run(&["job", "wait", "first"]).exits(2).says(&["`last` is the job that was submitted last"]);
+    cluster.write("good.toml", "[[task]]\ncommand = [\"true\"]\n");
+    cluster.write("bad.toml", "[[task]]\ncommand = [\"false\"]\n");
+    let jobs = ["good.toml", "bad.toml", "good.toml"].map(|file| cluster.submit(file));
+    cluster.run(&["job", "wait", &jobs[0], "last"]).exits(0).says(&["job 1: 1 of 1 task succeeded", "job 3: 1 of 1"]);
+    cluster.run(&["job", "wait", &jobs[2], &jobs[1]]).exits(1).says(&["job 2: 0 of 1 task succeeded, 1 failed"]);
+    let ended = cluster.run(&["--json", "job", "wait", &jobs[1], &jobs[0]]).exits(1).json("jobs");
+    assert_eq!((&ended[0]["job"], &ended[1]["job"]), (&2.into(), &1.into()));
+    assert_eq!(cluster.ask(&["job", "show", "last"], "jobs")[0]["job"], 3);
+    cluster.run(&["report", "last", "--baseline", "1", "-o", "r.json"]).exits(0);
+    assert!(cluster.read("r.json").contains("\"job\":3"));
+}
+
+#[test]
+fn a_terminal_shows_how_far_a_job_is() {
+    if !can_use(&["script", "stty"]) {
+        return;
+    }
+    let cluster = Cluster::start(&[&[]]);
+    let wait = "until [ -e go-{} ]; do sleep 0.02; done";
+    cluster.write("job.toml", format!("[[task]]\narray = \"1-2\"\ncommand = [\"sh\", \"-c\", \"{wait}\"]\n"));
+    let commands = ["--cluster test submit --wait job.toml", "--cluster test job wait last"];
+    let mut waiting = commands.map(|words| {
+        let (child, mut shown) = on_a_terminal(&cluster, words);
+        read_until(&mut shown, "0/2");
+        (child, shown)
+    });
+    cluster.write("go-1", "");
+    waiting.iter_mut().for_each(|(_, shown)| drop(read_until(shown, "1/2")));
+    cluster.write("go-2", "");
+    for (mut child, mut shown) in waiting {
+        read_until(&mut shown, "2 of 2 tasks succeeded");
+        assert!(child.wait().expect("our own child").success());
+    }
+}
+
+#[test]
+fn a_large_array_is_shown_on_its_way_and_can_be_withdrawn() {
+    if !can_use(&["script", "stty"]) {
+        return;
+    }
+    let cluster = Cluster::start(&[&[]]);
+    let (mut child, mut shown) = on_a_terminal(&cluster, "--cluster test run --array 1-10000000 --noop");
+    read_until(&mut shown, "the dispatcher checks 10000000 tasks and writes them down");
+    let is_run = |words: &str| words.contains(" run ") && !words.contains("stty");
+    let run = wait_for("the command", || cluster.processes().into_iter().find(|(_, words)| is_run(words)));
+    signal(run.0, Signal::INT);
+    read_until(&mut shown, "interrupted; no job was submitted");
+    assert_eq!(child.wait().expect("our own child").code(), Some(130));
+    assert_eq!(cluster.ask(&["job", "list"], "jobs").as_array().map(Vec::len), Some(0));
+    // The cluster is none the worse for it.
+    cluster.run(&["run", "--array", "1-3", "--noop"]).exits(0).says(&["3 of 3 tasks succeeded"]);
+}
+
+#[test]
+fn what_is_too_much_for_a_job_is_named() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.run(&["run", "--array", "1-10000001", "--noop"]).exits(2).says(&["submit it in parts"]);
+    cluster.write("job.toml", "[[task]]\nnoop = true\narray = \"1-9999999\"\n".repeat(2));
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml, line 4", "at most 10000000 tasks"]);
+    cluster.write("long", ["short\n", &"x".repeat(64_000_001), "\n"].concat());
+    cluster.run(&["run", "--each-line", "long", "--noop"]).exits(1).says(&["long, line 2: the line is longer than"]);
+    let long = "y".repeat(68_000_000);
+    cluster.write("job.toml", format!("[[task]]\nnoop = true\nenv = {{ LONG = \"{long}\" }}\n"));
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["the commands and options of the job cannot be submitted"]);
+    // Lines that are long only together go in several messages.
+    cluster.write("list", format!("{}\n", "z".repeat(20_000)).repeat(3400));
+    cluster.run(&["run", "--each-line", "list", "--noop"]).exits(0).says(&["3400 of 3400 tasks succeeded"]);
+    assert_eq!(cluster.ask(&["job", "list"], "jobs").as_array().map(Vec::len), Some(1), "nothing else was accepted");
+}
+
+#[test]
+fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
+    let home = Home::new();
+    let job = "name = \"long\"\n[[task]]\narray = \"1-3\"\ncommand = [\"sh\", \"-c\", \"[ {} = 1 ] || sleep 1000\"]\n";
+    home.write("job.toml", job);
+    let eyas = |words: &[&str]| home.eyas(&[&["--cluster", "test"], words].concat());
+    let start = ["start", "local", "--nodes", "1", "--slots", "1", "--detach"];
+    let first = eyas(&start).exits(0);
+    assert!(!first.stderr.contains("goes on"), "{}", first.stderr);
+    eyas(&["submit", "job.toml"]).exits(0);
+    let has_ended = || eyas(&["--json", "job", "list"]).exits(0).json("jobs")[0]["tasks"]["succeeded"] == 1;
+    wait_until("its first task has ended", has_ended);
+    let stop = || {
+        eyas(&["stop"]).exits(0);
+        wait_until("the cluster has ended", || home.processes().is_empty());
+    };
+    stop();
+    let told = "job 1 (`long`) goes on: 2 of 3 tasks are left; `eyas job cancel 1` ends it";
+    eyas(&start).exits(0).says(&[told, "1 executor up"]);
+    stop();
+    let mut dispatcher = home.command(&["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0"]);
+    let mut dispatcher = dispatcher.stdout(Stdio::piped()).stderr(home.log()).spawn().expect("eyas can be started");
+    let mut lines = BufReader::new(dispatcher.stdout.take().expect("piped")).lines().map(Result::unwrap);
+    assert!(lines.by_ref().take_while(|line| line != "ready").any(|line| line.contains(told)));
+    eyas(&["job", "cancel", "last"]).exits(0);
+    eyas(&["stop"]).exits(0);
+    assert!(dispatcher.wait().expect("our own child").success());
+    assert!(!eyas(&start).exits(0).stderr.contains("goes on"));
+    stop();
+}

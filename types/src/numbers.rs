@@ -1,0 +1,90 @@
+//! The numbers of an array of tasks, as ranges: ten million of them are three words until they are needed one by one.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use serde::{Deserialize, Serialize};
+
+/// Every `step`th number from `first` to `last`. None if `first` is past `last`; a `step` of 0 counts as 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberRange {
+    /// The smallest.
+    pub first: u64,
+    /// The largest there may be.
+    pub last: u64,
+    /// From one to the next.
+    pub step: u64,
+}
+
+/// A set of numbers, told as ranges that may overlap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbers(pub Vec<NumberRange>);
+
+impl Numbers {
+    /// Each number once, in order. What it takes does not depend on how many there are.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        let begun = self.0.iter().filter(|range| range.first <= range.last);
+        let mut next: BinaryHeap<_> =
+            begun.map(|range| Reverse((range.first, range.last, range.step.max(1)))).collect();
+        let mut before = None;
+        core::iter::from_fn(move || {
+            loop {
+                let mut smallest = next.peek_mut()?;
+                let Reverse((number, last, step)) = *smallest;
+                match number.checked_add(step).filter(|following| *following <= last) {
+                    Some(following) => smallest.0.0 = following,
+                    None => drop(alloc::collections::binary_heap::PeekMut::pop(smallest)),
+                }
+                if before != Some(number) {
+                    before = Some(number);
+                    return Some(number);
+                }
+            }
+        })
+    }
+
+    /// How many there are, or `most + 1` if there are more than `most`.
+    pub fn count_up_to(&self, most: usize) -> usize {
+        if let [NumberRange { first, last, step }] = self.0[..] {
+            let past_first = last.checked_sub(first).map(|span| span / step.max(1));
+            return past_first.map_or(0, |past| usize::try_from(past).map_or(most, |past| past.min(most)) + 1);
+        }
+        self.iter().take(most + 1).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn numbers(ranges: &[(u64, u64, u64)]) -> Numbers {
+        Numbers(
+            ranges.iter().map(|(first, last, step)| NumberRange { first: *first, last: *last, step: *step }).collect(),
+        )
+    }
+
+    /// First, last and step of each range; the numbers.
+    type Row = (&'static [(u64, u64, u64)], &'static [u64]);
+
+    #[test]
+    fn each_number_comes_once_and_in_order() {
+        let table: [Row; 6] = [
+            (&[], &[]),
+            (&[(3, 5, 1), (1, 1, 1), (4, 4, 1)], &[1, 3, 4, 5]),
+            (&[(0, 11, 5)], &[0, 5, 10]),
+            (&[(0, 9, 3), (0, 9, 2)], &[0, 2, 3, 4, 6, 8, 9]),
+            (&[(5, 3, 1), (1, 2, 0)], &[1, 2]),
+            (&[(u64::MAX - 1, u64::MAX, 1)], &[u64::MAX - 1, u64::MAX]),
+        ];
+        for (ranges, expected) in table {
+            let numbers = numbers(ranges);
+            assert_eq!(numbers.iter().collect::<Vec<_>>(), expected);
+            assert_eq!(numbers.count_up_to(100), expected.len());
+            assert_eq!(numbers.count_up_to(1), expected.len().min(2));
+        }
+        assert_eq!(numbers(&[(0, u64::MAX, 1)]).count_up_to(10), 11);
+        assert_eq!(numbers(&[(0, u64::MAX, 1), (7, 7, 1)]).count_up_to(10), 11);
+        assert_eq!(numbers(&[(0, u64::MAX, 1)]).iter().take(3).collect::<Vec<_>>(), vec![0, 1, 2]);
+    }
+}
