@@ -32,7 +32,9 @@ pub(crate) async fn dfs(command: DfsCommand, reach: &Reach) -> Result<ExitCode, 
         eprintln!("eyas: the next node that joins says which file system this cluster has, or begins another");
         return Ok(ExitCode::SUCCESS);
     }
-    let files = client.files().await?;
+    let waits =
+        || eprintln!("eyas: the dispatcher has just started; waiting until an executor that keeps files is back");
+    let files = client.files_seeing(waits).await?;
     let session = Session { files, json: reach.json };
     tokio::select! {
         biased;
@@ -71,6 +73,7 @@ impl Session {
             DfsCommand::Rebalance { folder } => self.rebalance(&folder).await?,
             DfsCommand::Recover { without, .. } => return self.recover(without.into_iter().collect()).await,
             DfsCommand::Format { .. } => self.remove_all("").await.map(drop)?,
+            DfsCommand::Restore { copy, name } => self.restore(&copy, &name).await?,
             DfsCommand::Verify { names, quick } => return self.verify(&names, !quick).await,
         }
         Ok(ExitCode::SUCCESS)
@@ -304,33 +307,50 @@ impl Session {
     }
 
     async fn sum_up(&self, folder: Option<String>) -> Result<(), Failure> {
-        let listed = self.files.list(&rooted(folder.as_deref().unwrap_or("").trim_end_matches('/'))).await?;
-        let (count, bytes) = (listed.len(), listed.iter().map(|file| file.size_bytes).sum());
+        let listed = self.files.list(&rooted(folder.as_deref().unwrap_or("").trim_end_matches('/'))).await;
         let mut nodes = Vec::new();
         if folder.is_none() {
             let membership = self.files.membership().await?;
             for member in &membership.alive {
-                nodes.push((*member, membership.has_joined(member.node), self.files.usage(member).await.ok()));
+                nodes.push(views::node(member, &membership, self.files.usage(member).await.ok()));
+            }
+            nodes.extend(membership.missing().into_iter().map(views::missing));
+            if let (Err(_), false) = (&listed, self.json) {
+                // Which nodes are missing is why.
+                views::nodes(nodes)?;
+                return Err(listed.expect_err("matched above").into());
             }
         }
-        Ok(views::usage(count as u64, bytes, &nodes, self.json)?)
+        let listed = listed?;
+        let (count, bytes) = (listed.len(), listed.iter().map(|file| file.size_bytes).sum());
+        Ok(views::usage(count as u64, bytes, nodes, self.json)?)
     }
 
     async fn verify(&self, names: &[String], thoroughly: bool) -> Result<ExitCode, Failure> {
-        let (mut verified, mut bad) = (0, Vec::new());
+        let mut verified = Vec::new();
         for name in names {
             for listing in self.files.list(&rooted(name.trim_end_matches('/'))).await? {
                 let file = match self.files.stat(&listing.name).await {
                     Err(error) if error.kind == FilesErrorKind::NotFound => continue,
                     file => file?,
                 };
-                verified += 1;
                 let found = self.files.verify(&file, thoroughly).await?;
-                bad.extend(found.into_iter().map(|(place, node)| (file.name.clone(), place, node)));
+                verified.push((file.name, found));
             }
         }
-        views::verified(verified, &bad, self.json)?;
-        Ok(if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        views::verified(&verified, self.json)?;
+        let is_good = verified.iter().all(|(_, found)| found.is_good());
+        Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    async fn restore(&self, copy: &Path, name: &FileName) -> Result<(), Failure> {
+        let opened = LocalFile::open(copy).map_err(|e| format!("cannot read {}: {e}", copy.display()))?;
+        let restored = self.files.restore(name, opened).await.map_err(|error| of(copy, error))?;
+        match self.json {
+            true => show::json("restored", &restored)?,
+            false => eprintln!("eyas: {name}: {} restored", format_count(restored as u64, "chunk")),
+        }
+        Ok(())
     }
 
     fn bar(&self, name: &FileName, bytes: Option<u64>) -> ProgressBar {

@@ -24,6 +24,8 @@ const SUBMISSION_PART_BYTES: usize = 1 << 20;
 
 /// What the file system cannot do at once is tried for so long.
 const FILES_PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks whether executors that keep files have come back.
+const FILES_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a request was not answered.
 #[derive(Debug, Error)]
@@ -50,6 +52,12 @@ pub enum ClientError {
     /// There is no file system.
     #[error("no executor of this cluster keeps files: start some with `eyas start executor --dfs`")]
     NoFiles,
+    /// There is one, and none of its nodes is here.
+    #[error(
+        "none of the executors that keep this cluster's files is connected to its dispatcher: start them again with --dfs and \
+         their folders"
+    )]
+    FilesAway,
     /// The file system cannot be used.
     #[error(transparent)]
     Files(#[from] FilesError),
@@ -111,12 +119,28 @@ impl Client {
     /// # Errors
     /// If no node of it keeps any, or none answers.
     pub async fn files(&mut self) -> Result<Files, ClientError> {
-        let ToClient::FilesNodes(nodes) = self.ask(FromClient::FilesNodes).await? else {
-            return Err(ClientError::Unexpected);
+        self.files_seeing(|| {}).await
+    }
+
+    /// The same; calls `waits` before it waits for executors that come back to a dispatcher that has just started.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub async fn files_seeing(&mut self, waits: impl FnOnce()) -> Result<Files, ClientError> {
+        let mut waits = Some(waits);
+        let nodes = loop {
+            match self.ask(FromClient::FilesNodes).await? {
+                ToClient::FilesNodes { nodes, .. } if !nodes.is_empty() => break nodes,
+                ToClient::FilesNodes { has_files: false, .. } => return Err(ClientError::NoFiles),
+                ToClient::FilesNodes { are_returning: false, .. } => return Err(ClientError::FilesAway),
+                ToClient::FilesNodes { .. } => {}
+                _ => return Err(ClientError::Unexpected),
+            }
+            if let Some(waits) = waits.take() {
+                waits();
+            }
+            tokio::time::sleep(FILES_PAUSE).await;
         };
-        if nodes.is_empty() {
-            return Err(ClientError::NoFiles);
-        }
         // Where this is a task, its executor says which node is near.
         let near = std::env::var("EYAS_DFS_NODE").ok().and_then(|node| u64::from_str_radix(&node, 16).ok()).map(NodeId);
         Ok(Files::connect(self.access.clone(), nodes, near, FILES_PATIENCE).await?)

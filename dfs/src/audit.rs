@@ -2,7 +2,7 @@
 //!
 //! A leader asks now and then whoever is to have chunks of its files whether they do; what is missing is repaired. The
 //! asked learn so which of their chunks are still of use. And each node reads its own chunks, one after the other: one that
-//! is damaged is dropped, and so found missing.
+//! is damaged is kept aside, and so found missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -92,6 +92,7 @@ pub(crate) async fn audit(shared: Arc<Shared>) {
             tracing::info!(count = stale.len(), "chunks are of no file any more; dropped");
         }
         shared.chunks.drop(&stale);
+        shared.chunks.drop_damaged_before(Instant::now() - UNCLAIMED);
     }
 }
 

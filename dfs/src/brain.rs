@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use eyas_ring::{Answer, Config, Effect, Event, Message, Node, Op, Refusal, Saved, View};
 use eyas_types::ObjectId;
-use eyas_types::dfs::NodeId;
+use eyas_types::dfs::{FileName, NodeId};
 use tokio::sync::{oneshot, watch};
 
 use crate::database::{Database, DatabaseError};
@@ -34,6 +34,8 @@ pub(crate) trait Hands: Send + 'static {
     fn say(&self, to: NodeId, message: Message);
     /// Fetches a chunk from one of these, and tells.
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
+    /// Asks all members for chunks of a file.
+    fn search(&self, name: FileName, objects: Vec<ObjectId>);
     /// Forgets chunks.
     fn drop(&self, objects: &[ObjectId]);
 }
@@ -167,6 +169,7 @@ impl<H: Hands> Brain<H> {
             Effect::Fetch { object, size_bytes, checksum, from } => {
                 self.hands.fetch(object, size_bytes, checksum, from);
             }
+            Effect::Search { name, objects } => self.hands.search(name, objects),
         }
     }
 

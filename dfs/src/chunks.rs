@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_store::{Incoming, ObjectStore, StoreError};
+use eyas_store::{DamagedUsage, Incoming, ObjectStore, StoreError};
 use eyas_transfer::{Expected, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::database::{Database, DatabaseError, OwnChunk};
+use crate::protocol::Held;
 use crate::room::Room;
 
 /// A client that was told to bring a chunk has brought it by then.
@@ -80,7 +81,9 @@ impl Chunks {
         room: Arc<dyn Room>,
     ) -> Result<Self, DatabaseError> {
         let own = database.chunks()?.into_iter().map(|(object, chunk)| (object, Own::claimed_now(chunk)));
-        let own = Mutex::new(own.collect());
+        let own: HashMap<_, _> = own.collect();
+        store.mark_irreplaceable(own.keys().copied());
+        let own = Mutex::new(own);
         let replicating = peers.with_limits(PeerLimits {
             max_transfers_per_peer: REPLICATING_TRANSFERS,
             receive_buffer_bytes: REPLICATING_BUFFER_BYTES,
@@ -100,11 +103,25 @@ impl Chunks {
         (own.len() as u64, own.values().map(|own| own.chunk.size_bytes).sum())
     }
 
-    /// Whether a chunk is here; reads it, if that is to be known `thoroughly`. Blocks then.
+    /// Damaged copies that are kept aside, and their bytes.
+    pub fn damaged(&self) -> (u64, u64) {
+        let DamagedUsage { copies, bytes } = self.store.damaged();
+        (copies, bytes)
+    }
+
+    /// What is here of a chunk; reads it, if that is to be known `thoroughly`. Blocks then.
     ///
     /// # Errors
     /// If the disk does not let it be read.
-    pub fn has(&self, object: ObjectId, thoroughly: bool) -> Result<bool, StoreError> {
+    pub fn held(&self, object: ObjectId, thoroughly: bool) -> Result<Held, StoreError> {
+        Ok(match self.has(object, thoroughly)? {
+            true => Held::Whole,
+            false if self.store.has_damaged(object) => Held::Damaged,
+            false => Held::Nothing,
+        })
+    }
+
+    fn has(&self, object: ObjectId, thoroughly: bool) -> Result<bool, StoreError> {
         match thoroughly {
             true if self.is_own(object) => self.store.verify_again(object),
             _ => Ok(self.is_own(object)),
@@ -127,7 +144,32 @@ impl Chunks {
             }
         }
         missing.retain(|object| !adopted.contains(object));
+        // What the store itself has found damaged gives back its room.
+        let gone: Vec<_> = missing.iter().filter(|object| !self.store.contains(**object)).copied().collect();
+        self.forget(&gone);
         missing
+    }
+
+    /// A leader knows no good replica of these; tells which of them are here, undamaged, and makes them this node's own. A
+    /// damaged copy that was kept aside counts if it can be read after all.
+    pub async fn search(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
+        let mut found = Vec::new();
+        for object in objects.iter().copied() {
+            let look = || match self.store.verify_again(object)? {
+                true => Ok(true),
+                false => self.store.restore(object),
+            };
+            let adopted = match block_in_place(look).map_err(|error: StoreError| error.message) {
+                Ok(true) => self.adopt(object).await,
+                Ok(false) => continue,
+                Err(why) => Err(why),
+            };
+            match adopted {
+                Ok(()) => found.push(object),
+                Err(why) => tracing::warn!(%object, "a chunk that is searched for cannot be used: {why}"),
+            }
+        }
+        found
     }
 
     /// A leader has asked for a chunk; tells whether it is here.
@@ -166,8 +208,19 @@ impl Chunks {
         }
     }
 
-    /// Forgets chunks.
+    /// Deletes chunks that no file has any more, and what is kept of them.
     pub fn drop(&self, objects: &[ObjectId]) {
+        self.forget(objects);
+        objects.iter().for_each(|object| self.store.forget_damaged(*object));
+    }
+
+    /// Deletes damaged copies that no leader has searched for since.
+    pub fn drop_damaged_before(&self, moment: Instant) {
+        self.store.forget_damaged_before(moment);
+    }
+
+    /// These are no longer this node's own.
+    fn forget(&self, objects: &[ObjectId]) {
         let own: Vec<_> = {
             let mut own = self.own();
             objects.iter().filter(|object| own.remove(object).is_some()).copied().collect()
@@ -178,10 +231,13 @@ impl Chunks {
         if let Err(error) = self.database.disown(&own) {
             tracing::warn!(%error, "chunks that are gone are remembered");
         }
-        own.into_iter().for_each(|object| self.room.release(object));
+        for object in own {
+            self.store.mark_replaceable(object);
+            self.room.release(object);
+        }
     }
 
-    /// Reads a chunk, if it is here, and forgets it if it is damaged; tells whether it was. Blocks.
+    /// Reads a chunk, if it is here; if it is damaged, it is no longer this node's own. Tells whether it was. Blocks.
     pub fn scrub(&self, object: ObjectId) -> bool {
         if !self.is_own(object) {
             return false;
@@ -189,8 +245,7 @@ impl Chunks {
         match self.has(object, true) {
             Ok(true) => false,
             Ok(false) => {
-                tracing::warn!(%object, "a chunk is damaged; dropped");
-                self.drop(&[object]);
+                self.forget(&[object]);
                 true
             }
             Err(error) => {
@@ -205,6 +260,7 @@ impl Chunks {
         let chunk = OwnChunk { size_bytes: wanted.size_bytes, checksum: wanted.checksum };
         // Another transaction may be waiting for the disk.
         block_in_place(|| self.database.own(wanted.object, chunk)).map_err(|error| error.to_string())?;
+        self.store.mark_irreplaceable([wanted.object]);
         self.own().insert(wanted.object, Own::claimed_now(chunk));
         Ok(())
     }

@@ -11,6 +11,7 @@ mod gather;
 mod read;
 mod recover;
 mod runs;
+mod verify;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,15 +19,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_ring::{Answer, Listing, Op, Refusal, Ring, Version, View};
+use eyas_ring::{Answer, Listing, Op, Refusal, Ring, Version, View, majority};
 use eyas_session::Access;
 use eyas_store::Limiter;
 use eyas_transfer::{PeerKey, PeerLimits, Peers};
-use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
 use calls::{ANSWER_DEADLINE, Calls};
 pub use error::{FilesError, FilesErrorKind};
@@ -35,6 +35,7 @@ pub use gather::Gathering;
 pub use read::Reading;
 pub use recover::Recovery;
 pub use runs::Attendance;
+pub use verify::{Lost, Verified};
 pub use write::WriteOptions;
 
 use crate::protocol::{Member, Membership, Reply, Usage, What};
@@ -46,14 +47,8 @@ const PAUSE_MOST: Duration = Duration::from_millis(500);
 /// When one node has said how the file system stands, others have so long to know better.
 const OTHERS_DEADLINE: Duration = Duration::from_millis(50);
 
-/// A node that reads chunks to see whether they are good has so long for each that it was asked about.
-const CHECK_DEADLINE: Duration = Duration::from_secs(2);
-
 /// Names that are listed by one node at a time.
 const LIST_TOGETHER: u32 = 1000;
-
-/// Chunks that a node is asked about at a time.
-pub(crate) const CHECK_TOGETHER: usize = 1024;
 
 /// The files of a cluster. Clones share its connections.
 #[derive(Clone)]
@@ -90,6 +85,25 @@ impl Known {
     /// How many nodes there are to keep chunks: members that live.
     fn size(&self) -> usize {
         self.view.members.iter().filter(|node| self.members.contains_key(node)).count()
+    }
+
+    /// Why files cannot be used, and what to do.
+    fn why_at_rest(&self) -> String {
+        let missing: Vec<_> = self.view.members.iter().filter(|node| !self.members.contains_key(node)).collect();
+        let (count, all) = (missing.len(), self.view.members.len());
+        let names = missing.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(", ");
+        match count {
+            0 => "the nodes of the file system have not agreed yet who is one of them; try again in a moment".into(),
+            _ if self.size() < majority(all) => format!(
+                "{count} of the {all} nodes of the file system are missing: {names}. It needs {} of them: start their executors \
+                 again with their folders; if they never come back, see `eyas dfs recover`",
+                majority(all)
+            ),
+            _ => format!(
+                "{count} of the {all} nodes of the file system are missing: {names}. The others have not agreed yet to go on \
+                 without them; try again in a moment, or start their executors again with their folders"
+            ),
+        }
     }
 }
 
@@ -199,10 +213,13 @@ impl Files {
             match self.list_in(&known, folder).await {
                 Ok(Some(files)) => return Ok(files),
                 Ok(None) if Instant::now() < deadline => {}
-                Ok(None) => {
-                    return Err(FilesError::unreachable("the file system does not come to rest; try again later"));
+                Ok(None) => return Err(FilesError::unreachable(known.why_at_rest())),
+                Err(error) if error.kind == FilesErrorKind::Unreachable => {
+                    if Instant::now() >= deadline {
+                        let is_missing = known.size() < known.view.members.len();
+                        return Err(if is_missing { FilesError::unreachable(known.why_at_rest()) } else { error });
+                    }
                 }
-                Err(error) if error.kind == FilesErrorKind::Unreachable && Instant::now() < deadline => {}
                 Err(error) => return Err(error),
             }
             self.pause(&mut pause).await;
@@ -228,61 +245,6 @@ impl Files {
         match self.0.calls.ask_once(member.address, What::Usage).await? {
             Reply::Usage(usage) => Ok(usage),
             _ => Err(unexpected()),
-        }
-    }
-
-    /// Which replicas of a file are not where they are to be, or damaged if they are read `thoroughly`, or cannot be asked for:
-    /// chunks, by their place in the file, and nodes. Their leader is told of what nodes say that they do not have, and has it
-    /// replaced.
-    ///
-    /// # Errors
-    /// `Unreachable`.
-    pub async fn verify(&self, file: &File, thoroughly: bool) -> Result<Vec<(usize, NodeId)>, FilesError> {
-        let mut by_node = BTreeMap::<NodeId, Vec<usize>>::new();
-        for (place, chunk) in file.record.chunks.iter().enumerate() {
-            for node in &chunk.replicas {
-                by_node.entry(*node).or_default().push(place);
-            }
-        }
-        let mut bad = Vec::new();
-        let object = |place: &usize| file.record.chunks[*place].object;
-        for (node, places) in by_node {
-            let mut denied = Vec::new();
-            for places in places.chunks(CHECK_TOGETHER) {
-                match self.has(node, places.iter().map(object).collect(), thoroughly).await {
-                    Some(has) => denied.extend(places.iter().zip(has).filter(|(_, has)| !has).map(|(place, _)| *place)),
-                    None => bad.extend(places.iter().map(|place| (*place, node))),
-                }
-            }
-            if !denied.is_empty() {
-                self.tell_bad(&file.name, denied.iter().map(object).collect(), node).await;
-            }
-            bad.extend(denied.into_iter().map(|place| (place, node)));
-        }
-        bad.sort_unstable();
-        Ok(bad)
-    }
-
-    /// What a node has of these; nothing is known if it does not answer.
-    async fn has(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Option<Vec<bool>> {
-        let (member, count) = (self.known().members.get(&node).copied()?, objects.len());
-        let patience = ANSWER_DEADLINE + CHECK_DEADLINE * count as u32;
-        let has = async {
-            let mut replies = self.0.calls.ask(member.address, What::Check { objects, thoroughly }).await?;
-            replies.next().await
-        };
-        match timeout(patience, has).await {
-            Ok(Ok(Reply::Has(has))) if has.len() == count => Some(has),
-            _ => None,
-        }
-    }
-
-    /// Tells a file's leader of replicas that are missing or damaged. If it does not get there, an audit finds it too.
-    async fn tell_bad(&self, name: &FileName, objects: Vec<ObjectId>, node: NodeId) {
-        let known = self.known();
-        if let Some(leader) = known.members.get(&known.ring.leader(name)) {
-            let bad = What::Bad { name: name.clone(), objects, node };
-            let _ = self.0.calls.ask(leader.address, bad).await;
         }
     }
 
@@ -317,9 +279,14 @@ impl Files {
                 }
             }
             if Instant::now() >= deadline {
-                let late =
-                    || FilesError::unreachable(format!("{name} has no leader that can be asked; try again later"));
-                return Err(last.unwrap_or_else(late));
+                let known = self.known();
+                return Err(match last {
+                    Some(error) if known.size() == known.view.members.len() => error,
+                    _ => FilesError::unreachable(format!(
+                        "{name} cannot be used now. {}",
+                        sentence(&known.why_at_rest())
+                    )),
+                });
             }
             if leader.is_none() {
                 self.pause(&mut pause).await;
@@ -459,6 +426,12 @@ fn absent(op: &Op) -> &FileName {
         Op::Rename { from, .. } => from,
         op => name_of(op),
     }
+}
+
+/// With a capital letter.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn unexpected() -> FilesError {

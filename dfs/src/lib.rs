@@ -18,7 +18,9 @@ mod room;
 mod runs;
 mod serve;
 
-pub use client::{Attendance, File, Files, FilesError, FilesErrorKind, Gathering, Reading, Recovery, WriteOptions};
+pub use client::{
+    Attendance, File, Files, FilesError, FilesErrorKind, Gathering, Lost, Reading, Recovery, Verified, WriteOptions,
+};
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};

@@ -16,7 +16,7 @@ use eyas_session::{Acceptor, Access, Listener};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileSystemId, NodeId};
+use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 use eyas_wire::Role;
 use eyas_wire::executor::FilesPlace;
 use thiserror::Error;
@@ -389,6 +389,20 @@ impl Hands for Fingers {
             };
             // It is not told again, and others wait for their turn. When the brain has ended, none does.
             tokio::task::spawn_blocking(move || drop(shared.told.send(Told::Event(event))));
+        });
+    }
+
+    fn search(&self, name: FileName, objects: Vec<ObjectId>) {
+        let shared = self.shared.clone();
+        let members = shared.state.borrow().view.iter().flat_map(|view| view.members.clone()).collect::<Vec<_>>();
+        for member in members.into_iter().filter(|member| *member != shared.node) {
+            shared.say(member, ToPeer::Search { name: name.clone(), objects: objects.clone() });
+        }
+        self.runtime.spawn(async move {
+            let objects = shared.chunks.search(&objects).await;
+            if !objects.is_empty() {
+                shared.tell(Event::Good { name, objects, node: shared.node });
+            }
         });
     }
 

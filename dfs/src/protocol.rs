@@ -35,6 +35,13 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// Members that are not there.
+    pub fn missing(&self) -> Vec<NodeId> {
+        let members = self.view.iter().flat_map(|view| &view.members);
+        let is_there = |node: &NodeId| self.alive.iter().any(|member| member.node == *node);
+        members.copied().filter(|node| !is_there(node)).collect()
+    }
+
     /// Whether a node is counted on.
     pub fn has_joined(&self, node: NodeId) -> bool {
         self.view.as_ref().is_some_and(|view| view.members.contains(&node))
@@ -87,9 +94,20 @@ pub(crate) enum Reply {
     /// Or why not, for a person.
     Stored(Result<(), String>),
     /// One for each that was asked for.
-    Has(Vec<bool>),
+    Has(Vec<Held>),
     Usage(Usage),
     Run(RunReply),
+}
+
+/// What a node has of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Held {
+    /// All of it.
+    Whole,
+    /// A damaged copy, which is kept aside.
+    Damaged,
+    /// Nothing.
+    Nothing,
 }
 
 /// What a node has.
@@ -101,6 +119,10 @@ pub struct Usage {
     pub bytes: u64,
     /// Bytes it has for more.
     pub free_bytes: u64,
+    /// Damaged copies that it has kept aside, which count in nothing else.
+    pub damaged: u64,
+    /// Their bytes.
+    pub damaged_bytes: u64,
     /// Whether all files that it leads can be used.
     pub is_settled: bool,
 }
@@ -118,4 +140,8 @@ pub(crate) enum ToPeer {
     Audited,
     /// Those of an audit that the speaker does not have.
     Missing { name: FileName, objects: Vec<ObjectId> },
+    /// Chunks of a file that the speaker leads, of which it knows no good replica.
+    Search { name: FileName, objects: Vec<ObjectId> },
+    /// Those of a search that the speaker has, undamaged.
+    Found { name: FileName, objects: Vec<ObjectId> },
 }

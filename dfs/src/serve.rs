@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::brain::Told;
 use crate::chunks::Wanted;
 use crate::node::Shared;
-use crate::protocol::{Answered, Reply, Request, ToPeer, Usage, What};
+use crate::protocol::{Answered, Held, Reply, Request, ToPeer, Usage, What};
 use crate::runs::{self, RunId, RunRequest};
 
 /// Requests of one client that are not answered; further ones are read when some are.
@@ -52,7 +52,7 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
     ended
 }
 
-async fn hear(shared: &Shared, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
+async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
     let mut reader = session.reader;
     loop {
         for message in reader.next::<ToPeer>().await? {
@@ -69,6 +69,19 @@ async fn hear(shared: &Shared, session: Session, said: &mut Option<NodeId>) -> R
                 (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
                 (ToPeer::Missing { name, objects }, Some(node)) => {
                     shared.tell(Event::Bad { name, objects, node });
+                }
+                (ToPeer::Search { name, objects }, Some(from)) => {
+                    // Reading chunks takes its time, and the leader has more to say.
+                    let shared = shared.clone();
+                    tokio::spawn(async move {
+                        let objects = shared.chunks.search(&objects).await;
+                        if !objects.is_empty() {
+                            shared.say(from, ToPeer::Found { name, objects });
+                        }
+                    });
+                }
+                (ToPeer::Found { name, objects }, Some(node)) => {
+                    shared.tell(Event::Good { name, objects, node });
                 }
                 (_, _) => {
                     tracing::warn!(remote = %session.remote, "who speaks is no node of this file system; ignored")
@@ -141,7 +154,9 @@ impl Client {
             What::Usage => {
                 let (chunks, bytes) = self.shared.chunks.count();
                 let is_settled = self.shared.state.borrow().is_settled;
-                Reply::Usage(Usage { chunks, bytes, free_bytes: self.shared.room.free_bytes(), is_settled })
+                let (damaged, damaged_bytes) = self.shared.chunks.damaged();
+                let free_bytes = self.shared.room.free_bytes();
+                Reply::Usage(Usage { chunks, bytes, free_bytes, damaged, damaged_bytes, is_settled })
             }
         };
         self.reply(reply).await;
@@ -175,9 +190,9 @@ impl Client {
     }
 
     /// Of what cannot be read for now nothing bad is said.
-    async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<bool> {
+    async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<Held> {
         let shared = self.shared.clone();
-        let has = move |object: &ObjectId| shared.chunks.has(*object, thoroughly).unwrap_or(true);
+        let has = move |object: &ObjectId| shared.chunks.held(*object, thoroughly).unwrap_or(Held::Whole);
         let check = move || objects.iter().map(has).collect();
         tokio::task::spawn_blocking(check).await.unwrap_or_default()
     }

@@ -57,7 +57,11 @@ impl Brain {
                 ToClient::Log(result.map(Box::new))
             }
             FromClient::Explain { task } => ToClient::Explained(Box::new(self.explain(task)?)),
-            FromClient::FilesNodes => ToClient::FilesNodes(self.executors.files_nodes(None)),
+            FromClient::FilesNodes => ToClient::FilesNodes {
+                nodes: self.executors.files_nodes(None),
+                has_files: self.journal.has_file_system()?,
+                are_returning: self.awaits_executors(),
+            },
             FromClient::ForgetFiles => {
                 if !self.executors.files_nodes(None).is_empty() {
                     return Err("executors that keep files are there: stop them all before, \

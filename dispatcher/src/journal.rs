@@ -173,6 +173,14 @@ impl Journal {
         file_system().map_err(|e| e.to_string())
     }
 
+    /// Whether the cluster has one.
+    pub fn has_file_system(&self) -> Result<bool, String> {
+        let has = || -> Result<bool, redb::Error> {
+            Ok(self.database.begin_read()?.open_table(META)?.get(FILE_SYSTEM)?.is_some())
+        };
+        has().map_err(|e| e.to_string())
+    }
+
     /// Forgets it. On disk when it returns.
     pub fn forget_file_system(&self) -> Result<(), String> {
         let forget = || -> Result<(), redb::Error> {

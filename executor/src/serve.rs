@@ -172,7 +172,11 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
             let site = Site::open(&config.files_folder(), session.local.ip())?;
             Some(Files::new(site, store.clone(), config.limits.floor_bytes))
         }
-        false => None,
+        // All that is damaged can be fetched again.
+        false => {
+            store.mark_irreplaceable([]);
+            None
+        }
     };
     let workshop = Arc::new(Workshop {
         name: config.name.clone(),

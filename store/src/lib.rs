@@ -13,6 +13,7 @@
 mod adopt;
 pub mod arriving;
 pub mod checksum;
+pub mod damaged;
 pub mod emulation;
 pub mod error;
 mod hand_out;
@@ -28,6 +29,7 @@ pub mod url;
 
 pub use arriving::{Arrival, Arriving, Progress};
 pub use checksum::{Checksum, Hasher};
+pub use damaged::DamagedUsage;
 pub use emulation::{Emulation, Limits};
 pub use error::{StorageError, StorageErrorKind, StoreError, StoreErrorKind};
 pub use incoming::Incoming;

@@ -4,11 +4,13 @@
 //! DIR/lock                                one executor holds it
 //! DIR/objects/ab/ab…-SIZE-CHECKSUM        an object: one inode, read-only, its facts in its name
 //! DIR/partial/N                           being written; removed at the next open
+//! DIR/damaged/ab…-SIZE-CHECKSUM           a damaged copy that may be the last one, see `damaged.rs`
 //! ```
 //!
 //! Content is published by rename, never synced: a crash of the process loses nothing, and a power cut may leave zeros
 //! behind a good name. So what is found at open counts as unverified, and is read once against its checksum before
-//! anyone gets it. What fails is removed and reported as not here; it can always be fetched again.
+//! anyone gets it. What fails is removed and reported as not here: it can be fetched again, except for objects that are
+//! marked irreplaceable, of which the damaged copy is kept aside.
 //!
 //! Tasks reach an object through hard links to the one inode, and a misbehaving program can write through them. Every
 //! object is sealed with a fixed modification time when it is published; any write to the inode breaks the seal, which
@@ -29,6 +31,7 @@ use rustix::io::Errno;
 
 use crate::arriving::{Arrivals, Arriving};
 use crate::checksum::Checksum;
+use crate::damaged::{self, Damaged};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::incoming::Incoming;
 use crate::index::{Entry, Index, file_name, folder_name, parse_file_name};
@@ -49,6 +52,7 @@ struct Inner {
     dir: PathBuf,
     objects: OwnedFd,
     partial: OwnedFd,
+    damaged: Damaged,
     index: Mutex<Index>,
     next_partial: AtomicU64,
     arrivals: Arrivals,
@@ -113,12 +117,14 @@ impl ObjectStore {
         for leftover in fs::read_dir(&partial).map_err(failed)? {
             fs::remove_file(leftover.map_err(failed)?.path()).map_err(failed)?;
         }
-        let index = scan(&objects).map_err(failed)?;
+        let damaged = Damaged::open(&dir.join("damaged")).map_err(failed)?;
+        let index = scan(&objects, &damaged).map_err(failed)?;
         let found = index.ids().collect();
         let folder = |path: &Path| File::open(path).map(OwnedFd::from).map_err(failed);
         let inner = Inner {
             objects: folder(&objects)?,
             partial: folder(&partial)?,
+            damaged,
             dir,
             index: Mutex::new(index),
             next_partial: AtomicU64::new(0),
@@ -155,6 +161,10 @@ impl ObjectStore {
 
     pub(crate) fn remembered(&self) -> &Remembered {
         &self.0.remembered
+    }
+
+    pub(crate) fn damaged_copies(&self) -> &Damaged {
+        &self.0.damaged
     }
 
     pub(crate) fn arrivals(&self) -> &Arrivals {
@@ -290,7 +300,7 @@ impl ObjectStore {
                 _ => entry,
             }
         };
-        tracing::warn!(object = %id, "an object was changed in the store, by a task that wrote to its input; dropped");
+        self.tell_damaged(id, &"a task wrote to its input, and so changed it in the store");
         self.drop_damaged(id, touched);
         false
     }
@@ -305,12 +315,12 @@ impl ObjectStore {
         match sum_up(&mut file, entry.size_bytes) {
             Ok(Some(summing)) if summing.whole() == entry.checksum => self.0.remembered.insert(id, &summing),
             Ok(_) => {
-                tracing::warn!(object = %id, "an object does not match its checksum; dropped");
+                self.tell_damaged(id, &"it does not match its checksum");
                 self.drop_damaged(id, entry);
                 return Err(not_here(id));
             }
             Err(error) => {
-                tracing::warn!(object = %id, %error, "an object cannot be read; dropped");
+                self.tell_damaged(id, &error);
                 self.drop_damaged(id, entry);
                 return Err(not_here(id));
             }
@@ -356,6 +366,7 @@ impl ObjectStore {
         };
         renamed.map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
         index.insert(id, entry);
+        self.0.damaged.forget(id);
         if let Some(before) = before.filter(|before| !same(*before)) {
             let old = file_name(id, before.size_bytes, before.checksum);
             // At worst the file stays until the next open, which takes one of the two.
@@ -370,11 +381,39 @@ impl ObjectStore {
         }
     }
 
-    /// Forgets what was found damaged, unless a good copy has taken its place meanwhile.
+    /// Forgets what was found damaged, unless a good copy has taken its place meanwhile; keeps the copy aside if it may be
+    /// the last one.
     pub(crate) fn drop_damaged(&self, id: ObjectId, seen: Entry) {
-        if let Err(error) = self.remove_if(id, |entry| entry == seen) {
+        let dropped = match self.0.damaged.is_kept(id) {
+            true => self.set_aside(id, seen),
+            false => self.remove_if(id, |entry| entry == seen).map(drop),
+        };
+        if let Err(error) = dropped {
             tracing::warn!(object = %id, %error, "cannot remove a damaged object");
         }
+    }
+
+    fn tell_damaged(&self, id: ObjectId, why: &dyn std::fmt::Display) {
+        let then = if self.0.damaged.is_kept(id) { "its copy is kept aside" } else { "dropped" };
+        tracing::warn!(object = %id, %why, "an object is damaged; {then}");
+    }
+
+    fn set_aside(&self, id: ObjectId, seen: Entry) -> Result<(), StoreError> {
+        let mut index = self.index();
+        if index.get(id) != Some(seen) {
+            return Ok(());
+        }
+        index.remove(id);
+        self.0.remembered.remove(id);
+        let (size_bytes, checksum) = (seen.size_bytes, seen.checksum);
+        let (from, to) = (file_name(id, size_bytes, checksum), damaged::name(id, size_bytes, checksum));
+        match rustix::fs::renameat(&self.0.objects, &from, self.0.damaged.folder(), &to) {
+            Ok(()) => self.0.damaged.add(id, size_bytes, checksum, false),
+            // There is nothing to keep.
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(StoreError::io(format!("cannot keep the damaged copy of object {id}"), errno)),
+        }
+        Ok(())
     }
 
     fn remove_if(&self, id: ObjectId, condition: impl Fn(Entry) -> bool) -> Result<bool, StoreError> {
@@ -464,8 +503,9 @@ fn lock(dir: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// Lists the objects that have the size in their name and an unbroken seal; removes the others.
-fn scan(objects: &Path) -> io::Result<Index> {
+/// Lists the objects that have the size in their name and an unbroken seal; the others go to the damaged ones, until it is
+/// known which of them matter.
+fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
     let mut index = Index::default();
     for folder in fs::read_dir(objects)? {
         let folder = folder?.path();
@@ -478,7 +518,9 @@ fn scan(objects: &Path) -> io::Result<Index> {
             let stat = rustix::fs::statat(CWD, file.path(), AtFlags::SYMLINK_NOFOLLOW)?;
             if !is_sealed(&stat, size_bytes) || index.get(id).is_some() {
                 tracing::warn!(object = %id, "an object is incomplete or was changed; dropped");
-                fs::remove_file(file.path())?;
+                let aside = damaged::name(id, size_bytes, checksum);
+                rustix::fs::renameat(CWD, file.path(), damaged.folder(), &aside)?;
+                damaged.add(id, size_bytes, checksum, true);
                 continue;
             }
             let executable = stat.st_mode & 0o111 != 0;
@@ -489,7 +531,7 @@ fn scan(objects: &Path) -> io::Result<Index> {
 }
 
 /// Reads all of a file; nothing if it does not have that size.
-fn sum_up(file: &mut File, size_bytes: u64) -> io::Result<Option<Summing>> {
+pub(crate) fn sum_up(file: &mut File, size_bytes: u64) -> io::Result<Option<Summing>> {
     let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(size_bytes as usize + 1)];
     let (mut summing, mut read_bytes) = (Summing::default(), 0);
     loop {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_store::damaged::MAX_DAMAGED;
 use eyas_store::{Arrival, Checksum, ObjectStore, PIECE_BYTES, Presence, Progress, StagedBy, StoreErrorKind};
 use eyas_types::{JobId, ObjectId, ObjectSpec, TaskId};
 
@@ -427,4 +428,96 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
     });
     assert!(mount(&["umount", path]));
     outcome.unwrap();
+}
+
+/// Damages the content of an object, and leaves its name, its size and its times.
+fn rot(dir: &Path, id: ObjectId) -> (PathBuf, Vec<u8>) {
+    let objects = files(&dir.join("objects"));
+    let path = objects.into_iter().find(|path| path.to_str().unwrap().contains(&id.to_string())).unwrap();
+    let content = fs::read(&path).unwrap();
+    write_at_its_time(&path, &vec![0; content.len()]);
+    (path, content)
+}
+
+fn write_at_its_time(path: &Path, content: &[u8]) {
+    let modified = fs::metadata(path).unwrap().modified().unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path, content).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
+}
+
+#[test]
+fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    let aside = || files(&dir.path().join("damaged"));
+    store.mark_irreplaceable([A]);
+    for (id, content) in [(A, b"0123456789"), (B, b"abcdefghij")] {
+        put(&store, id, content, false);
+        rot(dir.path(), id);
+        assert!(!store.verify_again(id).unwrap() && !store.contains(id));
+    }
+    assert!(store.has_damaged(A) && !store.has_damaged(B), "the other can be fetched again");
+    assert_eq!((store.damaged().copies, store.damaged().bytes, aside().len()), (1, 10, 1));
+    assert_eq!(get(&store, A), None);
+    assert!(!store.restore(A).unwrap() && !store.restore(B).unwrap());
+    // It survives a restart, and somebody puts the good content in its place.
+    drop(store);
+    let (store, found) = ObjectStore::open(dir.path()).unwrap();
+    assert!(found.is_empty() && store.has_damaged(A));
+    fs::set_permissions(&aside()[0], fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&aside()[0], b"0123456789").unwrap();
+    assert!(store.restore(A).unwrap());
+    assert_eq!((get(&store, A).unwrap(), store.damaged().copies, aside().len()), (b"0123456789".to_vec(), 0, 0));
+    // Damaged again, and fetched again.
+    store.mark_irreplaceable([A]);
+    rot(dir.path(), A);
+    assert!(!store.verify_again(A).unwrap());
+    put(&store, A, b"0123456789", false);
+    assert_eq!((get(&store, A).unwrap(), store.damaged().copies, aside().len()), (b"0123456789".to_vec(), 0, 0));
+    // Asked for no longer.
+    rot(dir.path(), A);
+    assert!(!store.verify_again(A).unwrap());
+    store.forget_damaged_before(std::time::Instant::now());
+    assert_eq!((store.damaged().copies, aside().len()), (0, 0));
+}
+
+#[test]
+fn what_a_store_finds_damaged_at_open_waits_until_it_is_known_what_matters() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    put(&store, A, b"0123456789", false);
+    put(&store, B, b"abcdefghij", false);
+    drop(store);
+    for path in files(&dir.path().join("objects")) {
+        // As a copy of the folder has it: another time, and the content as it was.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    }
+    let (store, found) = ObjectStore::open(dir.path()).unwrap();
+    assert_eq!((found.len(), store.damaged().copies), (0, 2));
+    store.mark_irreplaceable([A]);
+    assert_eq!((store.has_damaged(A), store.has_damaged(B)), (true, false));
+    assert!(store.restore(A).unwrap());
+    assert_eq!(get(&store, A).unwrap(), b"0123456789");
+}
+
+#[test]
+fn damaged_copies_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, _) = ObjectStore::open(dir.path()).unwrap();
+    let id = |number: usize| ObjectId([(number / 256) as u8, number as u8].repeat(8).try_into().unwrap());
+    let count = MAX_DAMAGED + 3;
+    store.mark_irreplaceable((0..count).map(id));
+    for number in 0..count {
+        put(&store, id(number), b"x", false);
+        rot(dir.path(), id(number));
+        assert!(!store.verify_again(id(number)).unwrap());
+        // It is asked for, now and then.
+        assert!(!store.restore(id(0)).unwrap());
+    }
+    assert_eq!(store.damaged().copies as usize, MAX_DAMAGED);
+    assert_eq!(files(&dir.path().join("damaged")).len(), MAX_DAMAGED);
+    assert!(store.has_damaged(id(0)) && !store.has_damaged(id(1)) && store.has_damaged(id(count - 1)));
 }

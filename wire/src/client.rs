@@ -156,8 +156,15 @@ pub enum ToClient {
     },
     /// The submission was forgotten, as its client wished.
     Withdrawn,
-    /// Where some of the file system's nodes take sessions.
-    FilesNodes(Vec<SocketAddr>),
+    /// The file system's nodes.
+    FilesNodes {
+        /// Where some of them take sessions.
+        nodes: Vec<SocketAddr>,
+        /// Whether the cluster has a file system, though none of its nodes may be here.
+        has_files: bool,
+        /// Whether the dispatcher has started so lately that executors are still coming back to it.
+        are_returning: bool,
+    },
     /// The request cannot be done; for a person.
     Refused(String),
     /// It is done; how many tasks or executors it met.

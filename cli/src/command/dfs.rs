@@ -90,7 +90,16 @@ pub(crate) enum DfsCommand {
         /// The folder
         folder: Option<String>,
     },
-    /// See whether all replicas of files are where they are to be; what is not is replaced
+    /// Bring the lost chunks of a file back from a copy of the file
+    ///
+    /// `eyas dfs verify` names lost chunks. Each range of bytes is taken from COPY if it matches the checksum of the chunk.
+    Restore {
+        /// A file on this machine with the same bytes
+        copy: PathBuf,
+        /// The file of the cluster
+        name: FileName,
+    },
+    /// See whether all replicas of files are where they are to be; what is not is replaced, and what is lost is said
     Verify {
         /// Files and folders
         #[arg(default_values_t = [String::from("/")])]

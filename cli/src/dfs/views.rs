@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_client::files::{File, Listing, Member, Membership, Recovery, Usage};
+use eyas_client::files::{File, Listing, Lost, Member, Membership, Recovery, Usage, Verified};
 use eyas_client::types::dfs::{Chunk, FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
-    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, RecoveryView, ReplicaView,
-    VerifiedView,
+    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, LostChunkView, RecoveryView,
+    ReplicaView, VerifiedView,
 };
 
 use crate::show::{self, Table};
@@ -74,33 +74,69 @@ pub(crate) fn chunks(file: &File, membership: &Membership, json: bool) -> io::Re
     table.print()
 }
 
-/// `du`
-pub(crate) fn usage(files: u64, bytes: u64, nodes: &[(Member, bool, Option<Usage>)], json: bool) -> io::Result<()> {
-    let view = |(member, is_member, usage): &(Member, bool, Option<Usage>)| FilesNodeView {
+/// A node that is there.
+pub(crate) fn node(member: &Member, membership: &Membership, usage: Option<Usage>) -> FilesNodeView {
+    FilesNodeView {
         node: member.node.to_string(),
-        address: member.address.to_string(),
-        is_member: *is_member,
+        address: Some(member.address.to_string()),
+        is_member: membership.has_joined(member.node),
         chunks: usage.map(|usage| usage.chunks),
         bytes: usage.map(|usage| usage.bytes),
-        free_bytes: usage.map_or(member.free_bytes, |usage| usage.free_bytes),
-    };
-    let nodes: Vec<_> = nodes.iter().map(view).collect();
+        free_bytes: Some(usage.map_or(member.free_bytes, |usage| usage.free_bytes)),
+        damaged: usage.map(|usage| usage.damaged),
+        damaged_bytes: usage.map(|usage| usage.damaged_bytes),
+    }
+}
+
+/// A member that is not there.
+pub(crate) fn missing(node: NodeId) -> FilesNodeView {
+    let (address, chunks, bytes, free_bytes, damaged, damaged_bytes) = Default::default();
+    FilesNodeView {
+        node: node.to_string(),
+        address,
+        is_member: true,
+        chunks,
+        bytes,
+        free_bytes,
+        damaged,
+        damaged_bytes,
+    }
+}
+
+/// `du`
+pub(crate) fn usage(files: u64, bytes: u64, nodes: Vec<FilesNodeView>, json: bool) -> io::Result<()> {
     if json {
         return show::json("usage", &FilesUsageView { files, bytes, nodes });
     }
     println!("{} in {}", format_bytes(bytes), format_count(files, "file"));
+    self::nodes(nodes)
+}
+
+/// What nodes there are, if any are shown.
+pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> io::Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
+    let damaged: u64 = nodes.iter().filter_map(|node| node.damaged).sum();
+    let damaged_bytes = nodes.iter().filter_map(|node| node.damaged_bytes).sum();
     let mut table = Table::new(&["NODE", "ADDRESS", "STATE", "CHUNKS", "SIZE", "FREE"]);
     for node in nodes {
-        let shown = |number: Option<String>| number.unwrap_or_else(|| "?".into());
-        let (chunks, bytes) =
-            (shown(node.chunks.map(|chunks| chunks.to_string())), shown(node.bytes.map(format_bytes)));
-        let state = if node.is_member { "member" } else { "joining" };
-        table.row(vec![node.node, node.address, state.into(), chunks, bytes, format_bytes(node.free_bytes)]);
+        let shown = |text: Option<String>| text.unwrap_or_else(|| "?".into());
+        let state = match (&node.address, node.is_member) {
+            (None, _) => "missing",
+            (Some(_), true) => "member",
+            (Some(_), false) => "joining",
+        };
+        let chunks = node.chunks.map(|chunks| chunks.to_string());
+        let sizes = [node.bytes, node.free_bytes].map(|bytes| shown(bytes.map(format_bytes)));
+        let row = [node.node, shown(node.address), state.into(), shown(chunks)];
+        table.row(row.into_iter().chain(sizes).collect());
     }
-    table.print()
+    table.print()?;
+    if damaged > 0 {
+        println!("damaged copies of chunks, kept aside: {damaged} ({})", format_bytes(damaged_bytes));
+    }
+    Ok(())
 }
 
 /// `recover`
@@ -113,23 +149,64 @@ pub(crate) fn recovery(recovery: &Recovery) -> io::Result<()> {
     show::json("recovery", &view)
 }
 
-/// `verify`
-pub(crate) fn verified(files: u64, bad: &[(FileName, usize, NodeId)], json: bool) -> io::Result<()> {
-    let view = |(name, place, node): &(FileName, usize, NodeId)| BadReplicaView {
+/// `verify`, of each file that was looked at
+pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> io::Result<()> {
+    let texts = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
+    let replica = |name: &FileName, (place, node): &(usize, NodeId)| BadReplicaView {
         name: name.clone(),
         chunk: *place as u64,
         node: node.to_string(),
     };
+    let lost_chunk = |name: &FileName, lost: &Lost| LostChunkView {
+        name: name.clone(),
+        chunk: lost.place as u64,
+        offset: lost.range.start,
+        size_bytes: lost.range.end - lost.range.start,
+        damaged_on: texts(&lost.damaged_on),
+        silent: texts(&lost.silent),
+    };
+    let mut view = VerifiedView { files: all.len() as u64, bad: Vec::new(), silent: Vec::new(), lost: Vec::new() };
+    for (name, verified) in all {
+        view.bad.extend(verified.bad.iter().map(|pair| replica(name, pair)));
+        view.silent.extend(verified.silent.iter().map(|pair| replica(name, pair)));
+        view.lost.extend(verified.lost.iter().map(|lost| lost_chunk(name, lost)));
+    }
     if json {
-        let bad = bad.iter().map(view).collect();
-        return show::json("verified", &VerifiedView { files, bad });
+        return show::json("verified", &view);
     }
-    for (name, place, node) in bad {
-        println!("{name}: chunk {place} is missing or damaged on node {node}; it will be replaced");
+    let VerifiedView { files, bad, silent, lost } = view;
+    for BadReplicaView { name, chunk, node } in &bad {
+        println!("{name}: chunk {chunk} is missing or damaged on node {node}; it will be replaced");
     }
+    for BadReplicaView { name, chunk, node } in &silent {
+        println!("{name}: chunk {chunk} is not verified on node {node}, which does not answer");
+    }
+    lost.iter().for_each(|lost| println!("{}", sentence(lost)));
     let (files, bad) = (format_count(files, "file"), format_count(bad.len() as u64, "replica"));
-    eprintln!("eyas: {files} verified, {bad} missing or damaged");
+    eprintln!("eyas: {files} verified, {bad} missing or damaged, {} lost", format_count(lost.len() as u64, "chunk"));
+    let names: BTreeSet<_> = lost.iter().map(|lost| &lost.name).collect();
+    for name in names {
+        eprintln!("eyas: with a copy of {name} at hand, `eyas dfs restore COPY {name}` brings the lost chunks back");
+    }
     Ok(())
+}
+
+/// What a person is told of a lost chunk.
+fn sentence(lost: &LostChunkView) -> String {
+    let LostChunkView { name, chunk, offset, size_bytes, damaged_on, silent } = lost;
+    let last = (offset + size_bytes).saturating_sub(1);
+    let what = format!("{name}: chunk {chunk} (bytes {offset} to {last})");
+    let kept = match damaged_on.is_empty() {
+        true => String::new(),
+        false => format!("; damaged copies are kept on {}", damaged_on.join(", ")),
+    };
+    match silent.is_empty() {
+        true => format!("{what} is lost: no node has a good copy{kept}"),
+        false => {
+            let nodes = silent.join(", ");
+            format!("{what} cannot be read: no node that answers has a good copy, {nodes} may have one{kept}")
+        }
+    }
 }
 
 /// With its chunks, if it is said who there is.

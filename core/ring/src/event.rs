@@ -118,6 +118,16 @@ pub enum Event {
         /// Where.
         node: NodeId,
     },
+    /// Good replicas of chunks that were [searched](Effect::Search) for. Told to the leader of the file, by the node that
+    /// has them.
+    Good {
+        /// The file.
+        name: FileName,
+        /// The chunks.
+        objects: Vec<ObjectId>,
+        /// Which node.
+        node: NodeId,
+    },
 }
 
 /// What is to be done, in this order.
@@ -149,6 +159,13 @@ pub enum Effect {
         checksum: u64,
         /// Who has it.
         from: Vec<NodeId>,
+    },
+    /// Ask all members, this node included, for chunks of a file of which no good replica is known. It may be lost.
+    Search {
+        /// The file.
+        name: FileName,
+        /// The chunks.
+        objects: Vec<ObjectId>,
     },
     /// Remove a chunk from this node's store.
     Drop {

@@ -25,6 +25,7 @@ mod fetch;
 mod lacking;
 mod lease;
 mod list;
+mod lost;
 mod message;
 mod node;
 mod placement;

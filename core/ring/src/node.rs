@@ -11,6 +11,7 @@ use crate::event::{Config, Effect, Event, Save, Saved};
 use crate::fetch::Fetches;
 use crate::lacking::Repairs;
 use crate::lease::Leases;
+use crate::lost::Lost;
 use crate::message::{Body, Message};
 use crate::record::{Records, Round};
 use crate::replica::Receiving;
@@ -73,6 +74,7 @@ pub struct Node {
     /// How many requests are not answered.
     pub(crate) asked: usize,
     pub(crate) repairs: Repairs,
+    pub(crate) lost: Lost,
     pub(crate) fetches: Fetches,
     next_tick_us: u64,
 }
@@ -104,6 +106,7 @@ impl Node {
             work: BTreeMap::new(),
             asked: 0,
             repairs: Repairs::default(),
+            lost: Lost::default(),
             fetches: Fetches::default(),
             next_tick_us: now_us,
         };
@@ -123,6 +126,7 @@ impl Node {
             Event::Fetched { object } => self.fetched(object, true, turn),
             Event::FetchFailed { object } => self.fetched(object, false, turn),
             Event::Bad { name, objects, node } => self.bad(&name, objects, node, turn),
+            Event::Good { name, objects, node } => self.good(&name, &objects, node, turn),
         }
         if now_us >= self.next_tick_us {
             self.next_tick_us = now_us + self.config.tick_us;
@@ -158,6 +162,7 @@ impl Node {
         self.validate_leading(place);
         self.validate_work();
         self.repairs.validate();
+        self.lost.validate();
         self.fetches.validate();
     }
 
@@ -177,6 +182,7 @@ impl Node {
         self.settle(turn);
         self.work_again(turn);
         self.repair(turn);
+        self.search(turn);
     }
 
     /// Looks whether sender and receiver are in the same view, and tells the later one to who is behind.

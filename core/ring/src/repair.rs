@@ -119,7 +119,11 @@ impl Node {
         for chunk in &record.chunks {
             let has: Vec<NodeId> = chunk.replicas.iter().copied().filter(|node| members.contains(node)).collect();
             let count = usize::from(record.replication).saturating_sub(has.len() + repair.coming(chunk.object));
-            if count == 0 || has.is_empty() {
+            if has.is_empty() {
+                self.lost.add(name, chunk, false);
+                continue;
+            }
+            if count == 0 || self.lost.are_bad(name, chunk) {
                 continue;
             }
             let may_take =
@@ -230,23 +234,34 @@ impl Node {
         self.repairs.rest_until_us = 0;
     }
 
-    /// Replicas are damaged or missing: they are not counted on, if there are others.
+    /// Looks at a name again, for which there may be more to do.
+    pub(crate) fn look_again_at(&mut self, name: &FileName, turn: &Turn) {
+        if let Some(place) = &self.place {
+            self.look_again((place.ring.partition(name), name.as_str().to_owned()), turn);
+        }
+    }
+
+    /// Replicas are damaged or missing: they are not counted on. Where there are no others, the record goes on naming them,
+    /// and a good one is searched for.
     pub(crate) fn bad(&mut self, name: &FileName, objects: Vec<ObjectId>, node: NodeId, turn: &mut Turn) {
         let Some(Some(Stored { entry: Entry::File(mut record), .. })) = self.served(name, turn) else { return };
         let (objects, mut has_changed) = (BTreeSet::from_iter(objects), false);
-        let is_bad = |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.len() > 1;
+        let is_bad = |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.contains(&node);
         for chunk in record.chunks.iter_mut().filter(is_bad) {
-            let before = chunk.replicas.len();
-            chunk.replicas.retain(|replica| *replica != node);
-            has_changed |= chunk.replicas.len() < before;
+            if chunk.replicas.len() == 1 {
+                self.lost.add(name, chunk, true);
+            } else {
+                chunk.replicas.retain(|replica| *replica != node);
+                has_changed = true;
+            }
         }
-        let Some(place) = self.place.as_ref().filter(|_| has_changed) else { return };
-        let at = (place.ring.partition(name), name.as_str().to_owned());
-        self.look_again(at, turn);
-        self.put_record(name, record, turn);
+        if has_changed {
+            self.look_again_at(name, turn);
+            self.put_record(name, record, turn);
+        }
     }
 
-    fn put_record(&mut self, name: &FileName, record: FileRecord, turn: &mut Turn) -> Version {
+    pub(crate) fn put_record(&mut self, name: &FileName, record: FileRecord, turn: &mut Turn) -> Version {
         let then = Then::Done { request: None, dropped: BTreeMap::new() };
         self.put(name, Entry::File(record), then, turn)
     }

@@ -120,6 +120,7 @@ impl Node {
         self.leases.enter_view();
         self.chooser.enter_view(turn.now_us);
         self.repairs.enter_view(&members);
+        self.lost.enter_view();
         self.receiving.clear();
         self.leave_work(turn);
         let going_on: Vec<u16> =

@@ -10,6 +10,7 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, FileSystemId, Format, NodeId};
 
 use crate::event::{Answer, Config, Effect, Event, Op, Refusal, Save, Saved};
+use crate::lost::MAX_LOST;
 use crate::message::{Body, Message};
 use crate::node::Node;
 use crate::record::{Entry, Records, Round, Stored, Version};
@@ -265,4 +266,76 @@ fn only_who_is_up_to_date_acknowledges() {
     assert_eq!(hear(write.clone()), []);
     assert_eq!(hear(Body::Same { partition: 0, round }), [Body::Filled { partition: 0, round }]);
     assert!(matches!(hear(write)[..], [Body::Written { .. }]));
+}
+
+#[test]
+fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
+    let mut alone = Alone::new();
+    let with = |chunks: Vec<Chunk>| FileRecord { chunks, replication: 1, ..record(1, 1) };
+    alone.done(Op::Create { name: name("a"), record: with(vec![chunk(1, &[ME]), chunk(2, &[ME, NodeId(2)])]) });
+    let bad = |objects: &[u8]| {
+        let objects = objects.iter().map(|object| ObjectId([*object; 16])).collect();
+        Event::Bad { name: name("a"), objects, node: ME }
+    };
+    let replicas = |alone: &mut Alone| {
+        let Ok(Answer::Found { record, .. }) = alone.ask(Op::Stat { name: name("a") }) else { panic!() };
+        record.chunks.into_iter().map(|chunk| chunk.replicas).collect::<Vec<_>>()
+    };
+    let searched_after = |alone: &mut Alone, us: u64| {
+        alone.now_us += us;
+        let effects = alone.run(Event::Tick);
+        let fetches = |effect: &Effect| matches!(effect, Effect::Fetch { .. } | Effect::Send { .. });
+        assert!(!effects.iter().any(fetches), "nothing is fetched from who does not have it: {effects:?}");
+        let searched = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Search { objects, .. } => Some(objects.into_iter().map(|object| object.0[0]).collect::<Vec<_>>()),
+            _ => None,
+        });
+        searched.flatten().collect::<Vec<u8>>()
+    };
+    assert_eq!(searched_after(&mut alone, 1_000_000), []);
+    // Of the first it was the only replica, of the second another is said to be at who is no member.
+    alone.run(bad(&[1, 2]));
+    assert_eq!(replicas(&mut alone), [vec![ME], vec![NodeId(2)]], "the record goes on naming the last that had it");
+    alone.run(Event::Tick);
+    assert_eq!(searched_after(&mut alone, 10_000_000), [1, 2]);
+    alone.run(bad(&[1]));
+    assert_eq!(searched_after(&mut alone, 1_000_000), [], "that is known");
+    assert_eq!(searched_after(&mut alone, 20_000_000), [1, 2], "again and again");
+
+    let good = |objects: &[u8], node| {
+        let objects = objects.iter().map(|object| ObjectId([*object; 16])).collect();
+        Event::Good { name: name("a"), objects, node }
+    };
+    alone.run(good(&[1, 2], NodeId(2)));
+    assert_eq!(replicas(&mut alone), [vec![ME], vec![NodeId(2)]], "only members count");
+    alone.run(good(&[1, 2, 3], ME));
+    assert_eq!(replicas(&mut alone), [vec![ME], vec![NodeId(2), ME]]);
+    assert_eq!(searched_after(&mut alone, 30_000_000), []);
+    // What was not searched for is not counted.
+    alone.run(good(&[1], ME));
+    alone.run(bad(&[1]));
+    assert_eq!(searched_after(&mut alone, 1_000_000), [1]);
+    alone.done(Op::Remove { name: name("a"), id: FileId(1) });
+    assert_eq!(searched_after(&mut alone, 30_000_000), [], "the file is gone");
+}
+
+#[test]
+fn searches_are_bounded() {
+    let mut alone = Alone::new();
+    let numbered = |number: usize| {
+        let mut object = [0; 16];
+        object[..8].copy_from_slice(&number.to_le_bytes());
+        Chunk { object: ObjectId(object), ..chunk(0, &[ME]) }
+    };
+    let chunks: Vec<Chunk> = (0..MAX_LOST + 10).map(numbered).collect();
+    let objects = chunks.iter().map(|chunk| chunk.object).collect();
+    alone.done(Op::Create { name: name("a"), record: FileRecord { chunks, replication: 1, ..record(1, 1) } });
+    alone.run(Event::Bad { name: name("a"), objects, node: ME });
+    alone.now_us += 1_000_000;
+    let effects = alone.run(Event::Tick);
+    let searched = effects.iter().find_map(|effect| match effect {
+        Effect::Search { objects, .. } => Some(objects.len()),
+        _ => None,
+    });
+    assert_eq!(searched, Some(MAX_LOST));
 }

@@ -147,7 +147,7 @@ fn files_outlive_processes() {
     cluster.run(&["dfs", "cat", "/f0"]).exits(1);
     // The dispatcher is needed to find nodes, not to keep files.
     cluster.restart_dispatcher();
-    wait_until("nodes are found again", || cluster.run(&["dfs", "ls"]).code == 0);
+    cluster.run(&["dfs", "ls"]).exits(0);
     assert_eq!(cluster.run(&["dfs", "cat", "/f5"]).exits(0).stdout, contents[5]);
 }
 
@@ -179,6 +179,37 @@ fn all_nodes_can_end_and_come_back() {
     }
     wait_until("the file is there again", || cluster.run(&["dfs", "cat", "/a"]).stdout == content);
     cluster.run(&["dfs", "verify"]).exits(0);
+}
+
+#[test]
+fn nodes_that_are_missing_are_named_when_they_are_too_many() {
+    let mut cluster = cluster(4);
+    cluster.write("a", "1\n");
+    cluster.run(&["dfs", "put", "a", "/a"]).exits(0);
+    let nodes = |usage: &serde_json::Value| usage["nodes"].as_array().unwrap().clone();
+    let folders = [3, 4].map(|number| cluster.executor(number).folder().to_str().unwrap().to_owned());
+    cluster.executor(3).kill();
+    cluster.executor(4).kill();
+    let done = cluster.run(&["dfs", "ls"]).exits(1);
+    done.says(&["2 of the 4 nodes of the file system are missing: ", "It needs 3 of them", "eyas dfs recover"]);
+    // The nodes are shown nonetheless.
+    let done = cluster.run(&["dfs", "du"]).exits(1);
+    assert_eq!(done.stdout.matches(" missing ").count(), 2, "{}", done.stdout);
+    cluster.run(&["dfs", "cat", "/a"]).exits(1).says(&["2 of the 4 nodes", "are missing"]);
+    // None is here, and the dispatcher knows that there are some.
+    cluster.executor(1).kill();
+    cluster.executor(2).kill();
+    wait_until("it is said", || cluster.run(&["dfs", "ls"]).stderr.contains("none of the executors that keep"));
+    for folder in &folders {
+        cluster.add_executor(&[NODE, &["--folder", folder]].concat());
+    }
+    let folders = [1, 2].map(|number| cluster.executor(number).folder().to_str().unwrap().to_owned());
+    for folder in &folders {
+        cluster.add_executor(&[NODE, &["--folder", folder]].concat());
+    }
+    joined(&cluster, 4);
+    assert_eq!(nodes(&cluster.ask(&["dfs", "du"], "usage")).len(), 4);
+    assert_eq!(cluster.run(&["dfs", "cat", "/a"]).exits(0).stdout, "1\n");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod commands;
 mod crashes;
 mod data_diffusion;
 mod dfs;
+mod dfs_lost;
 mod documents;
 mod floods;
 mod get;

@@ -139,8 +139,13 @@ impl Files {
                 }
             }
         }
-        let lives = if tried.is_empty() { "none of its nodes lives".to_owned() } else { tried.join("; ") };
-        let message = format!("chunk {place} of {} cannot be read: {lives}", file.name);
+        let why = if tried.is_empty() { "none of its nodes answers".to_owned() } else { tried.join("; ") };
+        let start: u64 = file.record.chunks[..place].iter().map(|chunk| chunk.size_bytes).sum();
+        let last = (start + chunk.size_bytes).saturating_sub(1);
+        let message = format!(
+            "chunk {place} (bytes {start} to {last}) of {} cannot be read: {why}. `eyas dfs verify` says what is lost",
+            file.name
+        );
         Err(FilesError::new(FilesErrorKind::Lost, message))
     }
 

@@ -117,7 +117,7 @@ impl Files {
     }
 
     /// Gives a file another record, also where it was written meanwhile who has its chunks.
-    async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
+    pub(super) async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
         loop {
             let (name, version) = (file.name.clone(), file.version);
             let changed = match self.operate(Op::Replace { name, version, record: record.clone() }).await {
@@ -207,7 +207,7 @@ impl Files {
     }
 
     /// Stores a chunk on as many nodes as it is to have replicas, other ones if some cannot take it.
-    async fn store(&self, id: FileId, content: Vec<u8>, replication: u8) -> Result<Chunk, FilesError> {
+    pub(super) async fn store(&self, id: FileId, content: Vec<u8>, replication: u8) -> Result<Chunk, FilesError> {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
         let object = Chunk::object_of(id, size_bytes, checksum);
         let content = Arc::new(content);

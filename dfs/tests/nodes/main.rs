@@ -212,7 +212,7 @@ async fn whole(cluster: &Cluster, replicas: usize) {
         for listed in files.list("/").await.unwrap() {
             let Ok(file) = files.stat(&listed.name).await else { return false };
             let lacks = file.record.chunks.iter().any(|chunk| chunk.replicas.len() < replicas);
-            if lacks || !files.verify(&file, true).await.unwrap().is_empty() {
+            if lacks || !files.verify(&file, true).await.unwrap().is_good() {
                 return false;
             }
         }

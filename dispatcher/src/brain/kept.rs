@@ -296,6 +296,11 @@ impl Brain {
         }
     }
 
+    /// Whether executors may still be coming back, as the dispatcher has just started.
+    pub(crate) fn awaits_executors(&self) -> bool {
+        Instant::now() < self.kept.began + RETURN_GRACE
+    }
+
     /// What nobody has come back with counts as lost; who could not hold an object is asked again.
     pub(super) fn wait_for_kept(&mut self) {
         let now = Instant::now();

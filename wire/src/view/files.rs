@@ -62,16 +62,20 @@ pub struct ReplicaView {
 pub struct FilesNodeView {
     /// Which: 16 hexadecimal digits.
     pub node: String,
-    /// Where it takes sessions.
-    pub address: String,
+    /// Where it takes sessions; nothing if it is missing.
+    pub address: Option<String>,
     /// Whether the others count on it: it has joined.
     pub is_member: bool,
     /// Chunks that it has, if it answers.
     pub chunks: Option<u64>,
     /// Their bytes.
     pub bytes: Option<u64>,
-    /// Bytes that it has for more.
-    pub free_bytes: u64,
+    /// Bytes that it has for more; nothing if it is missing.
+    pub free_bytes: Option<u64>,
+    /// Damaged copies of chunks that it has kept aside, beside those; if it answers.
+    pub damaged: Option<u64>,
+    /// Their bytes.
+    pub damaged_bytes: Option<u64>,
 }
 
 /// What files there are in a folder, and what nodes have.
@@ -118,8 +122,29 @@ pub struct RecoveryView {
 pub struct VerifiedView {
     /// Files that were looked at.
     pub files: u64,
-    /// What is wrong.
+    /// Replicas that are missing or damaged, and will be replaced.
     pub bad: Vec<BadReplicaView>,
+    /// Replicas on nodes that do not answer.
+    pub silent: Vec<BadReplicaView>,
+    /// Chunks of which no node that answers has a good copy.
+    pub lost: Vec<LostChunkView>,
+}
+
+/// A chunk that is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostChunkView {
+    /// Of which file.
+    pub name: FileName,
+    /// Which chunk, from 0.
+    pub chunk: u64,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// How long it is.
+    pub size_bytes: u64,
+    /// Nodes that have kept a damaged copy aside: 16 hexadecimal digits each.
+    pub damaged_on: Vec<String>,
+    /// Nodes that are to have it and do not answer, likewise.
+    pub silent: Vec<String>,
 }
 
 /// A replica that is missing or damaged.

@@ -87,6 +87,7 @@ enum What {
     Tick { node: NodeId, start: u64 },
     Ask { node: NodeId, request: u64, op: Op },
     Fetch { node: NodeId, start: u64, object: ObjectId, from: Vec<NodeId> },
+    Search { leader: NodeId, name: FileName, objects: Vec<ObjectId> },
     Gossip { node: NodeId },
     Closed { node: NodeId, to: NodeId },
 }
@@ -248,6 +249,7 @@ impl Cluster {
             }
             What::Ask { node, request, op } => self.handle(node, Event::Asked { request, op }),
             What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
+            What::Search { leader, name, objects } => self.search(leader, &name, &objects),
             What::Gossip { node } => self.gossip(node),
             What::Closed { node, to } => self.handle(to, Event::Closed(node)),
         }
@@ -290,6 +292,20 @@ impl Cluster {
             self.handle(node, Event::Fetched { object });
         } else {
             self.handle(node, Event::FetchFailed { object });
+        }
+    }
+
+    /// All whom a leader reaches say what they have of what it searches.
+    fn search(&mut self, leader: NodeId, name: &FileName, objects: &[ObjectId]) {
+        let Some(group) = self.machines.get(&leader).map(|machine| machine.group) else { return };
+        let reached = self.machines.iter().filter(|(_, machine)| machine.node.is_some() && machine.group == group);
+        let found = reached.map(|(node, machine)| {
+            let has = objects.iter().filter(|object| machine.store.contains(object));
+            (*node, has.copied().collect::<Vec<_>>())
+        });
+        let found: Vec<_> = found.filter(|(_, objects)| !objects.is_empty()).collect();
+        for (node, objects) in found {
+            self.handle(leader, Event::Good { name: name.clone(), objects, node });
         }
     }
 
@@ -345,6 +361,10 @@ impl Cluster {
                 Effect::Fetch { object, from, .. } => {
                     let (in_us, start) = (self.delay_us(), self.machines[&node].starts);
                     self.schedule(in_us, What::Fetch { node, start, object, from });
+                }
+                Effect::Search { name, objects } => {
+                    let in_us = self.delay_us();
+                    self.schedule(in_us, What::Search { leader: node, name, objects });
                 }
                 Effect::Drop { object } => drop(self.machines.get_mut(&node).unwrap().store.remove(&object)),
             }
