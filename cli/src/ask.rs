@@ -1,21 +1,21 @@
 //! Commands that ask a running cluster something.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::units::format_count;
-use eyas_client::types::{JobId, ObjectId, TaskId};
+use eyas_client::types::{JobId, Name, ObjectId, TaskId};
 use eyas_client::view::{JobReport, JobState, ObjectView};
 use eyas_client::{Client, ClientError, Draft, read_job_file};
-use eyas_store::url_of;
+use eyas_store::{name_of, path_of, url_of};
 
 use crate::command::{
     CatalogCommand, ExecutorCommand, JobCommand, Reach, ReconnectArgs, ReportArgs, SubmitArgs, TaskCommand, WhichJob,
 };
 use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::print::{self, out, say};
 use crate::report::Form;
 use crate::waiting::{self, Progress};
 use crate::{Failure, get, report as pages, show, trace};
@@ -46,7 +46,7 @@ pub(crate) async fn submit(args: SubmitArgs, reach: &Reach) -> Result<ExitCode, 
         // One answer: with `--wait` it is how the job has ended.
         true if args.wait => {}
         true => show::json("job", &job)?,
-        false => progress.suspend(|| writeln!(std::io::stdout(), "{job}"))?,
+        false => progress.suspend(|| out!("{job}"))?,
     }
     if args.wait {
         return wait(&mut client, &[job], args.reconnect, progress, interrupt, reach).await;
@@ -73,7 +73,7 @@ async fn submit_file(
         draft.distribute(distribution);
     }
     if draft.is_empty() {
-        progress.suspend(|| eprintln!("eyas: {} has no tasks; nothing was submitted", args.file));
+        progress.suspend(|| say!("{} has no tasks; nothing was submitted", args.file));
         return Ok(Err(ExitCode::SUCCESS));
     }
     let mut client = connect(reach).await?;
@@ -95,12 +95,12 @@ async fn wait(
         let watched = waiting::wait(client, *job, reconnect.patience(), &mut progress, &mut interrupt).await;
         let Some(view) = watched.inspect_err(|_| progress.clear())? else {
             progress.clear();
-            jobs[place..].iter().for_each(|job| eprintln!("eyas: {}", waiting::goes_on(*job)));
+            jobs[place..].iter().for_each(|job| say!("{}", waiting::goes_on(*job)));
             return Ok(ExitCode::from(INTERRUPTED));
         };
         if !reach.json {
             let whose = if jobs.len() > 1 { format!("job {job}: ") } else { String::new() };
-            progress.suspend(|| eprintln!("eyas: {whose}{}", show::summary(&view)));
+            progress.suspend(|| say!("{whose}{}", show::summary(&view)));
         }
         ended.push(view);
     }
@@ -160,7 +160,7 @@ pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Fa
 fn say_done(count: u64, what: &str, reach: &Reach) -> Result<(), Failure> {
     match reach.json {
         true => show::json(what, &count)?,
-        false => eprintln!("eyas: {count} {what}"),
+        false => say!("{count} {what}"),
     }
     Ok(())
 }
@@ -196,9 +196,9 @@ pub(crate) async fn task(which: TaskCommand, reach: &Reach) -> Result<ExitCode, 
         }
         ToClient::Log(Some(result)) => {
             let outcome = &result.outcome;
-            std::io::stdout().write_all(if stderr { &outcome.stderr } else { &outcome.stdout })?;
+            print::bytes(if stderr { &outcome.stderr } else { &outcome.stdout })?;
             if outcome.cut_bytes > 0 {
-                eprintln!("eyas: {}", show::cut(outcome.cut_bytes));
+                say!("{}", show::cut(outcome.cut_bytes));
             }
         }
         ToClient::Done(tasks) => say_done(tasks, "tasks", reach)?,
@@ -235,20 +235,20 @@ pub(crate) async fn executor(which: ExecutorCommand, reach: &Reach) -> Result<Ex
 /// `eyas catalog …`
 pub(crate) async fn catalog(which: CatalogCommand, reach: &Reach) -> Result<ExitCode, Failure> {
     let CatalogCommand::Show { object } = which;
-    let id: Option<ObjectId> = object.parse().ok();
+    let id: Option<ObjectId> = object.as_str().and_then(|object| object.parse().ok());
     let source = match id {
-        Some(_) => String::new(),
+        Some(_) => Name::default(),
         // Kept in the cluster alone; nothing of persistent storage.
-        None if object.starts_with("eyas://") => object.clone(),
-        None if object.contains("://") => url_of(&object)?,
+        None if object.starts_with(b"eyas://") => object.clone(),
+        None if object.is_url() => url_of(&object)?,
         None => {
-            let path: PathBuf = std::env::current_dir()?.join(&object).components().collect();
-            url_of(&path.to_string_lossy())?
+            let path: PathBuf = std::env::current_dir()?.join(path_of(&object)).components().collect();
+            url_of(&name_of(path))?
         }
     };
     let mut client = connect(reach).await?;
     let mut objects = ask_catalog(&mut client, id, source).await?;
-    if objects.is_empty() && id.is_none() && !object.starts_with("eyas://") {
+    if objects.is_empty() && id.is_none() && !object.starts_with(b"eyas://") {
         objects = by_version(&mut client, &object).await?;
     }
     match reach.json {
@@ -259,11 +259,7 @@ pub(crate) async fn catalog(which: CatalogCommand, reach: &Reach) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask_catalog(
-    client: &mut Client,
-    object: Option<ObjectId>,
-    source: String,
-) -> Result<Vec<ObjectView>, Failure> {
+async fn ask_catalog(client: &mut Client, object: Option<ObjectId>, source: Name) -> Result<Vec<ObjectView>, Failure> {
     match client.ask(FromClient::Catalog { object, source }).await? {
         ToClient::Objects(objects) => Ok(objects),
         _ => unexpected(),
@@ -271,14 +267,14 @@ async fn ask_catalog(
 }
 
 /// What no job reads has no name at the dispatcher, but an id: that of its source at the version it has now.
-async fn by_version(client: &mut Client, source: &str) -> Result<Vec<ObjectView>, Failure> {
+async fn by_version(client: &mut Client, source: &Name) -> Result<Vec<ObjectView>, Failure> {
     let mut draft = Draft::new("catalog");
-    if draft.look_at(&[source.to_owned()]).await.is_err() {
+    if draft.look_at(std::slice::from_ref(source)).await.is_err() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
     for object in draft.into_objects() {
-        let views = ask_catalog(client, Some(object.id()), String::new()).await?;
+        let views = ask_catalog(client, Some(object.id()), Name::default()).await?;
         found.extend(views.into_iter().map(|view| ObjectView { source: Some(object.source.clone()), ..view }));
     }
     Ok(found)
@@ -294,7 +290,7 @@ pub(crate) async fn stop(reach: &Reach) -> Result<ExitCode, Failure> {
             }
             match reach.json {
                 true => show::json("executors stopped", &executors)?,
-                false => eprintln!("eyas: stopped {}", format_count(executors, "executor")),
+                false => say!("stopped {}", format_count(executors, "executor")),
             }
         }
         _ => return unexpected(),
@@ -318,13 +314,13 @@ pub(crate) async fn report(args: ReportArgs, reach: &Reach) -> Result<ExitCode, 
         trace::write(&mut client, &report.job, path).await?;
     }
     if reach.json {
-        println!("{}", pages::json(&report));
+        print::text(&(pages::json(&report) + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let path = args.output.unwrap_or_else(|| PathBuf::from(format!("eyas-report-{job}.html")));
     write_report(&path, &report, baseline.as_ref())?;
-    print!("{}", pages::table(&report));
-    eprintln!("eyas: the report is in {}", path.display());
+    print::text(&pages::table(&report))?;
+    say!("the report is in {}", path.display());
     Ok(ExitCode::SUCCESS)
 }
 

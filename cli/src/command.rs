@@ -1,6 +1,5 @@
 //! What can be typed.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -8,11 +7,12 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use eyas_client::types::{Distribution, JobId, PlacementPolicy, TaskId, units};
+use eyas_client::types::{Distribution, JobId, Name, PlacementPolicy, TaskId, units};
 use eyas_client::{Cluster, ClusterError, array};
 
 pub(crate) use crate::command::dfs::{DfsCommand, FileShapeArgs};
 pub(crate) use crate::command::node::{NodeArgs, labels, named_amounts};
+use crate::print::{self, PrintError};
 use crate::{
     get::PlaceArgs, io::IoCommand, map::MapArgs, model::ModelArgs, push::PushArgs, report::Form, sim::SimCommand,
     worker::WorkerCommand,
@@ -20,6 +20,7 @@ use crate::{
 
 mod dfs;
 mod node;
+pub(crate) mod words;
 
 /// Runs very many short tasks over very much shared data, and brings work and data together.
 #[derive(Parser)]
@@ -130,12 +131,12 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     /// One task for each file that the pattern names, which it reads (in quotes; again for more). A command without a
     /// placeholder for the item gets {} as its last word
-    #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"])]
-    pub each: Vec<String>,
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
+    pub each: Vec<Name>,
     /// One task for each line of a file (`-`: standard input). A command without a placeholder for the item gets {} as its
     /// last word
-    #[arg(long, value_name = "FILE", conflicts_with = "array")]
-    pub each_line: Option<String>,
+    #[arg(long, value_name = "FILE", conflicts_with = "array", value_parser = words::name())]
+    pub each_line: Option<Name>,
     /// One task for each number of a range, such as 1-100 or 0-90:10. The command stays as it is: write {} where the
     /// number goes
     #[arg(long, value_name = "RANGE", value_parser = parse_range)]
@@ -147,26 +148,26 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT", requires = "each_line")]
     pub colsep: Option<String>,
     /// A file that every task reads; may have placeholders (again for more)
-    #[arg(long, short = 'i', value_name = "PATH")]
-    pub input: Vec<String>,
+    #[arg(long, short = 'i', value_name = "PATH", value_parser = words::name())]
+    pub input: Vec<Name>,
     /// The same, and every executor that may run the tasks fetches it ahead of them (again for more)
-    #[arg(long, value_name = "PATH")]
-    pub broadcast: Vec<String>,
+    #[arg(long, value_name = "PATH", value_parser = words::name())]
+    pub broadcast: Vec<Name>,
     /// How those go to executors: chain; or, for comparison, spanning-tree (all inputs if none is named, before any task)
     #[arg(long, value_name = "HOW", default_value = "chain")]
     pub distribution: Distribution,
     /// A file or glob that every task writes in its sandbox, and where it goes: FILE[=DESTINATION] (again for more)
-    #[arg(long, short = 'o', value_name = "FILE[=TO]")]
-    pub output: Vec<String>,
+    #[arg(long, short = 'o', value_name = "FILE[=TO]", value_parser = words::name())]
+    pub output: Vec<Name>,
     /// Run each task in a folder of its own (implied by --output)
     #[arg(long, conflicts_with = "folder")]
     pub sandbox: bool,
     /// Working folder, seen by all nodes [default: the current one]
-    #[arg(long, value_name = "PATH")]
-    pub folder: Option<String>,
+    #[arg(long, value_name = "PATH", value_parser = words::name())]
+    pub folder: Option<Name>,
     /// Environment variable; the value may have placeholders (again for more)
-    #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = parse_variable)]
-    pub env: Vec<(String, String)>,
+    #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = words::variable())]
+    pub env: Vec<(String, Name)>,
     /// Processors that a task takes
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     pub cpus: f64,
@@ -218,8 +219,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub shape: ShapeArgs,
     /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} …
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop")]
-    pub command: Vec<String>,
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop", value_parser = words::name())]
+    pub command: Vec<Name>,
 }
 
 /// The shape of a cluster on one machine.
@@ -356,7 +357,8 @@ pub(crate) enum TaskCommand {
     Get {
         task: TaskId,
         /// Only these files
-        files: Vec<String>,
+        #[arg(value_parser = words::name())]
+        files: Vec<Name>,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -380,7 +382,8 @@ pub(crate) enum CatalogCommand {
     /// Who holds an object
     Show {
         /// Its id, URL or path
-        object: String,
+        #[arg(value_parser = words::name())]
+        object: Name,
     },
 }
 
@@ -501,18 +504,10 @@ pub(crate) fn parse_report_path(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// `NAME=VALUE` of an environment.
-fn parse_variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is not NAME=VALUE")),
-    }
-}
-
-pub(crate) fn print_completion(shell: Shell) -> std::io::Result<()> {
+pub(crate) fn print_completion(shell: Shell) -> Result<(), PrintError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Eyas::command(), "eyas", &mut script);
-    std::io::stdout().write_all(&script)
+    print::bytes(&script)
 }
 
 pub(crate) fn write_man_pages(folder: &Path) -> std::io::Result<()> {

@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
 use crate::interrupt::INTERRUPTED;
+use crate::print::{self, say};
 use crate::start::interrupted;
 use crate::{Failure, show};
 
@@ -29,11 +30,10 @@ pub(crate) async fn dfs(command: DfsCommand, reach: &Reach) -> Result<ExitCode, 
     let mut client = Client::connect(&access).await?;
     if let DfsCommand::Recover { anew: true, .. } = command {
         client.ask(FromClient::ForgetFiles).await?;
-        eprintln!("eyas: the next node that joins says which file system this cluster has, or begins another");
+        say!("the next node that joins says which file system this cluster has, or begins another");
         return Ok(ExitCode::SUCCESS);
     }
-    let waits =
-        || eprintln!("eyas: the dispatcher has just started; waiting until an executor that keeps files is back");
+    let waits = || say!("the dispatcher has just started; waiting until an executor that keeps files is back");
     let files = client.files_seeing(waits).await?;
     let session = Session { files, json: reach.json };
     tokio::select! {
@@ -118,7 +118,7 @@ impl Session {
             bar.finish_and_clear();
             let file = file.map_err(|error| of(&source, error))?;
             if !self.json {
-                eprintln!("eyas: {name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file));
+                say!("{name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file));
             }
             put.push(file);
         }
@@ -137,7 +137,7 @@ impl Session {
         let file = file.map_err(|error| of(source, error))?;
         match self.json {
             true => views::files(&[file])?,
-            false => eprintln!("eyas: {name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file)),
+            false => say!("{name}: {} in {}", format_bytes(file.record.size_bytes()), chunks(&file)),
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Session {
             false => landing.persist_noclobber(place).map(drop).map_err(|e| cannot(e.error))?,
         }
         if !self.json {
-            eprintln!("eyas: {} ({})", place.display(), format_bytes(file.record.size_bytes()));
+            say!("{} ({})", place.display(), format_bytes(file.record.size_bytes()));
         }
         Ok(())
     }
@@ -225,15 +225,10 @@ impl Session {
 
     async fn print(&self, file: &File, start: u64, end: u64) -> Result<(), Failure> {
         let mut reading = self.files.read_range(file, start..end);
-        let mut output = std::io::stdout();
         while let Some(part) = reading.next().await? {
-            match output.write_all(&part) {
-                // Whoever reads it has enough.
-                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written?,
-            }
+            print::bytes(&part)?;
         }
-        Ok(output.flush()?)
+        Ok(())
     }
 
     async fn remove(&self, names: &[String], recursive: bool) -> Result<(), Failure> {
@@ -278,7 +273,7 @@ impl Session {
         }
         match self.json {
             true => show::json("moved", &moved)?,
-            false => eprintln!("eyas: {} moved", format_count(moved, "replica")),
+            false => say!("{} moved", format_count(moved, "replica")),
         }
         Ok(())
     }
@@ -290,13 +285,13 @@ impl Session {
         }
         match recovery {
             Recovery::Recovered(members) => {
-                eprintln!("eyas: the file system goes on with {}", format_count(members.len() as u64, "node"));
+                say!("the file system goes on with {}", format_count(members.len() as u64, "node"));
                 Ok(ExitCode::SUCCESS)
             }
             Recovery::Missing(missing) => {
                 let words: Vec<_> = missing.iter().map(|node| format!("--without {node}")).collect();
-                eprintln!(
-                    "eyas: nothing was done. {} missing. If they never come back, with what only they have, call\n\
+                say!(
+                    "nothing was done. {} missing. If they never come back, with what only they have, call\n\
                      eyas dfs recover {}",
                     format_count(missing.len() as u64, "node"),
                     words.join(" ")
@@ -323,7 +318,7 @@ impl Session {
         }
         let listed = listed?;
         let (count, bytes) = (listed.len(), listed.iter().map(|file| file.size_bytes).sum());
-        Ok(views::usage(count as u64, bytes, nodes, self.json)?)
+        views::usage(count as u64, bytes, nodes, self.json)
     }
 
     async fn verify(&self, names: &[String], thoroughly: bool) -> Result<ExitCode, Failure> {
@@ -348,7 +343,7 @@ impl Session {
         let restored = self.files.restore(name, opened).await.map_err(|error| of(copy, error))?;
         match self.json {
             true => show::json("restored", &restored)?,
-            false => eprintln!("eyas: {name}: {} restored", format_count(restored as u64, "chunk")),
+            false => say!("{name}: {} restored", format_count(restored as u64, "chunk")),
         }
         Ok(())
     }
@@ -371,16 +366,13 @@ fn chunks(file: &File) -> String {
 /// Waits until so many nodes have joined, or all that there are, and says so where there is something to wait for.
 pub(crate) async fn gather(files: &Files, nodes: usize) -> Result<(), Failure> {
     let say = |Gathering { joined, wanted }| {
-        eprintln!(
-            "eyas: waiting until {} of the file system have joined; {joined} so far",
-            format_count(wanted as u64, "node")
-        );
+        say!("waiting until {} of the file system have joined; {joined} so far", format_count(wanted as u64, "node"));
     };
     let gathering = files.gather(nodes, say).await?;
     if !gathering.is_enough() {
         let Gathering { joined, wanted } = gathering;
-        eprintln!(
-            "eyas: only {joined} of {} joined in time: what is written has fewer replicas until others do",
+        say!(
+            "only {joined} of {} joined in time: what is written has fewer replicas until others do",
             format_count(wanted as u64, "node")
         );
     }
@@ -420,7 +412,7 @@ fn files_within(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> 
         match is_folder {
             true => files_within(&path, files)?,
             false if path.is_file() => files.push(path),
-            false => eprintln!("eyas: {} is no file; left out", path.display()),
+            false => say!("{} is no file; left out", path.display()),
         }
     }
     Ok(())

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use eyas_client::types::JobId;
 use eyas_client::types::units::format_count;
+use eyas_client::types::{JobId, Name};
 use eyas_client::{Brought, Client, Wish};
+use eyas_store::name_of;
 
 use crate::command::{Reach, ReconnectArgs};
 use crate::interrupt::INTERRUPTED;
+use crate::print::{self, say};
 use crate::start::interrupted;
 use crate::{Failure, show};
 
@@ -38,23 +40,26 @@ pub(crate) async fn get(
     client: &mut Client,
     job: JobId,
     task: Option<u32>,
-    files: Vec<String>,
+    files: Vec<Name>,
     place: PlaceArgs,
     reach: &Reach,
 ) -> Result<ExitCode, Failure> {
     let PlaceArgs { to, force, reconnect } = place;
     let wish = Wish { job, task, files, to, replaces: force };
-    let mut brought: Vec<PathBuf> = Vec::new();
+    let mut brought: Vec<Name> = Vec::new();
     let mut waits = 0;
+    let mut printed = Ok(());
     let see = |what: Brought<'_>| match what {
         Brought::File(path) => {
             if !reach.json {
-                println!("{}", path.display());
+                // What cannot be printed is brought all the same; the first failure is told at the end.
+                let now = print::path(path);
+                printed = std::mem::replace(&mut printed, Ok(())).and(now);
             }
-            brought.push(path.to_owned());
+            brought.push(name_of(path));
         }
         Brought::Waits(count) if count != waits => {
-            eprintln!("eyas: waiting for {count} more, which are being written");
+            say!("waiting for {count} more, which are being written");
             waits = count;
         }
         Brought::Waits(_) => {}
@@ -65,9 +70,10 @@ pub(crate) async fn get(
         () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
         got = client.get(&wish, reconnect.patience(), see) => got?,
     };
+    printed?;
     match reach.json {
         true => show::json("files", &brought)?,
-        false => eprintln!("eyas: {} in {}", format_count(got, "file"), wish.to.display()),
+        false => say!("{} in {}", format_count(got, "file"), wish.to.display()),
     }
     Ok(ExitCode::SUCCESS)
 }

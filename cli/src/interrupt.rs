@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
+use crate::print::say;
 use crate::start::interrupted;
 
 /// Exit code after an interrupt, as shells have it.
@@ -25,7 +26,7 @@ impl Interrupt {
             tell.send_replace(true);
             interrupted(false).await;
             if let Some(words) = words.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-                eprintln!("eyas: {words}");
+                say!("{words}");
             }
             std::process::exit(INTERRUPTED.into());
         });

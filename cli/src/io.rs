@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use crate::Failure;
 use crate::command::Reach;
 use crate::io::run::{RunArgs, agent_folder, run};
+use crate::print::{out, say};
 use crate::start::{READY, host_name, interrupted, raise_descriptor_limit};
 
 mod run;
@@ -169,8 +170,8 @@ async fn be_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, Fail
         None => Access::create("io", &address),
     };
     access.save(&path)?;
-    eprintln!("eyas: the coordinator listens on {address}; its access file is {}", path.display());
-    println!("{READY}");
+    say!("the coordinator listens on {address}; its access file is {}", path.display());
+    out!("{READY}")?;
     tokio::select! {
         () = serve(listener, &access, rules) => {}
         () = interrupted(false) => {}

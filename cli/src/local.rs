@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::shown;
 use eyas_client::types::units::format_count;
 use eyas_client::{Client, Cluster};
 use eyas_session::Access;
@@ -16,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::Failure;
 use crate::command::{NodeArgs, ShapeArgs};
+use crate::print::{self, say};
 use crate::start::{READY, own_path};
 
 /// A process must be up so soon.
@@ -83,9 +85,9 @@ impl LocalCluster {
         let mut child = command.spawn()?;
         match wait_until_ready(&mut child).await {
             Ok(news) => {
-                news.iter().for_each(|line| eprintln!("{line}"));
+                news.iter().for_each(|line| print::complain(format!("{}\n", shown(line)).as_bytes()));
                 let executors = format_count(shape.nodes.into(), "executor");
-                eprintln!("eyas: {executors} up; log: {}", log_path.display());
+                say!("{executors} up; log: {}", log_path.display());
                 Ok(())
             }
             Err(e) => {

@@ -5,6 +5,8 @@
 //! command line is wrong, 130 after an interrupt.
 
 #![forbid(unsafe_code)]
+// See `print`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod ask;
 mod command;
@@ -15,6 +17,7 @@ mod io;
 mod local;
 mod map;
 mod model;
+mod print;
 mod push;
 mod report;
 mod run;
@@ -36,7 +39,10 @@ use command::{Command, Eyas};
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let eyas = Eyas::parse();
+    let eyas = match Eyas::try_parse() {
+        Ok(eyas) => eyas,
+        Err(wrong) => return print::explain(&wrong),
+    };
     // A guardian must outlive everything else and needs nothing.
     if let Command::Guard { executor, sandboxes } = &eyas.command {
         eyas_executor::guardian::run(executor, sandboxes);
@@ -46,7 +52,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(e) => return fail(&e.into()),
+        Err(e) => return print::fail(&e.into()),
     };
     // On a worker, where one step wakes the next without waking another thread first.
     let done = runtime.block_on(async {
@@ -55,7 +61,7 @@ fn main() -> ExitCode {
     });
     // What still waits in the background, such as standard input, does not hold the command back.
     runtime.shutdown_background();
-    done.unwrap_or_else(|e| fail(&e))
+    done.unwrap_or_else(|e| print::fail(&e))
 }
 
 async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
@@ -91,17 +97,11 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
     }
 }
 
-fn fail(error: &Failure) -> ExitCode {
-    if let Some(wrong) = error.downcast_ref::<clap::Error>() {
-        wrong.exit();
-    }
-    eprintln!("eyas: {error}");
-    ExitCode::FAILURE
-}
-
 /// Logs go to standard error; `EYAS_LOG` says how much, as `tracing` filters are written.
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("EYAS_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // What cannot be written to standard error cannot be complained of there.
+    log.log_internal_errors(false).init();
 }

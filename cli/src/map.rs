@@ -1,6 +1,5 @@
 //! `eyas map`: programs over the blocks of files.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::command::Reach;
 use crate::dfs::gather;
 use crate::interrupt::INTERRUPTED;
+use crate::print::{self, say};
 use crate::start::interrupted;
 use crate::{Failure, show};
 
@@ -117,7 +117,7 @@ pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failur
     };
     match (reach.json, &view.files) {
         (true, Some(_)) => show::json("map", &view)?,
-        _ => eprintln!("eyas: {}", summary(&view)),
+        _ => say!("{}", summary(&view)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -139,18 +139,13 @@ async fn work(
 
 /// Writes files to standard output, one after the other.
 async fn print(mapping: &Mapping, files: &[File]) -> Result<(), Failure> {
-    let mut output = io::stdout();
     for file in files {
         let mut reading = mapping.files().read(file);
         while let Some(part) = reading.next().await? {
-            match output.write_all(&part) {
-                // Whoever reads it has enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written?,
-            }
+            print::bytes(&part)?;
         }
     }
-    Ok(output.flush()?)
+    Ok(())
 }
 
 fn show_seen(seen: MapSeen, progress: &ProgressBar) {
@@ -160,10 +155,9 @@ fn show_seen(seen: MapSeen, progress: &ProgressBar) {
             let outcome = &result.outcome;
             let is_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
             progress.suspend(|| {
-                // There is nowhere else to say it.
-                let _ = io::stderr().lock().write_all(&outcome.stderr);
+                print::complain(&outcome.stderr);
                 if is_failed {
-                    eprintln!("eyas: task {} did not succeed: {}", result.index, outcome.status);
+                    say!("task {} did not succeed: {}", result.index, outcome.status);
                 }
             });
         }

@@ -11,6 +11,7 @@ use eyas_sim::scenario::Scenario;
 use serde_json::json;
 
 use crate::command::Reach;
+use crate::print::out;
 use crate::{Failure, show};
 
 #[derive(Args)]
@@ -185,7 +186,7 @@ pub(crate) fn model(args: &ModelArgs, reach: &Reach) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(prediction: &Prediction) -> std::io::Result<()> {
+fn print_json(prediction: &Prediction) -> Result<(), Failure> {
     let Prediction { costs, ratios, .. } = prediction;
     let model = json!({
         "time_s": prediction.time_s,
@@ -209,7 +210,7 @@ fn print_json(prediction: &Prediction) -> std::io::Result<()> {
     show::json("model", &model)
 }
 
-fn print_table(prediction: &Prediction) -> std::io::Result<()> {
+fn print_table(prediction: &Prediction) -> Result<(), Failure> {
     let Prediction { costs, ratios, .. } = prediction;
     let time = |seconds: f64| format_duration_us((seconds * 1e6).round() as u64);
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
@@ -220,7 +221,7 @@ fn print_table(prediction: &Prediction) -> std::io::Result<()> {
     let storage = [percent(ratios.storage), time(costs.storage_s), moved(prediction.storage_bytes)];
     reads.row(["persistent storage".into()].into_iter().chain(storage).collect());
     reads.print()?;
-    println!();
+    out!()?;
     let mut whole = show::Table::new(&["TIME", "SPEEDUP", "EFFICIENCY", "UTILISATION", "AT MOST", "LIMITED BY"]);
     whole.row(vec![
         time(prediction.time_s),

@@ -4,20 +4,21 @@ use std::process::ExitCode;
 
 use clap::Args;
 use eyas_client::messages::PushRequest;
-use eyas_client::types::Distribution;
 use eyas_client::types::units::{format_bytes, format_count};
+use eyas_client::types::{Distribution, Name};
 use eyas_client::view::{PushView, RecipientView};
 use eyas_client::{Client, Draft};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::command::Reach;
+use crate::command::{Reach, words};
+use crate::print::say;
 use crate::{Failure, show};
 
 #[derive(Args)]
 pub(crate) struct PushArgs {
     /// Paths or URLs, as inputs of tasks are named; or eyas:// names of what is kept in the cluster
-    #[arg(required = true, value_name = "OBJECT")]
-    objects: Vec<String>,
+    #[arg(required = true, value_name = "OBJECT", value_parser = words::name())]
+    objects: Vec<Name>,
     /// Which executors: `all`, a name or id as `executor list` shows it, or a label as site=a (again for more)
     #[arg(long, value_name = "WHERE", default_value = "all")]
     to: Vec<String>,
@@ -31,7 +32,7 @@ pub(crate) struct PushArgs {
 
 /// Pushes, and succeeds if all of it is with all of them.
 pub(crate) async fn push(args: PushArgs, reach: &Reach) -> Result<ExitCode, Failure> {
-    let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| name.starts_with("eyas://"));
+    let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| name.starts_with(b"eyas://"));
     let mut draft = Draft::new("push");
     draft.look_at(&names).await?;
     let (objects, wait) = (draft.into_objects(), !args.no_wait);
@@ -46,10 +47,10 @@ pub(crate) async fn push(args: PushArgs, reach: &Reach) -> Result<ExitCode, Fail
         show::json("push", &view)?;
     } else {
         for failure in &view.failures {
-            let what = failure.source.as_deref().unwrap_or("all of it");
-            eprintln!("eyas: {} does not have {what}: {}", failure.executor, failure.reason);
+            let what = failure.source.clone().unwrap_or("all of it".into());
+            say!("{} does not have {what}: {}", failure.executor, failure.reason);
         }
-        eprintln!("eyas: {}", summary(&view));
+        say!("{}", summary(&view));
     }
     let has_failed = view.executors.iter().any(|executor| executor.state == "incomplete");
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
-use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
-use eyas_client::types::{JobId, Status};
+use eyas_client::types::{JobId, Name, Status, shown};
 use eyas_client::view::{JobState, JobView};
 use eyas_client::{
     Bytes, Client, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen, TaskFields, home,
@@ -19,9 +18,10 @@ use eyas_client::{
 use eyas_session::Access;
 use tokio::sync::Notify;
 
-use crate::command::{Reach, RunArgs, named_amounts};
+use crate::command::{Reach, RunArgs, named_amounts, words};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::local::LocalCluster;
+use crate::print::{self, PrintError, say};
 use crate::waiting::Progress;
 use crate::{Failure, ask, show, waiting};
 
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: Box<RunArgs>, reach: &Reach) -> Result<ExitCode, F
         return Ok(ExitCode::from(INTERRUPTED));
     };
     if draft.is_empty() {
-        eprintln!("eyas: there is nothing to run over: no tasks");
+        say!("there is nothing to run over: no tasks");
         return Ok(ExitCode::SUCCESS);
     }
     if reach.is_named() {
@@ -79,13 +79,15 @@ fn private_folder() -> Result<PathBuf, Failure> {
 }
 
 async fn draft(args: &RunArgs, progress: &Progress) -> Result<Draft, Failure> {
-    let program = args.command.first().map_or("noop", |program| program.rsplit('/').next().unwrap_or(program));
-    let mut draft = Draft::new(args.name.as_deref().unwrap_or(program)).seen_by(progress.preparing());
-    let output = |word: &String| match word.split_once('=') {
-        Some((file, to)) => OutputFields { file: file.to_owned(), to: Some(to.to_owned()), ..OutputFields::default() },
+    let program = args.command.first().map_or("noop".into(), |program| {
+        String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
+    });
+    let mut draft = Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
+    let output = |word: &Name| match words::split_once(word) {
+        Some((file, to)) => OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() },
         None => OutputFields { file: word.clone(), ..OutputFields::default() },
     };
-    let broadcast = |path: &String| InputFields::Named { path: path.clone(), name: None, broadcast: true };
+    let broadcast = |path: &Name| InputFields::Named { path: path.clone(), name: None, broadcast: true };
     let fields = TaskFields {
         command: args.command.clone(),
         noop: args.noop,
@@ -167,13 +169,13 @@ async fn run_on(
         }
     };
     output.finish(access, job).await?;
-    eprintln!("eyas: {}", show::summary(&ended));
+    say!("{}", show::summary(&ended));
     if let Err(error) = write_reports(access, job, args).await {
         let (at, again) = (where_results_are(args), if is_own { String::new() } else { report_again(job) });
-        eprintln!("eyas: the job's report could not be written: {error}. {at}{again}");
+        say!("the job's report could not be written: {error}. {at}{again}");
     }
-    if let Some(error) = output.error.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-        return Err(format!("cannot write results: {error}").into());
+    if let Some(error) = output.error.filter(|error| !error.is_broken_pipe()) {
+        return Err(error.into());
     }
     Ok(ExitCode::from(code))
 }
@@ -194,16 +196,16 @@ async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<()
     let report = ask::fetch_report(&mut Client::connect(access).await?, job).await?;
     for path in paths {
         ask::write_report(&path, &report, None)?;
-        eprintln!("eyas: report: {}", path.display());
+        say!("report: {}", path.display());
     }
     Ok(())
 }
 
 /// What a job without a report has left.
 fn where_results_are(args: &RunArgs) -> String {
-    let destination = |output: &String| {
-        let (file, to) = output.split_once('=').unwrap_or((output, "the current folder"));
-        format!("`{file}` in {to}")
+    let destination = |output: &Name| {
+        let (file, to) = words::split_once(output).unwrap_or((output, b"the current folder"));
+        format!("`{}` in {}", shown(file), shown(to))
     };
     let outputs: Vec<_> = args.output.iter().map(destination).collect();
     let files = if outputs.is_empty() { String::new() } else { format!(", and their files {}", outputs.join(", ")) };
@@ -237,7 +239,7 @@ struct Output {
     failures: u64,
     /// What tasks wrote past the bound on captured output.
     cut_bytes: u64,
-    error: Option<io::Error>,
+    error: Option<PrintError>,
     progress: Progress,
     /// Told when the job cannot go on.
     stuck: Option<Arc<Notify>>,
@@ -310,10 +312,10 @@ impl Output {
             result.iter().for_each(|result| self.print(result));
         }
         if self.failures > MAX_NAMED_FAILURES {
-            eprintln!("eyas: {} more tasks did not succeed", self.failures - MAX_NAMED_FAILURES);
+            say!("{} more tasks did not succeed", self.failures - MAX_NAMED_FAILURES);
         }
         if self.cut_bytes > 0 {
-            eprintln!("eyas: {}", show::cut(self.cut_bytes));
+            say!("{}", show::cut(self.cut_bytes));
         }
         Ok(())
     }
@@ -329,13 +331,11 @@ impl Output {
         self.cut_bytes += outcome.cut_bytes;
         let named = failed && self.failures <= MAX_NAMED_FAILURES;
         let written = self.progress.suspend(|| {
-            io::stderr().lock().write_all(&outcome.stderr)?;
+            print::complain(&outcome.stderr);
             if named {
-                eprintln!("eyas: task {} did not succeed: {}", result.index, outcome.status);
+                say!("task {} did not succeed: {}", result.index, outcome.status);
             }
-            let mut out = io::stdout().lock();
-            out.write_all(&outcome.stdout)?;
-            out.flush()
+            print::bytes(&outcome.stdout)
         });
         self.error = written.err();
     }

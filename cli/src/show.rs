@@ -1,11 +1,13 @@
 //! Answers as text and as JSON.
 
-use std::io::{self, Write};
-
 use eyas_client::Seen;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
+use eyas_client::types::{Name, shown};
 use eyas_client::view::{ExecutorView, Explanation, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView};
 use serde::Serialize;
+
+use crate::Failure;
+use crate::print::{self, out, say};
 
 /// Rows under headings, as wide as they need to be.
 pub(crate) struct Table {
@@ -19,30 +21,29 @@ impl Table {
 
     pub fn row(&mut self, cells: Vec<String>) {
         // One line each, whatever is in a name.
-        self.rows.push(cells.into_iter().map(|cell| cell.replace(|c: char| c.is_control(), "\u{fffd}")).collect());
+        self.rows.push(cells.into_iter().map(|cell| shown(&cell).to_string()).collect());
     }
 
-    pub fn print(&self) -> io::Result<()> {
+    pub fn print(&self) -> Result<(), Failure> {
         let columns = self.rows[0].len();
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..columns).map(width).collect();
-        let mut out = io::stdout().lock();
+        let mut lines = String::new();
         for row in &self.rows {
             let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-            writeln!(out, "{}", cells.join("  ").trim_end())?;
+            lines += cells.join("  ").trim_end();
+            lines.push('\n');
         }
-        Ok(())
+        Ok(print::text(&lines)?)
     }
 }
 
 /// Prints `{"schema_version": …, NAME: VALUE}`.
-pub(crate) fn json(name: &str, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+pub(crate) fn json(name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), Failure> {
     let mut object = serde_json::Map::new();
     object.insert("schema_version".into(), SCHEMA_VERSION.into());
     object.insert(name.into(), serde_json::to_value(value)?);
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, &object)?;
-    writeln!(out)
+    print::json(&object)
 }
 
 pub(crate) fn state(state: JobState) -> &'static str {
@@ -54,7 +55,7 @@ pub(crate) fn state(state: JobState) -> &'static str {
     }
 }
 
-pub(crate) fn jobs(jobs: &[JobView]) -> io::Result<()> {
+pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), Failure> {
     let mut table = Table::new(&["JOB", "NAME", "STATE", "TASKS", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "TIME"]);
     for job in jobs {
         let tasks = &job.tasks;
@@ -72,12 +73,12 @@ pub(crate) fn jobs(jobs: &[JobView]) -> io::Result<()> {
     }
     table.print()?;
     for job in jobs {
-        job.warnings.iter().for_each(|warning| eprintln!("eyas: job {}: {warning}", job.job));
+        job.warnings.iter().for_each(|warning| say!("job {}: {warning}", job.job));
     }
     Ok(())
 }
 
-pub(crate) fn tasks(tasks: &[TaskView]) -> io::Result<()> {
+pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), Failure> {
     let mut table = Table::new(&[
         "TASK",
         "STATE",
@@ -102,14 +103,14 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> io::Result<()> {
             format_duration_us(task.ran_us),
             format_duration_us(task.suspended_us),
             format_duration_us(task.cpu_us),
-            task.item.clone(),
+            task.item.to_string(),
             task.status.clone().unwrap_or_default(),
         ]);
     }
     table.print()
 }
 
-pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
+pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), Failure> {
     let mut table = Table::new(&[
         "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "STATE", "RUN", "STAGE", "SUSP", "ENDED", "OBJECTS", "STORE",
         "OF", "LOCAL", "PEER", "STORAGE", "LABELS",
@@ -140,7 +141,7 @@ pub(crate) fn executors(executors: &[ExecutorView]) -> io::Result<()> {
     table.print()
 }
 
-pub(crate) fn objects(objects: &[ObjectView]) -> io::Result<()> {
+pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), Failure> {
     let names = |executors: &[String]| if executors.is_empty() { "nobody".into() } else { executors.join(" ") };
     let mut table = Table::new(&["OBJECT", "SIZE", "WANTED", "HELD BY", "COMING TO", "SOURCE"]);
     for object in objects {
@@ -150,29 +151,29 @@ pub(crate) fn objects(objects: &[ObjectView]) -> io::Result<()> {
             object.wanted.to_string(),
             names(&object.holders),
             names(&object.receivers),
-            object.source.clone().unwrap_or_default(),
+            object.source.as_ref().map(Name::to_string).unwrap_or_default(),
         ]);
     }
     table.print()
 }
 
-pub(crate) fn explanation(explanation: &Explanation) -> io::Result<()> {
+pub(crate) fn explanation(explanation: &Explanation) -> Result<(), Failure> {
     let task = &explanation.task;
     let item = if task.item.is_empty() { String::new() } else { format!(" ({})", task.item) };
-    println!("Task {}{item}: {}.", task.task, task.state);
-    explanation.because.iter().for_each(|line| println!("{line}"));
+    out!("Task {}{item}: {}.", task.task, task.state)?;
+    explanation.because.iter().try_for_each(|line| out!("{line}"))?;
     if explanation.inputs.is_empty() {
         return Ok(());
     }
-    println!();
+    out!()?;
     objects(&explanation.inputs)
 }
 
 /// What is said when the dispatcher of a watched job is lost, and when it is back.
 pub(crate) fn seen(seen: &Seen) {
     match seen {
-        Seen::Lost(why) => eprintln!("eyas: {why}; trying to come back"),
-        Seen::Back => eprintln!("eyas: the dispatcher is back"),
+        Seen::Lost(why) => say!("{why}; trying to come back"),
+        Seen::Back => say!("the dispatcher is back"),
         Seen::Results(_) | Seen::Progress(_) => {}
     }
 }
@@ -180,7 +181,7 @@ pub(crate) fn seen(seen: &Seen) {
 /// What is said of a job that goes on when its cluster is started again.
 pub(crate) fn unfinished(job: &JobView) -> String {
     let (left, all) = (job.tasks.total() - job.tasks.ended(), format_count(job.tasks.total(), "task"));
-    let name = job.name.replace(char::is_control, "\u{fffd}");
+    let name = shown(&job.name);
     format!("eyas: job {0} (`{name}`) goes on: {left} of {all} are left; `eyas job cancel {0}` ends it", job.job)
 }
 

@@ -18,6 +18,7 @@ use crate::command::{
     DispatcherArgs, ExecutorArgs, NodeArgs, OwnedArgs, PlacementArgs, Reach, StartCommand, labels, named_amounts,
 };
 use crate::local::LocalCluster;
+use crate::print::{out, say};
 use crate::{Failure, show};
 
 /// What a process prints when it can be used. Before that, it prints what the user is to know, line by line.
@@ -32,13 +33,13 @@ pub(crate) async fn start(which: StartCommand, reach: &Reach) -> Result<ExitCode
         StartCommand::Local { shape, detach: false } => {
             let cluster = reach.cluster()?;
             let local = LocalCluster::start(cluster.folder(), &name_of(reach), &shape, false).await?;
-            eprintln!(
-                "eyas: {} up; reach the cluster with {}. Stop with Ctrl-C or `eyas stop`.",
+            say!(
+                "{} up; reach the cluster with {}. Stop with Ctrl-C or `eyas stop`.",
                 format_count(shape.nodes.into(), "executor"),
                 how_to_reach(reach)
             );
-            local.news.iter().for_each(|line| println!("{line}"));
-            println!("{READY}");
+            local.news.iter().try_for_each(|line| out!("{line}"))?;
+            out!("{READY}")?;
             local.wait(interrupted(false)).await;
         }
     }
@@ -61,11 +62,11 @@ async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> 
     let (stop, stopped) = watch::channel(false);
     let running = eyas_dispatcher::start(config, stopped).await?;
     if !args.owned.owned {
-        eprintln!("eyas: the dispatcher listens on {}", running.access.dispatcher);
-        eprintln!("eyas: start executors with `eyas start executor --access {}`", running.access_path.display());
+        say!("the dispatcher listens on {}", running.access.dispatcher);
+        say!("start executors with `eyas start executor --access {}`", running.access_path.display());
     }
-    running.unfinished.iter().for_each(|job| println!("{}", show::unfinished(job)));
-    println!("{READY}");
+    running.unfinished.iter().try_for_each(|job| out!("{}", show::unfinished(job)))?;
+    out!("{READY}")?;
     tokio::spawn(async move {
         interrupted(args.owned.owned).await;
         stop.send_replace(true);

@@ -9,7 +9,7 @@ mod screen;
 mod table;
 mod watch;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use tokio::time::sleep;
 
 use crate::command::{Reach, TopArgs};
 use crate::interrupt::INTERRUPTED;
+use crate::print;
 use crate::{Failure, show};
 use canvas::Look;
 use overview::Overview;
@@ -51,7 +52,7 @@ pub(crate) async fn top(args: TopArgs, reach: &Reach) -> Result<ExitCode, Failur
     let overview = Overview::between(Some(&first), &watch.look().await?);
     match reach.json {
         true => show::json("top", &overview)?,
-        false => io::stdout().write_all(draw::plain(&name, &overview, width(), look()).as_bytes())?,
+        false => print::bytes(draw::plain(&name, &overview, width(), look()).as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@ use eyas_client::{Client, ClientError};
 use eyas_sim::trace::{Heading, TracedTask, VERSION};
 
 use crate::Failure;
+use crate::print::say;
 
 /// Writes the trace of a job, as far as its tasks have succeeded.
 pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Result<(), Failure> {
@@ -30,11 +31,11 @@ pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Re
         from = part.next;
     }
     out.flush().map_err(wrong)?;
-    eprintln!("eyas: the trace is in {}", path.display());
+    say!("the trace is in {}", path.display());
     let without = job.tasks.total() - tasks.min(job.tasks.total());
     if without > 0 {
         let left_out = format_count(without, "task");
-        eprintln!("eyas: not in it: {left_out} that did not succeed, or have the results of others");
+        say!("not in it: {left_out} that did not succeed, or have the results of others");
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use eyas_client::{Client, Draft, Preparing, Seen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::interrupt::Interrupt;
+use crate::print::say;
 use crate::{Failure, show};
 
 /// Between two pictures of a bar that shows only that something is done.
@@ -79,7 +80,7 @@ impl Progress {
     pub fn warn(&mut self, view: &JobView) {
         for warning in &view.warnings {
             if self.warned.insert(warning.clone()) {
-                self.bar.suspend(|| eprintln!("eyas: {warning}"));
+                self.bar.suspend(|| say!("{warning}"));
             }
         }
     }
@@ -129,7 +130,7 @@ pub(crate) async fn submit(
     interrupt.last_words(None);
     let job = submitted?;
     if job.is_none() {
-        progress.suspend(|| eprintln!("eyas: interrupted; no job was submitted"));
+        progress.suspend(|| say!("interrupted; no job was submitted"));
     }
     Ok(job)
 }

@@ -1,12 +1,12 @@
 //! A job as it is put together: sources become objects with a version, and each is looked at once.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use eyas_store::emulation::Limits;
-use eyas_store::{Storage, StorageError, url_of};
+use eyas_store::{Storage, StorageError, name_of, path_of, url_of};
 use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
-use eyas_types::{Distribution, Input, InputFrom, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
+use eyas_types::{Distribution, Input, InputFrom, Name, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
 use thiserror::Error;
 
 /// What is wrong with a job that is put together.
@@ -66,7 +66,7 @@ pub struct Draft {
     pub(crate) reuse: bool,
     pub(crate) broadcast: BTreeSet<u32>,
     pub(crate) distribution: Distribution,
-    places: HashMap<String, u32>,
+    places: HashMap<Name, u32>,
     pub(crate) see: Box<dyn FnMut(Preparing) + Send>,
     pub(crate) storage: Storage,
     folder: Option<PathBuf>,
@@ -146,9 +146,9 @@ impl Draft {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub async fn task_on_file(&mut self, template: u16, file: &str) -> Result<(), DraftError> {
+    pub async fn task_on_file(&mut self, template: u16, file: &Name) -> Result<(), DraftError> {
         let input = self.input(file).await?;
-        let value = Value { text: file.to_owned(), input: Some(0) };
+        let value = Value { text: file.clone(), input: Some(0) };
         self.task(TaskItem { template, values: vec![value], inputs: vec![input] })
     }
 
@@ -201,14 +201,14 @@ impl Draft {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub async fn input(&mut self, path_or_url: &str) -> Result<Input, DraftError> {
+    pub async fn input(&mut self, path_or_url: &Name) -> Result<Input, DraftError> {
         let place = match self.places.get(path_or_url) {
             Some(place) => *place,
             None => {
                 let object = self.storage.stat(&self.url(path_or_url)?, None).await?;
                 self.objects.push(object);
                 let place = self.objects.len() as u32 - 1;
-                self.places.insert(path_or_url.to_owned(), place);
+                self.places.insert(path_or_url.clone(), place);
                 place
             }
         };
@@ -219,7 +219,7 @@ impl Draft {
     ///
     /// # Errors
     /// If one of them cannot be read.
-    pub async fn look_at(&mut self, sources: &[String]) -> Result<(), DraftError> {
+    pub async fn look_at(&mut self, sources: &[Name]) -> Result<(), DraftError> {
         /// Sources looked at at a time, each part by one task.
         const AT_A_TIME: usize = 16;
         const PART: usize = 64;
@@ -254,20 +254,20 @@ impl Draft {
     /// The folder from which relative names are meant.
     ///
     /// # Errors
-    /// If the current folder is gone or its name is not UTF-8.
-    pub fn folder(&self) -> Result<&str, DraftError> {
+    /// If the current folder is gone.
+    pub fn folder(&self) -> Result<Name, DraftError> {
         let folder = self.folder.as_deref().ok_or_else(|| DraftError::Folder("it is gone".into()))?;
-        folder.to_str().ok_or_else(|| DraftError::Folder("its name is not valid UTF-8".into()))
+        Ok(name_of(folder))
     }
 
-    fn url(&self, path_or_url: &str) -> Result<String, DraftError> {
-        if path_or_url.contains("://") || path_or_url.starts_with('/') {
+    fn url(&self, path_or_url: &Name) -> Result<Name, DraftError> {
+        if path_or_url.is_url() || path_or_url.starts_with(b"/") {
             return Ok(url_of(path_or_url)?);
         }
-        let path = Path::new(self.folder()?).join(path_or_url);
+        let path = path_of(&self.folder()?).join(path_of(path_or_url));
         // `a/./b` and `a//b` are one object; `..` is left to the file system, which knows about links.
         let path: PathBuf = path.components().collect();
-        Ok(url_of(&path.to_string_lossy())?)
+        Ok(url_of(&name_of(path))?)
     }
 }
 
@@ -299,14 +299,14 @@ mod tests {
     #[tokio::test]
     async fn each_source_is_one_object() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a b\n.fits");
+        let file = folder.path().join(path_of(b"a b\n\xff.fits"));
         std::fs::write(&file, "data").unwrap();
-        let name = file.to_str().unwrap();
+        let name = name_of(file);
         let mut draft = Draft::new("test");
         let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse("{}")]))).unwrap();
-        draft.look_at(&[name.to_owned(), name.to_owned()]).await.unwrap();
-        draft.task_on_file(template, name).await.unwrap();
-        draft.task_on_file(template, name).await.unwrap();
+        draft.look_at(&[name.clone(), name.clone()]).await.unwrap();
+        draft.task_on_file(template, &name).await.unwrap();
+        draft.task_on_file(template, &name).await.unwrap();
         assert_eq!((draft.len(), draft.objects.len()), (2, 1));
         assert_eq!(draft.objects[0].size_bytes(), 4);
     }
@@ -314,7 +314,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_missing_is_named() {
         let mut draft = Draft::new("test");
-        let error = draft.input("/no/such/file.fits").await.unwrap_err().to_string();
+        let error = draft.input(&"/no/such/file.fits".into()).await.unwrap_err().to_string();
         assert!(error.contains("/no/such/file.fits"), "{error}");
         let template = draft.template(TaskTemplate::new(Program::Command(vec![Template::parse("{2}")]))).unwrap();
         let value = Value { text: "x".into(), input: None };

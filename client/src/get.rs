@@ -11,9 +11,9 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use eyas_session::Access;
-use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError};
+use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError, path_of};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, Holder, PeerKey, PeerLimits, Peers};
-use eyas_types::{JobId, ObjectId, ObjectSpec, Version, units};
+use eyas_types::{JobId, Name, ObjectId, ObjectSpec, Version, units};
 use eyas_wire::client::{FromClient, KeptOutput, ToClient};
 use tempfile::TempDir;
 use thiserror::Error;
@@ -36,7 +36,7 @@ pub struct Wish {
     /// Of this task alone, whose files then stand in the folder itself, else in one for each task.
     pub task: Option<u32>,
     /// Only these files; all if none is named.
-    pub files: Vec<String>,
+    pub files: Vec<Name>,
     /// The folder, which is made if it is not there.
     pub to: PathBuf,
     /// Whether other files in their places are replaced.
@@ -81,11 +81,11 @@ pub enum GetError {
         /// Which folder.
         folder: PathBuf,
         /// The file.
-        file: String,
+        file: Name,
     },
     /// It was lost too often.
     #[error("`{0}` was lost with the executors that kept it, as often as it was made again: submit the job again")]
-    Lost(String),
+    Lost(Name),
     /// Those who have it do not give it.
     #[error("{0}. Check that the executors that have it can be reached from this machine")]
     Fetch(FetchError),
@@ -249,7 +249,7 @@ impl Getting<'_> {
     fn end(self) -> Result<u64, GetError> {
         let Wish { job, task, files, .. } = self.wish;
         let whose = task.map_or(format!("job {job}"), |task| format!("task {job}.{task}"));
-        let lacks = |file: &&String| !self.brought.contains(&self.wish.to.join(file));
+        let lacks = |file: &&Name| !self.brought.contains(&self.wish.to.join(path_of(file)));
         match files.iter().find(lacks) {
             _ if self.unsuccessful > 0 => Err(GetError::Nothing(format!(
                 "{} of job {job} did not succeed, and left nothing: `eyas task list {job} --failed` shows what failed",
@@ -268,15 +268,15 @@ impl Wish {
     /// Where an output goes, if it is wished for.
     fn place(&self, output: &KeptOutput) -> Result<Option<PathBuf>, GetError> {
         let file = output.object.kept_file().unwrap_or_default();
-        if !self.files.is_empty() && !self.files.iter().any(|wished| wished == file) {
+        if !self.files.is_empty() && !self.files.iter().any(|wished| wished.as_bytes() == file) {
             return Ok(None);
         }
         let is_inside = |file: &Path| file.components().all(|part| matches!(part, Component::Normal(_)));
-        if file.is_empty() || !is_inside(Path::new(file)) {
+        if file.is_empty() || !is_inside(path_of(file)) {
             return Err(GetError::Nothing(format!("`{}` leads out of the folder", output.object.source)));
         }
         let folder = if self.task.is_some() { self.to.clone() } else { self.to.join(output.task.index.to_string()) };
-        Ok(Some(folder.join(file)))
+        Ok(Some(folder.join(path_of(file))))
     }
 }
 
@@ -308,9 +308,9 @@ mod tests {
     fn names_never_lead_out_of_the_folder() {
         let place = |file: &str, task: Option<u32>, files: &[&str]| {
             let id = TaskId { job: JobId(1), index: 2 };
-            let object = ObjectSpec::kept(id, file, 0, "", false);
+            let object = ObjectSpec::kept(id, file.as_bytes(), 0, "", false);
             let output = KeptOutput { task: id, object, holders: Vec::new(), is_lost: false };
-            let files = files.iter().map(|file| (*file).to_owned()).collect();
+            let files = files.iter().map(|file| (*file).into()).collect();
             let wish = Wish { job: JobId(1), task, files, to: "to".into(), replaces: false };
             wish.place(&output).ok().map(|place| place.map(|place| place.display().to_string()))
         };

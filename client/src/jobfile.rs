@@ -27,8 +27,8 @@ use std::fmt;
 
 use eyas_types::units;
 use eyas_types::{
-    Distribution, Input, InputFrom, Numbers, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate, Template,
-    Value, WorkingFolder,
+    Distribution, Input, InputFrom, Name, Numbers, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate,
+    Template, Value, WorkingFolder,
 };
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -85,13 +85,13 @@ pub struct TaskFields {
     /// By which other tasks of the file refer to it.
     pub id: Option<String>,
     /// Program and arguments.
-    pub command: Vec<String>,
+    pub command: Vec<Name>,
     /// Whether it does nothing at all.
     pub noop: bool,
     /// One task for each file of these patterns, which it reads.
     pub each: OneOrMore,
     /// One task for each line of this file.
-    pub each_line: Option<String>,
+    pub each_line: Option<Name>,
     /// Cuts lines in columns.
     pub separator: Option<String>,
     /// Whether the command of a task for each file or line gets `{}` as its last word if it has no placeholder for the
@@ -104,9 +104,9 @@ pub struct TaskFields {
     /// Files it writes.
     pub outputs: Vec<OutputFields>,
     /// Environment variables.
-    pub env: std::collections::BTreeMap<String, String>,
+    pub env: std::collections::BTreeMap<String, Name>,
     /// Its working folder; `sandbox` for one of its own, which is the default if it has outputs.
-    pub folder: Option<String>,
+    pub folder: Option<Name>,
     /// Processors.
     pub cpus: Option<f64>,
     /// Memory.
@@ -134,14 +134,14 @@ pub struct TaskFields {
 #[serde(untagged, deny_unknown_fields)]
 pub enum InputFields {
     /// A path or URL; may have placeholders.
-    Path(String),
+    Path(Name),
     /// The same with more to say of it.
     Named {
         /// Path or URL.
         #[serde(alias = "url")]
-        path: String,
+        path: Name,
         /// Name in the sandbox.
-        name: Option<String>,
+        name: Option<Name>,
         /// Whether all executors that may run its tasks fetch it ahead of them.
         #[serde(default)]
         broadcast: bool,
@@ -151,11 +151,11 @@ pub enum InputFields {
         /// That task's `id`.
         task: String,
         /// The output's `file`; the first if there is no such word.
-        output: Option<String>,
+        output: Option<Name>,
         /// Which task of an array, from 0; all of them if it is missing.
         index: Option<u32>,
         /// Name in the sandbox.
-        name: Option<String>,
+        name: Option<Name>,
     },
 }
 
@@ -165,7 +165,7 @@ impl InputFields {
         self.path().is_some_and(|path| Template::parse(path).has_value())
     }
 
-    fn path(&self) -> Option<&str> {
+    fn path(&self) -> Option<&Name> {
         match self {
             InputFields::Path(path) | InputFields::Named { path, .. } => Some(path),
             InputFields::Output { .. } => None,
@@ -176,13 +176,13 @@ impl InputFields {
 /// One word or a list of them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "Words")]
-pub struct OneOrMore(pub Vec<String>);
+pub struct OneOrMore(pub Vec<Name>);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Words {
-    One(String),
-    More(Vec<String>),
+    One(Name),
+    More(Vec<Name>),
 }
 
 impl From<Words> for OneOrMore {
@@ -334,7 +334,7 @@ fn in_brackets(condition: &str) -> String {
 /// What there is a task for.
 enum Items {
     One,
-    Files(Vec<String>),
+    Files(Vec<Name>),
     Lines(Vec<Line>),
     Numbers(Numbers),
 }
@@ -389,7 +389,7 @@ impl TaskFields {
             }
             Items::Numbers(numbers) => {
                 for number in numbers.iter() {
-                    self.add_task(draft, known, place, vec![number.to_string()]).await?;
+                    self.add_task(draft, known, place, vec![number.to_string().into()]).await?;
                 }
             }
         }
@@ -411,16 +411,16 @@ impl TaskFields {
     fn template(&self, draft: &Draft) -> Result<TaskTemplate, String> {
         let program = match (self.noop, self.command.is_empty()) {
             (true, true) => Program::Noop,
-            (false, false) => Program::Command(self.command.iter().map(|word| Template::parse(word)).collect()),
+            (false, false) => Program::Command(self.command.iter().map(Template::parse).collect()),
             (true, false) => return Err("a task has a command or is a noop, not both".into()),
             (false, true) => return Err("the task has no command".into()),
         };
-        let base = draft.folder().map_err(|e| e.to_string())?.to_owned();
+        let base = draft.folder().map_err(|e| e.to_string())?;
         let mut template = TaskTemplate::new(program);
         template.folder = match self.folder.as_deref() {
-            Some("sandbox") => WorkingFolder::Sandbox,
-            Some(folder) if folder.starts_with('/') => WorkingFolder::Path(folder.to_owned()),
-            Some(folder) => WorkingFolder::Path(format!("{base}/{folder}")),
+            Some(b"sandbox") => WorkingFolder::Sandbox,
+            Some(folder) if folder.starts_with(b"/") => WorkingFolder::Path(folder.into()),
+            Some(folder) => WorkingFolder::Path(Name::concat(&[&base, b"/", folder])),
             None if self.outputs.is_empty() => WorkingFolder::Path(base.clone()),
             None => WorkingFolder::Sandbox,
         };
@@ -432,9 +432,9 @@ impl TaskFields {
             let program = &self.command[0];
             let is_input =
                 self.inputs.iter().any(|input| matches!(input, InputFields::Path(path) if same(path, program)));
-            let is_relative = program.contains('/') && !program.starts_with('/') && !program.starts_with('{');
+            let is_relative = program.contains(&b'/') && !program.starts_with(b"/") && !program.starts_with(b"{");
             if is_relative && !is_input {
-                words[0] = Template::parse(&format!("{base}/{}", program.trim_start_matches("./")));
+                words[0] = Template::parse(Name::concat(&[&base, b"/", without_dot(program)]));
             }
         }
         template.base = base;
@@ -485,10 +485,10 @@ impl TaskFields {
         }
         let (patterns, file, separator) = (self.each.0.clone(), self.each_line.clone(), self.separator.clone());
         let read = tokio::task::spawn_blocking(move || match file {
-            Some(file) => lines_of(&file, separator.as_deref()).map(Items::Lines),
+            Some(file) => lines_of(&file, separator.as_deref().map(str::as_bytes)).map(Items::Lines),
             None if patterns.is_empty() => Ok(Items::One),
             None => {
-                let files: Result<Vec<_>, _> = patterns.iter().map(|pattern| files_of(pattern)).collect();
+                let files: Result<Vec<_>, _> = patterns.iter().map(files_of).collect();
                 Ok(Items::Files(files?.concat()))
             }
         });
@@ -500,7 +500,7 @@ impl TaskFields {
         draft: &mut Draft,
         known: &Known,
         template: u16,
-        columns: Vec<String>,
+        columns: Vec<Name>,
     ) -> Result<(), String> {
         let item = self.item(draft, known, template, columns).await?;
         draft.task(item).map_err(|e| e.to_string())?;
@@ -513,7 +513,7 @@ impl TaskFields {
         draft: &mut Draft,
         known: &Known,
         template: u16,
-        columns: Vec<String>,
+        columns: Vec<Name>,
     ) -> Result<TaskItem, String> {
         let mut values: Vec<_> = columns.into_iter().map(|text| Value { text, input: None }).collect();
         let mut inputs = Vec::new();
@@ -535,32 +535,33 @@ impl TaskFields {
         values: &mut [Value],
         inputs: &mut Vec<Input>,
     ) -> Result<(), String> {
-        let (path, name, broadcast) =
-            match fields {
-                InputFields::Path(path) => (path, None, false),
-                InputFields::Named { path, name, broadcast } => (path, name.clone(), *broadcast),
-                InputFields::Output { task, output, index, name } => {
-                    let (first, count, template) =
-                        *known.0.get(task).ok_or_else(|| format!("no task before has the id `{task}`"))?;
-                    let producer = &draft.templates[usize::from(template)];
-                    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.to_string() == *file);
-                    let place = producer.outputs.iter().position(is_it);
-                    let place = place
-                        .ok_or_else(|| format!("task `{task}` has no output `{}`", output.as_deref().unwrap_or("")))?;
-                    let indices = match index {
-                        Some(index) if *index >= count => {
-                            return Err(format!("task `{task}` has no index {index}, only {count}"));
-                        }
-                        Some(index) => first + index..first + index + 1,
-                        None => first..first + count,
-                    };
-                    inputs.extend(indices.map(|task| Input {
+        let (path, name, broadcast) = match fields {
+            InputFields::Path(path) => (path, None, false),
+            InputFields::Named { path, name, broadcast } => (path, name.clone(), *broadcast),
+            InputFields::Output { task, output, index, name } => {
+                let (first, count, template) =
+                    *known.0.get(task).ok_or_else(|| format!("no task before has the id `{task}`"))?;
+                let producer = &draft.templates[usize::from(template)];
+                let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
+                let place = producer.outputs.iter().position(is_it);
+                let place = place
+                    .ok_or_else(|| format!("task `{task}` has no output `{}`", output.clone().unwrap_or_default()))?;
+                let indices = match index {
+                    Some(index) if *index >= count => {
+                        return Err(format!("task `{task}` has no index {index}, only {count}"));
+                    }
+                    Some(index) => first + index..first + index + 1,
+                    None => first..first + count,
+                };
+                inputs.extend(
+                    indices.map(|task| Input {
                         from: InputFrom::Output { task, output: place as u16 },
                         name: name.clone(),
-                    }));
-                    return Ok(());
-                }
-            };
+                    }),
+                );
+                return Ok(());
+            }
+        };
         let parsed = Template::parse(path);
         if usize::from(parsed.highest_column()) > values.len() {
             return Err(format!(
@@ -592,6 +593,14 @@ fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), Str
 }
 
 /// Whether two words name the same file of the submission's folder.
-pub(crate) fn same(a: &str, b: &str) -> bool {
-    a.trim_start_matches("./") == b.trim_start_matches("./")
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    without_dot(a) == without_dot(b)
+}
+
+/// A path without `./` before it.
+fn without_dot(mut path: &[u8]) -> &[u8] {
+    while let Some(rest) = path.strip_prefix(b"./") {
+        path = rest;
+    }
+    path
 }

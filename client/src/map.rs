@@ -210,15 +210,15 @@ impl MapJob {
         let mut words = words;
         for path in &self.inputs {
             let place = template.inputs.len() as u16;
-            template.inputs.push(draft.input(path).await?);
+            template.inputs.push(draft.input(&path.as_str().into()).await?);
             for word in &mut words {
-                if matches!(&word.0[..], [Piece::Literal(text)] if same(text, path)) {
+                if matches!(&word.0[..], [Piece::Literal(text)] if same(text, path.as_bytes())) {
                     *word = Template(vec![Piece::Input(place)]);
                 }
             }
         }
         template.program = Program::Command(words);
-        template.base = draft.folder()?.to_owned();
+        template.base = draft.folder()?;
         template.folder = WorkingFolder::Path(template.base.clone());
         template.resources = Resources { cpus_milli: 1000, ..Resources::default() };
         template.retries = self.retries;

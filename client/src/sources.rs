@@ -3,8 +3,9 @@
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 
+use eyas_store::{Glob, GlobError, name_of, path_of};
 use eyas_types::task::MAX_TASKS;
-use eyas_types::{NumberRange, Numbers};
+use eyas_types::{Name, NumberRange, Numbers};
 use thiserror::Error;
 
 /// Why items cannot be had.
@@ -12,12 +13,12 @@ use thiserror::Error;
 pub enum SourceError {
     /// A pattern meets nothing.
     #[error("`{0}` names no file: is the path right, and the pattern in quotes?")]
-    NoMatch(String),
+    NoMatch(Name),
     /// A pattern is none.
     #[error("`{pattern}` is not a glob: {why}")]
     Pattern {
         /// The pattern.
-        pattern: String,
+        pattern: Name,
         /// What is wrong in it.
         why: String,
     },
@@ -25,13 +26,13 @@ pub enum SourceError {
     #[error("cannot read {what}: {why}")]
     Unreadable {
         /// Which.
-        what: String,
+        what: Name,
         /// Why not.
         why: String,
     },
-    /// A name that is not UTF-8.
-    #[error("the name {0} is not valid UTF-8; rename the file")]
-    Name(String),
+    /// A folder on the way cannot be read.
+    #[error(transparent)]
+    Folder(GlobError),
     /// A range that is none.
     #[error("`{0}` is not a range: write FIRST-LAST, or FIRST-LAST:STEP, for example 1-100")]
     Range(String),
@@ -44,7 +45,7 @@ pub enum SourceError {
     )]
     LongLine {
         /// In which file.
-        file: String,
+        file: Name,
         /// Which, from 1.
         line: usize,
     },
@@ -59,33 +60,26 @@ pub struct Line {
     /// Its number in the file, from 1.
     pub number: usize,
     /// Its columns; one, where no separator is given.
-    pub columns: Vec<String>,
+    pub columns: Vec<Name>,
 }
 
 /// The files that a pattern names, in order of name; URLs and names that exist as they are stand for themselves.
 ///
 /// # Errors
 /// If there are none, or a folder on the way cannot be read.
-pub fn files_of(pattern: &str) -> Result<Vec<String>, SourceError> {
-    if pattern.contains("://") || Path::new(pattern).exists() {
-        return Ok(vec![pattern.to_owned()]);
+pub fn files_of(pattern: &Name) -> Result<Vec<Name>, SourceError> {
+    if pattern.is_url() || path_of(pattern).exists() {
+        return Ok(vec![pattern.clone()]);
     }
-    let bad = |e: glob::PatternError| SourceError::Pattern { pattern: pattern.to_owned(), why: e.msg.to_owned() };
+    let wrong = |e| match e {
+        GlobError::Pattern(why) => SourceError::Pattern { pattern: pattern.clone(), why: why.to_owned() },
+        e @ GlobError::Unreadable { .. } => SourceError::Folder(e),
+    };
     // As a shell does it: `*` does not meet hidden files.
-    let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
-    let mut files = Vec::new();
-    for path in glob::glob_with(pattern, options).map_err(bad)? {
-        let path = path.map_err(|e| SourceError::Unreadable {
-            what: e.path().display().to_string(),
-            why: e.error().to_string(),
-        })?;
-        if !path.is_dir() {
-            let name = path.into_os_string().into_string();
-            files.push(name.map_err(|name| SourceError::Name(format!("{name:?}")))?);
-        }
-    }
+    let paths = Glob::parse(pattern).and_then(|glob| glob.find(Path::new(""), false)).map_err(wrong)?;
+    let files: Vec<_> = paths.into_iter().filter(|path| !path.is_dir()).map(name_of).collect();
     match files.is_empty() {
-        true => Err(SourceError::NoMatch(pattern.to_owned())),
+        true => Err(SourceError::NoMatch(pattern.clone())),
         false => Ok(files),
     }
 }
@@ -93,12 +87,12 @@ pub fn files_of(pattern: &str) -> Result<Vec<String>, SourceError> {
 /// The lines of a file, or of standard input for `-`. Empty lines are left out.
 ///
 /// # Errors
-/// If it cannot be read or is not UTF-8.
-pub fn lines_of(file: &str, separator: Option<&str>) -> Result<Vec<Line>, SourceError> {
-    let unreadable = |e: io::Error| SourceError::Unreadable { what: file.to_owned(), why: e.to_string() };
-    let reader: Box<dyn Read> = match file {
-        "-" => Box::new(io::stdin()),
-        _ => Box::new(std::fs::File::open(file).map_err(unreadable)?),
+/// If it cannot be read.
+pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<Line>, SourceError> {
+    let unreadable = |e: io::Error| SourceError::Unreadable { what: file.clone(), why: e.to_string() };
+    let reader: Box<dyn Read> = match file.as_bytes() {
+        b"-" => Box::new(io::stdin()),
+        _ => Box::new(std::fs::File::open(path_of(file)).map_err(unreadable)?),
     };
     let mut lines = Vec::new();
     let mut reader = io::BufReader::new(reader);
@@ -112,23 +106,32 @@ pub fn lines_of(file: &str, separator: Option<&str>) -> Result<Vec<Line>, Source
         }
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         if line.len() > MAX_LINE_BYTES {
-            return Err(SourceError::LongLine { file: file.to_owned(), line: number });
+            return Err(SourceError::LongLine { file: file.clone(), line: number });
         }
-        let not_text = |_| unreadable(io::Error::other(format!("line {number}: it is not valid UTF-8")));
-        let line = std::str::from_utf8(line).map_err(not_text)?;
-        let line = line.strip_suffix('\r').unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !line.is_empty() {
             if lines.len() == MAX_TASKS {
-                return Err(SourceError::TooMany(file.to_owned()));
+                return Err(SourceError::TooMany(file.to_string()));
             }
             let columns = match separator {
-                Some(separator) => line.split(separator).map(str::to_owned).collect(),
-                None => vec![line.to_owned()],
+                Some(separator) => split(line, separator),
+                None => vec![line.into()],
             };
             lines.push(Line { number, columns });
         }
     }
     Ok(lines)
+}
+
+/// What stands between separators.
+fn split(mut line: &[u8], separator: &[u8]) -> Vec<Name> {
+    let mut columns = Vec::new();
+    while let Some(at) = line.windows(separator.len().max(1)).position(|part| part == separator) {
+        columns.push(line[..at].into());
+        line = &line[at + separator.len()..];
+    }
+    columns.push(line.into());
+    columns
 }
 
 /// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several of these with commas; each counts once.
@@ -171,10 +174,13 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         std::fs::create_dir(folder.path().join("c.fits")).unwrap();
-        let at = |name: &str| format!("{}/{name}", folder.path().display());
+        let odd = folder.path().join(path_of(b"odd\xff.dat"));
+        std::fs::write(&odd, "").unwrap();
+        let at = |name: &str| Name::from(format!("{}/{name}", folder.path().display()));
         assert_eq!(files_of(&at("*.fits")).unwrap(), [at("a.fits"), at("b.fits"), at("odd [1].fits")]);
         assert_eq!(files_of(&at("odd [1].fits")).unwrap(), [at("odd [1].fits")]);
-        assert_eq!(files_of("s3://bucket/*").unwrap(), ["s3://bucket/*"]);
+        assert_eq!(files_of(&at("odd*.dat")).unwrap(), [name_of(odd)]);
+        assert_eq!(files_of(&"s3://bucket/*".into()).unwrap(), ["s3://bucket/*"]);
         assert!(matches!(files_of(&at("*.png")), Err(SourceError::NoMatch(_))));
         assert!(matches!(files_of(&at("[")), Err(SourceError::Pattern { .. })));
     }
@@ -184,14 +190,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("list");
         std::fs::write(&file, "a,1\n\nb,2\r\n c ,").unwrap();
-        let lines = lines_of(file.to_str().unwrap(), Some(",")).unwrap();
-        let line = |number, columns: [&str; 2]| Line { number, columns: columns.map(str::to_owned).to_vec() };
+        let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
+        let line = |number, columns: [&str; 2]| Line { number, columns: columns.map(Name::from).to_vec() };
         assert_eq!(lines, [line(1, ["a", "1"]), line(3, ["b", "2"]), line(4, [" c ", ""])]);
         std::fs::write(&file, b"ok\n\xff\n").unwrap();
-        assert!(lines_of(file.to_str().unwrap(), None).unwrap_err().to_string().contains("line 2"));
+        let odd = Line { number: 2, columns: vec![Name::from(&b"\xff"[..])] };
+        assert_eq!(lines_of(&name_of(&file), None).unwrap()[1], odd);
+        std::fs::write(&file, "a::b:::c").unwrap();
+        let columns: Vec<_> = ["a", "b", ":c"].map(Name::from).to_vec();
+        assert_eq!(lines_of(&name_of(&file), Some(b"::")).unwrap()[0].columns, columns);
         for (longest, is_possible) in [(MAX_LINE_BYTES, true), (MAX_LINE_BYTES + 1, false)] {
             std::fs::write(&file, [b"short\n", &vec![b'x'; longest][..], b"\nlast"].concat()).unwrap();
-            match lines_of(file.to_str().unwrap(), None) {
+            match lines_of(&name_of(&file), None) {
                 Ok(lines) => assert_eq!((is_possible, lines.len()), (true, 3)),
                 Err(error) => assert!(!is_possible && error.to_string().contains("list, line 2: "), "{error}"),
             }

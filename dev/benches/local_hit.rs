@@ -202,6 +202,6 @@ fn input(home: &Path, number: usize) -> AssignedInput {
     let modified = metadata.modified().expect("Linux tells it").duration_since(std::time::UNIX_EPOCH);
     let mtime_ns = modified.expect("after 1970").as_nanos() as i64;
     let version = Version::Modified { mtime_ns, size_bytes: metadata.len() };
-    let object = ObjectSpec { source: format!("file://{}", path.display()), version, executable: false };
+    let object = ObjectSpec { source: format!("file://{}", path.display()).into(), version, executable: false };
     AssignedInput { object, name: None, holders: Vec::new() }
 }

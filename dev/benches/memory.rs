@@ -107,12 +107,12 @@ fn path(object: u32) -> String {
 
 fn object(number: u32) -> ObjectSpec {
     let version = Version::Modified { mtime_ns: 1_600_000_000_000_000_000, size_bytes: 2_000_000 };
-    ObjectSpec { source: format!("file://{}", path(number)), version, executable: false }
+    ObjectSpec { source: format!("file://{}", path(number)).into(), version, executable: false }
 }
 
 fn item(object: u32) -> TaskItem {
     let input = Input { from: InputFrom::Object(object), name: None };
-    TaskItem { template: 0, values: vec![Value { text: path(object), input: Some(0) }], inputs: vec![input] }
+    TaskItem { template: 0, values: vec![Value { text: path(object).into(), input: Some(0) }], inputs: vec![input] }
 }
 
 /// Asks about the last task until it is not its job any more but executors that it waits for.

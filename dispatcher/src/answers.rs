@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
-use eyas_types::{Estimate, InputFrom, JobId, Load, ObjectId, Resources, TaskId, TaskItem, units};
+use eyas_types::{Estimate, InputFrom, JobId, Load, Name, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
 
@@ -284,7 +284,7 @@ impl Brain {
         views.collect()
     }
 
-    fn object_view(&self, view: &ScheduledObject, source: Option<String>) -> ObjectView {
+    fn object_view(&self, view: &ScheduledObject, source: Option<Name>) -> ObjectView {
         ObjectView {
             object: view.object,
             source,
@@ -296,10 +296,10 @@ impl Brain {
     }
 
     /// Objects by id, or of a source: all versions that known jobs name.
-    fn objects(&self, object: Option<ObjectId>, source: &str) -> Vec<ObjectView> {
-        let mut found: Vec<(ObjectId, Option<String>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
+    fn objects(&self, object: Option<ObjectId>, source: &Name) -> Vec<ObjectView> {
+        let mut found: Vec<(ObjectId, Option<Name>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
         for (id, spec) in self.jobs.values().flat_map(Job::objects).chain(self.kept_objects()) {
-            let is_meant = object == Some(id) || (object.is_none() && spec.source == source);
+            let is_meant = object == Some(id) || (object.is_none() && spec.source == *source);
             if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some()) {
                 found.retain(|(other, ..)| *other != id);
                 found.push((id, Some(spec.source.clone()), spec.size_bytes()));
@@ -552,13 +552,13 @@ fn state_of(load: &Load) -> &'static str {
     }
 }
 
-fn item_text(item: &TaskItem) -> String {
-    let values: Vec<_> = item.values.iter().map(|value| value.text.as_str()).collect();
+fn item_text(item: &TaskItem) -> Name {
+    let values: Vec<_> = item.values.iter().map(|value| value.text.as_bytes()).collect();
     match (values.is_empty(), item.inputs.first()) {
         (true, Some(input)) => match input.from {
-            InputFrom::Output { task, .. } => format!("output of task {task}"),
-            InputFrom::Object(_) => String::new(),
+            InputFrom::Output { task, .. } => format!("output of task {task}").into(),
+            InputFrom::Object(_) => Name::default(),
         },
-        _ => values.join(" "),
+        _ => values.join(&b' ').into(),
     }
 }

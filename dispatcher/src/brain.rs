@@ -321,6 +321,7 @@ impl Brain {
             FromExecutor::Resumed { task } => _ = entry.suspended.remove(&task),
             FromExecutor::Ended { task, attempt, outcome } => self.task_ended(executor, task, attempt, *outcome),
             FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
+            FromExecutor::Claim { task, places, .. } => self.claim(executor, task, places),
             FromExecutor::Checked { task, is_unchanged } => self.checked(executor, task, is_unchanged),
             FromExecutor::Retiring => self.let_leave(executor),
             FromExecutor::Leaving => {

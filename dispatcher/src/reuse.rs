@@ -43,7 +43,7 @@ impl Digest {
         let item = job.spec.items.get(index);
         let template = job.template_of(&item);
         let Program::Command(words) = &template.program else { return None };
-        let mut inputs: Vec<(Option<&str>, ObjectId, bool)> = Vec::new();
+        let mut inputs: Vec<(Option<&[u8]>, ObjectId, bool)> = Vec::new();
         for (input, object) in job.inputs(&item) {
             let object = object?;
             inputs.push((input.name.as_deref(), object.id(), object.executable));

@@ -12,13 +12,16 @@ use std::time::{Duration, Instant};
 use eyas_node::{Effect, Event, FetchFailure, Node};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
 use eyas_types::outcome::FailureKind;
-use eyas_types::{JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, Program, Reads, Status, TaskId, TaskTemplate};
+use eyas_types::{
+    JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
+};
 use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep_until;
 
 use crate::lease::{Lease, Moment};
 use crate::leftovers;
+use crate::places::Claim;
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
@@ -116,6 +119,8 @@ pub(crate) struct Brain {
     pins: HashSet<ObjectId>,
     /// Those that wait for room.
     pinning: HashMap<ObjectId, Vec<pin::Pinning>>,
+    /// Claims of tasks that wait for their answers.
+    claims: HashMap<TaskId, Arc<Claim>>,
     /// Turns at looking at outputs in persistent storage.
     checks: Arc<Semaphore>,
     /// Why the store cannot keep what the task that has just ended wrote.
@@ -158,6 +163,7 @@ impl Brain {
             to_hold: HashMap::new(),
             pins: HashSet::new(),
             pinning: HashMap::new(),
+            claims: HashMap::new(),
             checks: Arc::new(Semaphore::new(MAX_CHECKS)),
             cannot_keep: None,
             unavailable: HashMap::new(),
@@ -189,6 +195,7 @@ impl Brain {
     fn done(&mut self, work: Work, mut done: Done) {
         let task = work.assignment.task;
         self.running -= 1;
+        self.claims.remove(&task);
         for object in done.found.damaged.iter().chain(&done.found.missing) {
             self.events.push_back(Event::Lost { object: *object });
             self.tell(FromExecutor::Evicted { object: *object });
@@ -256,6 +263,11 @@ impl Brain {
             ToExecutor::Release { object } => {
                 self.to_hold.remove(&object);
                 self.events.push_back(Event::Release { object });
+            }
+            ToExecutor::Claimed { task, by_other } => {
+                if let Some(claim) = self.claims.remove(&task) {
+                    claim.answer(by_other);
+                }
             }
             ToExecutor::Check { task, objects } => self.check(task, objects),
             ToExecutor::Verify { object } => self.verify(object),
@@ -476,12 +488,23 @@ impl Brain {
             arrived: given.arrived,
             control,
             lease: self.lease.clone(),
+            desk: self.desk.clone(),
         };
         self.running += 1;
         while self.slots.len() <= slot as usize {
             self.slots.push(slot_thread(self.workshop.clone(), self.desk.clone()));
         }
         self.slots[slot as usize].send(work).expect("slot threads live as long as the brain");
+    }
+
+    /// Asks the dispatcher for the places of a task's outputs, at once: the task waits for the answer.
+    pub fn claim(&mut self, task: TaskId, attempt: u32, places: Vec<PlaceId>) -> Arc<Claim> {
+        let claim = Arc::new(Claim::default());
+        self.claims.insert(task, claim.clone());
+        self.tell(FromExecutor::Claim { task, attempt, places });
+        self.due = Some(Instant::now());
+        self.wake();
+        claim
     }
 
     /// Has a started task's processes stop, or go on.

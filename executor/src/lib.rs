@@ -2,7 +2,8 @@
 //!
 //! The shell around [`eyas_node::Node`], which decides. Here are the session with the dispatcher, the store, fetches,
 //! sandboxes and processes; facts go to the node as events, and its effects are carried out. It decides nothing
-//! itself, and never asks the dispatcher anything and waits.
+//! itself, and never asks the dispatcher anything and waits; but a task's own thread waits before its outputs appear, until
+//! it has its lease and its places.
 
 mod blame;
 mod brain;
@@ -15,6 +16,7 @@ pub mod guardian;
 mod incarnation;
 mod lease;
 mod leftovers;
+mod places;
 mod process;
 mod room;
 mod sandbox;

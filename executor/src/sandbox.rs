@@ -1,20 +1,22 @@
 //! A task's own folder on the node's disk: inputs are staged into it, outputs collected from it, and it is gone when
 //! the task has ended. Names from outside never lead out of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use eyas_store::{ObjectStore, StoreError};
+use eyas_store::{Glob, GlobError, ObjectStore, StoreError, name_of, path_of};
 use eyas_types::template::Expansion;
-use eyas_types::{ObjectId, Piece, Template};
+use eyas_types::{Name, ObjectId, Piece, Template, shown};
 use eyas_wire::executor::AssignedInput;
 
 /// A sandbox; removed when dropped.
 pub(crate) struct Sandbox {
     folder: PathBuf,
+    /// Inputs, as they were staged.
+    staged: BTreeMap<PathBuf, Mark>,
 }
 
 impl Sandbox {
@@ -24,7 +26,7 @@ impl Sandbox {
             Err(e) if e.kind() == io::ErrorKind::NotFound => fs::create_dir_all(&folder)?,
             other => other?,
         }
-        Ok(Sandbox { folder })
+        Ok(Sandbox { folder, staged: BTreeMap::new() })
     }
 
     /// The same, of one that was made ahead: some file systems take longer for a new folder than for all the rest.
@@ -38,38 +40,149 @@ impl Sandbox {
         &self.folder
     }
 
-    /// Puts an object where the task expects it.
-    pub fn stage(&self, store: &ObjectStore, object: ObjectId, name: &Path) -> Result<(), StoreError> {
+    /// Puts an object where the task expects it. It is told from what the task writes if that `matters`.
+    pub fn stage(
+        &mut self,
+        store: &ObjectStore,
+        object: ObjectId,
+        name: &Path,
+        matters: bool,
+    ) -> Result<(), StoreError> {
         let place = self.folder.join(name);
         if let Some(parent) = name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             // If it cannot be made, staging says why.
             let _ = fs::create_dir_all(self.folder.join(parent));
         }
-        store.stage(object, &place).map(drop)
+        store.stage(object, &place)?;
+        if matters && let Ok(staged) = fs::symlink_metadata(&place) {
+            self.staged.insert(name.to_path_buf(), Mark::of(&staged));
+        }
+        Ok(())
     }
 
-    /// The files that an output's pattern names, a glob if `is_glob`, in order of name, each with the name it has in the
-    /// destination folder.
-    pub fn collect(&self, pattern: &str, is_glob: bool) -> Result<Vec<(PathBuf, String)>, String> {
+    /// What an output's pattern names of what the task has written, in order of name.
+    ///
+    /// A pattern names inputs only if the task has replaced them; a folder stands for all that is in it. Links are followed.
+    ///
+    /// # Errors
+    /// What a pattern names and cannot be delivered, and why: nothing of it is left out.
+    pub fn collect(&self, pattern: &Name, is_glob: bool) -> Result<Vec<Written>, String> {
         let relative = inside(pattern)?;
         if !is_glob {
-            let file = self.folder.join(&relative);
-            let name = relative.file_name().map(|name| name.to_string_lossy().into_owned());
-            return Ok(file.is_file().then(|| (file, name.unwrap_or_default())).into_iter().collect());
+            let path = self.folder.join(&relative);
+            let name = name_of(relative.file_name().unwrap_or_default());
+            return match kind_of(&path, pattern)? {
+                None => Ok(Vec::new()),
+                Some(Kind::File) => Ok(vec![Written { path, name, is_folder: false }]),
+                Some(Kind::Folder) => Err(format!("`{pattern}` is a folder: name what is in it, as in `{pattern}/**`")),
+            };
         }
-        let prefix = glob::Pattern::escape(&self.folder.to_string_lossy());
-        let paths =
-            glob::glob(&format!("{prefix}/{pattern}")).map_err(|e| format!("`{pattern}` is not a glob: {e}"))?;
-        let mut files = Vec::new();
-        for path in paths {
-            let path = path.map_err(|e| e.to_string())?;
-            if path.is_file() {
-                let name = path.strip_prefix(&self.folder).unwrap_or(&path).to_string_lossy().into_owned();
-                files.push((path, name));
+        let not_a_glob = |e| match e {
+            GlobError::Pattern(why) => format!("`{pattern}` is not a pattern: {why}"),
+            e => e.to_string(),
+        };
+        let glob = Glob::parse(pattern).map_err(not_a_glob)?;
+        let mut written = BTreeMap::new();
+        for path in glob.find(&self.folder, true).map_err(not_a_glob)? {
+            self.add(path, &mut Vec::new(), &mut written)?;
+        }
+        let found = written.into_iter().map(|(name, is_folder)| {
+            let path = self.folder.join(&name);
+            Written { path, name: name_of(name), is_folder }
+        });
+        Ok(found.collect())
+    }
+
+    /// Adds a file, or all files of a folder, in the folders `above`. True says of an added name that it is an empty folder.
+    fn add(
+        &self,
+        name: PathBuf,
+        above: &mut Vec<(u64, u64)>,
+        written: &mut BTreeMap<PathBuf, bool>,
+    ) -> Result<(), String> {
+        let path = self.folder.join(&name);
+        if self
+            .staged
+            .get(&name)
+            .is_some_and(|staged| fs::symlink_metadata(&path).is_ok_and(|now| *staged == Mark::of(&now)))
+        {
+            return Ok(());
+        }
+        let shown_name = name_of(name.clone());
+        let cannot = |e: io::Error| format!("cannot read `{shown_name}`: {e}");
+        match kind_of(&path, &shown_name)? {
+            None => {}
+            Some(Kind::File) => _ = written.insert(name, false),
+            Some(Kind::Folder) => {
+                let here = fs::metadata(&path).map_err(cannot)?;
+                let here = (here.dev(), here.ino());
+                if above.contains(&here) {
+                    return Err(format!("`{shown_name}` leads back, by a symbolic link, to a folder that it is in"));
+                }
+                let entries = fs::read_dir(&path).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+                if entries.is_empty() {
+                    written.insert(name, true);
+                    return Ok(());
+                }
+                above.push(here);
+                for entry in entries {
+                    self.add(name.join(entry.file_name()), above, written)?;
+                }
+                above.pop();
             }
         }
-        files.sort();
-        Ok(files)
+        Ok(())
+    }
+}
+
+/// What a task has written and one of its outputs names.
+pub(crate) struct Written {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is called in the folder it goes to.
+    pub name: Name,
+    /// It is a folder with nothing in it.
+    pub is_folder: bool,
+}
+
+enum Kind {
+    File,
+    Folder,
+}
+
+/// What there is, behind symbolic links; `None` if there is nothing of that name.
+fn kind_of(path: &Path, name: &Name) -> Result<Option<Kind>, String> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(Some(Kind::File)),
+        Ok(found) if found.is_dir() => Ok(Some(Kind::Folder)),
+        Ok(_) => Err(format!(
+            "`{name}` is neither a file nor a folder, and cannot be delivered: remove it, or narrow the output's pattern"
+        )),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            match fs::read_link(path) {
+                Ok(target) => {
+                    let target = name_of(target);
+                    Err(format!("`{name}` is a symbolic link to `{target}`, where there is nothing"))
+                }
+                Err(_) => Ok(None),
+            }
+        }
+        Err(e) => Err(format!("cannot read `{name}`: {e}")),
+    }
+}
+
+/// By what a staged input is known as long as it is the one that was staged.
+#[derive(PartialEq, Eq)]
+struct Mark {
+    inode: (u64, u64),
+    size_bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Mark {
+    fn of(found: &fs::Metadata) -> Self {
+        let modified = (found.mtime(), found.mtime_nsec());
+        Mark { inode: (found.dev(), found.ino()), size_bytes: found.len(), modified }
     }
 }
 
@@ -105,31 +218,34 @@ fn make_writable(folder: &Path) {
 }
 
 /// An output's pattern with everything filled in, and whether it is a glob.
-pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (String, bool) {
+pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (Name, bool) {
     if !template.is_glob() {
         return (template.expand(with), false);
     }
-    let expanded = template.0.iter().map(|piece| match piece {
-        Piece::Literal(text) => text.clone(),
-        value => glob::Pattern::escape(&Template(vec![value.clone()]).expand(with)),
-    });
-    (expanded.collect(), true)
+    let mut pattern = Name::default();
+    for piece in &template.0 {
+        match piece {
+            Piece::Literal(text) => pattern.push(text),
+            value => pattern.push(Glob::escape(&Template(vec![value.clone()]).expand(with))),
+        }
+    }
+    (pattern, true)
 }
 
 /// `name` as a path that stays inside the sandbox.
-pub(crate) fn inside(name: &str) -> Result<PathBuf, String> {
+pub(crate) fn inside(name: &[u8]) -> Result<PathBuf, String> {
     let mut path = PathBuf::new();
-    for component in Path::new(name).components() {
+    for component in path_of(name).components() {
         match component {
             Component::Normal(part) => path.push(part),
             Component::CurDir => {}
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(format!("`{name}` leads out of the sandbox: use a relative name without `..`"));
+                return Err(format!("`{}` leads out of the sandbox: use a relative name without `..`", shown(name)));
             }
         }
     }
-    if path.as_os_str().is_empty() || name.contains('\0') {
-        return Err(format!("`{name}` cannot be a file's name"));
+    if path.as_os_str().is_empty() || name.contains(&0) {
+        return Err(format!("`{}` cannot be a file's name", shown(name)));
     }
     Ok(path)
 }
@@ -177,10 +293,11 @@ mod tests {
     #[test]
     fn names_stay_inside() {
         for (name, expected) in [("a", "a"), ("./a/./b", "a/b"), ("a b\n", "a b\n"), ("ä", "ä")] {
-            assert_eq!(inside(name), Ok(PathBuf::from(expected)));
+            assert_eq!(inside(name.as_bytes()), Ok(PathBuf::from(expected)));
         }
+        assert_eq!(inside(b"odd\xff"), Ok(path_of(b"odd\xff").to_owned()));
         for name in ["", ".", "..", "a/../../b", "/etc/passwd", "a\0b"] {
-            assert!(inside(name).is_err(), "{name:?}");
+            assert!(inside(name.as_bytes()).is_err(), "{name:?}");
         }
     }
 
@@ -210,20 +327,70 @@ mod tests {
         for name in ["b.out", "a.out", "deep/c.out", "x.log"] {
             fs::write(folder.join(name), name).unwrap();
         }
-        let names = |pattern: &str| {
-            sandbox
-                .collect(pattern, pattern.contains('*'))
-                .unwrap()
-                .into_iter()
-                .map(|(_, name)| name)
-                .collect::<Vec<_>>()
+        let names = |pattern: &str| -> Vec<String> {
+            let written = sandbox.collect(&pattern.into(), pattern.contains('*')).unwrap();
+            written.into_iter().map(|written| written.name.to_string()).collect()
         };
         assert_eq!(names("*.out"), ["a.out", "b.out"]);
         assert_eq!(names("**/*.out"), ["a.out", "b.out", "deep/c.out"]);
         assert_eq!(names("x.log"), ["x.log"]);
         assert_eq!(names("missing"), Vec::<String>::new());
-        assert!(sandbox.collect("../x", false).is_err());
+        assert!(sandbox.collect(&"../x".into(), false).is_err());
         drop(sandbox);
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn nothing_that_a_pattern_names_is_left_out() {
+        use std::os::unix::fs::symlink;
+        let outer = tempfile::tempdir().unwrap();
+        let sandbox = Sandbox::create(outer.path().join("task")).unwrap();
+        let at = |name: &[u8]| sandbox.folder().join(path_of(name));
+        let collect = |pattern: &str| -> Result<Vec<(Name, bool)>, String> {
+            let written = sandbox.collect(&pattern.into(), Template::parse(pattern).is_glob())?;
+            Ok(written.into_iter().map(|written| (written.name, written.is_folder)).collect())
+        };
+        let file = |name: &[u8]| (Name::from(name), false);
+        fs::write(at(b"odd\xff"), "").unwrap();
+        fs::create_dir_all(at(b"d/deep")).unwrap();
+        fs::create_dir(at(b"d/empty")).unwrap();
+        fs::write(at(b"d/deep/x"), "").unwrap();
+        symlink("d/deep/x", at(b"link")).unwrap();
+        symlink("deep", at(b"d/also")).unwrap();
+        let all =
+            [file(b"d/also/x"), file(b"d/deep/x"), (Name::from("d/empty"), true), file(b"link"), file(b"odd\xff")];
+        assert_eq!(collect("*").unwrap(), all);
+        assert_eq!(collect("**").unwrap(), all);
+        assert_eq!(collect("link").unwrap(), [file(b"link")]);
+        assert!(collect("d").unwrap_err().contains("`d/**`"));
+        symlink("nowhere\x1b", at(b"gone")).unwrap();
+        for pattern in ["gone", "g*"] {
+            let why = "`gone` is a symbolic link to `nowhere\\x1b`, where there is nothing";
+            assert_eq!(collect(pattern).unwrap_err(), why);
+        }
+        fs::remove_file(at(b"gone")).unwrap();
+        symlink("..", at(b"d/up")).unwrap();
+        assert!(collect("d*").unwrap_err().contains("`d/up/d` leads back"));
+        drop(std::os::unix::net::UnixListener::bind(at(b"socket")).unwrap());
+        assert!(collect("s*").unwrap_err().contains("`socket` is neither"));
+    }
+
+    #[test]
+    fn inputs_are_named_by_patterns_only_if_the_task_has_replaced_them() {
+        let outer = tempfile::tempdir().unwrap();
+        let (store, _) = ObjectStore::open(outer.path().join("store")).unwrap();
+        let object = ObjectId([1; 16]);
+        let mut into = store.begin(object, 4, false).unwrap();
+        into.write(b"data").unwrap();
+        into.commit().unwrap();
+        let mut sandbox = Sandbox::create(outer.path().join("task")).unwrap();
+        for name in ["kept", "replaced", "folder/kept"] {
+            sandbox.stage(&store, object, Path::new(name), true).unwrap();
+        }
+        fs::remove_file(sandbox.folder().join("replaced")).unwrap();
+        fs::write(sandbox.folder().join("replaced"), "mine").unwrap();
+        let written = sandbox.collect(&"*".into(), true).unwrap();
+        assert_eq!(written.iter().map(|written| written.name.to_string()).collect::<Vec<_>>(), ["replaced"]);
+        assert_eq!(sandbox.collect(&"kept".into(), false).unwrap().len(), 1);
     }
 }

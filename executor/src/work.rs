@@ -1,20 +1,23 @@
 //! Running one task: sandbox, process, outputs. On a thread of its slot's, which may block.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use eyas_store::{ObjectStore, Storage, StoreErrorKind};
+use eyas_store::{ObjectStore, Storage, StoreErrorKind, name_of, path_of};
 use eyas_types::dfs::NodeId;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::template::Expansion;
-use eyas_types::{ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
+use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskTemplate, WorkingFolder};
 use eyas_wire::executor::Assignment;
 use tokio::runtime::Handle;
 
 use crate::blame::{self, SIGNAL_SPREAD};
+use crate::brain::Desk;
 use crate::lease::Lease;
 use crate::process::{self, Control, End};
 use crate::room;
@@ -39,6 +42,8 @@ pub(crate) struct Work {
     pub arrived: Instant,
     pub control: Arc<Control>,
     pub lease: Arc<Lease>,
+    /// Where the dispatcher is asked for the places of its outputs.
+    pub desk: Weak<Desk>,
 }
 
 /// What all tasks of an executor share.
@@ -163,8 +168,8 @@ impl Workshop {
         found: &mut Found,
     ) -> Result<Outcome, Status> {
         ground.sandbox = self.sandbox(work, spare)?;
+        let staged = self.stage(work, ground.sandbox.as_mut(), &mut found.missing)?;
         let sandbox = ground.sandbox.as_ref();
-        let staged = self.stage(work, sandbox, &mut found.missing)?;
         let with = Expansion {
             values: &work.assignment.values,
             staged: &staged,
@@ -240,16 +245,18 @@ impl Workshop {
     fn stage(
         &self,
         work: &Work,
-        sandbox: Option<&Sandbox>,
+        sandbox: Option<&mut Sandbox>,
         missing: &mut Vec<ObjectId>,
-    ) -> Result<Vec<String>, Status> {
+    ) -> Result<Vec<Name>, Status> {
         let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
         let places = sandbox::places(&work.assignment.inputs);
         let places = places.map_err(|reason| failed(FailureKind::Start, reason))?;
+        // What was staged is told from what the task wrote where a pattern may name both.
+        let matters = work.template.outputs.iter().any(|output| output.pattern.is_glob());
         let mut staged = Vec::with_capacity(places.len());
         let mut failure = None;
         for (place, object) in places.iter().zip(&work.objects) {
-            if let Err(e) = sandbox.stage(&self.store, *object, place) {
+            if let Err(e) = sandbox.stage(&self.store, *object, place, matters) {
                 let is_missing = e.kind == StoreErrorKind::NotHere;
                 let reason = format!("cannot stage {} on {}: {e}", place.display(), self.name);
                 let is_full = e.kind == StoreErrorKind::Full;
@@ -268,7 +275,7 @@ impl Workshop {
                 WorkingFolder::Sandbox => place.clone(),
                 WorkingFolder::Path(_) => sandbox.folder().join(place),
             };
-            staged.push(path.to_string_lossy().into_owned());
+            staged.push(name_of(path));
         }
         failure.map_or(Ok(staged), Err)
     }
@@ -279,23 +286,23 @@ impl Workshop {
         };
         let mut words = words.iter().map(|word| word.expand(with));
         let folder = match (&work.template.folder, sandbox) {
-            (WorkingFolder::Path(folder), _) => Path::new(folder),
+            (WorkingFolder::Path(folder), _) => path_of(folder),
             (WorkingFolder::Sandbox, Some(sandbox)) => sandbox.folder(),
             (WorkingFolder::Sandbox, None) => unreachable!("a task that works in a sandbox has one"),
         };
         let program = words.next().unwrap_or_default();
         // A program that was brought along is in the sandbox, not on the PATH.
-        let is_here = program.contains('/') || with.staged.contains(&program);
-        let program = match program.as_str() {
+        let is_here = program.contains(&b'/') || with.staged.contains(&program);
+        let program = match program.as_bytes() {
             // The executor's own, wherever it is on this node.
-            "eyas" if !is_here => self.eyas.clone(),
-            _ if is_here && !program.starts_with('/') => folder.join(&program),
-            _ => program.into(),
+            b"eyas" if !is_here => self.eyas.clone(),
+            program if is_here && !program.starts_with(b"/") => folder.join(path_of(program)),
+            program => path_of(program).to_owned(),
         };
         let mut command = Command::new(program);
-        command.args(words).current_dir(folder);
+        command.args(words.map(|word| OsString::from_vec(word.into_bytes()))).current_dir(folder);
         for (name, value) in &work.template.env {
-            command.env(name, value.expand(with));
+            command.env(name, OsStr::from_bytes(&value.expand(with)));
         }
         let task = work.assignment.task;
         command.env("EYAS_JOB_ID", task.job.to_string()).env(TASK, task.to_string());

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use eyas_types::Name;
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -98,7 +99,7 @@ impl StorageError {
     }
 
     /// What `url` now holds is not what was promised.
-    pub(crate) fn changed(url: &str, how: impl std::fmt::Display) -> Self {
+    pub(crate) fn changed(url: impl std::fmt::Display, how: impl std::fmt::Display) -> Self {
         let message = format!(
             "`{url}` changed while the job runs ({how}); its tasks would not all see the same data. Submit the job again \
              to use the file as it is now"
@@ -107,7 +108,7 @@ impl StorageError {
     }
 
     /// Reading or writing the file behind `url` failed.
-    pub(crate) fn file(doing: &str, url: &str, error: &io::Error) -> Self {
+    pub(crate) fn file(doing: &str, url: &Name, error: &io::Error) -> Self {
         use StorageErrorKind::{Denied, Invalid, NoSpace, NotFound, Unreachable};
         let (kind, advice) = match Errno::from_io_error(error) {
             Some(Errno::NOENT | Errno::NOTDIR) => {

@@ -7,11 +7,13 @@ mod file;
 mod remote;
 mod sink;
 
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_types::{Extent, FileId, ObjectSpec};
+use eyas_types::{Extent, FileId, Name, ObjectSpec, PlaceId};
 use tokio::runtime::Handle;
 
 use crate::checksum::Checksum;
@@ -19,7 +21,7 @@ use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::incoming::Incoming;
 use crate::order::{self, Order, Wish};
-use crate::url::Place;
+use crate::url::{Place, text_of};
 use remote::Remote;
 use sink::Sink;
 
@@ -59,16 +61,16 @@ impl Storage {
     ///
     /// # Errors
     /// `NotFound`, `Denied`, `Unreachable`; `Invalid` for what is no file or has no version to hold it to.
-    pub async fn stat(&self, url: &str, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
+    pub async fn stat(&self, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
         self.0.limits.request().await;
         match Place::of(url)? {
             Place::File(path) => {
-                let (path, url) = (path.to_path_buf(), url.to_string());
+                let (path, url) = (path.to_path_buf(), url.clone());
                 blocking(move || retry_blocking(|| file::stat(&path, &url, executable))).await
             }
             Place::Http(_) | Place::S3 { .. } => {
-                let version = self.0.remote.stat(url).await?;
-                Ok(ObjectSpec { source: url.to_string(), version, executable: executable.unwrap_or(false) })
+                let version = self.0.remote.stat(text_of(url)?).await?;
+                Ok(ObjectSpec { source: url.clone(), version, executable: executable.unwrap_or(false) })
             }
         }
     }
@@ -82,27 +84,61 @@ impl Storage {
         self.read(spec, into).await
     }
 
-    /// Writes `file` to where `url` is, creating folders as needed, but so that it does not appear yet: this takes as long
-    /// as storage is slow, and to appear takes one rename. A bucket has nothing of the kind; there, all is done by
-    /// [`publish`](Self::publish).
+    /// Where files with these URLs would be, each with its symbolic links resolved. Folders are made as needed.
+    ///
+    /// # Errors
+    /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written.
+    pub async fn locate(&self, urls: Vec<Name>) -> Result<Vec<Spot>, StorageError> {
+        let locate = move || {
+            // Many files go to few folders.
+            let mut folders = HashMap::new();
+            let spot = |url: Name| {
+                let at = match Place::of(&url)? {
+                    Place::File(path) => Some(retry_blocking(|| file::locate(path, &url, &mut folders))?),
+                    Place::S3 { .. } => None,
+                    Place::Http(_) => {
+                        let how = "eyas only reads from http; write to a path or to s3://bucket/key";
+                        let message = format!("cannot write `{url}`: {how}");
+                        return Err(StorageError::new(StorageErrorKind::Invalid, message));
+                    }
+                };
+                Ok(Spot { url, path: at })
+            };
+            urls.into_iter().map(spot).collect()
+        };
+        blocking(locate).await
+    }
+
+    /// Writes `file` to a spot, but so that it does not appear yet: this takes as long as storage is slow, and to appear
+    /// takes one rename. A bucket has nothing of the kind; there, all is done by [`publish`](Self::publish).
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
-    pub async fn prepare(&self, file: &Path, url: &str) -> Result<Prepared, StorageError> {
+    pub async fn prepare(&self, file: &Path, spot: &Spot) -> Result<Prepared, StorageError> {
         self.0.limits.request().await;
-        match Place::of(url)? {
-            Place::File(path) => {
+        match &spot.path {
+            Some(path) => {
                 let (from, path, url, limits) =
-                    (file.to_path_buf(), path.to_path_buf(), url.to_string(), self.0.limits.clone());
+                    (file.to_path_buf(), path.clone(), spot.url.clone(), self.0.limits.clone());
                 let prepared = blocking(move || retry_blocking(|| file::prepare(&from, &path, &url, &limits)));
                 Ok(Prepared(At::File(Box::new(prepared.await?))))
             }
-            Place::S3 { .. } => Ok(Prepared(At::S3 { file: file.to_path_buf(), url: url.to_string() })),
-            Place::Http(_) => Err(StorageError::new(
-                StorageErrorKind::Invalid,
-                format!("cannot write `{url}`: eyas only reads from http; write to a path or to s3://bucket/key"),
-            )),
+            None => Ok(Prepared(At::S3 { file: file.to_path_buf(), url: text_of(&spot.url)?.to_owned() })),
         }
+    }
+
+    /// Makes a folder at a spot, if there is none.
+    ///
+    /// # Errors
+    /// As [`Storage::prepare`]; `Invalid` of a bucket, which has no folders.
+    pub async fn make_folder(&self, spot: &Spot) -> Result<(), StorageError> {
+        let Some(path) = spot.path.clone() else {
+            let message = format!("cannot make the folder `{}`: a bucket has none", spot.url);
+            return Err(StorageError::new(StorageErrorKind::Invalid, message));
+        };
+        let url = spot.url.clone();
+        let make = move || std::fs::create_dir_all(&path).map_err(|e| StorageError::file("make the folder", &url, &e));
+        blocking(make).await
     }
 
     /// Lets what was prepared appear, whole or not at all, and tells what is there now. Right before, `may_appear` is
@@ -152,11 +188,34 @@ impl Storage {
 fn whole(place: &Place<'_>, spec: &ObjectSpec) -> Wish {
     let url = match place {
         Place::S3 { bucket, .. } => format!("s3://{bucket}"),
-        _ => spec.source.split('/').take(3).collect::<Vec<_>>().join("/"),
+        _ => spec.source.to_string().split('/').take(3).collect::<Vec<_>>().join("/"),
     };
     let [name @ .., _, _, _, _, _, _, _, _] = spec.id().0;
     let extent = Extent { offset: 0, size_bytes: spec.size_bytes() };
     Wish { place: order::Place::Url(url), file: FileId(u64::from_le_bytes(name)), extent }
+}
+
+/// A place in persistent storage, where a file is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    url: Name,
+    /// In a file system: the path, whose folder is the real one.
+    path: Option<PathBuf>,
+}
+
+impl Spot {
+    /// Its URL as it was given.
+    pub fn url(&self) -> &Name {
+        &self.url
+    }
+
+    /// Its place, which is the same for all paths that lead there.
+    pub fn place(&self) -> PlaceId {
+        match &self.path {
+            Some(path) => PlaceId::of(path.as_os_str().as_bytes()),
+            None => PlaceId::of(&self.url),
+        }
+    }
 }
 
 /// An output that does not appear yet. Dropped, it never does.

@@ -3,7 +3,11 @@
 
 use std::path::Path;
 
+use eyas_types::name::scheme_of;
+use eyas_types::{Name, shown};
+
 use crate::error::{StorageError, StorageErrorKind};
+use crate::glob::path_of;
 
 /// What a URL names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,20 +21,24 @@ pub(crate) enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    pub fn of(url: &'a str) -> Result<Self, StorageError> {
-        let wrong = |what: &str| Err(StorageError::new(StorageErrorKind::Invalid, format!("`{url}` {what}")));
-        match url.split_once("://") {
-            Some((_, rest)) if rest.contains('\0') => wrong("has a zero byte in it, which no path can have"),
-            Some(("file", path)) if !path.starts_with('/') => {
-                wrong("has no absolute path: write file:///path, with three slashes")
+    pub fn of(url: &'a [u8]) -> Result<Self, StorageError> {
+        let wrong = |what: &str| Err(invalid(url, what));
+        let Some((scheme, rest)) = scheme_of(url) else { return wrong("is not a URL") };
+        if rest.contains(&0) {
+            return wrong("has a zero byte in it, which no path can have");
+        }
+        match scheme {
+            b"file" if !rest.starts_with(b"/") => wrong("has no absolute path: write file:///path, with three slashes"),
+            b"file" if rest.ends_with(b"/") => wrong("names a folder, not a file"),
+            b"file" => Ok(Place::File(path_of(rest))),
+            b"http" | b"https" => {
+                let (url, rest) = (text_of(url)?, text_of(rest)?);
+                match rest.split(['/', '?', '#']).next() {
+                    None | Some("") => wrong("has no host: write http://host/path"),
+                    Some(_) => Ok(Place::Http(url)),
+                }
             }
-            Some(("file", path)) if path.ends_with('/') => wrong("names a folder, not a file"),
-            Some(("file", path)) => Ok(Place::File(Path::new(path))),
-            Some(("http" | "https", rest)) => match rest.split(['/', '?', '#']).next() {
-                None | Some("") => wrong("has no host: write http://host/path"),
-                Some(_) => Ok(Place::Http(url)),
-            },
-            Some(("s3", rest)) => match rest.split_once('/') {
+            b"s3" => match text_of(url)?[b"s3://".len()..].split_once('/') {
                 Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
                     // The S3 client would quietly read another key.
                     if key.split('/').any(str::is_empty) || key.trim() != key {
@@ -40,40 +48,48 @@ impl<'a> Place<'a> {
                 }
                 _ => wrong("has no bucket or no key: write s3://bucket/key"),
             },
-            Some(("eyas", _)) => Err(StorageError::new(
+            b"eyas" => Err(StorageError::new(
                 StorageErrorKind::NotFound,
-                format!("`{url}` is kept in the cluster alone, and no executor that has it gave it"),
+                format!("`{}` is kept in the cluster alone, and no executor that has it gave it", shown(url)),
             )),
-            Some(_) => wrong("has a scheme that eyas cannot read: there are file, http, https and s3"),
-            None => wrong("is not a URL"),
+            _ => wrong("has a scheme that eyas cannot read: there are file, http, https and s3"),
         }
     }
+}
+
+fn invalid(url: &[u8], what: &str) -> StorageError {
+    StorageError::new(StorageErrorKind::Invalid, format!("`{}` {what}", shown(url)))
+}
+
+/// A URL as text, which it is everywhere but in a file system.
+pub(crate) fn text_of(url: &[u8]) -> Result<&str, StorageError> {
+    str::from_utf8(url)
+        .map_err(|_| invalid(url, "is not valid UTF-8, as names outside a file system must be: use another name there"))
 }
 
 /// The URL of an absolute path, or of a URL itself.
 ///
 /// # Errors
 /// `Invalid` for a relative path, which would mean something else on every node, and for a URL that cannot be read.
-pub fn url_of(path_or_url: &str) -> Result<String, StorageError> {
-    let url = match path_or_url.starts_with('/') {
-        true => format!("file://{path_or_url}"),
-        false if has_scheme(path_or_url) => path_or_url.to_string(),
+pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, StorageError> {
+    let given = path_or_url.as_ref();
+    let url = match given.starts_with(b"/") {
+        true => Name::concat(&[b"file://", given]),
+        false if has_scheme(given) => Name::from(given),
         false => {
-            let message = format!(
-                "`{path_or_url}` is a relative path, which another node would look for elsewhere: write the absolute path, \
-                 or a file, http, https or s3 URL"
-            );
-            return Err(StorageError::new(StorageErrorKind::Invalid, message));
+            let what = "is a relative path, which another node would look for elsewhere: write the absolute path, or a \
+                        file, http, https or s3 URL";
+            return Err(invalid(given, what));
         }
     };
     Place::of(&url)?;
     Ok(url)
 }
 
-fn has_scheme(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(scheme, _)| {
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+fn has_scheme(text: &[u8]) -> bool {
+    scheme_of(text).is_some_and(|(scheme, _)| {
+        scheme.first().is_some_and(u8::is_ascii_alphabetic)
+            && scheme.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
     })
 }
 
@@ -92,6 +108,9 @@ mod tests {
         ] {
             assert_eq!(url_of(given).unwrap(), url);
         }
+        assert_eq!(url_of(b"/odd\xff".as_slice()).unwrap(), Name::from(&b"file:///odd\xff"[..]));
+        let error = url_of(b"s3://bucket/odd\xff".as_slice()).unwrap_err();
+        assert!(error.message.contains("`s3://bucket/odd\\xff` is not valid UTF-8"), "{error}");
         for (wrong, says) in [
             ("a/b", "relative"),
             ("./x://y", "relative"),

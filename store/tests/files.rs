@@ -5,15 +5,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind, url_of};
-use eyas_types::{ObjectSpec, Version};
+use eyas_store::{
+    Checksum, Limits, ObjectStore, Spot, Storage, StorageError, StorageErrorKind, name_of, path_of, url_of,
+};
+use eyas_types::{Name, ObjectSpec, Version};
 
 fn storage() -> Storage {
     Storage::new(Limits::default())
 }
 
-fn url(path: &Path) -> String {
-    url_of(path.to_str().unwrap()).unwrap()
+fn url(path: &Path) -> Name {
+    url_of(&name_of(path)).unwrap()
 }
 
 async fn fetch(storage: &Storage, store: &ObjectStore, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
@@ -25,14 +27,13 @@ async fn files_of_any_name_are_fetched_at_their_version() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
     let storage = storage();
-    for (number, name) in
-        ["plain", "a b", "line\nbreak", "é 星.fits", "what?#50%25", "-rf", ".hidden"].iter().enumerate()
-    {
-        let path = dir.path().join(name);
+    let names = ["plain", "a b", "line\nbreak", "é 星.fits", "what?#50%25", "-rf", ".hidden"].map(Name::from);
+    for (number, name) in names.into_iter().chain([Name::from(&b"odd\xff\xc3.fits"[..])]).enumerate() {
+        let path = dir.path().join(path_of(&name));
         let content = vec![number as u8; number * 700_000];
         fs::write(&path, &content).unwrap();
         let spec = storage.stat(&url(&path), None).await.unwrap();
-        assert_eq!((spec.base_name(), spec.size_bytes(), spec.executable), (*name, content.len() as u64, false));
+        assert_eq!((spec.base_name(), spec.size_bytes(), spec.executable), (&name[..], content.len() as u64, false));
         assert_eq!(fetch(&storage, &store, &spec).await.unwrap(), Checksum::of(&content));
         assert_eq!(store.open_object(spec.id()).unwrap().size_bytes, content.len() as u64);
     }
@@ -62,7 +63,10 @@ async fn a_file_that_changed_is_refused_and_leaves_nothing() {
     fs::write(&path, b"longer than before").unwrap();
     let error = fetch(&storage(), &store, &spec).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Changed);
-    assert!(error.message.contains(&spec.source) && error.message.contains("Submit the job again"), "{error}");
+    assert!(
+        error.message.contains(&spec.source.to_string()) && error.message.contains("Submit the job again"),
+        "{error}"
+    );
     assert!(!error.kind.is_retryable());
 
     // Same size, another time.
@@ -82,7 +86,7 @@ async fn what_cannot_be_read_is_told_apart() {
     let folder = storage().stat(&url(dir.path()), None).await.unwrap_err();
     assert_eq!(folder.kind, StorageErrorKind::Invalid);
     assert!(folder.message.contains("folder"), "{folder}");
-    let pipe = storage().stat("file:///dev/null", None).await.unwrap_err();
+    let pipe = storage().stat(&"file:///dev/null".into(), None).await.unwrap_err();
     assert_eq!(pipe.kind, StorageErrorKind::Invalid);
 
     let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
@@ -112,7 +116,10 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     let spec = put(&emulated, &from, &url(&to)).await.unwrap();
     assert_eq!((spec.size_bytes(), fs::read(&to).unwrap()), (5, b"again".to_vec()));
     // What is prepared is not seen, and what is not published is gone.
-    let prepared = storage().prepare(&from, &url(&to.with_file_name("unpublished"))).await.unwrap();
+    let prepared = storage()
+        .prepare(&from, &spot(&storage(), &url(&to.with_file_name("unpublished"))).await.unwrap())
+        .await
+        .unwrap();
     assert!(!to.with_file_name("unpublished").exists());
     let error = storage().publish(prepared, || false).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Withdrawn);
@@ -131,14 +138,38 @@ async fn what_cannot_be_written_leaves_nothing_behind() {
     assert_eq!(folder.kind, StorageErrorKind::Invalid);
     let under_a_file = put(&storage(), &from, &url(&from.join("x"))).await.unwrap_err();
     assert!(!under_a_file.kind.is_retryable(), "{under_a_file}");
-    let web = put(&storage(), &from, "http://localhost/x").await.unwrap_err();
+    let web = put(&storage(), &from, &"http://localhost/x".into()).await.unwrap_err();
     assert_eq!(web.kind, StorageErrorKind::Invalid);
-    let full = put(&storage(), &from, "file:///dev/full/x").await.unwrap_err();
+    let full = put(&storage(), &from, &"file:///dev/full/x".into()).await.unwrap_err();
     assert!(!full.kind.is_retryable(), "{full}");
     let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
-async fn put(storage: &Storage, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
-    storage.publish(storage.prepare(file, url).await?, || true).await
+async fn spot(storage: &Storage, url: &Name) -> Result<Spot, StorageError> {
+    Ok(storage.locate(vec![url.clone()]).await?.remove(0))
+}
+
+async fn put(storage: &Storage, file: &Path, url: &Name) -> Result<ObjectSpec, StorageError> {
+    storage.publish(storage.prepare(file, &spot(storage, url).await?).await?, || true).await
+}
+
+#[tokio::test]
+async fn a_place_is_the_same_by_all_paths_that_lead_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| url(&dir.path().join(name));
+    fs::create_dir(dir.path().join("real")).unwrap();
+    std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+    let place = async |url: &Name| spot(&storage(), url).await.unwrap().place();
+    let real = place(&at("real/x")).await;
+    for same in ["link/x", "real/./x", "link/../real/x", "real/new/../x"] {
+        assert_eq!(place(&at(same)).await, real, "{same}");
+    }
+    // A file that is a link is replaced by an output, not followed.
+    std::os::unix::fs::symlink("x", dir.path().join("real/y")).unwrap();
+    assert_ne!(place(&at("real/y")).await, real);
+    assert_eq!(spot(&storage(), &at("real/..")).await.unwrap_err().kind, StorageErrorKind::Invalid);
+    let bucket = spot(&storage(), &"s3://bucket/x".into()).await.unwrap();
+    assert_eq!(storage().make_folder(&bucket).await.unwrap_err().kind, StorageErrorKind::Invalid);
+    assert_eq!(bucket.url(), &"s3://bucket/x");
 }

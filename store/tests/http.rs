@@ -21,7 +21,7 @@ impl Site {
     }
 
     async fn stat(&self, target: &str) -> Result<ObjectSpec, StorageError> {
-        self.storage.stat(&self.web.url(target), None).await
+        self.storage.stat(&self.web.url(target).into(), None).await
     }
 
     async fn fetch(&self, spec: &ObjectSpec) -> Result<Checksum, StorageError> {
@@ -119,10 +119,10 @@ async fn what_does_not_pass_is_given_up() {
     assert_eq!((error.kind, error.kind.is_retryable()), (StorageErrorKind::Unreachable, true), "{error}");
     assert_eq!(site.stat("/missing").await.unwrap_err().kind, StorageErrorKind::NotFound);
     let nobody = format!("http://{}/x", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
-    let error = site.storage.stat(&nobody, None).await.unwrap_err();
+    let error = site.storage.stat(&nobody.as_str().into(), None).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Unreachable);
     assert!(error.message.contains(&nobody), "{error}");
-    let error = site.storage.stat("http://host/with space", None).await.unwrap_err();
+    let error = site.storage.stat(&"http://host/with space".into(), None).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Invalid, "{error}");
     assert!(site.store.is_empty());
 }

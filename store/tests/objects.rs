@@ -67,8 +67,8 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     let path = file("plain", "what it wrote");
     let inode = fs::metadata(&path).unwrap().ino();
     let plain = adopt(&path);
-    assert_eq!((&plain.source[..], plain.base_name()), ("eyas://1/2/deep/a?b", "a?b"));
-    assert_eq!(plain.kept_file(), Some("deep/a?b"));
+    assert_eq!((&plain.source[..], plain.base_name()), (&b"eyas://1/2/deep/a?b"[..], &b"a?b"[..]));
+    assert_eq!(plain.kept_file(), Some(&b"deep/a?b"[..]));
     assert!(plain.is_kept() && !plain.executable);
     fs::remove_file(&path).unwrap();
     assert_eq!(get(&store, plain.id()).unwrap(), b"what it wrote");

@@ -4,8 +4,8 @@ mod web;
 
 use std::path::Path;
 
-use eyas_store::{Checksum, Limits, ObjectStore, Storage, StorageError, StorageErrorKind};
-use eyas_types::ObjectSpec;
+use eyas_store::{Checksum, Limits, ObjectStore, Prepared, Storage, StorageError, StorageErrorKind};
+use eyas_types::{Name, ObjectSpec};
 use web::{Page, Web};
 
 #[test]
@@ -32,22 +32,23 @@ async fn write_and_read(web: Web) {
     for (size, key) in [(100_000, "small"), (30_000_000, "a folder/big é+%?#"), (0, "empty")] {
         let content: Vec<u8> = (0..size).map(|at: u32| (at / 11) as u8).collect();
         std::fs::write(&from, &content).unwrap();
-        let url = format!("s3://bucket/{key}");
+        let url = Name::from(format!("s3://bucket/{key}"));
         let spec = put(&storage, &from, &url).await.unwrap();
-        assert_eq!((spec.source.as_str(), spec.size_bytes()), (url.as_str(), u64::from(size)));
+        assert_eq!((&spec.source, spec.size_bytes()), (&url, u64::from(size)));
         assert_eq!(storage.stat(&url, None).await.unwrap(), spec);
         let into = store.begin(spec.id(), spec.size_bytes(), false).unwrap();
         assert_eq!(storage.fetch(&spec, into).await.unwrap(), Checksum::of(&content));
     }
-    let prepared = storage.prepare(&from, "s3://bucket/unpublished").await.unwrap();
+    let unpublished = Name::from("s3://bucket/unpublished");
+    let prepared = prepare(&storage, &from, &unpublished).await.unwrap();
     let error = storage.publish(prepared, || false).await.unwrap_err();
     assert_eq!(error.kind, StorageErrorKind::Withdrawn);
-    assert_eq!(storage.stat("s3://bucket/unpublished", None).await.unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(storage.stat(&unpublished, None).await.unwrap_err().kind, StorageErrorKind::NotFound);
     assert_eq!(web.count("PUT /bucket/small"), 1);
     assert_eq!(web.count("PUT /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
     assert_eq!(web.count("GET /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
 
-    let spec = storage.stat("s3://bucket/small", None).await.unwrap();
+    let spec = storage.stat(&"s3://bucket/small".into(), None).await.unwrap();
     let page = |etag: &str, cut_first| Page {
         content: vec![9; 100_000],
         etag: Some(etag.into()),
@@ -61,9 +62,13 @@ async fn write_and_read(web: Web) {
     let eyas_types::Version::Etag { etag, .. } = &spec.version else { panic!("{spec:?}") };
     web.put("/bucket/small", page(etag, 2));
     assert_eq!(storage.fetch(&spec, into()).await.unwrap(), Checksum::of(&[9; 100_000]));
-    assert_eq!(storage.stat("s3://bucket/none", None).await.unwrap_err().kind, StorageErrorKind::NotFound);
+    assert_eq!(storage.stat(&"s3://bucket/none".into(), None).await.unwrap_err().kind, StorageErrorKind::NotFound);
 }
 
-async fn put(storage: &Storage, file: &Path, url: &str) -> Result<ObjectSpec, StorageError> {
-    storage.publish(storage.prepare(file, url).await?, || true).await
+async fn prepare(storage: &Storage, file: &Path, url: &Name) -> Result<Prepared, StorageError> {
+    storage.prepare(file, &storage.locate(vec![url.clone()]).await?.remove(0)).await
+}
+
+async fn put(storage: &Storage, file: &Path, url: &Name) -> Result<ObjectSpec, StorageError> {
+    storage.publish(prepare(storage, file, url).await?, || true).await
 }

@@ -80,7 +80,9 @@ async fn a_failure_lists_what_was_tried() {
     let holders = [wrong.addr(), stranger.addr()].map(holder);
     let error = fetcher(&here).fetch(&spec, &holders).await.unwrap_err();
     assert_eq!(error.kind, FetchErrorKind::NotFound);
-    for said in [&spec.source, &format!("peer {} does not have it", wrong.addr()), &stranger.addr().to_string()] {
+    for said in
+        [&spec.source.to_string(), &format!("peer {} does not have it", wrong.addr()), &stranger.addr().to_string()]
+    {
         assert!(error.message.contains(said.as_str()), "{error}");
     }
     std::fs::write(here.dir.path().join("input"), "changed").unwrap();

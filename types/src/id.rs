@@ -14,10 +14,11 @@ pub struct ObjectId(pub [u8; 16]);
 
 impl ObjectId {
     /// The id of `source` (a URL) at `version`.
-    pub fn of(source: &str, version: &Version) -> Self {
+    pub fn of(source: &(impl AsRef<[u8]> + ?Sized), version: &Version) -> Self {
+        let source = source.as_ref();
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(source.len() as u64).to_le_bytes());
-        hasher.update(source.as_bytes());
+        hasher.update(source);
         match version {
             Version::Modified { mtime_ns, size_bytes } => {
                 hasher.update(b"m");
@@ -62,6 +63,20 @@ impl FromStr for ObjectId {
             *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
         }
         Ok(ObjectId(id))
+    }
+}
+
+/// Names a place in persistent storage: the first 128 bits of BLAKE3 over its path, in which symbolic links are resolved, or
+/// its URL. So two outputs that would replace each other have one place, by whatever paths their tasks go there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PlaceId(pub [u8; 16]);
+
+impl PlaceId {
+    /// The place of a resolved path, or of a URL.
+    pub fn of(path_or_url: &[u8]) -> Self {
+        let mut id = [0; 16];
+        id.copy_from_slice(&blake3::hash(path_or_url).as_bytes()[..16]);
+        PlaceId(id)
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ObjectId, TaskId};
+use crate::name::{Name, scheme_of};
 
 /// How the source of an object begins that is in executors' stores alone: what a task wrote and the cluster keeps.
 const KEPT: &str = "eyas://";
@@ -41,8 +42,8 @@ impl Version {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectSpec {
     /// A URL: `file:///path`, `http(s)://…`, `s3://bucket/key`; `eyas://job/task/path` for what is kept in the cluster.
-    /// The path of a `file` or `eyas` URL is not percent-encoded.
-    pub source: String,
+    /// The path of a `file` or `eyas` URL is not percent-encoded, and may be any bytes; all others are UTF-8.
+    pub source: Name,
     /// The version that tasks were promised.
     pub version: Version,
     /// Whether a staged copy is executable.
@@ -52,19 +53,26 @@ pub struct ObjectSpec {
 impl ObjectSpec {
     /// What `task` wrote as `file`, and executors keep. The checksum of its content is its version: a task that runs
     /// again and writes the same has made the same object.
-    pub fn kept(task: TaskId, file: &str, size_bytes: u64, checksum: &str, executable: bool) -> Self {
-        let source = format!("{KEPT}{}/{}/{file}", task.job, task.index);
+    pub fn kept(
+        task: TaskId,
+        file: &(impl AsRef<[u8]> + ?Sized),
+        size_bytes: u64,
+        checksum: &str,
+        executable: bool,
+    ) -> Self {
+        let mut source = Name::from(format!("{KEPT}{}/{}/", task.job, task.index));
+        source.push(file);
         ObjectSpec { source, version: Version::Etag { etag: checksum.into(), size_bytes }, executable }
     }
 
     /// The file that it is of what a task wrote, if it is in executors' stores alone.
-    pub fn kept_file(&self) -> Option<&str> {
-        self.source.strip_prefix(KEPT)?.splitn(3, '/').nth(2)
+    pub fn kept_file(&self) -> Option<&[u8]> {
+        self.source.strip_prefix(KEPT.as_bytes())?.splitn(3, |byte| *byte == b'/').nth(2)
     }
 
     /// Whether it is in executors' stores alone, so that with its last replica it is gone.
     pub fn is_kept(&self) -> bool {
-        self.source.starts_with(KEPT)
+        self.source.starts_with(KEPT.as_bytes())
     }
 
     /// The object's id.
@@ -78,12 +86,14 @@ impl ObjectSpec {
     }
 
     /// Last component of the source: the name a staged copy gets, unless the input says otherwise.
-    pub fn base_name(&self) -> &str {
-        let path = match self.source.split_once("://") {
-            Some(("file" | "eyas", path)) => path,
-            Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
+    pub fn base_name(&self) -> &[u8] {
+        let path = match scheme_of(&self.source) {
+            Some((b"file" | b"eyas", path)) => path,
+            Some((_, rest)) => rest.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or(rest),
             None => &self.source,
         };
-        path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
+        let slashes = path.iter().rev().take_while(|byte| **byte == b'/').count();
+        let path = &path[..path.len() - slashes];
+        path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
     }
 }

@@ -6,7 +6,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::Estimate;
-use crate::id::TaskId;
+use crate::id::{PlaceId, TaskId};
 use crate::object::ObjectSpec;
 
 /// How a task ended.
@@ -56,6 +56,8 @@ pub enum FailureKind {
     Lost,
     /// This node has no room for the task now (full disk, no file descriptors left): another may, and later this one too.
     NodeFull,
+    /// Another task of the job has an output at the place of one of its outputs.
+    Claimed,
 }
 
 impl FailureKind {
@@ -198,6 +200,8 @@ pub struct Delivered {
     pub output: u16,
     /// Where it is, and its version there.
     pub object: ObjectSpec,
+    /// The place that the task has claimed for it; none of what is in the cluster alone.
+    pub place: Option<PlaceId>,
 }
 
 impl Outcome {

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+use crate::name::Name;
 use crate::resource::Resources;
 use crate::template::Template;
 
@@ -36,7 +37,7 @@ pub struct TaskTemplate {
     /// Where it runs.
     pub folder: WorkingFolder,
     /// The absolute folder from which relative destinations of outputs are meant.
-    pub base: String,
+    pub base: Name,
     /// Inputs that every task has, before its item's own.
     pub inputs: Vec<Input>,
     /// What is taken from the sandbox afterwards.
@@ -64,7 +65,7 @@ impl TaskTemplate {
             program,
             env: Vec::new(),
             folder: WorkingFolder::Sandbox,
-            base: String::from("/"),
+            base: Name::from("/"),
             inputs: Vec::new(),
             outputs: Vec::new(),
             resources: Resources::default(),
@@ -91,7 +92,7 @@ pub enum Program {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkingFolder {
     /// A folder that every node sees, usually where the job was submitted.
-    Path(String),
+    Path(Name),
     /// A folder of the task's own on the node's disk, gone when the task has ended.
     Sandbox,
 }
@@ -102,7 +103,7 @@ pub struct Input {
     /// Where it comes from.
     pub from: InputFrom,
     /// Its name in the sandbox; the last component of its source where this is `None`.
-    pub name: Option<String>,
+    pub name: Option<Name>,
 }
 
 /// Where an input comes from.
@@ -151,7 +152,7 @@ pub struct TaskItem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
     /// As the user wrote it.
-    pub text: String,
+    pub text: Name,
     /// If it names an input: that input's place among the task's own inputs. Its plain placeholder becomes the staged path.
     pub input: Option<u16>,
 }

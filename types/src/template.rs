@@ -13,11 +13,11 @@
 //! submitted, expanded where the task runs.
 
 use alloc::borrow::Cow;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use serde::{Deserialize, Serialize};
 
+use crate::name::Name;
 use crate::task::Value;
 
 /// One word: literal text and placeholders in order.
@@ -28,7 +28,7 @@ pub struct Template(pub Vec<Piece>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Piece {
     /// Itself.
-    Literal(String),
+    Literal(Name),
     /// The item, or one column of it.
     Value {
         /// From 1; 0 for the whole item.
@@ -64,7 +64,7 @@ pub struct Expansion<'a> {
     /// The item's columns.
     pub values: &'a [Value],
     /// Staged paths of all inputs, the template's first. Empty where nothing is staged: values keep their own text.
-    pub staged: &'a [String],
+    pub staged: &'a [Name],
     /// How many of `staged` are the template's.
     pub template_inputs: usize,
     /// The task's number, from 1.
@@ -80,25 +80,26 @@ impl Template {
     }
 
     /// A word without placeholders.
-    pub fn literal(text: impl Into<String>) -> Self {
+    pub fn literal(text: impl Into<Name>) -> Self {
         Template(alloc::vec![Piece::Literal(text.into())])
     }
 
     /// Whether it is a pattern of file names: only what the user wrote can make it one, never the name of an item that
     /// happens to have a bracket in it.
     pub fn is_glob(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Literal(text) if text.contains(['*', '?', '['])))
+        let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[');
+        self.0.iter().any(|piece| matches!(piece, Piece::Literal(text) if text.iter().any(is_special)))
     }
 
     /// Finds the placeholders in `text`.
-    pub fn parse(text: &str) -> Self {
+    pub fn parse(text: impl AsRef<[u8]>) -> Self {
         let mut pieces = Vec::new();
-        let mut literal = String::new();
-        let mut rest = text;
-        while let Some(open) = rest.find('{') {
-            literal.push_str(&rest[..open]);
+        let mut literal = Name::default();
+        let mut rest = text.as_ref();
+        while let Some(open) = position(rest, b'{') {
+            literal.push(&rest[..open]);
             rest = &rest[open..];
-            match rest.find('}').and_then(|close| Some((placeholder(&rest[1..close])?, close))) {
+            match position(rest, b'}').and_then(|close| Some((placeholder(&rest[1..close])?, close))) {
                 Some((piece, close)) => {
                     if !literal.is_empty() {
                         pieces.push(Piece::Literal(core::mem::take(&mut literal)));
@@ -107,16 +108,34 @@ impl Template {
                     rest = &rest[close + 1..];
                 }
                 None => {
-                    literal.push('{');
+                    literal.push(b"{");
                     rest = &rest[1..];
                 }
             }
         }
-        literal.push_str(rest);
+        literal.push(rest);
         if !literal.is_empty() {
             pieces.push(Piece::Literal(literal));
         }
         Template(pieces)
+    }
+
+    /// The word as the user would write it.
+    pub fn written(&self) -> Name {
+        let mut word = Name::default();
+        for piece in &self.0 {
+            match piece {
+                Piece::Literal(text) => word.push(text),
+                Piece::Value { column, part } => {
+                    let column = if *column == 0 { "".into() } else { column.to_string() };
+                    word.push(alloc::format!("{{{column}{}}}", part.written()));
+                }
+                Piece::Input(input) => word.push(alloc::format!("{{input:{}}}", input + 1)),
+                Piece::Number => word.push("{#}"),
+                Piece::Slot => word.push("{%}"),
+            }
+        }
+        word
     }
 
     /// Whether the item appears in it.
@@ -136,15 +155,15 @@ impl Template {
 
     /// The word with everything filled in. A column or input that the task does not have becomes empty; submission
     /// has refused such jobs.
-    pub fn expand(&self, with: &Expansion<'_>) -> String {
-        let mut word = String::new();
+    pub fn expand(&self, with: &Expansion<'_>) -> Name {
+        let mut word = Name::default();
         for piece in &self.0 {
             match piece {
-                Piece::Literal(text) => word.push_str(text),
-                Piece::Value { column, part } => word.push_str(&with.value(*column, *part)),
-                Piece::Input(input) => word.push_str(with.staged.get(usize::from(*input)).map_or("", String::as_str)),
-                Piece::Number => drop(write!(word, "{}", with.number)),
-                Piece::Slot => drop(write!(word, "{}", with.slot)),
+                Piece::Literal(text) => word.push(text),
+                Piece::Value { column, part } => word.push(with.value(*column, *part)),
+                Piece::Input(input) => word.push(with.staged.get(usize::from(*input)).map_or(&b""[..], Name::as_bytes)),
+                Piece::Number => word.push(with.number.to_string()),
+                Piece::Slot => word.push(with.slot.to_string()),
             }
         }
         word
@@ -152,47 +171,62 @@ impl Template {
 }
 
 impl Expansion<'_> {
-    fn value(&self, column: u16, part: Part) -> Cow<'_, str> {
+    fn value(&self, column: u16, part: Part) -> Cow<'_, [u8]> {
         let whole = |value| match part {
             Part::Whole => self.staged_path(value),
             _ => part.of(&value.text),
         };
         match (column, self.values) {
-            (0, []) => Cow::Borrowed(""),
+            (0, []) => Cow::Borrowed(b""),
             (0, [only]) => Cow::Borrowed(whole(only)),
-            (0, several) => Cow::Owned(several.iter().map(whole).collect::<Vec<_>>().join(" ")),
-            (column, values) => Cow::Borrowed(values.get(usize::from(column) - 1).map_or("", whole)),
+            (0, several) => Cow::Owned(several.iter().map(whole).collect::<Vec<_>>().join(&b' ')),
+            (column, values) => Cow::Borrowed(values.get(usize::from(column) - 1).map_or(&b""[..], whole)),
         }
     }
 
-    fn staged_path<'a>(&'a self, value: &'a Value) -> &'a str {
+    fn staged_path<'a>(&'a self, value: &'a Value) -> &'a [u8] {
         let place = value.input.map(|input| self.template_inputs + usize::from(input));
-        place.and_then(|place| self.staged.get(place)).map_or(&value.text, String::as_str)
+        place.and_then(|place| self.staged.get(place)).unwrap_or(&value.text)
     }
 }
 
 impl Part {
-    fn of(self, text: &str) -> &str {
-        let (folder, base) = match text.rfind('/') {
+    fn of(self, text: &[u8]) -> &[u8] {
+        let (folder, base) = match text.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&text[..slash.max(1)], &text[slash + 1..]),
-            None => (".", text),
+            None => (&b"."[..], text),
         };
-        let without_extension = |text: &'_ str, base: &str| match base.rfind('.') {
-            Some(dot) if dot > 0 => text.len() - (base.len() - dot),
-            _ => text.len(),
+        let extension_bytes = match base.iter().rposition(|byte| *byte == b'.') {
+            Some(dot) if dot > 0 => base.len() - dot,
+            _ => 0,
         };
         match self {
             Part::Whole => text,
-            Part::WithoutExtension => &text[..without_extension(text, base)],
+            Part::WithoutExtension => &text[..text.len() - extension_bytes],
             Part::Base => base,
             Part::Folder => folder,
-            Part::BaseWithoutExtension => &base[..without_extension(base, base)],
+            Part::BaseWithoutExtension => &base[..base.len() - extension_bytes],
+        }
+    }
+
+    fn written(self) -> &'static str {
+        match self {
+            Part::Whole => "",
+            Part::WithoutExtension => ".",
+            Part::Base => "/",
+            Part::Folder => "//",
+            Part::BaseWithoutExtension => "/.",
         }
     }
 }
 
+fn position(text: &[u8], wanted: u8) -> Option<usize> {
+    text.iter().position(|byte| *byte == wanted)
+}
+
 /// The placeholder between two braces, if it is one.
-fn placeholder(inside: &str) -> Option<Piece> {
+fn placeholder(inside: &[u8]) -> Option<Piece> {
+    let inside = core::str::from_utf8(inside).ok()?;
     if let Some(number) = inside.strip_prefix("input:") {
         return number.parse::<u16>().ok()?.checked_sub(1).map(Piece::Input);
     }
@@ -218,25 +252,9 @@ fn placeholder(inside: &str) -> Option<Piece> {
 }
 
 impl core::fmt::Display for Template {
-    /// As the user would write it.
+    /// As the user would write it, for people.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0.iter().try_for_each(|piece| match piece {
-            Piece::Literal(text) => f.write_str(text),
-            Piece::Value { column, part } => {
-                let column = if *column == 0 { String::new() } else { column.to_string() };
-                let part = match part {
-                    Part::Whole => "",
-                    Part::WithoutExtension => ".",
-                    Part::Base => "/",
-                    Part::Folder => "//",
-                    Part::BaseWithoutExtension => "/.",
-                };
-                write!(f, "{{{column}{part}}}")
-            }
-            Piece::Input(input) => write!(f, "{{input:{}}}", input + 1),
-            Piece::Number => f.write_str("{#}"),
-            Piece::Slot => f.write_str("{%}"),
-        })
+        self.written().fmt(f)
     }
 }
 
@@ -245,8 +263,8 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    fn expand(text: &str, values: &[&str]) -> String {
-        let values: Vec<_> = values.iter().map(|v| Value { text: v.to_string(), input: None }).collect();
+    fn expand(text: &str, values: &[&str]) -> Name {
+        let values: Vec<_> = values.iter().map(|v| Value { text: (*v).into(), input: None }).collect();
         Template::parse(text).expand(&Expansion {
             values: &values,
             staged: &[],
@@ -280,7 +298,7 @@ mod tests {
     #[test]
     fn a_value_that_names_an_input_becomes_its_staged_path() {
         let values = [Value { text: "sky/a.fits".into(), input: Some(0) }, Value { text: "3".into(), input: None }];
-        let staged = vec!["/s/objects.csv".to_string(), "/s/a.fits".to_string()];
+        let staged = vec!["/s/objects.csv".into(), "/s/a.fits".into()];
         let with = Expansion { values: &values, staged: &staged, template_inputs: 1, number: 1, slot: 1 };
         let expand = |text| Template::parse(text).expand(&with);
         assert_eq!(expand("{1}"), "/s/a.fits");
@@ -292,7 +310,17 @@ mod tests {
     #[test]
     fn a_template_prints_as_it_was_written() {
         for text in ["a{}b{1/.}{#}{%}{input:3}{2//}{x}", ""] {
-            assert_eq!(Template::parse(text).to_string(), text);
+            assert_eq!(Template::parse(text).written(), text);
         }
+    }
+
+    #[test]
+    fn words_and_items_are_any_bytes() {
+        let values = [Value { text: Name::from(&b"sky/\xff.a.fits"[..]), input: None }];
+        let with = Expansion { values: &values, staged: &[], template_inputs: 0, number: 1, slot: 1 };
+        let template = Template::parse(b"\xfe{/.}-{//}{\xfd}");
+        assert_eq!(template.expand(&with), Name::from(&b"\xfe\xff.a-sky{\xfd}"[..]));
+        assert_eq!(template.written(), Name::from(&b"\xfe{/.}-{//}{\xfd}"[..]));
+        assert_eq!(template.to_string(), "\\xfe{/.}-{//}{\\xfd}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use eyas_types::{Distribution, JobId, Numbers, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
+use eyas_types::{Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 
 use crate::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, PushView, TaskView};
@@ -86,7 +86,7 @@ pub enum FromClient {
         /// An id if one was given.
         object: Option<ObjectId>,
         /// Else a source.
-        source: String,
+        source: Name,
     },
     /// Answered by `Report`.
     Report {
@@ -261,7 +261,7 @@ pub struct PushRequest {
     /// Objects of persistent storage.
     pub objects: Vec<ObjectSpec>,
     /// Sources of objects that are kept in the cluster.
-    pub kept: Vec<String>,
+    pub kept: Vec<Name>,
     /// Who gets them: names or ids of executors, labels as `NAME=VALUE`; all if there is none.
     pub to: Vec<String>,
     /// Which way they go.

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_types::matching::Labels;
 use eyas_types::{
-    ExecutorId, JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, Resources, TaskId, TaskTemplate, Value,
+    ExecutorId, JobId, Load, Name, ObjectId, ObjectSpec, Origin, Outcome, PlaceId, Resources, TaskId, TaskTemplate,
+    Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +63,15 @@ pub enum FromExecutor {
         task: TaskId,
         /// Which try, as assigned.
         attempt: u32,
+    },
+    /// A task is about to let its outputs appear at these places. Answered by `Claimed`.
+    Claim {
+        /// Which.
+        task: TaskId,
+        /// Which try, as assigned.
+        attempt: u32,
+        /// Where, each place once.
+        places: Vec<PlaceId>,
     },
     /// It has looked at outputs in persistent storage.
     Checked {
@@ -194,6 +204,13 @@ pub enum ToExecutor {
         /// Which.
         object: ObjectId,
     },
+    /// The answer to a claim.
+    Claimed {
+        /// Of which task.
+        task: TaskId,
+        /// The first place that another task of the job has, and that task's index; none if all places are the task's own.
+        by_other: Option<(PlaceId, u32)>,
+    },
     /// Outputs in persistent storage to look at. Answered by `Checked`.
     Check {
         /// The task that writes them.
@@ -237,7 +254,7 @@ pub struct AssignedInput {
     /// The object.
     pub object: ObjectSpec,
     /// Its name in the sandbox; the last component of its source where this is `None`.
-    pub name: Option<String>,
+    pub name: Option<Name>,
     /// Peers that may give it, the first to be tried first.
     pub holders: Vec<Holder>,
 }

@@ -7,7 +7,7 @@ pub mod io;
 use std::net::SocketAddr;
 
 use eyas_types::matching::Labels;
-use eyas_types::{Estimate, ExecutorId, JobId, ObjectId, Reads, Resources, TaskId};
+use eyas_types::{Estimate, ExecutorId, JobId, Name, ObjectId, Reads, Resources, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON made from these types.
@@ -99,7 +99,7 @@ pub struct TaskView {
     /// Higher goes first.
     pub priority: i32,
     /// What it was made from, the columns joined.
-    pub item: String,
+    pub item: Name,
     /// How often it was assigned.
     pub tries: u32,
     /// Where it is or was last.
@@ -179,7 +179,7 @@ pub struct ObjectView {
     /// Its id.
     pub object: ObjectId,
     /// Its source, if a job that names it is known.
-    pub source: Option<String>,
+    pub source: Option<Name>,
     /// Its size.
     pub size_bytes: u64,
     /// Names of executors with a replica.
@@ -224,7 +224,7 @@ pub struct PushFailure {
     /// The executor's name.
     pub executor: String,
     /// Where the object comes from; all objects of the push where this is `None`.
-    pub source: Option<String>,
+    pub source: Option<Name>,
     /// Why, in words.
     pub reason: String,
 }

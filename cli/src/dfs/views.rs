@@ -1,7 +1,6 @@
 //! How files and nodes of the file system are shown, to people and as JSON.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use eyas_client::files::{File, Listing, Lost, Member, Membership, Recovery, Usage, Verified};
@@ -12,10 +11,12 @@ use eyas_client::view::files::{
     ReplicaView, VerifiedView,
 };
 
+use crate::Failure;
+use crate::print::{out, say};
 use crate::show::{self, Table};
 
 /// `ls`
-pub(crate) fn list(files: &[Listing], json: bool) -> io::Result<()> {
+pub(crate) fn list(files: &[Listing], json: bool) -> Result<(), Failure> {
     if json {
         let view = |file: &Listing| FileView {
             name: file.name.clone(),
@@ -34,31 +35,31 @@ pub(crate) fn list(files: &[Listing], json: bool) -> io::Result<()> {
 }
 
 /// `put`, `append`
-pub(crate) fn files(files: &[File]) -> io::Result<()> {
+pub(crate) fn files(files: &[File]) -> Result<(), Failure> {
     show::json("files", &files.iter().map(|file| view(file, None)).collect::<Vec<_>>())
 }
 
 /// `stat`
-pub(crate) fn stat(file: &File, json: bool) -> io::Result<()> {
+pub(crate) fn stat(file: &File, json: bool) -> Result<(), Failure> {
     let record = &file.record;
     if json {
         return show::json("file", &view(file, None));
     }
     let (size, chunks) = (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
-    println!("{}: {size} in {chunks}", file.name);
-    println!(
+    out!("{}: {size} in {chunks}", file.name)?;
+    out!(
         "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
         record.format,
         format_bytes(record.chunk_bytes),
         record.replication,
         age(record.modified_us),
         record.id
-    );
+    )?;
     Ok(())
 }
 
 /// `show`
-pub(crate) fn chunks(file: &File, membership: &Membership, json: bool) -> io::Result<()> {
+pub(crate) fn chunks(file: &File, membership: &Membership, json: bool) -> Result<(), Failure> {
     if json {
         return show::json("file", &view(file, Some(membership)));
     }
@@ -104,16 +105,16 @@ pub(crate) fn missing(node: NodeId) -> FilesNodeView {
 }
 
 /// `du`
-pub(crate) fn usage(files: u64, bytes: u64, nodes: Vec<FilesNodeView>, json: bool) -> io::Result<()> {
+pub(crate) fn usage(files: u64, bytes: u64, nodes: Vec<FilesNodeView>, json: bool) -> Result<(), Failure> {
     if json {
         return show::json("usage", &FilesUsageView { files, bytes, nodes });
     }
-    println!("{} in {}", format_bytes(bytes), format_count(files, "file"));
+    out!("{} in {}", format_bytes(bytes), format_count(files, "file"))?;
     self::nodes(nodes)
 }
 
 /// What nodes there are, if any are shown.
-pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> io::Result<()> {
+pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> Result<(), Failure> {
     if nodes.is_empty() {
         return Ok(());
     }
@@ -134,13 +135,13 @@ pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> io::Result<()> {
     }
     table.print()?;
     if damaged > 0 {
-        println!("damaged copies of chunks, kept aside: {damaged} ({})", format_bytes(damaged_bytes));
+        out!("damaged copies of chunks, kept aside: {damaged} ({})", format_bytes(damaged_bytes))?;
     }
     Ok(())
 }
 
 /// `recover`
-pub(crate) fn recovery(recovery: &Recovery) -> io::Result<()> {
+pub(crate) fn recovery(recovery: &Recovery) -> Result<(), Failure> {
     let texts = |nodes: &BTreeSet<NodeId>| nodes.iter().map(NodeId::to_string).collect();
     let view = match recovery {
         Recovery::Recovered(members) => RecoveryView { members: texts(members), missing: Vec::new() },
@@ -150,7 +151,7 @@ pub(crate) fn recovery(recovery: &Recovery) -> io::Result<()> {
 }
 
 /// `verify`, of each file that was looked at
-pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> io::Result<()> {
+pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), Failure> {
     let texts = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
     let replica = |name: &FileName, (place, node): &(usize, NodeId)| BadReplicaView {
         name: name.clone(),
@@ -176,17 +177,17 @@ pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> io::Result<(
     }
     let VerifiedView { files, bad, silent, lost } = view;
     for BadReplicaView { name, chunk, node } in &bad {
-        println!("{name}: chunk {chunk} is missing or damaged on node {node}; it will be replaced");
+        out!("{name}: chunk {chunk} is missing or damaged on node {node}; it will be replaced")?;
     }
     for BadReplicaView { name, chunk, node } in &silent {
-        println!("{name}: chunk {chunk} is not verified on node {node}, which does not answer");
+        out!("{name}: chunk {chunk} is not verified on node {node}, which does not answer")?;
     }
-    lost.iter().for_each(|lost| println!("{}", sentence(lost)));
+    lost.iter().try_for_each(|lost| out!("{}", sentence(lost)))?;
     let (files, bad) = (format_count(files, "file"), format_count(bad.len() as u64, "replica"));
-    eprintln!("eyas: {files} verified, {bad} missing or damaged, {} lost", format_count(lost.len() as u64, "chunk"));
+    say!("{files} verified, {bad} missing or damaged, {} lost", format_count(lost.len() as u64, "chunk"));
     let names: BTreeSet<_> = lost.iter().map(|lost| &lost.name).collect();
     for name in names {
-        eprintln!("eyas: with a copy of {name} at hand, `eyas dfs restore COPY {name}` brings the lost chunks back");
+        say!("with a copy of {name} at hand, `eyas dfs restore COPY {name}` brings the lost chunks back");
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ use eyas_session::Access;
 
 use crate::Failure;
 use crate::io::rules;
+use crate::print::say;
 use crate::start::own_path;
 
 /// What is loaded into programs.
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &RunArgs, access: &Path) -> Result<ExitCode, Failure> {
     let coordinator = (!args.here && access.exists()).then_some(access);
     match prepare(coordinator) {
         Ok((socket, libraries)) => drop(command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries)),
-        Err(error) => eprintln!("eyas: {error}; {} runs without order", program.display()),
+        Err(error) => say!("{error}; {} runs without order", program.display()),
     }
     let error = command.exec();
     Err(format!("cannot run {}: {error}", program.display()).into())

@@ -1,6 +1,6 @@
 //! How coordinated I/O stands, for people and for Prometheus.
 
-use std::io::{self, Write};
+use std::fmt::Write;
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
 use eyas_coordinator::Status;
@@ -8,8 +8,9 @@ use eyas_coordinator::ioq::{ClassId, Measures, Waits};
 use eyas_wire::view::io::{IoView, StorageView, WaitView};
 
 use crate::show::{Table, json};
+use crate::{Failure, print};
 
-pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> io::Result<()> {
+pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> Result<(), Failure> {
     let storages = status.storages.iter().map(|(name, measures)| storage(name, measures, status)).collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
@@ -49,7 +50,7 @@ fn storage(name: &str, measures: &Measures, status: &Status) -> StorageView {
     }
 }
 
-fn print(view: &IoView) -> io::Result<()> {
+fn print(view: &IoView) -> Result<(), Failure> {
     let mut table = Table::new(&[
         "STORAGE",
         "LEFT ALONE",
@@ -88,7 +89,7 @@ fn print(view: &IoView) -> io::Result<()> {
     table.print()
 }
 
-fn print_metrics(view: &IoView) -> io::Result<()> {
+fn print_metrics(view: &IoView) -> Result<(), Failure> {
     type Value = fn(&StorageView) -> f64;
     let metrics: [(&str, &str, Value); 12] = [
         ("queued_requests", "gauge", |s| s.queued as f64),
@@ -104,7 +105,7 @@ fn print_metrics(view: &IoView) -> io::Result<()> {
         ("uncoordinated_requests_total", "counter", |s| s.uncoordinated as f64),
         ("revoked_grants_total", "counter", |s| s.revoked as f64),
     ];
-    let mut out = io::stdout().lock();
+    let mut out = String::new();
     writeln!(out, "# TYPE eyas_io_agents gauge\neyas_io_agents {}", view.agents)?;
     for (name, kind, value) in metrics {
         writeln!(out, "# TYPE eyas_io_{name} {kind}")?;
@@ -121,5 +122,5 @@ fn print_metrics(view: &IoView) -> io::Result<()> {
             writeln!(out, "eyas_io_wait_seconds_count{labels} {}", wait.requests)?;
         }
     }
-    Ok(())
+    Ok(print::text(&out)?)
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::{Columns, csv, object, write};
 use crate::Failure;
+use crate::print::out;
 use crate::show::{self, Table};
 
 #[derive(Args)]
@@ -73,18 +74,18 @@ pub(super) fn index(args: &IndexArgs, json: bool) -> Result<ExitCode, Failure> {
         ]);
     }
     table.print()?;
-    println!("A distributed index, P-RLS, by what the data diffusion paper says of it (figure 3).");
+    out!("A distributed index, P-RLS, by what the data diffusion paper says of it (figure 3).")?;
     let Central { inserts_per_s, lookups_per_s } = central;
     let entries = args.entries;
-    println!(
+    out!(
         "EYAS'S: its catalog, here and now: {lookups_per_s:.0} lookups/s, {inserts_per_s:.0} inserts/s, {entries} entries."
-    );
-    println!("THE PAPER'S: a hash table, {PAPER_LOOKUPS_PER_S:.0} lookups/s.");
+    )?;
+    out!("THE PAPER'S: a hash table, {PAPER_LOOKUPS_PER_S:.0} lookups/s.")?;
     let from = |crossover: Option<u32>| match crossover {
         Some(nodes) => format!("from {nodes} nodes on"),
         None => format!("not with {} nodes", index::MAX_NODES),
     };
-    println!("The distributed one is as fast as eyas's {}; as the paper's {}.", from(crossover), from(paper_crossover));
+    out!("The distributed one is as fast as eyas's {}; as the paper's {}.", from(crossover), from(paper_crossover))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::{Columns, Stop, csv, object, progress, write};
 use crate::Failure;
+use crate::print::{out, say};
 use crate::show::{self, Table};
 
 #[derive(Args)]
@@ -83,7 +84,7 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         false => print_table(&repeated)?,
     }
     if repeated.len() < names.len() {
-        eprintln!("eyas: interrupted; these are {} of {} experiments", repeated.len(), names.len());
+        say!("interrupted; these are {} of {} experiments", repeated.len(), names.len());
     }
     Ok(stop.code(repeated.iter().all(Repeated::is_complete)))
 }
@@ -142,7 +143,7 @@ impl Repeated {
     }
 }
 
-fn print_table(repeated: &[Repeated]) -> std::io::Result<()> {
+fn print_table(repeated: &[Repeated]) -> Result<(), Failure> {
     let mut table = Table::new(&[
         "EXPERIMENT",
         "IN",
@@ -189,13 +190,13 @@ fn print_table(repeated: &[Repeated]) -> std::io::Result<()> {
         ]);
     }
     table.print()?;
-    println!(
+    out!(
         "AS THERE: the paper's policies on its cluster; so are LOCAL to STORAGE GB. DIFFERENCE: of it from the paper."
-    );
-    println!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.");
-    println!("H: processor hours of nodes while they were there, in the paper, as there, and with eyas.");
+    )?;
+    out!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.")?;
+    out!("H: processor hours of nodes while they were there, in the paper, as there, and with eyas.")?;
     for Experiment { name, cause, .. } in repeated.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty()) {
-        println!("{name}: {cause}.");
+        out!("{name}: {cause}.")?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use eyas_sim::scenario::Scenario;
 use super::row::{Row, table};
 use super::{Stop, csv, object, progress, view, write};
 use crate::command::parse_report_path;
+use crate::print::{self, out, say};
 use crate::{Failure, ask, report as pages, show};
 
 #[derive(Args)]
@@ -40,7 +41,7 @@ pub(super) fn run(args: &RunArgs, json: bool, stop: &Stop) -> Result<ExitCode, F
     let row = Row::of(&scenario, cluster, policies, &outcome);
     let warning = (!row.is_complete()).then(|| why_incomplete(&scenario, &outcome, stop));
     if let Some(warning) = &warning {
-        eprintln!("eyas: {warning}");
+        say!("{warning}");
     }
     let report = view::report(&scenario, cluster, policies, &outcome, warning);
     if let Some(path) = &args.csv {
@@ -48,15 +49,15 @@ pub(super) fn run(args: &RunArgs, json: bool, stop: &Stop) -> Result<ExitCode, F
     }
     for path in &args.report {
         ask::write_report(path, &report, None)?;
-        eprintln!("eyas: report: {}", path.display());
+        say!("report: {}", path.display());
     }
     if json {
         show::json("run", &object(row.columns()))?;
     } else {
         table(std::slice::from_ref(&row)).print()?;
-        println!();
-        print!("{}", pages::table(&report));
-        eprintln!("eyas: simulated in {}", format_duration_us(began.elapsed().as_micros() as u64));
+        out!()?;
+        print::text(&pages::table(&report))?;
+        say!("simulated in {}", format_duration_us(began.elapsed().as_micros() as u64));
     }
     Ok(stop.code(row.is_complete()))
 }

@@ -16,6 +16,7 @@ use eyas_sim::scenario::Scenario;
 use super::row::{Row, table};
 use super::run::why_incomplete;
 use super::{Stop, csv, object, plots, progress, write};
+use crate::print::say;
 use crate::{Failure, show};
 
 /// Combinations of one sweep at most: what came of each is kept until all are done.
@@ -64,7 +65,7 @@ pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCod
         let (placement, nodes, cache) =
             (row.policies.placement, row.cluster.nodes, units::format_bytes(row.cluster.cache_bytes));
         let why = why_incomplete(&scenario, row.outcome, stop);
-        eprintln!("eyas: {placement} on {nodes} nodes with {cache}: {why}");
+        say!("{placement} on {nodes} nodes with {cache}: {why}");
     }
     let columns: Vec<_> = rows.iter().map(Row::columns).collect();
     if let Some(path) = &args.csv {
@@ -72,14 +73,14 @@ pub(super) fn sweep(args: &SweepArgs, json: bool, stop: &Stop) -> Result<ExitCod
     }
     if let Some(path) = &args.plots {
         write(path, &plots::html(&scenario.name, &rows))?;
-        eprintln!("eyas: plots: {}", path.display());
+        say!("plots: {}", path.display());
     }
     match json {
         true => show::json("sweep", &columns.into_iter().map(object).collect::<Vec<_>>())?,
         false => table(&rows).print()?,
     }
     if rows.len() < combinations.len() {
-        eprintln!("eyas: interrupted; these are {} of {} combinations", rows.len(), combinations.len());
+        say!("interrupted; these are {} of {} combinations", rows.len(), combinations.len());
     }
     Ok(stop.code(rows.iter().all(Row::is_complete)))
 }

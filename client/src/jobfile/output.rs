@@ -1,7 +1,7 @@
 //! What a job file says of a task's outputs: where each goes, and whether executors keep it.
 
 use eyas_types::task::MAX_REPLICAS;
-use eyas_types::{OutputSpec, Template};
+use eyas_types::{Name, OutputSpec, Template};
 use serde::Deserialize;
 
 /// An output in a job file.
@@ -9,9 +9,9 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct OutputFields {
     /// File or glob in the sandbox.
-    pub file: String,
+    pub file: Name,
     /// Where it goes; if it is missing, the folder of submission, or nowhere if it is kept.
-    pub to: Option<String>,
+    pub to: Option<Name>,
     /// Whether executors keep it in their stores, and for how long.
     #[serde(default)]
     pub keep: Keep,
@@ -36,7 +36,7 @@ impl OutputFields {
             }
             (keep, replicas) => replicas.unwrap_or(u8::from(keep != Keep::No)),
         };
-        let to = self.to.as_deref().or((self.keep == Keep::No).then_some("./"));
+        let to = self.to.as_deref().or((self.keep == Keep::No).then_some(b"./"));
         let (pattern, destination) = (Template::parse(file), to.map(Template::parse));
         let until_read = self.keep == Keep::UntilRead;
         Ok(OutputSpec { pattern, destination, replicas, until_read, optional: self.optional })

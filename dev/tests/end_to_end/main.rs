@@ -29,6 +29,7 @@ mod main_job;
 mod map;
 mod matchmaking;
 mod node_ends;
+mod outputs;
 mod overlap;
 mod partition;
 mod push;

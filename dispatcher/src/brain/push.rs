@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use eyas_sched::{Event, PushId, Recipients};
 use eyas_types::task::MAX_PUSHED;
-use eyas_types::{Distribution, ExecutorId, JobId, ObjectId, ObjectSpec, units};
+use eyas_types::{Distribution, ExecutorId, JobId, Name, ObjectId, ObjectSpec, units};
 use eyas_wire::client::PushRequest;
 use eyas_wire::view::{PushFailure, PushView, RecipientView};
 use tokio::sync::watch;
@@ -73,11 +73,11 @@ impl Pushes {
 }
 
 impl ForClient {
-    fn fail(&mut self, executor: ExecutorId, source: Option<&str>, reason: &str) {
+    fn fail(&mut self, executor: ExecutorId, source: Option<&Name>, reason: &str) {
         let Some(name) = self.names.get(&executor) else { return };
         self.failed.insert(executor);
         if self.failures.len() < MAX_PUSH_FAILURES {
-            let (executor, source) = (name.clone(), source.map(str::to_owned));
+            let (executor, source) = (name.clone(), source.cloned());
             self.failures.push(PushFailure { executor, source, reason: reason.to_owned() });
         }
     }
@@ -125,15 +125,15 @@ impl Brain {
     }
 
     /// The objects that are kept in the cluster under these names. All are looked for at once: there may be very many.
-    fn kept_of(&self, sources: &[String]) -> Result<Vec<ObjectSpec>, String> {
+    fn kept_of(&self, sources: &[Name]) -> Result<Vec<ObjectSpec>, String> {
         if sources.is_empty() {
             return Ok(Vec::new());
         }
-        let wanted: HashSet<_> = sources.iter().map(String::as_str).collect();
-        let kept = self.kept_objects().filter(|(_, spec)| wanted.contains(spec.source.as_str()));
+        let wanted: HashSet<_> = sources.iter().collect();
+        let kept = self.kept_objects().filter(|(_, spec)| wanted.contains(&spec.source));
         let held = kept.filter(|(object, _)| self.scheduler.is_held(*object));
-        let held: HashMap<_, _> = held.map(|(_, spec)| (spec.source.as_str(), spec)).collect();
-        let find = |source: &String| held.get(source.as_str()).map(|spec| (*spec).clone());
+        let held: HashMap<_, _> = held.map(|(_, spec)| (&spec.source, spec)).collect();
+        let find = |source: &Name| held.get(source).map(|spec| (*spec).clone());
         let found = |source| find(source).ok_or_else(|| format!("no executor keeps an object `{source}`"));
         sources.iter().map(found).collect()
     }
@@ -171,9 +171,11 @@ impl Brain {
     pub(super) fn not_pushed(&mut self, executor: ExecutorId, object: ObjectId, reason: &str) {
         for id in self.scheduler.pushes_awaiting(executor, object) {
             let Some(Push { specs, whose }) = self.pushes.pushes.get_mut(&id) else { continue };
-            let source = specs.get(&object).map(|spec| spec.source.as_str());
+            let source = specs.get(&object).map(|spec| &spec.source);
             match whose {
-                Whose::Job(job) => tracing::info!(%job, %executor, source, reason, "could not be pushed"),
+                Whose::Job(job) => {
+                    tracing::info!(%job, %executor, source = source.map(tracing::field::display), reason, "could not be pushed")
+                }
                 Whose::Client(of_client) => of_client.fail(executor, source, reason),
             }
         }
@@ -245,7 +247,7 @@ impl Brain {
         let evicted = self.scheduler.evicted_of_push(id);
         let Some(Push { specs, whose: Whose::Client(of_client) }) = self.pushes.pushes.get_mut(&id) else { return };
         for (executor, object) in evicted {
-            let source = specs.get(&object).map(|spec| spec.source.as_str());
+            let source = specs.get(&object).map(|spec| &spec.source);
             of_client.fail(executor, source, "its store has evicted it again, to make room");
         }
         for executor in of_client.names.keys().copied().collect::<Vec<_>>() {

@@ -54,6 +54,9 @@ impl Brain {
             return None;
         }
         (outcome.waited_us, outcome.ran_us, outcome.cpu_us, outcome.reads) = (0, 0, 0, Reads::default());
+        if !job.places.allow(task.index, &outcome) {
+            return None;
+        }
         outcome.reused = Some(outcome.reused.unwrap_or(earlier));
         Some(outcome)
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use eyas_sched::{Ended, Event, Hint};
 use eyas_types::outcome::{Failure, FailureKind};
-use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, Status, TaskId};
+use eyas_types::{ExecutorId, JobId, ObjectId, Outcome, PlaceId, Status, TaskId};
 use eyas_wire::executor::{AssignedInput, Assignment, ToExecutor};
 
 use super::{Brain, jobs};
@@ -111,6 +111,17 @@ impl Brain {
     pub(super) fn has(&self, executor: ExecutorId, task: TaskId) -> bool {
         let state = self.jobs.get(&task.job).and_then(|job| job.tasks.get(task.index as usize));
         state.is_some_and(|state| state.phase == Phase::Assigned && state.executor == Some(executor))
+    }
+
+    /// A task's outputs are about to appear at these places. If it is not this executor's any more, they are not: its
+    /// executor has been told so, and awaits no answer.
+    pub(super) fn claim(&mut self, executor: ExecutorId, task: TaskId, places: Vec<PlaceId>) {
+        if self.has(executor, task)
+            && let Some(job) = self.jobs.get_mut(&task.job)
+        {
+            let by_other = job.places.claim(task.index, places).err();
+            self.executors.send(executor, ToExecutor::Claimed { task, by_other });
+        }
     }
 
     pub(super) fn task_returned(&mut self, executor: ExecutorId, task: TaskId, attempt: u32) {

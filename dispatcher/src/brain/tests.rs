@@ -184,7 +184,7 @@ impl Dispatcher {
         self.end(
             executor,
             task,
-            Outcome { outputs: vec![Delivered { output: 0, object: object.clone() }], ..wrote(0) },
+            Outcome { outputs: vec![Delivered { output: 0, object: object.clone(), place: None }], ..wrote(0) },
         );
         object
     }
@@ -514,7 +514,7 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
     let job = dispatcher.submit_pair();
     let executor = dispatcher.join(1);
     let [read, lost] = ["read", "lost"].map(|file| ObjectSpec::kept(task(job, 0), file, 7, "content", false));
-    let outputs = || [&read, &lost].map(|object| Delivered { output: 0, object: object.clone() }).into();
+    let outputs = || [&read, &lost].map(|object| Delivered { output: 0, object: object.clone(), place: None }).into();
     for _ in 0..2 {
         [&read, &lost].into_iter().for_each(|object| dispatcher.store(executor, object));
         dispatcher.end(executor, task(job, 0), Outcome { outputs: outputs(), ..wrote(0) });

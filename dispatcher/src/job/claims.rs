@@ -3,10 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
 
 use eyas_types::template::Expansion;
-use eyas_types::{OutputSpec, Piece, TaskItem, TaskTemplate, Template, Value};
+use eyas_types::{Name, OutputSpec, Piece, TaskItem, TaskTemplate, Template, Value};
 
 use super::spec::{JobSpec, SpecError};
 
@@ -34,14 +33,14 @@ impl JobSpec {
         Ok(())
     }
 
-    fn places_of(&self, task: u32) -> Vec<String> {
+    fn places_of(&self, task: u32) -> Vec<Name> {
         let item = self.items.get(task);
         let template = &self.templates[usize::from(item.template)];
         template.outputs.iter().filter_map(|output| place(template, &item, output, task)).collect()
     }
 
     /// The name that two of a task's outputs would have in the cluster, where single files go by theirs alone.
-    fn kept_twice(&self, task: u32) -> Option<String> {
+    fn kept_twice(&self, task: u32) -> Option<Name> {
         let item = self.items.get(task);
         let kept = || {
             let outputs = &self.templates[usize::from(item.template)].outputs;
@@ -55,26 +54,39 @@ impl JobSpec {
     }
 }
 
-fn place(template: &TaskTemplate, item: &TaskItem, output: &OutputSpec, task: u32) -> Option<String> {
+fn place(template: &TaskTemplate, item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
     let destination = output.destination.as_ref().filter(|destination| is_known(destination))?;
     let name = file_name(item, output, task)?;
     let mut place = expand(destination, item, task);
-    if place.ends_with('/') {
-        place += &name;
+    if place.ends_with(b"/") {
+        place.push(name);
     }
-    if place.contains("://") {
+    if place.is_url() {
         return Some(place);
     }
-    let place: PathBuf = Path::new(&template.base).join(place).components().collect();
-    Some(place.to_string_lossy().into_owned())
+    Some(absolute(&template.base, &place))
+}
+
+/// `place` seen from `base`, without empty parts and parts that stay where they are.
+fn absolute(base: &[u8], place: &[u8]) -> Name {
+    let base = if place.starts_with(b"/") { b"" } else { base };
+    let parts = |path| <[u8]>::split(path, |byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    let mut path = Name::default();
+    for part in parts(base).chain(parts(place)) {
+        path.push(b"/");
+        path.push(part);
+    }
+    path
 }
 
 /// The name of an output that is a single file, without its folders.
-fn file_name(item: &TaskItem, output: &OutputSpec, task: u32) -> Option<String> {
+fn file_name(item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
     if output.pattern.is_glob() || !is_known(&output.pattern) {
         return None;
     }
-    Some(Path::new(&expand(&output.pattern, item, task)).file_name()?.to_str()?.to_owned())
+    let path = expand(&output.pattern, item, task);
+    let name = path.rsplit(|byte| *byte == b'/').find(|part| !matches!(*part, b"" | b"."))?;
+    (name != b"..").then(|| name.into())
 }
 
 /// Whether it is told before the task runs what it is.
@@ -82,7 +94,7 @@ fn is_known(word: &Template) -> bool {
     !word.0.iter().any(|piece| matches!(piece, Piece::Slot | Piece::Input(_)))
 }
 
-fn expand(word: &Template, item: &TaskItem, task: u32) -> String {
+fn expand(word: &Template, item: &TaskItem, task: u32) -> Name {
     let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
     word.expand(&Expansion { values: &values, staged: &[], template_inputs: 0, number: task + 1, slot: 0 })
 }

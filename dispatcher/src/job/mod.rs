@@ -6,6 +6,7 @@ mod items;
 mod kept;
 mod output;
 mod pending;
+mod places;
 mod progress;
 mod spec;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::course::{Course, Ended};
 use super::kept::Left;
 use super::output::output_bytes;
 use super::pending::Pending;
+use super::places::Places;
 use super::spec::JobSpec;
 use crate::journal::Entry;
 
@@ -101,6 +102,8 @@ pub(crate) struct Job {
     pub cancelling: BTreeSet<u32>,
     began: Instant,
     pub(super) ended_us: Option<u64>,
+    /// Where its tasks' outputs are in persistent storage.
+    pub places: Places,
     /// What tasks have left in the cluster.
     pub kept: BTreeMap<(u32, ObjectId), Left>,
     /// For each output that is kept until it is read, by task and place: by how many inputs of tasks that have not
@@ -160,6 +163,7 @@ impl Job {
             cancelling: BTreeSet::new(),
             began,
             ended_us: None,
+            places: Places::default(),
             kept: BTreeMap::new(),
             unread: BTreeMap::new(),
             is_released: false,
@@ -331,6 +335,7 @@ impl Job {
         self.tasks[index as usize].assigned_us = self.entries;
         // It may have been given up while it waited for others.
         self.unmet.remove(&index);
+        self.places.ended(index, &result.outcome);
         self.note_kept(index, &result.outcome);
         let mut released = Released::default();
         if let Some(dependents) = self.dependents.get(&index) {

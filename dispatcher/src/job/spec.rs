@@ -8,7 +8,7 @@ use eyas_sched::Need;
 use eyas_types::matching::Terms;
 use eyas_types::task::{MAX_CAPTURE_BYTES, MAX_INPUTS, MAX_PUSHED, MAX_REPLICAS, MAX_TEMPLATES};
 use eyas_types::units;
-use eyas_types::{Distribution, Input, InputFrom, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
+use eyas_types::{Distribution, Input, InputFrom, Name, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -58,11 +58,11 @@ pub(crate) enum SpecError {
     #[error("output `{0}` is to have more than {MAX_REPLICAS} replicas")]
     Replicas(String),
     #[error("tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name", tasks[0], tasks[1])]
-    Claimed { place: String, tasks: [u32; 2] },
+    Claimed { place: Name, tasks: [u32; 2] },
     #[error(
         "task {task} would keep two files `{name}` in the cluster, which go by that name without their folders: call one differently"
     )]
-    KeptTwice { name: String, task: u32 },
+    KeptTwice { name: Name, task: u32 },
     #[error("the job has more than {MAX_TERMS} different requirements and ranks: submit it in parts")]
     TooManyTerms,
     #[error("the job has executors fetch more than {MAX_PUSHED} objects ahead of its tasks: broadcast fewer")]
@@ -92,7 +92,7 @@ impl JobSpec {
             return Err(SpecError::TooManyTasks);
         }
         for number in numbers.iter() {
-            let value = Value { text: number.to_string(), input: None };
+            let value = Value { text: number.to_string().into(), input: None };
             self.items.push(&TaskItem { template, values: vec![value], inputs: Vec::new() });
         }
         Ok(())

@@ -37,8 +37,8 @@ fn diamond_of(change: impl FnOnce(&mut OutputSpec)) -> Job {
 
 fn wrote(index: u32) -> Outcome {
     let version = Version::Modified { mtime_ns: 1, size_bytes: 100 + u64::from(index) };
-    let object = ObjectSpec { source: format!("file:///out/{index}"), version, executable: false };
-    Outcome { outputs: vec![Delivered { output: 0, object }], ..Outcome::of(Status::Succeeded) }
+    let object = ObjectSpec { source: format!("file:///out/{index}").into(), version, executable: false };
+    Outcome { outputs: vec![Delivered { output: 0, object, place: None }], ..Outcome::of(Status::Succeeded) }
 }
 
 fn run(job: &mut Job, index: u32, outcome: Outcome) -> Released {
@@ -115,7 +115,7 @@ fn when_a_task_came_is_known_again_from_the_journal() {
 fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
     let kept = |index| {
         let object = ObjectSpec::kept(TaskId { job: JobId(1), index }, "out", 7, "content", false);
-        Outcome { outputs: vec![Delivered { output: 0, object }], ..Outcome::of(Status::Succeeded) }
+        Outcome { outputs: vec![Delivered { output: 0, object, place: None }], ..Outcome::of(Status::Succeeded) }
     };
     // Task 2 reads the outputs of 0 and 1, task 3 that of 2; task 4 stands alone.
     let mut job = diamond_of(|output| (output.destination, output.replicas, output.until_read) = (None, 1, true));

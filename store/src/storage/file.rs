@@ -1,5 +1,6 @@
 //! `file` URLs: a file system that every node mounts. Plain system calls, because versions need nanoseconds and modes.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use eyas_types::{Extent, FileId, ObjectSpec, Version};
+use eyas_types::{Extent, FileId, Name, ObjectSpec, Version};
 
 use super::CHUNK_BYTES;
 use super::sink::Sink;
@@ -23,11 +24,11 @@ const RANGE_BYTES: usize = 256 << 10;
 const CONCURRENT_RANGES: usize = 4;
 
 /// The object at `path`.
-pub(super) fn stat(path: &Path, url: &str, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
+pub(super) fn stat(path: &Path, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
     let metadata = fs::metadata(path).map_err(|error| StorageError::file("read", url, &error))?;
     let version = version(&metadata, url)?;
     let executable = executable.unwrap_or(metadata.mode() & 0o111 != 0);
-    Ok(ObjectSpec { source: url.to_string(), version, executable })
+    Ok(ObjectSpec { source: url.clone(), version, executable })
 }
 
 /// Reads what is missing of the file, at the version of `spec`.
@@ -117,6 +118,30 @@ fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Where `path` leads when the symbolic links to its folder are resolved, which is made if it is not there. A file that is
+/// there already, or a link, is replaced rather than followed; so the last component stays. Resolved folders are in
+/// `folders`.
+pub(super) fn locate(
+    path: &Path,
+    url: &Name,
+    folders: &mut HashMap<PathBuf, PathBuf>,
+) -> Result<PathBuf, StorageError> {
+    let failed = |error: io::Error| StorageError::file("write", url, &error);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let Some(name) = path.file_name() else {
+        let message = format!("cannot write `{url}`: it ends in `..`; name a file");
+        return Err(StorageError::new(StorageErrorKind::Invalid, message));
+    };
+    if let Some(real) = folders.get(folder) {
+        return Ok(real.join(name));
+    }
+    fs::create_dir_all(folder).map_err(failed)?;
+    let real = fs::canonicalize(folder).map_err(failed)?;
+    let path = real.join(name);
+    folders.insert(folder.to_path_buf(), real);
+    Ok(path)
+}
+
 /// A file beside the place where it is to appear.
 pub struct Prepared {
     temporary: Temporary,
@@ -126,13 +151,12 @@ pub struct Prepared {
 }
 
 /// Writes `from` beside `path` under a name that no pattern like `*` finds.
-pub(super) fn prepare(from: &Path, path: &Path, url: &str, limits: &Limits) -> Result<Prepared, StorageError> {
+pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Result<Prepared, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
     let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
     let mut source = File::open(from).map_err(unreadable)?;
     let metadata = source.metadata().map_err(unreadable)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder).map_err(failed)?;
     if fs::symlink_metadata(path).is_ok_and(|there| there.is_dir()) {
         let message = format!("cannot write `{url}`: it is a folder; name a file in it");
         return Err(StorageError::new(StorageErrorKind::Invalid, message));
@@ -156,7 +180,7 @@ pub(super) fn prepare(from: &Path, path: &Path, url: &str, limits: &Limits) -> R
     file.sync_all().map_err(failed)?;
     let written = file.metadata().map_err(failed)?;
     let version = version(&written, url)?;
-    let spec = ObjectSpec { source: url.to_string(), version, executable: written.mode() & 0o111 != 0 };
+    let spec = ObjectSpec { source: url.clone(), version, executable: written.mode() & 0o111 != 0 };
     Ok(Prepared { temporary, place: path.to_path_buf(), spec })
 }
 
@@ -171,7 +195,7 @@ impl Prepared {
     }
 }
 
-fn version(metadata: &fs::Metadata, url: &str) -> Result<Version, StorageError> {
+fn version(metadata: &fs::Metadata, url: &Name) -> Result<Version, StorageError> {
     if !metadata.is_file() {
         let what = if metadata.is_dir() { "a folder; name the files in it" } else { "no regular file" };
         return Err(StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is {what}")));
@@ -301,7 +325,7 @@ mod tests {
         ];
         for (how, meddle, expected) in cases {
             fs::write(&path, vec![1; size_bytes as usize]).unwrap();
-            let spec = stat(&path, "file:///input", None).unwrap();
+            let spec = stat(&path, &"file:///input".into(), None).unwrap();
             let mut into = Meddler { size_bytes, written_bytes: 0, meddle: Some(meddle) };
             let result = read(&path, &spec, &mut into, &Limits::default(), &|_| None);
             assert_eq!(result.err().map(|error| error.kind), expected, "{how}");

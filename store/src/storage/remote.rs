@@ -22,7 +22,7 @@ use super::{Tries, blocking};
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
-use crate::url::Place;
+use crate::url::{Place, text_of};
 
 /// To connect, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,9 +89,9 @@ impl Remote {
     }
 
     async fn read_once(&self, spec: &ObjectSpec, writer: &mut Writer, limits: &Limits) -> Result<(), StorageError> {
-        let url = &spec.source;
+        let url = text_of(&spec.source)?;
         let (operator, path) = self.operator(url)?;
-        let is_s3 = matches!(Place::of(url)?, Place::S3 { .. });
+        let is_s3 = matches!(Place::of(&spec.source)?, Place::S3 { .. });
         // A weak tag never matches in a condition (RFC 9110 §13.1.1), and a date is not asked about reliably.
         let if_match = match &spec.version {
             Version::Etag { etag, .. } if !etag.starts_with("W/") => Some(etag.clone()),
@@ -141,7 +141,7 @@ impl Remote {
     }
 
     async fn check(&self, spec: &ObjectSpec) -> Result<(), StorageError> {
-        match self.stat(&spec.source).await? {
+        match self.stat(text_of(&spec.source)?).await? {
             now if now == spec.version => Ok(()),
             _ => Err(StorageError::changed(&spec.source, "its tag, date or size is another")),
         }
@@ -162,7 +162,7 @@ impl Remote {
                 Err(error) => tries.again(error).await?,
             }
         };
-        Ok(ObjectSpec { source: url.to_string(), version: self.stat(url).await?, executable })
+        Ok(ObjectSpec { source: url.into(), version: self.stat(url).await?, executable })
     }
 
     async fn put_once(
@@ -218,7 +218,7 @@ impl Remote {
 
     /// The operator for `url`, and the path that it knows it by.
     fn operator<'a>(&self, url: &'a str) -> Result<(Operator, &'a str), StorageError> {
-        match Place::of(url)? {
+        match Place::of(url.as_bytes())? {
             Place::Http(_) => Ok((self.page(url)?, PAGE)),
             Place::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
             Place::File(_) => unreachable!("files are read with system calls"),

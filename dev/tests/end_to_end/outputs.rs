@@ -1,0 +1,195 @@
+//! Nothing that a task wrote and its outputs name vanishes: it is delivered, whatever its name is, or the task fails and says
+//! why. No task replaces what another task of its job has written.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::{Cluster, Home};
+
+const ODD: &[u8] = b"odd\xff\x1b[31m.txt";
+
+fn odd(folder: &Path) -> std::path::PathBuf {
+    folder.join(OsStr::from_bytes(ODD))
+}
+
+#[test]
+fn two_tasks_whose_patterns_find_one_name_are_told() {
+    let home = Home::new();
+    let words = ["run", "-o", "*=out/", "--report", "none", "--array"];
+    let script = ["--", "sh", "-c", "echo {} > same; echo {} > own-{}"];
+    let run = |range: &str| home.eyas(&[&words[..], &[range], &script[..]].concat());
+    let done = run("1-4").exits(1).says(&[
+        "of the job has written",
+        "out/same` already",
+        "put `{#}`",
+        "1 of 4 tasks succeeded, 3 failed",
+    ]);
+    let first = home.read("out/same");
+    assert!(done.stderr.contains(&format!("task {} of the job has written", first.trim().parse::<u32>().unwrap() - 1)));
+    // What the others wrote beside it did not appear either: all of a task's outputs do, or none.
+    assert_eq!(home.names("out"), [format!("own-{}", first.trim()), "same".into()]);
+    // A later job replaces it.
+    run("9").exits(0);
+    assert_eq!(home.read("out/same"), "9\n");
+}
+
+#[test]
+fn two_tasks_whose_destinations_are_one_through_a_link_are_told() {
+    let home = Home::new();
+    home.write("list", "real\nlink\n");
+    home.write("real/x", "an earlier job's");
+    symlink("real", home.work().join("link")).unwrap();
+    let done =
+        home.eyas(&["run", "--each-line", "list", "-o", "x={}/", "--no-append", "--", "sh", "-c", "echo {} > x"]);
+    done.exits(1).says(&["of the job has written", "1 of 2 tasks succeeded, 1 failed"]);
+    let written = home.read("real/x");
+    assert!(["real\n", "link\n"].contains(&&*written), "{written}");
+}
+
+#[test]
+fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
+    let mut cluster = Cluster::start(&[&[]]);
+    // The second fails until it may succeed, and then at the first one's place.
+    let go = cluster.work().join("go");
+    let script = format!("[ {{}} = 1 ] || [ -e '{}' ] || exit 1; echo {{}} > same", go.display());
+    let output = json!([{"file": "s*", "to": "out/"}, {"file": "same", "keep": true}]);
+    let task = json!({"array": "1-2", "command": ["sh", "-c", script], "outputs": output});
+    cluster.write("job.jsonl", task.to_string());
+    let job = cluster.submit("job.jsonl");
+    cluster.run(&["job", "wait", &job]).exits(1);
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    cluster.write("go", "");
+    cluster.run(&["job", "retry", &job]).exits(0).says(&["1 tasks"]);
+    cluster.run(&["job", "wait", &job]).exits(1);
+    let status = cluster.task(&format!("{job}.1"))["status"].to_string();
+    assert!(status.contains("task 0 of the job has written"), "{status}");
+    assert_eq!(cluster.read("out/same"), "1\n");
+    // The first one's kept output is lost: it runs again, and writes where it wrote.
+    cluster.executor(1).kill();
+    cluster.add_executor(&[]);
+    cluster.run(&["job", "get", &job, "--to", "kept"]).exits(1).says(&["1 task of job 1 did not succeed"]);
+    assert_eq!(cluster.read("kept/0/same"), "1\n");
+    assert_eq!((cluster.read("out/same"), &cluster.job(&job)["recomputed"]), ("1\n".into(), &json!(1)));
+}
+
+#[test]
+fn two_files_of_a_task_do_not_replace_each_other() {
+    let home = Home::new();
+    let script = "mkdir d e; echo d > d/x; echo e > e/x; echo y > y";
+    let done = home.eyas(&["run", "--array", "1", "-o", "d/x=out/", "-o", "e/x=out/x", "--", "sh", "-c", script]);
+    done.exits(1).says(&["would both write"]);
+    // One file that two outputs name is no clash.
+    home.eyas(&["run", "--array", "1", "-o", "y=two/", "-o", "[y]=two/", "--", "sh", "-c", "echo y > y"]).exits(0);
+    assert_eq!(home.read("two/y"), "y\n");
+    let script = "mkdir d; echo 1 > y; echo 2 > d/y";
+    let done = home.eyas(&["run", "--array", "1", "-o", "d/y=two/", "-o", "[y]=two/", "--", "sh", "-c", script]);
+    done.exits(1).says(&["two files that the task wrote would both be", "two/y"]);
+}
+
+#[test]
+fn names_that_are_not_text_come_and_go_as_they_are() {
+    let home = Home::new();
+    home.write("in/plain.txt", "plain\n");
+    fs::write(odd(&home.work().join("in")), "odd\n").unwrap();
+    let script = "cp \"$1\" \"$2.copy\"";
+    let words = ["run", "--each", "in/*", "-o", "*.copy=out/{/.}/", "--report", "none", "--", "sh", "-c", script, "sh"];
+    home.eyas(&[&words[..], &["{}", "{/}"]].concat()).exits(0);
+    let copy = home
+        .work()
+        .join("out")
+        .join(OsStr::from_bytes(b"odd\xff\x1b[31m"))
+        .join(OsStr::from_bytes(b"odd\xff\x1b[31m.txt.copy"));
+    assert_eq!(fs::read_to_string(copy).unwrap(), "odd\n");
+    assert_eq!(home.read("out/plain/plain.txt.copy"), "plain\n");
+    // Lines, words of the command and variables, too.
+    let mut command = home.command(&["run", "-k", "--each-line", "list", "-e"]);
+    fs::write(home.work().join("list"), [ODD, b"\n"].concat()).unwrap();
+    command.arg(OsStr::from_bytes(b"V=\xfe{}")).args(["--", "sh", "-c", "printf '%s' \"$V$1$2\" | od -An -tx1", "sh"]);
+    command.arg(OsStr::from_bytes(b"\xfd")).arg("{}");
+    let hex = home.finish(command).exits(0).stdout.split_whitespace().collect::<String>();
+    let expected: String = [b"\xfe", ODD, b"\xfd", ODD].concat().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, expected);
+}
+
+#[test]
+fn names_that_are_not_text_are_kept_shown_and_brought() {
+    let cluster = Cluster::start(&[&[]]);
+    fs::write(odd(&cluster.work()), "odd\n").unwrap();
+    let script = "cp * \"$(printf 'new\\377')\"";
+    let task = json!({
+        "each": {"bytes_b64": "b2Rk/xtbMzFtLnR4dA=="}, "command": ["sh", "-c", script, "sh", "{}"],
+        "outputs": [{"file": "new*", "keep": true}],
+    });
+    cluster.write("job.jsonl", task.to_string());
+    cluster.run(&["submit", "--wait", "job.jsonl"]).exits(0);
+    assert_eq!(cluster.task("1.0")["item"], json!({"bytes_b64": "b2Rk/xtbMzFtLnR4dA=="}));
+    let listed = cluster.run(&["task", "list", "1"]).exits(0).stdout;
+    assert!(listed.contains("odd\\xff\\x1b[31m.txt"), "{listed}");
+    let explained = cluster.run(&["explain", "1.0"]).exits(0).stdout;
+    assert!(explained.contains("odd\\xff\\x1b[31m.txt") && !explained.contains('\x1b'), "{explained}");
+    let brought = cluster.ask(&["job", "get", "1", "--to", "here"], "files");
+    assert_eq!(brought, json!([{"bytes_b64": "aGVyZS8wL25ld/8="}]));
+    let new = cluster.work().join("here/0").join(OsStr::from_bytes(b"new\xff"));
+    assert_eq!(fs::read_to_string(new).unwrap(), "odd\n");
+    // A dispatcher that starts again has it in its journal.
+    let mut cluster = cluster;
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    assert_eq!(cluster.task("1.0")["item"], json!({"bytes_b64": "b2Rk/xtbMzFtLnR4dA=="}));
+}
+
+#[test]
+fn a_folder_that_is_not_text_is_worked_in() {
+    let home = Home::new();
+    let folder = home.work().join(OsStr::from_bytes(b"folder\xff"));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("in"), "x\n").unwrap();
+    let mut command = home.command(&["run", "--array", "1", "-i", "in", "-o", "out", "--", "cp", "in", "out"]);
+    command.current_dir(&folder);
+    home.finish(command).exits(0);
+    assert_eq!(fs::read_to_string(folder.join("out")).unwrap(), "x\n");
+    let mut command = home.command(&["run", "--array", "1", "--", "cat", "in"]);
+    command.current_dir(&folder);
+    assert_eq!(home.finish(command).exits(0).stdout, "x\n");
+}
+
+#[test]
+fn links_and_folders_are_delivered_or_said_to_be_wrong() {
+    let home = Home::new();
+    home.write("shared", "input\n");
+    let run = |output: &str, script: &str| {
+        home.eyas(&[
+            "run", "--array", "1-2", "-i", "shared", "-o", output, "--report", "none", "--", "sh", "-c", script,
+        ])
+    };
+    // Two tasks read one input, which a pattern of theirs does not take for theirs.
+    let script = "mkdir -p {}/deep {}/empty; echo {} > {}/deep/file; ln -s {}/deep/file link-{}; ln -s deep {}/also";
+    run("*=out/", script).exits(0);
+    assert_eq!(home.names("out"), ["1", "2", "link-1", "link-2"]);
+    assert_eq!(
+        (home.names("out/1"), home.read("out/2/deep/file")),
+        (vec!["also".into(), "deep".into(), "empty".into()], "2\n".into())
+    );
+    assert_eq!((home.read("out/link-1"), home.read("out/1/also/file")), ("1\n".into(), "1\n".into()));
+    assert!(fs::symlink_metadata(home.work().join("out/link-1")).unwrap().is_file());
+    for (output, script, why) in [
+        (
+            "*=no/{}/",
+            "echo x > x; ln -s nowhere gone",
+            "`gone` is a symbolic link to `nowhere`, where there is nothing",
+        ),
+        ("gone=no/{}/", "ln -s nowhere gone", "`gone` is a symbolic link to `nowhere`, where there is nothing"),
+        ("d=no/{}/", "mkdir d; echo x > d/x", "`d` is a folder: name what is in it, as in `d/**`"),
+        ("*=no/{}/", "mkfifo pipe", "`pipe` is neither a file nor a folder"),
+        ("*=s3://bucket/{}/", "echo x > \"$(printf 'odd\\377')\"", "`s3://bucket/1/odd\\xff` is not valid UTF-8"),
+    ] {
+        run(output, script).exits(1).says(&[why]);
+    }
+    assert!(!home.work().join("no/1").exists(), "{:?}", home.names("no/1"));
+}

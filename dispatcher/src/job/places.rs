@@ -1,0 +1,103 @@
+//! Which task of a job has which place in persistent storage. Of two tasks whose outputs would be one file, the second
+//! would replace what the first wrote. What tasks write is known only when they have run: a pattern finds it, a symbolic link
+//! leads to it. So each task claims its places before its outputs appear, and has all of them or none.
+//!
+//! A place stays with its task as long as the job is remembered: the same task may write there again, after a failure or
+//! when its output is made again. A task that ends without success lets go of what it claimed. Another job knows nothing of
+//! it, and may replace all.
+
+use std::collections::BTreeMap;
+
+use eyas_types::outcome::Delivered;
+use eyas_types::{Outcome, PlaceId};
+
+/// The places of a job's tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    owners: BTreeMap<PlaceId, u32>,
+    /// What tasks have claimed that have not ended since.
+    claimed: BTreeMap<u32, Vec<PlaceId>>,
+}
+
+impl Places {
+    /// Gives a task these places.
+    ///
+    /// # Errors
+    /// The first place that another task has, and which that is; then the task is given none.
+    pub fn claim(&mut self, task: u32, places: Vec<PlaceId>) -> Result<(), (PlaceId, u32)> {
+        if let Some(taken) = self.taken(task, places.iter().copied()) {
+            return Err(taken);
+        }
+        self.owners.extend(places.iter().map(|place| (*place, task)));
+        self.claimed.entry(task).or_default().extend(places);
+        Ok(())
+    }
+
+    /// The first place that another task has, and which that is.
+    fn taken(&self, task: u32, places: impl IntoIterator<Item = PlaceId>) -> Option<(PlaceId, u32)> {
+        let owner = |place: PlaceId| Some((place, *self.owners.get(&place)?));
+        places.into_iter().filter_map(owner).find(|(_, owner)| *owner != task)
+    }
+
+    /// Whether a task could have ended so: no other task has a place of its outputs.
+    pub fn allow(&self, task: u32, outcome: &Outcome) -> bool {
+        self.taken(task, places_of(outcome)).is_none()
+    }
+
+    /// A task has ended: it has the places of what it delivered, and no other that it claimed since it ended last.
+    pub fn ended(&mut self, task: u32, outcome: &Outcome) {
+        for place in self.claimed.remove(&task).unwrap_or_default() {
+            self.owners.remove(&place);
+        }
+        if outcome.status.is_success() {
+            for place in places_of(outcome) {
+                self.owners.entry(place).or_insert(task);
+            }
+        }
+    }
+}
+
+fn places_of(outcome: &Outcome) -> impl Iterator<Item = PlaceId> {
+    outcome.outputs.iter().filter_map(|Delivered { place, .. }| *place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::{ObjectSpec, Status, Version};
+
+    const A: PlaceId = PlaceId([0; 16]);
+    const B: PlaceId = PlaceId([1; 16]);
+
+    fn delivered(places: &[PlaceId]) -> Outcome {
+        let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
+        let object = ObjectSpec { source: "file:///x".into(), version, executable: false };
+        let output = |place: &PlaceId| Delivered { output: 0, object: object.clone(), place: Some(*place) };
+        Outcome { outputs: places.iter().map(output).collect(), ..Outcome::of(Status::Succeeded) }
+    }
+
+    #[test]
+    fn a_place_is_one_tasks_until_that_fails() {
+        let mut places = Places::default();
+        assert_eq!(places.claim(0, vec![A]), Ok(()));
+        assert_eq!(places.claim(1, vec![B, A]), Err((A, 0)), "before the first has ended, too");
+        assert_eq!(places.claim(2, vec![B]), Ok(()), "who is refused has nothing");
+        places.ended(0, &delivered(&[A]));
+        assert_eq!(places.claim(1, vec![A]), Err((A, 0)));
+        assert_eq!(places.claim(0, vec![A]), Ok(()), "it writes it again");
+        places.ended(0, &Outcome::of(Status::TimedOut));
+        assert_eq!(places.claim(1, vec![A]), Ok(()));
+        // Its executor was lost; it runs elsewhere, and writes something else.
+        assert_eq!(places.claim(2, vec![PlaceId([2; 16])]), Ok(()));
+        places.ended(2, &delivered(&[PlaceId([2; 16])]));
+        assert_eq!(places.claim(3, vec![B]), Ok(()));
+    }
+
+    #[test]
+    fn results_that_are_read_again_or_reused_have_their_places() {
+        let mut places = Places::default();
+        places.ended(4, &delivered(&[A]));
+        assert_eq!(places.claim(5, vec![A]), Err((A, 4)));
+        assert!(places.allow(4, &delivered(&[A, B])) && !places.allow(5, &delivered(&[B, A])));
+    }
+}

@@ -1,0 +1,365 @@
+//! Patterns of file names, and the files that they name. Names are bytes here: a name that is not UTF-8 is matched as any
+//! other, each byte that is no part of a character counting as one.
+//!
+//! | pattern | names |
+//! | --- | --- |
+//! | `?` | one character |
+//! | `*` | any characters of one component |
+//! | `[abc]`, `[a-z]`, `[!a-z]` | one of these characters, one of a range, one of no range; `[*]` is a plain `*` |
+//! | `**` | as a whole component: any folders, or none; as the last one all that is in them |
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use eyas_types::Name;
+use thiserror::Error;
+
+/// Why a pattern names nothing that could be told.
+#[derive(Debug, Error)]
+pub enum GlobError {
+    /// It is not a pattern.
+    #[error("{0}")]
+    Pattern(&'static str),
+    /// A folder on the way cannot be read.
+    #[error("cannot read {}: {error}", eyas_types::shown(folder.as_os_str().as_bytes()))]
+    Unreadable {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A pattern of paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob {
+    is_absolute: bool,
+    /// It ends with a slash: only folders are meant.
+    names_folders: bool,
+    parts: Vec<Part>,
+}
+
+/// One component of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Plain(OsString),
+    Pattern(Vec<Token>),
+    Folders,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    One,
+    Any,
+    Letter(Letter),
+    Class { is_negated: bool, ranges: Vec<(Letter, Letter)> },
+}
+
+/// A character of a name, or a byte that is no part of one. All such bytes come after all characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Letter {
+    Char(char),
+    Byte(u8),
+}
+
+impl Glob {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// `Pattern` if it is none.
+    pub fn parse(pattern: &[u8]) -> Result<Self, GlobError> {
+        let components = pattern.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+        let parts = components.map(part).collect::<Result<Vec<_>, _>>()?;
+        let (is_absolute, names_folders) = (pattern.starts_with(b"/"), pattern.ends_with(b"/"));
+        Ok(Glob { is_absolute, names_folders, parts })
+    }
+
+    /// What there is of that name: paths as the pattern has them, from `folder` if it is relative, in order. Links are
+    /// followed. Hidden files are named by `*` only if that `finds_hidden` ones.
+    ///
+    /// # Errors
+    /// `Unreadable` if a folder cannot be read that the pattern leads to.
+    pub fn find(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<PathBuf>, GlobError> {
+        let mut search = Search { folder, finds_hidden, above: Vec::new(), found: BTreeSet::new() };
+        let start = if self.is_absolute { Path::new("/") } else { Path::new("") };
+        search.look(start, &self.parts)?;
+        let is_meant = |path: &PathBuf| !self.names_folders || folder.join(path).is_dir();
+        Ok(search.found.into_iter().filter(is_meant).collect())
+    }
+
+    /// `name` as a pattern that names it alone.
+    pub fn escape(name: &[u8]) -> Name {
+        let mut pattern = Name::default();
+        for byte in name {
+            match byte {
+                b'*' | b'?' | b'[' | b']' => pattern.push([b'[', *byte, b']']),
+                _ => pattern.push([*byte]),
+            }
+        }
+        pattern
+    }
+}
+
+fn part(text: &[u8]) -> Result<Part, GlobError> {
+    if text == b"**" {
+        return Ok(Part::Folders);
+    }
+    if !text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[')) {
+        return Ok(Part::Plain(OsStr::from_bytes(text).to_owned()));
+    }
+    let letters = letters(text);
+    let (mut tokens, mut rest) = (Vec::new(), &letters[..]);
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        tokens.push(match first {
+            Letter::Char('?') => Token::One,
+            Letter::Char('*') if behind.first() == Some(&Letter::Char('*')) => {
+                return Err(GlobError::Pattern("`**` stands alone between slashes: write `**/*.txt`, not `**.txt`"));
+            }
+            Letter::Char('*') => Token::Any,
+            Letter::Char('[') => {
+                let is_negated = behind.first() == Some(&Letter::Char('!'));
+                let inside = &behind[usize::from(is_negated)..];
+                // A bracket that comes first is one of the characters.
+                let end = inside.iter().skip(1).position(|letter| *letter == Letter::Char(']'));
+                let end = 1 + end.ok_or(GlobError::Pattern("`[` has no `]`: write `[[]` for the character itself"))?;
+                rest = &inside[end + 1..];
+                Token::Class { is_negated, ranges: ranges(&inside[..end]) }
+            }
+            letter => Token::Letter(*letter),
+        });
+    }
+    Ok(Part::Pattern(tokens))
+}
+
+/// What stands between brackets.
+fn ranges(mut inside: &[Letter]) -> Vec<(Letter, Letter)> {
+    let mut ranges = Vec::new();
+    while let [first, rest @ ..] = inside {
+        let (last, rest) = match rest {
+            [Letter::Char('-'), last, rest @ ..] => (last, rest),
+            rest => (first, rest),
+        };
+        ranges.push((*first, *last));
+        inside = rest;
+    }
+    ranges
+}
+
+fn letters(name: &[u8]) -> Vec<Letter> {
+    let mut letters = Vec::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        letters.extend(chunk.valid().chars().map(Letter::Char));
+        letters.extend(chunk.invalid().iter().map(|byte| Letter::Byte(*byte)));
+    }
+    letters
+}
+
+/// Whether the tokens are the whole name. After a mismatch, the last `*` takes one letter more; those before it need not.
+fn matches(tokens: &[Token], name: &[Letter]) -> bool {
+    let (mut token, mut at) = (0, 0);
+    let mut last_any = None;
+    while at < name.len() {
+        match tokens.get(token) {
+            Some(Token::Any) => {
+                last_any = Some((token, at));
+                token += 1;
+            }
+            Some(wanted) if wanted.is(name[at]) => (token, at) = (token + 1, at + 1),
+            _ => match &mut last_any {
+                Some((any, from)) => {
+                    *from += 1;
+                    (token, at) = (*any + 1, *from);
+                }
+                None => return false,
+            },
+        }
+    }
+    tokens[token..].iter().all(|token| *token == Token::Any)
+}
+
+impl Token {
+    fn is(&self, letter: Letter) -> bool {
+        match self {
+            Token::One => true,
+            Token::Any => false,
+            Token::Letter(wanted) => *wanted == letter,
+            Token::Class { is_negated, ranges } => {
+                ranges.iter().any(|(first, last)| (*first..=*last).contains(&letter)) != *is_negated
+            }
+        }
+    }
+}
+
+struct Search<'a> {
+    folder: &'a Path,
+    finds_hidden: bool,
+    /// The folders that a `**` has led through, so that a link to one of them is not followed again.
+    above: Vec<(u64, u64)>,
+    found: BTreeSet<PathBuf>,
+}
+
+impl Search<'_> {
+    /// Finds what `parts` name from `path`, which is relative to the search's folder, or absolute.
+    fn look(&mut self, path: &Path, parts: &[Part]) -> Result<(), GlobError> {
+        match parts {
+            [] => Ok(()),
+            [Part::Plain(name), rest @ ..] => {
+                let next = path.join(name);
+                match rest.is_empty() {
+                    true if self.folder.join(&next).symlink_metadata().is_ok() => self.found.insert(next),
+                    true => false,
+                    false => return self.look(&next, rest),
+                };
+                Ok(())
+            }
+            [Part::Pattern(tokens), rest @ ..] => {
+                let names_hidden = self.finds_hidden || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
+                for name in self.names_in(path, names_hidden)? {
+                    if matches(tokens, &letters(name.as_bytes())) {
+                        self.look(path, &[&[Part::Plain(name)], rest].concat())?;
+                    }
+                }
+                Ok(())
+            }
+            [Part::Folders, rest @ ..] => self.look_below(path, rest),
+        }
+    }
+
+    /// The same from this folder and from all that are in it.
+    fn look_below(&mut self, path: &Path, rest: &[Part]) -> Result<(), GlobError> {
+        let Ok(here) = self.in_folder(path).metadata() else { return Ok(()) };
+        let here = (here.dev(), here.ino());
+        if self.above.contains(&here) {
+            return Ok(());
+        }
+        self.above.push(here);
+        self.look(path, rest)?;
+        for name in self.names_in(path, self.finds_hidden)? {
+            let next = path.join(name);
+            let is_folder = self.folder.join(&next).is_dir();
+            if rest.is_empty() {
+                self.found.insert(next.clone());
+            }
+            if is_folder {
+                self.look_below(&next, rest)?;
+            }
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    /// The names in a folder; none where there is no folder.
+    fn names_in(&self, path: &Path, with_hidden: bool) -> Result<Vec<OsString>, GlobError> {
+        let folder = self.in_folder(path);
+        let entries = match fs::read_dir(&folder) {
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
+            entries => {
+                entries.and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>, _>>())
+            }
+        };
+        let mut names = entries.map_err(|error| GlobError::Unreadable { folder, error })?;
+        names.retain(|name| with_hidden || !name.as_bytes().starts_with(b"."));
+        Ok(names)
+    }
+
+    fn in_folder(&self, path: &Path) -> PathBuf {
+        let folder = self.folder.join(path);
+        if folder.as_os_str().is_empty() { ".".into() } else { folder }
+    }
+}
+
+/// A name as a path.
+pub fn path_of(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
+}
+
+/// A path as a name.
+pub fn name_of(path: impl Into<PathBuf>) -> Name {
+    Name::from(path.into().into_os_string().into_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_named(pattern: &[u8], name: &[u8]) -> bool {
+        match part(pattern).unwrap() {
+            Part::Pattern(tokens) => matches(&tokens, &letters(name)),
+            Part::Plain(plain) => plain.as_bytes() == name,
+            Part::Folders => true,
+        }
+    }
+
+    #[test]
+    fn patterns_name_what_shells_have_them_name() {
+        for (pattern, named, others) in [
+            (
+                &b"*.txt"[..],
+                &[&b"a.txt"[..], b".txt", b"\xff.txt", "ä.b.txt".as_bytes()][..],
+                &[&b"a.txt2"[..], b"txt"][..],
+            ),
+            (b"a*b*c", &[b"abc", b"aXbXbXc"], &[b"ab", b"acb"]),
+            (b"?", &["ä".as_bytes(), b"\xff", b"x"], &[b"", b"xy", b"\xff\xff"]),
+            (b"[a-c]", &[b"b"], &[b"d", b"", b"\xff"]),
+            (b"[!a-c]", &[b"d", b"\xff", "ä".as_bytes()], &[b"b"]),
+            (b"[]x-]", &[b"]", b"-", b"x"], &[b"a"]),
+            (b"[!]]", &[b"x"], &[b"]"]),
+            (b"[\x80-\xff]", &[b"\x90"], &[b"a"]),
+            (b"x[*]y", &[b"x*y"], &[b"xzy"]),
+            (b"\xff*", &[b"\xff", b"\xffa"], &[b"\xfea"]),
+            (b"**", &[b"x"], &[]),
+        ] {
+            for name in named {
+                assert!(is_named(pattern, name), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+            }
+            for name in others {
+                assert!(!is_named(pattern, name), "{} {}", pattern.escape_ascii(), name.escape_ascii());
+            }
+        }
+        for wrong in [&b"["[..], b"[]", b"[!]", b"a**", b"***", b"x/[a"] {
+            assert!(matches!(Glob::parse(wrong), Err(GlobError::Pattern(_))), "{}", wrong.escape_ascii());
+        }
+        let odd = b"a[1]*?\xff";
+        assert!(is_named(&Glob::escape(odd), odd));
+    }
+
+    #[test]
+    fn what_there_is_comes_in_order_as_the_pattern_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &[u8]| folder.path().join(path_of(name));
+        for (name, is_folder) in
+            [(&b"sub"[..], true), (b"sub/deep", true), (b"b.x", false), (b"a\xff.x", false), (b".h.x", false)]
+        {
+            if is_folder { fs::create_dir(at(name)).unwrap() } else { fs::write(at(name), "").unwrap() }
+        }
+        for name in [&b"sub/c.x"[..], b"sub/deep/d.x"] {
+            fs::write(at(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("..", at(b"sub/up")).unwrap();
+        std::os::unix::fs::symlink("nowhere", at(b"sub/gone.x")).unwrap();
+        let find = |pattern: &[u8], hidden| -> Vec<Vec<u8>> {
+            let found = Glob::parse(pattern).unwrap().find(folder.path(), hidden).unwrap();
+            found.into_iter().map(|path| name_of(path).into_bytes()).collect()
+        };
+        assert_eq!(find(b"*.x", false), [&b"a\xff.x"[..], b"b.x"]);
+        assert_eq!(find(b"./*.x", true), [&b".h.x"[..], b"a\xff.x", b"b.x"]);
+        assert_eq!(find(b".*", false), [b".h.x"]);
+        assert_eq!(find(b"sub/*.x", false), [&b"sub/c.x"[..], b"sub/gone.x"]);
+        assert_eq!(find(b"*/c.x", false), [b"sub/c.x"]);
+        assert_eq!(find(b"*/", false), [b"sub"]);
+        assert_eq!(find(b"**/d.x", false), [b"sub/deep/d.x"]);
+        assert_eq!(find(b"sub/deep/**", false), [b"sub/deep/d.x"]);
+        assert_eq!(find(b"missing/*", false), Vec::<Vec<u8>>::new());
+        assert_eq!(find(b"b.x/*", false), Vec::<Vec<u8>>::new());
+        let absolute = [name_of(folder.path()).as_bytes(), b"/b.*"].concat();
+        assert_eq!(find(&absolute, false), [name_of(at(b"b.x")).into_bytes()]);
+    }
+}
