@@ -14,6 +14,7 @@ use serde_json::Value;
 /// Whose `Cargo.toml` may name whom, in whatever kind of dependency, and what for.
 const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-sched", "eyas-types", "ids, resources, policies' names"),
+    ("eyas-jobs", "eyas-types", "jobs, tasks and their outcomes"),
     ("eyas-node", "eyas-types", "ids, resources, policies' names"),
     ("eyas-blocks", "eyas-types", "formats, chunks and their nodes"),
     ("eyas-ring", "eyas-types", "files, their records, nodes"),
@@ -50,7 +51,8 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-dispatcher", "eyas-types", "tasks and their outcomes"),
     ("eyas-dispatcher", "eyas-wire", "what clients, dispatcher and executors say to each other"),
     ("eyas-dispatcher", "eyas-session", "lets clients and executors in"),
-    ("eyas-dispatcher", "eyas-sched", "the decider it is the shell of"),
+    ("eyas-dispatcher", "eyas-jobs", "the decider of what becomes of jobs"),
+    ("eyas-dispatcher", "eyas-sched", "the decider of where tasks run"),
     ("eyas-dispatcher", "eyas-matching", "compiles what jobs require and executors accept"),
     ("eyas-client", "eyas-matching", "refuses a wrong expression where it is written"),
     ("eyas-client", "eyas-types", "drafts are made of tasks and objects"),
@@ -77,7 +79,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
 ];
 
 /// Rooms of pure deciders: no other arrow than to the words, whatever the table says, and no standard library.
-const CORE: &[&str] = &["eyas-sched", "eyas-node", "eyas-blocks", "eyas-ring", "eyas-ioq"];
+const CORE: &[&str] = &["eyas-sched", "eyas-jobs", "eyas-node", "eyas-blocks", "eyas-ring", "eyas-ioq"];
 /// Imports whom it likes, and nobody imports it.
 const DEV: &str = "eyas-dev";
 /// The words.

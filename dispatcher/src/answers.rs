@@ -1,16 +1,17 @@
 //! What clients ask: views of jobs, tasks, executors and objects, and why things are as they are.
 
+mod explain;
+
 use std::collections::HashMap;
 
-use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
-use eyas_types::{Estimate, InputFrom, JobId, Load, Name, ObjectId, Resources, TaskId, TaskItem, units};
+use eyas_jobs::{self as jobs, Entry, Job, Phase};
+use eyas_sched::ObjectView as ScheduledObject;
+use eyas_types::{ExecutorId, InputFrom, JobId, Load, Name, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
-use eyas_wire::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, TaskView};
+use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
 use crate::brain::Brain;
 use crate::executors::Executor;
-use crate::job::{Job, Left, Phase};
-use crate::journal::Entry;
 
 /// Tasks in one answer.
 const MAX_TASKS_SHOWN: u32 = 10_000;
@@ -46,7 +47,7 @@ impl Brain {
 
     fn try_answer(&mut self, request: FromClient) -> Result<ToClient, String> {
         Ok(match request {
-            FromClient::Jobs { job: None } => ToClient::Jobs(self.jobs.values().map(|job| self.view(job)).collect()),
+            FromClient::Jobs { job: None } => ToClient::Jobs(self.jobs.all().map(|job| self.view(job)).collect()),
             FromClient::Jobs { job: Some(job) } => ToClient::Jobs(vec![self.view(self.job(job)?)]),
             FromClient::Tasks { job, from, limit, failed } => {
                 ToClient::Tasks(self.tasks(self.job(job)?, from, limit, failed))
@@ -60,7 +61,7 @@ impl Brain {
             FromClient::FilesNodes => ToClient::FilesNodes {
                 nodes: self.executors.files_nodes(None),
                 has_files: self.journal.has_file_system()?,
-                are_returning: self.awaits_executors(),
+                are_returning: self.jobs.awaits_executors(self.clock.now_us()),
             },
             FromClient::ForgetFiles => {
                 if !self.executors.files_nodes(None).is_empty() {
@@ -83,7 +84,9 @@ impl Brain {
                     }
                     None => 0..self.job(job)?.tasks.len() as u32,
                 };
-                ToClient::Done(self.cancel(job, tasks))
+                let count = self.job(job)?.unfinished(tasks.clone());
+                self.tell_jobs(jobs::Event::Cancel { job, tasks });
+                ToClient::Done(count)
             }
             FromClient::Retry { job } => {
                 if !self.job(job)?.has_ended() {
@@ -92,13 +95,17 @@ impl Brain {
                 if self.job(job)?.is_released {
                     return Err(format!("what job {job} kept in the cluster was released: submit it again"));
                 }
-                ToClient::Done(self.retry(job))
+                let count = self.job(job)?.retryable();
+                self.tell_jobs(jobs::Event::Retry { job });
+                ToClient::Done(count)
             }
             FromClient::Release { job } => {
                 if !self.job(job)?.has_ended() {
                     return Err(format!("job {job} is still running and may read what it keeps: wait for its end"));
                 }
-                ToClient::Done(self.release_kept(job))
+                let count = self.job(job)?.kept_count();
+                self.tell_jobs(jobs::Event::Release { job });
+                ToClient::Done(count)
             }
             FromClient::Kept { job, from, to, doubted } => {
                 if self.job(job)?.is_released {
@@ -130,7 +137,7 @@ impl Brain {
     }
 
     fn job(&self, id: JobId) -> Result<&Job, String> {
-        self.jobs.get(&id).ok_or_else(|| format!("there is no job {id}: `eyas job list` shows those there are"))
+        self.jobs.get(id).ok_or_else(|| format!("there is no job {id}: `eyas job list` shows those there are"))
     }
 
     fn check_task(&self, task: TaskId) -> Result<(), String> {
@@ -148,23 +155,37 @@ impl Brain {
 
     /// Jobs that have not ended.
     pub(crate) fn unfinished(&self) -> Vec<JobView> {
-        self.jobs.values().filter(|job| !job.has_ended()).map(|job| self.view(job)).collect()
+        self.jobs.all().filter(|job| !job.has_ended()).map(|job| self.view(job)).collect()
     }
 
     /// The job with what it does not know itself.
     pub(crate) fn view(&self, job: &Job) -> JobView {
-        let mut view = job.view();
-        view.executors = self.executors.len() as u64;
-        view.capacity_milli = self.scheduler.utilisation().total_milli;
+        let mut view = JobView {
+            job: job.id,
+            name: job.spec.name.clone(),
+            state: job.state(),
+            tasks: job.counts,
+            retried: job.retried,
+            reused: job.reused,
+            recomputed: job.recomputed,
+            reads: job.reads(),
+            submitted_unix_ms: job.spec.submitted_unix_ms,
+            elapsed_us: job.time_us(self.clock.now_us()),
+            executors: self.executors.len() as u64,
+            capacity_milli: self.scheduler.utilisation().total_milli,
+            is_stuck: false,
+            warnings: Vec::new(),
+        };
         if job.lacked_output_room {
             view.warnings.push(format!(
                 "output of its tasks was cut, as the journal keeps no more than {} of all jobs: let tasks write files",
-                units::format_bytes(self.max_output_bytes)
+                units::format_bytes(self.jobs.max_output_bytes())
             ));
         }
         if job.has_ended() || job.counts.waiting == 0 {
             return view;
         }
+        view.warnings.extend(self.why_set_aside());
         if view.executors == 0 {
             view.is_stuck = true;
             view.warnings.push("no executor has joined: start some with `eyas start executor`".into());
@@ -196,6 +217,28 @@ impl Brain {
             }
         }
         view
+    }
+
+    /// Which executors are given no tasks for now.
+    fn why_set_aside(&self) -> Option<String> {
+        let is_set_aside = |id: &ExecutorId| self.jobs.set_aside_until(*id).is_some();
+        let set_aside: Vec<_> = self.executors.iter().map(|(id, _)| id).filter(is_set_aside).collect();
+        (!set_aside.is_empty()).then(|| {
+            format!(
+                "set aside, because tasks failed there that other executors completed: {}; look at the disk, mounts and \
+                 software of their nodes",
+                self.names(&set_aside)
+            )
+        })
+    }
+
+    /// The first executors by their names.
+    fn names(&self, ids: &[ExecutorId]) -> String {
+        let mut names: Vec<_> = ids.iter().take(MAX_NAMES).map(|id| self.executors.name(*id)).collect();
+        if ids.len() > MAX_NAMES {
+            names.push(format!("{} more", ids.len() - MAX_NAMES));
+        }
+        names.join(", ")
     }
 
     /// Whether there are tasks of the job that no executor will ever match.
@@ -267,7 +310,7 @@ impl Brain {
                 capacity: view.capacity,
                 assigned_milli: view.assigned_milli,
                 assigned: view.in_flight as u64,
-                state: state_of(&executor.load).into(),
+                state: self.state_of(view.executor, &executor.load).into(),
                 computing: executor.load.computing.into(),
                 staging: executor.load.staging.into(),
                 suspended: executor.suspended.len() as u64,
@@ -277,11 +320,21 @@ impl Brain {
                 store_bytes: executor.store_bytes,
                 free_disk_bytes: executor.free_disk_bytes,
                 reads: executor.reads,
-                silent_us: executor.last_heard.elapsed().as_micros() as u64,
+                silent_us: self.clock.now_us().saturating_sub(executor.last_heard_us),
                 files: executor.files,
             })
         });
         views.collect()
+    }
+
+    /// What an executor does, in a word.
+    fn state_of(&self, executor: ExecutorId, load: &Load) -> &'static str {
+        match load {
+            _ if self.jobs.set_aside_until(executor).is_some() => "set aside",
+            Load { computing: 1.., .. } => "computing",
+            Load { staging: 1.., .. } => "staging",
+            _ => "idle",
+        }
     }
 
     fn object_view(&self, view: &ScheduledObject, source: Option<Name>) -> ObjectView {
@@ -298,7 +351,7 @@ impl Brain {
     /// Objects by id, or of a source: all versions that known jobs name.
     fn objects(&self, object: Option<ObjectId>, source: &Name) -> Vec<ObjectView> {
         let mut found: Vec<(ObjectId, Option<Name>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
-        for (id, spec) in self.jobs.values().flat_map(Job::objects).chain(self.kept_objects()) {
+        for (id, spec) in self.jobs.all().flat_map(Job::objects).chain(self.jobs.kept_objects()) {
             let is_meant = object == Some(id) || (object.is_none() && spec.source == *source);
             if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some()) {
                 found.retain(|(other, ..)| *other != id);
@@ -320,200 +373,29 @@ impl Brain {
         views.collect()
     }
 
-    fn explain(&self, task: TaskId) -> Result<Explanation, String> {
-        self.check_task(task)?;
-        let job = self.job(task.job)?;
-        let view = self.task_view(job, task.index, &mut Results::default());
-        let mut because = Vec::new();
-        let mut inputs = Vec::new();
-        if let Some(scheduled) = self.scheduler.explain_task(task) {
-            because.push(match (scheduled.executor, &scheduled.waits) {
-                (Some(executor), _) => format!("It was given to {}.", self.executors.name(executor)),
-                (None, Some(reason)) => self.why_waiting(reason),
-                (None, None) => "It waits.".into(),
-            });
-            if let Some(executor) = self.suspended_on(job, task.index) {
-                let name = &executor.name;
-                because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
-            }
-            let item = job.spec.items.get(task.index);
-            let sources: Vec<_> = job.inputs(&item).filter_map(|(_, object)| object).collect();
-            for input in &scheduled.inputs {
-                let source = sources.iter().find(|object| object.id() == input.object);
-                inputs.push(self.object_view(input, source.map(|object| object.source.clone())));
-            }
-            if let Some(estimate) = &scheduled.estimate {
-                because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
-            }
-            if let Some(executor) = scheduled.executor {
-                because.extend(self.where_inputs_were(executor, &scheduled.inputs));
-            }
-        } else {
-            because.extend(self.why_not_scheduled(job, task, &view));
-        }
-        Ok(Explanation { task: view, because, inputs })
-    }
-
-    fn why_waiting(&self, reason: &WaitReason) -> String {
-        let names = |ids: &[eyas_types::ExecutorId]| {
-            let mut names: Vec<_> = ids.iter().take(MAX_NAMES).map(|id| self.executors.name(*id)).collect();
-            if ids.len() > MAX_NAMES {
-                names.push(format!("{} more", ids.len() - MAX_NAMES));
-            }
-            names.join(", ")
-        };
-        match reason {
-            WaitReason::NoExecutors => {
-                "It waits because no executor has joined: start some with `eyas start executor`.".into()
-            }
-            WaitReason::TooLarge => {
-                "It waits because no executor has as much as it needs (see `eyas executor list`).".into()
-            }
-            WaitReason::Unmatched(mismatches) => {
-                let all = self.executors.len();
-                let parts: Vec<_> = mismatches.iter().map(|(what, on)| mismatch(what, *on)).collect();
-                format!("It waits because no executor matches it now; of {all}, {}.", parts.join("; "))
-            }
-            WaitReason::Refused(by) => {
-                format!("It waits because {} could not take it and the others are busy.", names(by))
-            }
-            WaitReason::SlotsTaken => "It waits because every executor that could take it is busy.".into(),
-            WaitReason::ForHolders(holders) => format!(
-                "It waits because policy {} keeps it for those that hold the most of its inputs, which are busy: {}.",
-                self.policy,
-                names(holders)
-            ),
-            WaitReason::Soonest { home, there, elsewhere } => {
-                let (name, there) = (self.executors.name(*home), in_words(there));
-                match elsewhere {
-                    Some((other, estimate)) => format!(
-                        "It waits for {name}, where it is done the soonest: {there}; on {}, which is free, {}.",
-                        self.executors.name(*other),
-                        in_words(estimate)
-                    ),
-                    None => format!(
-                        "It waits because every executor that could take it is busy; {name} is likely to be the first to \
-                         have done it: {there}."
-                    ),
-                }
-            }
-        }
-    }
-
-    fn where_inputs_were(&self, executor: eyas_types::ExecutorId, inputs: &[ScheduledObject]) -> Option<String> {
-        let all: u64 = inputs.iter().map(|input| input.size_bytes).sum();
-        let held = inputs.iter().filter(|input| input.holders.contains(&executor));
-        let held: u64 = held.map(|input| input.size_bytes).sum();
-        (!inputs.is_empty()).then(|| {
-            format!("That executor holds {} of the {} it reads.", units::format_bytes(held), units::format_bytes(all))
-        })
-    }
-
-    fn why_not_scheduled(&self, job: &Job, task: TaskId, view: &TaskView) -> Vec<String> {
-        match (job.tasks[task.index as usize].phase, &view.status) {
-            (Phase::Blocked, _) if !self.why_kept_inputs_lack(job, task.index).is_empty() => {
-                self.why_kept_inputs_lack(job, task.index)
-            }
-            (Phase::Blocked, _) => {
-                let waits_for = job.waits_for(task.index);
-                let names: Vec<_> =
-                    waits_for.iter().take(MAX_NAMES).map(|index| job.task_id(*index).to_string()).collect();
-                vec![format!(
-                    "It waits for the outputs of {} still to end: {} …",
-                    units::format_count(waits_for.len() as u64, "task"),
-                    names.join(", ")
-                )]
-            }
-            (Phase::Waiting, _) => vec![match self.refusals.why_waiting(task) {
-                Some(reason) => format!("It waits to be tried again, as no executor had room for it: {reason}."),
-                None if self.is_pushed_first(job.id) => {
-                    "It waits until its job's inputs are with all executors, along a spanning tree.".into()
-                }
-                None => "Its job is still being put into the queue.".into(),
-            }],
-            (_, Some(status)) => {
-                let reads = &view.reads;
-                let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
-                let mut because = vec![format!("It has ended{place}: {status}.")];
-                because.extend(view.estimate.map(|estimate| {
-                    let estimate = in_words(&estimate);
-                    let [waited, ran] = [view.waited_us, view.ran_us].map(units::format_duration_us);
-                    format!("It was estimated to be done there {estimate}; it waited {waited} there, and ran {ran}.")
-                }));
-                because.extend(view.reused.map(|task| format!("It did not run: this is the result of task {task}.")));
-                let times = job.tasks[task.index as usize].recomputed;
-                if times > 0 {
-                    because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
-                }
-                let is_missing = |(object, left): (_, &Left)| left.is_promised() && !self.scheduler.is_held(object);
-                if job.kept_by(task.index).any(is_missing) {
-                    because.push("No executor that is here has what it keeps in the cluster.".into());
-                }
-                if reads.count() > 0 {
-                    because.push(format!(
-                        "Its inputs came from the local store ({}), peers ({}) and persistent storage ({}).",
-                        units::format_bytes(reads.local.bytes),
-                        units::format_bytes(reads.peer.bytes),
-                        units::format_bytes(reads.persistent.bytes)
-                    ));
-                }
-                because
-            }
-            (phase, None) => vec![format!("It is {}.", phase.name())],
-        }
-    }
-
-    /// Why a blocked task waits for tasks that had succeeded before.
-    fn why_kept_inputs_lack(&self, job: &Job, index: u32) -> Vec<String> {
-        let why = |producer: u32| {
-            let (task, state) = (job.task_id(producer), job.tasks[producer as usize]);
-            match (state.phase, state.recomputed) {
-                (Phase::Succeeded, _) => Some(format!(
-                    "It waits for the output of task {task}, which no executor that is here has just now."
-                )),
-                (_, 0) => None,
-                (_, times) => Some(format!(
-                    "It waits for the output of task {task}, which was lost with the executors that kept it: that task \
-                     runs again (repetition {times})."
-                )),
-            }
-        };
-        job.waits_for(index).into_iter().filter_map(why).take(MAX_NAMES).collect()
-    }
-
     fn report(&self, job: &Job) -> JobReport {
+        let metrics = job.metrics(self.clock.now_us());
+        let mut view = self.view(job);
+        if metrics.unsampled_us > 0 {
+            view.warnings.push(format!(
+                "samples of {} were lost when the dispatcher was restarted: figures that need all samples are left out",
+                units::format_duration_us(metrics.unsampled_us)
+            ));
+        }
         JobReport {
-            job: self.view(job),
+            job: view,
             policy: self.policy.clone(),
-            samples: job.course.samples().to_vec(),
-            metrics: job.course.metrics(job.elapsed_us()),
+            samples: job.samples().to_vec(),
+            metrics,
             failures: job.failures.clone(),
         }
     }
 
     fn stop_executor(&mut self, executor: &str) -> Result<u64, String> {
-        self.let_leave(self.executors.find(executor)?);
+        let executor = self.executors.find(executor)?;
+        self.tell_jobs(jobs::Event::ExecutorLeaves { executor });
         Ok(1)
     }
-}
-
-/// What keeps a task from how many executors.
-fn mismatch(what: &Mismatch, on: u32) -> String {
-    match what {
-        Mismatch::TooSmall => format!("{on} have less than it takes"),
-        Mismatch::Requirement(part) => format!("{on} do not meet `{part}`"),
-        Mismatch::Accept(part) => format!("{on} accept only tasks with `{part}`"),
-        Mismatch::Error(part, why) => format!("on {on} `{part}` cannot be told ({why})"),
-        Mismatch::Disk => format!("{on} have no room on their disk for what it reads and takes"),
-    }
-}
-
-/// How soon a task would be done, and why.
-fn in_words(estimate: &Estimate) -> String {
-    let Estimate { wait_us, transfer_us, compute_us } = *estimate;
-    let parts = [(wait_us, "until a slot is free"), (transfer_us, "to fetch inputs"), (compute_us, "to compute")];
-    let parts: Vec<_> = parts.iter().map(|(us, what)| format!("{} {what}", units::format_duration_us(*us))).collect();
-    format!("in {} ({})", units::format_duration_us(estimate.finish_us()), parts.join(", "))
 }
 
 /// Results as they are looked up: neighbours are in one journal entry, which is read once.
@@ -528,10 +410,11 @@ impl Results {
     pub fn last(&mut self, brain: &Brain, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
         if entry >= job.entries {
-            return Ok(job.pending.last(index).cloned());
+            return Ok(job.pending_result(index).cloned());
         }
-        if let Some(entry) = job.being_written(entry) {
-            return Ok(entry.results().iter().rev().find(|result| result.index == index).cloned());
+        if let Some(entry) = brain.unwritten_entry(job.id, entry) {
+            let result = entry.ends().iter().rev().map(|end| &end.result).find(|result| result.index == index);
+            return Ok(result.cloned());
         }
         if self.entry != Some((job.id, entry)) {
             self.entry = Some((job.id, entry));
@@ -540,15 +423,6 @@ impl Results {
                 read.into_iter().flat_map(Entry::into_results).map(|result| (result.index, result)).collect();
         }
         Ok(self.results.get(&index).cloned())
-    }
-}
-
-/// What an executor does, in a word.
-fn state_of(load: &Load) -> &'static str {
-    match load {
-        Load { computing: 1.., .. } => "computing",
-        Load { staging: 1.., .. } => "staging",
-        _ => "idle",
     }
 }
 

@@ -1,45 +1,39 @@
 //! The one owner of the dispatcher's state. Messages come in from sessions and the journal; it never waits for any.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use eyas_jobs::{self as jobs, Entry, JobSpec, Jobs};
 use eyas_sched::{Effect, Event, Profile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
-use eyas_types::outcome::FailureKind;
-use eyas_types::{ExecutorId, JobId, Load, ObjectId, Outcome, Status, TaskId};
+use eyas_types::{ExecutorId, JobId, Load, ObjectId, Resources};
 use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use eyas_wire::executor::{FilesNode, FilesPlace, FromExecutor, Registration, ToExecutor};
 use eyas_wire::view::PushView;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::answers::is_of_jobs;
+use crate::clock::Clock;
 use crate::executors::{Executor, Executors};
-use crate::job::{Job, JobSpec, SAMPLE_EVERY};
 use crate::journal::{Journal, Written};
-use crate::refusals::Refusals;
-use crate::reuse::Reuse;
 use crate::told::{Standing, Told};
-use kept::Kept;
 use push::Pushes;
 
 /// Messages handled before results are written and other things are looked at.
 const HANDLED_AT_ONCE: usize = 256;
-/// A task that may have run on so many executors when they were lost is not given to another.
-const MAX_LOSSES: u16 = 5;
-/// An executor that was not heard of for so many heartbeats is lost.
+/// An executor that was not heard of for this many heartbeats is lost.
 const MISSED_HEARTBEATS: u32 = 4;
-/// Once told to stop, executors have so long to leave.
-const STOP_DEADLINE: Duration = Duration::from_secs(15);
+/// Once told to stop, executors have this long to leave, microseconds.
+const STOP_DEADLINE_US: u64 = 15_000_000;
+/// How often jobs' courses are sampled, and executors looked after.
+const TICK: Duration = Duration::from_millis(100);
 
-mod jobs;
-mod kept;
+mod deciders;
+mod durable;
 mod push;
-mod reuse;
-mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -78,54 +72,51 @@ pub(crate) enum Message {
 }
 
 pub(crate) struct Brain {
+    pub(crate) clock: Clock,
     pub(crate) scheduler: Scheduler,
+    pub(crate) jobs: Jobs,
+    /// What the deciders have said and was not done yet.
+    to_do: VecDeque<deciders::ToDo>,
+    /// It is being done; what is said meanwhile waits for its turn.
+    is_at_work: bool,
     pub(crate) policy: String,
     caching: bool,
     heartbeat: Duration,
     pub(crate) executors: Executors,
-    pub(crate) jobs: BTreeMap<JobId, Job>,
-    next_job: u32,
     pub(crate) journal: Journal,
     told: Told,
-    /// Captured output that the journal keeps, and may keep.
-    output_bytes: u64,
-    pub(crate) max_output_bytes: u64,
+    /// Entries that were given to the journal and are not on disk yet.
+    unwritten: BTreeMap<(JobId, u64), Arc<Entry>>,
     /// Results were put to be written and are not on disk yet.
     writing: bool,
-    /// Jobs with tasks that are not queued yet.
-    queueing: Vec<JobId>,
-    pub(crate) refusals: Refusals,
-    kept: Kept,
     pushes: Pushes,
-    reuse: Reuse,
     effects: Vec<Effect>,
-    stopping: Option<Instant>,
-    last_tick: Instant,
+    /// When it was told to stop.
+    stopping_us: Option<u64>,
+    last_tick_us: u64,
 }
 
 impl Brain {
     pub fn new(scheduler: Scheduler, policy: String, caching: bool, heartbeat: Duration, journal: Journal) -> Self {
+        let clock = Clock::new();
         Brain {
+            jobs: Jobs::new(jobs::Config::default(), clock.now_us()),
+            last_tick_us: clock.now_us(),
+            clock,
             scheduler,
+            to_do: VecDeque::new(),
+            is_at_work: false,
             policy,
             caching,
             heartbeat,
             executors: Executors::default(),
-            jobs: BTreeMap::new(),
-            next_job: 1,
             journal,
             told: Told::default(),
-            output_bytes: 0,
-            max_output_bytes: jobs::MAX_JOURNAL_OUTPUT_BYTES,
+            unwritten: BTreeMap::new(),
             writing: false,
-            queueing: Vec::new(),
-            refusals: Refusals::default(),
-            kept: Kept::default(),
             pushes: Pushes::default(),
-            reuse: Reuse::default(),
             effects: Vec::new(),
-            stopping: None,
-            last_tick: Instant::now(),
+            stopping_us: None,
         }
     }
 
@@ -136,20 +127,20 @@ impl Brain {
         mut on_disk: mpsc::UnboundedReceiver<Vec<Written>>,
         mut stop: watch::Receiver<bool>,
     ) {
-        let mut ticks = tokio::time::interval(SAMPLE_EVERY);
+        let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let has_more_to_queue = !self.queueing.is_empty();
+            let has_more_to_queue = self.jobs.has_more_to_queue();
             tokio::select! {
                 biased;
                 _ = ticks.tick() => self.tick(),
-                Ok(()) = stop.changed(), if self.stopping.is_none() => self.begin_to_stop(),
+                Ok(()) = stop.changed(), if self.stopping_us.is_none() => self.begin_to_stop(),
                 Some(written) = on_disk.recv() => self.written(&written),
                 message = inbox.recv() => match message {
                     Some(message) => self.handle(message),
                     None => break,
                 },
-                () = std::future::ready(()), if has_more_to_queue => self.queue_more(),
+                () = std::future::ready(()), if has_more_to_queue => self.tell_jobs(jobs::Event::QueueMore),
             }
             // Everything that has gathered is looked at before results are written, and results gather while others are
             // being written, so that entries are large when there is much to write.
@@ -158,11 +149,13 @@ impl Brain {
                 self.handle(message);
             }
             self.executors.flush();
-            let cannot_wait = self.stopping.is_some() || self.jobs.values().any(|job| job.pending.has_full_entry());
+            let cannot_wait = self.stopping_us.is_some() || self.jobs.has_full_entry();
             if !self.writing || cannot_wait {
                 self.write_results();
             }
-            if self.stopping.is_some_and(|since| self.executors.len() == 0 || since.elapsed() > STOP_DEADLINE) {
+            let is_over =
+                |since_us: u64| self.executors.len() == 0 || self.clock.now_us() > since_us + STOP_DEADLINE_US;
+            if self.stopping_us.is_some_and(is_over) {
                 break;
             }
         }
@@ -195,6 +188,7 @@ impl Brain {
             Message::Watched { job, reply } => {
                 self.write_results();
                 self.show(job);
+                self.tell_jobs(jobs::Event::Watched { job });
                 let _ = reply.send(self.told.watch(job));
             }
             Message::Push { request, reply } => {
@@ -202,33 +196,9 @@ impl Brain {
                 let _ = reply.send(self.push(request));
             }
         }
-        self.look_for_kept();
+        self.let_leave_those_that_may();
         self.finish_pushes();
         self.executors.flush();
-    }
-
-    /// Tells the scheduler what happened and does what it decides.
-    fn tell(&mut self, event: Event) {
-        let mut effects = std::mem::take(&mut self.effects);
-        self.scheduler.handle(event, &mut effects);
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Assign { executor, task, attempt, hints } => self.assign(executor, task, attempt, &hints),
-                Effect::Recall { executor, task } => self.executors.send(executor, ToExecutor::Recall { task }),
-                Effect::Cancel { executor, task } => self.executors.send(executor, ToExecutor::Cancel { task }),
-                Effect::Hold { executor, object, holders } => self.have_held(executor, object, &holders),
-                Effect::Release { executor, object } => self.executors.send(executor, ToExecutor::Release { object }),
-                Effect::Verify { executor, object } => self.executors.send(executor, ToExecutor::Verify { object }),
-                Effect::Pushed { push } => self.pushes.is_over(push),
-                Effect::Lost { object } => self.kept.lost(object),
-                Effect::Unplaceable { task } => {
-                    if let Err(why) = self.refusals.by_all(task, Instant::now()) {
-                        self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why));
-                    }
-                }
-            }
-        }
-        self.effects = effects;
     }
 
     // ---- executors
@@ -254,7 +224,7 @@ impl Brain {
         outbox: Outbox<ToExecutor>,
         reply: oneshot::Sender<ExecutorId>,
     ) {
-        let id = self.executors.join(registration, outbox);
+        let id = self.executors.join(registration, outbox, self.clock.now_us());
         tracing::info!(executor = %id, name = registration.name, held = registration.held.len(), "joined");
         let heartbeat_us = self.heartbeat.as_micros() as u64;
         // Shorter than it takes to count as lost.
@@ -272,7 +242,7 @@ impl Brain {
         let welcome = ToExecutor::Welcome { executor: id, caching, heartbeat_us, lease_us, files };
         self.executors.send(id, welcome);
         let _ = reply.send(id);
-        if self.stopping.is_some() {
+        if self.stopping_us.is_some() {
             self.executors.send(id, ToExecutor::Stop);
             return;
         }
@@ -285,13 +255,13 @@ impl Brain {
         let name = self.executors.name(id).into();
         let (host, labels) = (registration.host.as_str().into(), registration.labels.clone());
         let profile = Box::new(Profile { name, host, labels, accept });
+        self.tell_jobs(jobs::Event::ExecutorJoined { executor: id, name: self.executors.name(id) });
         self.tell(Event::ExecutorJoined { executor: id, capacity, profile, held: held.into() });
-        held.iter().for_each(|(object, _)| self.found(*object));
     }
 
     fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
         let Some(entry) = self.executors.get_mut(executor) else { return };
-        entry.last_heard = Instant::now();
+        entry.last_heard_us = self.clock.now_us();
         match message {
             FromExecutor::Register(_) => tracing::warn!(%executor, "registered twice"),
             FromExecutor::Heartbeat { free_disk_bytes } => {
@@ -319,11 +289,24 @@ impl Brain {
             }
             FromExecutor::Suspended { task } => _ = entry.suspended.insert(task),
             FromExecutor::Resumed { task } => _ = entry.suspended.remove(&task),
-            FromExecutor::Ended { task, attempt, outcome } => self.task_ended(executor, task, attempt, *outcome),
-            FromExecutor::Returned { task, attempt } => self.task_returned(executor, task, attempt),
-            FromExecutor::Claim { task, places, .. } => self.claim(executor, task, places),
-            FromExecutor::Checked { task, is_unchanged } => self.checked(executor, task, is_unchanged),
-            FromExecutor::Retiring => self.let_leave(executor),
+            FromExecutor::Ended { task, attempt, mut outcome } => {
+                outcome.estimate = self.scheduler.estimate_of(task);
+                if entry.suspended.remove(&task) || self.jobs.has(executor, task) {
+                    entry.ended += 1;
+                    entry.reads += outcome.reads;
+                }
+                self.tell_jobs(jobs::Event::TaskEnded { executor, task, attempt, outcome });
+            }
+            FromExecutor::Returned { task, attempt } => {
+                self.tell_jobs(jobs::Event::TaskReturned { executor, task, attempt });
+            }
+            FromExecutor::Claim { task, places, .. } => {
+                self.tell_jobs(jobs::Event::Claim { executor, task, places });
+            }
+            FromExecutor::Checked { task, is_unchanged } => {
+                self.tell_jobs(jobs::Event::Checked { executor, task, is_unchanged });
+            }
+            FromExecutor::Retiring => self.tell_jobs(jobs::Event::ExecutorLeaves { executor }),
             FromExecutor::Leaving => {
                 tracing::info!(%executor, "leaves");
                 self.lost(executor, false);
@@ -336,7 +319,6 @@ impl Brain {
             entry.stored(object, size_bytes);
         }
         self.tell(Event::Stored { executor, object, size_bytes });
-        self.found(object);
     }
 
     /// An executor is gone. If it did not say so itself, its tasks may be why.
@@ -345,95 +327,40 @@ impl Brain {
         if is_loss {
             self.executors.lost(&gone);
         }
-        self.reuse.lost(executor);
-        self.send_checks();
-        // Ends below leave room on it, which is not to be filled.
-        self.tell(Event::ExecutorDraining { executor });
         let tasks = self.scheduler.tasks_of(executor);
-        let suspects = if is_loss { self.may_have_run(&tasks, &gone) } else { BTreeSet::new() };
-        for task in tasks {
-            let Some(job) = self.jobs.get_mut(&task.job) else { continue };
-            let state = &mut job.tasks[task.index as usize];
-            state.losses += u16::from(suspects.contains(&task));
-            let outcome = if job.cancelling.contains(&task.index) {
-                Outcome::of(Status::Cancelled)
-            } else if state.losses >= MAX_LOSSES {
-                let reason = format!("{MAX_LOSSES} executors were lost while they had it, the last was {}", gone.name);
-                Outcome::failed(FailureKind::Node, reason)
-            } else {
-                continue;
-            };
-            self.tell(Event::TaskDropped { task });
-            self.end(task, 0, gone.name.clone(), outcome);
-        }
-        for task in self.scheduler.tasks_of(executor) {
-            if let Some(job) = self.jobs.get_mut(&task.job) {
-                job.unassigned(task.index);
-            }
-        }
-        self.tell(Event::ExecutorLeft { executor });
+        let lent_milli = u32::try_from(gone.load.lent_milli).unwrap_or(u32::MAX);
+        let had = Resources { cpus_milli: gone.capacity.cpus_milli.saturating_add(lent_milli), ..gone.capacity };
+        let lost_with = is_loss.then_some(had);
+        let suspended = gone.suspended;
+        self.tell_jobs(jobs::Event::ExecutorGone { executor, tasks, lost_with, suspended });
         tracing::info!(%executor, name = gone.name, "has left");
-    }
-
-    /// Which of an executor's tasks may have run: of higher priority first, and in the order in which it was given them,
-    /// those that fit in it together, where those that it stages or has suspended take no processors. Others were lined up
-    /// behind them, and had no part in its loss.
-    fn may_have_run(&self, tasks: &[TaskId], gone: &Executor) -> BTreeSet<TaskId> {
-        let mut in_order: Vec<_> = tasks.iter().filter_map(|task| Some((self.jobs.get(&task.job)?, *task))).collect();
-        in_order
-            .sort_by_key(|(job, task)| (Reverse(job.template_at(task.index).priority), job.assigned_at(task.index)));
-        let mut free = gone.capacity.clone();
-        let suspended = tasks.iter().filter(|task| gone.suspended.contains(task));
-        let suspended = suspended.filter_map(|task| Some(self.jobs.get(&task.job)?.template_at(task.index)));
-        let lent_milli: u64 = suspended.map(|template| u64::from(template.resources.cpus_milli)).sum();
-        let lent_milli = u32::try_from(lent_milli + gone.load.lent_milli).unwrap_or(u32::MAX);
-        free.cpus_milli = free.cpus_milli.saturating_add(lent_milli);
-        let fits = |(job, task): &(&Job, TaskId)| {
-            let need = &job.template_at(task.index).resources;
-            let fits = free.covers(need);
-            if fits {
-                free.take(need);
-            }
-            fits
-        };
-        in_order.into_iter().filter(fits).map(|(_, task)| task).collect()
     }
 
     // ---- time
 
     fn tick(&mut self) {
-        // While the dispatcher itself stood still (suspended, or waiting for its disk), nobody could be heard.
-        let stood_still = self.last_tick.elapsed().saturating_sub(SAMPLE_EVERY);
-        self.last_tick = Instant::now();
-        if stood_still > self.heartbeat / 2 {
-            self.executors.forgive(stood_still);
+        // While the dispatcher itself stood still (suspended, or waiting for its disk), no executor could be heard.
+        let now_us = self.clock.now_us();
+        let stood_still_us = (now_us - self.last_tick_us).saturating_sub(TICK.as_micros() as u64);
+        self.last_tick_us = now_us;
+        if u128::from(stood_still_us) > self.heartbeat.as_micros() / 2 {
+            self.executors.forgive(stood_still_us);
         }
-        let now = self.scheduler.utilisation();
-        let executors = self.executors.len() as u64;
-        let running: Vec<_> = self.jobs.values().filter(|job| !job.has_ended()).map(|job| job.id).collect();
-        for id in running {
-            if let Some(job) = self.jobs.get_mut(&id) {
-                let (now_us, counts) = (job.now_us(), job.counts);
-                job.course.tick(now_us, false, counts.waiting, counts.assigned, executors, now);
-            }
-            // What gathers is written soon, and shown then.
-            if self.told.is_watched(id) && self.jobs[&id].pending.is_empty() {
-                self.show(id);
-            }
-        }
+        let utilisation = self.scheduler.utilisation();
+        let (capacity_milli, busy_milli) = (utilisation.total_milli, utilisation.busy_milli);
+        let watched = self.told.watched().collect();
+        self.tell_jobs(jobs::Event::Tick { capacity_milli, busy_milli, watched });
         let deadline = self.heartbeat * MISSED_HEARTBEATS;
-        let is_lost = |executor: &Executor| executor.is_deaf || executor.last_heard.elapsed() > deadline;
+        let deadline_us = deadline.as_micros() as u64;
+        let is_lost = |executor: &Executor| executor.is_deaf || now_us > executor.last_heard_us + deadline_us;
         let lost: Vec<_> = self.executors.iter().filter(|(_, e)| is_lost(e)).map(|(id, _)| id).collect();
         for executor in lost {
             tracing::warn!(%executor, "does not read, or was not heard of for {deadline:?}");
             self.lost(executor, true);
         }
-        self.queue_refused();
-        self.wait_for_kept();
-        self.look_for_kept();
+        self.let_leave_those_that_may();
         self.finish_pushes();
         self.show_pushes();
-        self.forget_old_jobs(0);
     }
 
     fn stop_one(&mut self, executor: ExecutorId) {
@@ -442,7 +369,8 @@ impl Brain {
     }
 
     pub(crate) fn begin_to_stop(&mut self) {
-        self.stopping = Some(Instant::now());
+        self.stopping_us = Some(self.clock.now_us());
+        self.tell_jobs(jobs::Event::Stopping);
         let executors: Vec<_> = self.executors.iter().map(|(id, _)| id).collect();
         for executor in executors {
             self.stop_one(executor);

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 
+use eyas_jobs::{JobSpec, SpecError};
 use eyas_session::{Reader, Session, SessionError, Writer};
 use eyas_types::JobId;
 use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::brain::Message;
-use crate::job::{JobSpec, SpecError};
 use crate::journal::Journal;
+use crate::submission::compile;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
@@ -116,7 +117,7 @@ impl Client {
                 self.build(inbox, move |spec| spec.push_numbers(template, &numbers)).await
             }
             FromClient::Commit => {
-                self.build(inbox, JobSpec::validate).await?;
+                self.build(inbox, |spec| spec.validate(&compile)).await?;
                 let answer = self.commit().await;
                 self.writer.send(&[answer]).await
             }

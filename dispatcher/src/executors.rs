@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
@@ -32,7 +31,8 @@ pub(crate) struct Executor {
     outbox: Outbox<ToExecutor>,
     /// What it is to be sent, in order.
     messages: Vec<ToExecutor>,
-    pub last_heard: Instant,
+    /// When it was heard of, microseconds since 1970.
+    pub last_heard_us: u64,
     /// It does not read what it is sent, and has missed something.
     pub is_deaf: bool,
     pub load: Load,
@@ -57,7 +57,7 @@ pub(crate) struct Executors {
 
 impl Executors {
     /// Enters an executor; its id is new.
-    pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>) -> ExecutorId {
+    pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, now_us: u64) -> ExecutorId {
         let id = ExecutorId(self.joined);
         self.joined += 1;
         let same_name = self.present.values().filter(|other| other.name == registration.name).count();
@@ -77,7 +77,7 @@ impl Executors {
             files: registration.files.map(|files| files.address),
             outbox,
             messages: Vec::new(),
-            last_heard: Instant::now(),
+            last_heard_us: now_us,
             is_deaf: false,
             load: Load::default(),
             suspended: BTreeSet::new(),
@@ -151,8 +151,8 @@ impl Executors {
     }
 
     /// Does not count so much silence against anyone.
-    pub fn forgive(&mut self, silence: Duration) {
-        self.present.values_mut().for_each(|executor| executor.last_heard += silence);
+    pub fn forgive(&mut self, silence_us: u64) {
+        self.present.values_mut().for_each(|executor| executor.last_heard_us += silence_us);
     }
 
     /// Who has that name or id.

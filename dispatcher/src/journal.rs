@@ -1,5 +1,9 @@
 //! The journal: what must survive the dispatcher. One thread writes it, all that has gathered in one transaction, and
-//! tells what is on disk; anyone may read what is.
+//! tells what is on disk; anyone may read what is. Transactions are counted, and the count is marked in a second file
+//! before anything of them is acknowledged, so that a journal which has lost some is noticed.
+
+mod format1;
+mod mark;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,16 +11,17 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use eyas_jobs::{Entry, JobSpec, Record};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
-use eyas_wire::client::TaskResult;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
 
-use crate::job::JobSpec;
+use crate::clock::Clock;
+use mark::Mark;
 
 /// Jobs as they were submitted, in parts that follow each other: a value is written, read and cached as a whole.
 const JOBS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("jobs");
@@ -27,7 +32,9 @@ const ENTRIES: TableDefinition<(u32, u64), &[u8]> = TableDefinition::new("entrie
 /// The journal's own version, and which the cluster's file system is.
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const FILE_SYSTEM: &str = "file_system";
-const VERSION: u64 = 1;
+/// How many transactions there were.
+const TRANSACTIONS: &str = "transactions";
+const VERSION: u64 = 2;
 /// Writes that may wait for the thread; who writes more waits, which holds the whole dispatcher back.
 const MAX_WAITING_WRITES: usize = 16;
 /// Memory for pages. What is written is hardly ever read again, and then the system has it in its own cache; a job of a
@@ -36,42 +43,9 @@ const CACHE_BYTES: usize = 16 << 20;
 /// A file of so many bytes that has less than half of them in use is made smaller when it is opened. To know what is in
 /// use, all of it is read.
 const COMPACT_FROM_BYTES: u64 = if cfg!(test) { 8 << 20 } else { 256 << 20 };
-/// So long after a transaction with entries, the next one begins. A first one begins at once; of many, each takes more
-/// with it, which costs the disk, and all who are told of it, less.
-const PACE: Duration = Duration::from_millis(10);
-
-/// What happened to a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Entry {
-    /// Tasks ended, so long after submission.
-    Results { at_us: u64, results: Vec<TaskResult> },
-    /// Failed or cancelled tasks were queued again.
-    Retried(Vec<u32>),
-    /// Tasks that had succeeded were queued again, because what they left in the cluster was lost.
-    Recomputed(Vec<u32>),
-    /// What its tasks left in the cluster need not be kept any longer.
-    Released,
-    /// Tasks that executors had were told to end; each is cancelled unless it has another result afterwards.
-    Cancelled(Vec<u32>),
-}
-
-impl Entry {
-    /// The results it has.
-    pub fn results(&self) -> &[TaskResult] {
-        match self {
-            Entry::Results { results, .. } => results,
-            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Released | Entry::Cancelled(_) => &[],
-        }
-    }
-
-    /// The same, taken out of it.
-    pub fn into_results(self) -> Vec<TaskResult> {
-        match self {
-            Entry::Results { results, .. } => results,
-            Entry::Retried(_) | Entry::Recomputed(_) | Entry::Released | Entry::Cancelled(_) => Vec::new(),
-        }
-    }
-}
+/// The next transaction begins this long after one with entries, microseconds. A first one begins at once; of many, each
+/// takes more with it, which costs the disk, and all who are told of it, less.
+const PACE_US: u64 = 10_000;
 
 /// Why the journal cannot be used.
 #[derive(Debug, Error)]
@@ -81,14 +55,7 @@ pub struct JournalError {
     why: String,
 }
 
-/// What is to be written.
-pub(crate) enum Write {
-    Job { job: JobId, spec: Arc<JobSpec> },
-    Entry { job: JobId, number: u64, entry: Arc<Entry> },
-    Forget { job: JobId },
-}
-
-/// What is on disk now; one for each [`Write`].
+/// What is on disk now; one for each [`Record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Job(JobId),
@@ -101,7 +68,7 @@ pub(crate) enum Written {
 #[derive(Clone)]
 pub(crate) struct Journal {
     database: Arc<Database>,
-    writes: mpsc::SyncSender<Write>,
+    records: mpsc::SyncSender<Record>,
 }
 
 impl Journal {
@@ -123,40 +90,48 @@ impl Journal {
             false => builder.create(path),
         };
         let mut database = database.map_err(|e| error(e.to_string()))?;
-        check_version(&database).map_err(error)?;
+        let transactions = prepare(&database).map_err(error)?;
+        let mark = match is_scratch {
+            true => None,
+            false => Some(Mark::open(path, transactions).map_err(|e| error(e.to_string()))?),
+        };
         let file_bytes = std::fs::metadata(path).map_err(|e| error(e.to_string()))?.len();
         if file_bytes >= COMPACT_FROM_BYTES {
             compact(&mut database, file_bytes).map_err(|e| error(e.to_string()))?;
         }
         let database = Arc::new(database);
-        let (writes, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
+        let (records, waiting) = mpsc::sync_channel(MAX_WAITING_WRITES);
         let (database_of_thread, path) = (database.clone(), path.display().to_string());
         let write = move || {
-            let mut earliest = Instant::now();
+            let (clock, mut earliest_us, mut transactions) = (Clock::new(), 0, transactions);
             while let Ok(first) = waiting.recv() {
-                std::thread::sleep(earliest.saturating_duration_since(Instant::now()));
+                std::thread::sleep(Duration::from_micros(clock.until_us(earliest_us)));
                 let batch: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
-                if batch.iter().any(|write| matches!(write, Write::Entry { .. })) {
-                    earliest = Instant::now() + PACE;
+                if batch.iter().any(|record| matches!(record, Record::Entry { .. })) {
+                    earliest_us = clock.now_us() + PACE_US;
                 }
-                match write_all(&database_of_thread, &batch) {
+                transactions += 1;
+                let done = write_all(&database_of_thread, &batch, transactions).map_err(|e| e.to_string());
+                let marked = done.and_then(|done| match &mark {
+                    Some(mark) => mark.set(transactions).map(|()| done).map_err(|e| e.to_string()),
+                    None => Ok(done),
+                });
+                match marked {
                     Ok(done) => written(done),
                     Err(e) => {
-                        return failed(JournalError {
-                            path,
-                            why: format!("cannot be written: {e}; is the disk full?"),
-                        });
+                        let why = format!("cannot be written: {e}; is the disk full?");
+                        return failed(JournalError { path, why });
                     }
                 }
             }
         };
         std::thread::Builder::new().name("journal".into()).spawn(write).map_err(|e| error(e.to_string()))?;
-        Ok(Journal { database, writes })
+        Ok(Journal { database, records })
     }
 
     /// Puts something to be written. Writing that has failed was told of before.
-    pub fn write(&self, write: Write) {
-        let _ = self.writes.send(write);
+    pub fn write(&self, record: Record) {
+        let _ = self.records.send(record);
     }
 
     /// Which the cluster's file system is: the first that this was asked for. On disk when it returns.
@@ -259,21 +234,30 @@ impl StorageBackend for Scratch {
     }
 }
 
-fn check_version(database: &Database) -> Result<(), String> {
+/// Makes the tables where they are not there, brings an earlier format to the present one, and tells how many
+/// transactions there were.
+fn prepare(database: &Database) -> Result<u64, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let write = database.begin_write().map_err(|e| text(&e))?;
+    let transactions;
     {
         let mut meta = write.open_table(META).map_err(|e| text(&e))?;
         let version = meta.get("version").map_err(|e| text(&e))?.map(|version| version.value());
         match version {
-            None => drop(meta.insert("version", VERSION).map_err(|e| text(&e))?),
-            Some(VERSION) => {}
-            Some(other) => return Err(format!("has version {other}, this eyas reads {VERSION}")),
+            None | Some(VERSION) => {}
+            Some(1) => {
+                tracing::info!("the journal is brought from format 1 to format {VERSION}");
+                format1::migrate(&write)?;
+            }
+            Some(other) => return Err(format!("has version {other}, this eyas reads 1 to {VERSION}")),
         }
+        meta.insert("version", VERSION).map_err(|e| text(&e))?;
+        transactions = meta.get(TRANSACTIONS).map_err(|e| text(&e))?.map_or(0, |count| count.value());
         write.open_table(JOBS).map_err(|e| text(&e))?;
         write.open_table(ENTRIES).map_err(|e| text(&e))?;
     }
-    write.commit().map_err(|e| text(&e))
+    write.commit().map_err(|e| text(&e))?;
+    Ok(transactions)
 }
 
 /// Gives back what forgotten jobs took on the disk, where that is most of the file.
@@ -288,31 +272,32 @@ fn compact(database: &mut Database, file_bytes: u64) -> Result<(), redb::Error> 
     Ok(())
 }
 
-fn write_all(database: &Database, batch: &[Write]) -> Result<Vec<Written>, redb::Error> {
+fn write_all(database: &Database, batch: &[Record], transactions: u64) -> Result<Vec<Written>, redb::Error> {
     let mut done = Vec::new();
     let write = database.begin_write()?;
     {
         let mut jobs = write.open_table(JOBS)?;
         let mut entries = write.open_table(ENTRIES)?;
-        for what in batch {
-            match what {
-                Write::Job { job, spec } => {
+        for record in batch {
+            match record {
+                Record::Job { job, spec } => {
                     for (number, part) in encode(&**spec).chunks(PART_BYTES).enumerate() {
                         jobs.insert((job.0, number as u32), part)?;
                     }
                     done.push(Written::Job(*job));
                 }
-                Write::Entry { job, number, entry } => {
+                Record::Entry { job, number, entry } => {
                     entries.insert((job.0, *number), &encode(&**entry)[..])?;
                     done.push(Written::Entries(*job, number + 1));
                 }
-                Write::Forget { job } => {
+                Record::Forget { job } => {
                     jobs.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
                     entries.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
                     done.push(Written::Forgotten(*job));
                 }
             }
         }
+        write.open_table(META)?.insert(TRANSACTIONS, transactions)?;
     }
     write.commit()?;
     Ok(done)
@@ -325,17 +310,24 @@ fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_types::{Outcome, Status};
+    use eyas_jobs::JobEnd;
+    use eyas_types::outcome::Delivered;
+    use eyas_types::{ObjectSpec, Outcome, Status, TaskId, TaskResult};
+    use format1::{Entry1, Outcome1, Result1};
 
     fn result(index: u32) -> TaskResult {
         let outcome = Outcome::of(Status::Exited(index as i32));
         TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 1, delivery_us: 2, outcome }
     }
 
+    fn end(index: u32, at_us: u64) -> JobEnd {
+        JobEnd { at_us, ready_us: 3, result: result(index) }
+    }
+
     /// Waits until its thread has ended, and with it the use of the file.
     fn close(journal: Journal) {
-        let Journal { database, writes } = journal;
-        drop(writes);
+        let Journal { database, records } = journal;
+        drop(records);
         while Arc::strong_count(&database) > 1 {
             std::thread::yield_now();
         }
@@ -352,15 +344,15 @@ mod tests {
         let journal = open(sender.clone());
         // Of more than one part.
         let spec = JobSpec { name: "survey".repeat(PART_BYTES / 4), ..JobSpec::default() };
-        journal.write(Write::Job { job: JobId(7), spec: Arc::new(spec.clone()) });
+        journal.write(Record::Job { job: JobId(7), spec: Arc::new(spec.clone()) });
         let entries = [
-            Entry::Results { at_us: 5, results: vec![result(0), result(1)] },
-            Entry::Retried(vec![1]),
+            Entry::Results { ends: vec![end(0, 4), end(1, 5)], samples: vec![Default::default()] },
+            Entry::Retried { tasks: vec![1], paused_us: 6 },
             Entry::Cancelled(vec![2]),
-            Entry::Results { at_us: 9, results: vec![result(1)] },
+            Entry::Results { ends: vec![end(1, 9)], samples: Vec::new() },
         ];
         for (number, entry) in entries.iter().enumerate() {
-            journal.write(Write::Entry { job: JobId(7), number: number as u64, entry: Arc::new(entry.clone()) });
+            journal.write(Record::Entry { job: JobId(7), number: number as u64, entry: Arc::new(entry.clone()) });
         }
         let mut written = Vec::new();
         while !written.contains(&Written::Entries(JobId(7), 4)) {
@@ -389,8 +381,9 @@ mod tests {
         for number in 0..16 {
             for job in [JobId(1), JobId(2)] {
                 let outcome = Outcome { stdout: vec![number as u8; 1 << 20], ..Outcome::of(Status::Succeeded) };
-                let results = vec![TaskResult { outcome, ..result(0) }];
-                journal.write(Write::Entry { job, number, entry: Arc::new(Entry::Results { at_us: 0, results }) });
+                let ends = vec![JobEnd { result: TaskResult { outcome, ..result(0) }, ..end(0, 0) }];
+                let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
+                journal.write(Record::Entry { job, number, entry });
             }
         }
         let before = journal.clone();
@@ -399,9 +392,9 @@ mod tests {
             done.recv_timeout(Duration::from_secs(30)).unwrap();
         }
         drop(before);
-        journal.write(Write::Forget { job: JobId(1) });
+        journal.write(Record::Forget { job: JobId(1) });
         // Of the other, a bit stays.
-        journal.write(Write::Job { job: JobId(2), spec: Arc::default() });
+        journal.write(Record::Job { job: JobId(2), spec: Arc::default() });
         while !done.recv_timeout(Duration::from_secs(30)).unwrap().contains(&Written::Job(JobId(2))) {}
         let kept = journal.read(JobId(2), 0, u64::MAX).unwrap();
         close(journal);
@@ -409,6 +402,97 @@ mod tests {
         let again = open();
         assert!(bytes() < full, "{full} bytes before, {} after", bytes());
         assert_eq!(again.read(JobId(2), 0, u64::MAX).unwrap(), kept);
+    }
+
+    #[test]
+    fn format_1_is_read_and_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.redb");
+        let tasks = || vec![1, 2];
+        let object = ObjectSpec::kept(TaskId { job: JobId(7), index: 0 }, "out", 7, "content", false);
+        let result1 = |index| Result1 {
+            index,
+            attempt: 0,
+            executor: "n1".into(),
+            queued_us: 1,
+            delivery_us: 2,
+            outcome: Outcome1 {
+                status: Status::Exited(index as i32),
+                waited_us: 0,
+                ran_us: 0,
+                suspended_us: 0,
+                cpu_us: 0,
+                reads: Default::default(),
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+                cut_bytes: 0,
+                outputs: vec![(3, object.clone())],
+                reused: None,
+                estimate: None,
+            },
+        };
+        let written = [
+            Entry1::Results { at_us: 100, results: vec![result1(0), result1(1)] },
+            Entry1::Retried(tasks()),
+            Entry1::Recomputed(tasks()),
+            Entry1::Released,
+            Entry1::Cancelled(tasks()),
+        ];
+        {
+            let database = Database::create(&path).unwrap();
+            let write = database.begin_write().unwrap();
+            write.open_table(META).unwrap().insert("version", 1).unwrap();
+            for (number, entry) in written.iter().enumerate() {
+                write.open_table(ENTRIES).unwrap().insert((7, number as u64), &encode(entry)[..]).unwrap();
+            }
+            write.commit().unwrap();
+        }
+        let outputs = || vec![Delivered { output: 3, object: object.clone(), place: None }];
+        let result = |index| {
+            let TaskResult { outcome, .. } = result(index);
+            TaskResult { outcome: Outcome { outputs: outputs(), ..outcome }, ..result(index) }
+        };
+        let ends = [0, 1].map(|index| JobEnd { at_us: 100, ready_us: 97, result: result(index) }).into();
+        let expected = [
+            Entry::Results { ends, samples: Vec::new() },
+            Entry::Retried { tasks: tasks(), paused_us: 0 },
+            Entry::Recomputed { tasks: tasks(), paused_us: 0 },
+            Entry::Released,
+            Entry::Cancelled(tasks()),
+        ];
+        for _ in 0..2 {
+            let journal = Journal::open(&path, false, |_| {}, |e| panic!("{e}")).unwrap();
+            assert_eq!(journal.read(JobId(7), 0, u64::MAX).unwrap(), expected);
+            close(journal);
+        }
+    }
+
+    #[test]
+    fn a_journal_that_has_lost_what_was_acknowledged_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.redb");
+        let (sender, done) = mpsc::channel();
+        let open = || {
+            let sender = sender.clone();
+            Journal::open(&path, false, move |written| drop(sender.send(written)), |e| panic!("{e}"))
+        };
+        let journal = open().unwrap();
+        close(journal);
+        let empty = std::fs::read(&path).unwrap();
+        let journal = open().unwrap();
+        journal.write(Record::Job { job: JobId(1), spec: Arc::default() });
+        assert_eq!(done.recv_timeout(Duration::from_secs(30)).unwrap(), [Written::Job(JobId(1))]);
+        close(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for older in [empty, Vec::new()] {
+            std::fs::write(&path, older).unwrap();
+            let why = open().err().expect("it is refused").to_string();
+            assert!(why.contains("1 were acknowledged") && why.contains("journal.mark"), "{why}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(open().is_err(), "also where it is gone");
+        std::fs::write(&path, whole).unwrap();
+        assert_eq!(open().unwrap().read_jobs().unwrap().len(), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The dispatcher: accepts jobs, keeps the queue and the catalog, places tasks.
 //!
-//! The shell around [`eyas_sched::Scheduler`], which decides. One task, the brain, owns all state and
+//! The shell around [`eyas_jobs::Jobs`], which decides what becomes of jobs, and [`eyas_sched::Scheduler`], which decides
+//! where tasks run. One task, the brain, owns all state and
 //! never waits; around it are a task for each connection and the journal's thread. What a client was told of a
 //! job is on disk: that it is accepted, cancelled or run again, how far it is, and each result. `kill -9` makes none of
 //! it untrue.
@@ -10,13 +11,12 @@
 mod answers;
 mod brain;
 mod client_session;
+mod clock;
 mod executor_session;
 mod executors;
-mod job;
 mod journal;
-mod refusals;
-mod reuse;
 mod serve;
+mod submission;
 mod told;
 mod trace;
 

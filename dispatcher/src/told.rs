@@ -88,8 +88,9 @@ impl Told {
         self.watched.get(&job).map(watch::Sender::subscribe)
     }
 
-    pub fn is_watched(&self, job: JobId) -> bool {
-        self.watched.get(&job).is_some_and(|watched| watched.receiver_count() > 0)
+    /// The jobs that clients watch.
+    pub fn watched(&self) -> impl Iterator<Item = JobId> {
+        self.watched.iter().filter(|(_, watched)| watched.receiver_count() > 0).map(|(job, _)| *job)
     }
 
     /// The job is forgotten.

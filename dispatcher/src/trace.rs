@@ -1,10 +1,10 @@
 //! How a job's tasks went, a part at a time: what a simulated cluster can run again.
 
+use eyas_jobs::{Job, Phase};
 use eyas_wire::client::{RecordedTask, TracePart};
 
 use crate::answers::Results;
 use crate::brain::Brain;
-use crate::job::{Job, Phase};
 
 /// Tasks that are looked at for one part.
 const MAX_TRACED: u32 = 10_000;

@@ -425,7 +425,7 @@ impl<'a> Run<'a> {
                     self.send(number, Happening::Released { executor: executor.0, object: object_of(object) });
                 }
                 Effect::Pushed { push } => self.pushed(number, push),
-                Effect::Cancel { .. } | Effect::Verify { .. } | Effect::Lost { .. } => {
+                Effect::Cancel { .. } | Effect::Verify { .. } | Effect::Lost { .. } | Effect::Found { .. } => {
                     unreachable!("no task is cancelled, and no object kept")
                 }
             }

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod access;
+pub mod course;
 pub mod dfs;
 pub mod estimate;
 pub mod id;
@@ -33,9 +34,9 @@ pub use load::Load;
 pub use name::Name;
 pub use numbers::{NumberRange, Numbers};
 pub use object::{ObjectSpec, Version};
-pub use outcome::{Origin, Outcome, Reads, Status};
+pub use outcome::{Ended, Origin, Outcome, Reads, Status, TaskResult};
 pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
 pub use resource::Resources;
 pub use shown::{shown, shown_lines};
-pub use task::{Input, InputFrom, OutputSpec, Program, TaskItem, TaskTemplate, Value, WorkingFolder};
+pub use task::{Input, InputFrom, Need, OutputSpec, Program, TaskItem, TaskTemplate, Value, WorkingFolder};
 pub use template::{Piece, Template};

@@ -204,6 +204,24 @@ pub struct Delivered {
     pub place: Option<PlaceId>,
 }
 
+/// A task's end, as its job's books have it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskResult {
+    /// Index in its job.
+    pub index: u32,
+    /// How often it had been assigned before.
+    pub attempt: u32,
+    /// The executor's name.
+    pub executor: String,
+    /// Microseconds from submission of the job to the task's assignment (`WQ` of data-diffusion §5.1.7 counts from when
+    /// the task could run).
+    pub queued_us: u64,
+    /// Microseconds for delivery of task and result: what is neither queue nor executor.
+    pub delivery_us: u64,
+    /// What the executor reported.
+    pub outcome: Outcome,
+}
+
 impl Outcome {
     /// An outcome with nothing but a status.
     pub fn of(status: Status) -> Self {
@@ -227,4 +245,17 @@ impl Outcome {
     pub fn failed(kind: FailureKind, reason: impl Into<String>) -> Self {
         Outcome::of(Status::Failed(Failure { kind, reason: reason.into() }))
     }
+}
+
+/// How an executor has done with a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// For good.
+    Finished,
+    /// It is to be tried again, anywhere.
+    Again,
+    /// It was given back before it started.
+    Returned,
+    /// This executor cannot take it; another may.
+    Refused,
 }

@@ -4,9 +4,11 @@
 //! node that runs it (see [`crate::template`]).
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+use crate::matching::Terms;
 use crate::name::Name;
 use crate::resource::Resources;
 use crate::template::Template;
@@ -155,4 +157,21 @@ pub struct Value {
     pub text: Name,
     /// If it names an input: that input's place among the task's own inputs. Its plain placeholder becomes the staged path.
     pub input: Option<u16>,
+}
+
+/// What a task needs of an executor. Tasks of equal needs are one class, and placed alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// Higher goes first.
+    pub priority: i32,
+    /// What it holds while it runs.
+    pub resources: Resources,
+    /// What it requires beside, and which executor is the best for it.
+    pub terms: Option<Arc<Terms>>,
+}
+
+impl From<Resources> for Need {
+    fn from(resources: Resources) -> Self {
+        Need { resources, ..Need::default() }
+    }
 }

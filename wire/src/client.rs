@@ -3,7 +3,8 @@
 
 use std::net::SocketAddr;
 
-use eyas_types::{Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, Outcome, TaskId, TaskItem, TaskTemplate};
+pub use eyas_types::TaskResult;
+use eyas_types::{Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 
 use crate::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, PushView, TaskView};
@@ -268,22 +269,4 @@ pub struct PushRequest {
     pub distribution: Distribution,
     /// Whether the push ends when who asked for it goes away.
     pub wait: bool,
-}
-
-/// A task's end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TaskResult {
-    /// Index in its job.
-    pub index: u32,
-    /// How often it had been assigned before.
-    pub attempt: u32,
-    /// The executor's name.
-    pub executor: String,
-    /// Microseconds from submission of the job to the task's assignment (`WQ` of data-diffusion §5.1.7 counts from when
-    /// the task could run).
-    pub queued_us: u64,
-    /// Microseconds for delivery of task and result: what is neither queue nor executor.
-    pub delivery_us: u64,
-    /// What the executor reported.
-    pub outcome: Outcome,
 }

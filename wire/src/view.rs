@@ -6,55 +6,13 @@ pub mod io;
 
 use std::net::SocketAddr;
 
+pub use eyas_types::course::{JobState, Metrics, Sample, TaskCounts};
 use eyas_types::matching::Labels;
 use eyas_types::{Estimate, ExecutorId, JobId, Name, ObjectId, Reads, Resources, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Version of the JSON made from these types.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// How a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobState {
-    /// Some task has not ended.
-    Running,
-    /// Every task succeeded.
-    Succeeded,
-    /// Some task failed.
-    Failed,
-    /// It was cancelled, and no task failed.
-    Cancelled,
-}
-
-/// How many of a job's tasks are where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskCounts {
-    /// Wait for another task's output.
-    pub blocked: u64,
-    /// In the queue.
-    pub waiting: u64,
-    /// Given to an executor.
-    pub assigned: u64,
-    /// Ended well.
-    pub succeeded: u64,
-    /// Ended otherwise.
-    pub failed: u64,
-    /// Were cancelled.
-    pub cancelled: u64,
-}
-
-impl TaskCounts {
-    /// All tasks.
-    pub fn total(&self) -> u64 {
-        self.blocked + self.waiting + self.assigned + self.ended()
-    }
-
-    /// Tasks that will not run again.
-    pub fn ended(&self) -> u64 {
-        self.succeeded + self.failed + self.cancelled
-    }
-}
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,7 +104,8 @@ pub struct ExecutorView {
     pub assigned_milli: u64,
     /// Tasks it was given.
     pub assigned: u64,
-    /// What it does: `computing` if a task runs, else `staging` if one's data are fetched, else `idle`.
+    /// What it does: `computing` if a task runs, else `staging` if one's data are fetched, else `idle`; `set aside` while it
+    /// is given no tasks, because others completed what failed on it.
     pub state: String,
     /// Tasks that run on it, as it said last.
     pub computing: u64,
@@ -253,70 +212,6 @@ pub struct JobReport {
     pub metrics: Metrics,
     /// The first failures: task, and what happened, in words.
     pub failures: Vec<(TaskId, String)>,
-}
-
-/// What happened in one interval of a job, and how it stood at the interval's end. Counts are of this job alone,
-/// except executors and processors, which are the cluster's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// End of the interval, microseconds from the job's submission.
-    pub at_us: u64,
-    /// Its length.
-    pub interval_us: u64,
-    /// Tasks that came into the queue.
-    pub arrived: u64,
-    /// Bytes of their inputs: the demand.
-    pub arrived_bytes: u64,
-    /// Tasks that ended.
-    pub ended: u64,
-    /// Where the inputs of the ended tasks came from.
-    pub reads: Reads,
-    /// Tasks in the queue.
-    pub waiting: u64,
-    /// Tasks at executors.
-    pub assigned: u64,
-    /// Executors.
-    pub executors: u64,
-    /// Their processors, thousandths.
-    pub capacity_milli: u64,
-    /// Processors with a task, thousandths.
-    pub busy_milli: u64,
-}
-
-/// A job's sums and averages (data-diffusion §3.1 and §5.1). All times in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
-    /// From submission to the last task's end.
-    pub elapsed_us: u64,
-    /// Sum over tasks of the time from start to end: what one processor would need, `T_1` of equation 6 with the reads as
-    /// they were.
-    pub serial_us: u64,
-    /// `serial_us / elapsed_us` (equation 6).
-    pub speedup: f64,
-    /// Speedup over the average number of processors there were (equation 7).
-    pub efficiency: f64,
-    /// Processor time that was held, used or not (`CPU_T`): the integral of processors over the job's time.
-    pub held_cpu_us: u64,
-    /// Processor time that tasks used.
-    pub used_cpu_us: u64,
-    /// Speedup per processor hour held (`PI` before it is normalised over the runs compared).
-    pub performance_index: f64,
-    /// Average over tasks of queue + execution + delivery (`AR`).
-    pub response_us: f64,
-    /// Average time from ready to assigned (`WQ`).
-    pub queue_us: f64,
-    /// Average time at the executor (`TK`): staging and running.
-    pub execution_us: f64,
-    /// Average time on the way there and back (`D`).
-    pub delivery_us: f64,
-    /// Elapsed time over that of infinite resources and free communication: the latest ready time plus run time (`SL`).
-    pub slowdown: f64,
-    /// Share of input bytes from local stores.
-    pub local_share: f64,
-    /// Share of input bytes from peers.
-    pub peer_share: f64,
-    /// Share of input bytes from persistent storage.
-    pub persistent_share: f64,
 }
 
 /// Executors' ids as they are shown, `e0`, for people and their programs; a number on the wire.

@@ -144,10 +144,10 @@ fn monotonically_increasing(diffuse: bool) -> JobReport {
     metrics.elapsed_us = (at_s * 1e6) as u64;
     metrics.serial_us = (serial_s * 1e6) as u64;
     metrics.speedup = serial_s / at_s;
-    metrics.efficiency = metrics.speedup / (held_s / at_s);
-    metrics.held_cpu_us = (held_s * 1e6) as u64;
+    metrics.efficiency = Some(metrics.speedup / (held_s / at_s));
+    metrics.held_cpu_us = Some((held_s * 1e6) as u64);
     metrics.used_cpu_us = (serial_s * 0.88e6) as u64;
-    metrics.performance_index = metrics.speedup / (held_s / 3600.0);
+    metrics.performance_index = Some(metrics.speedup / (held_s / 3600.0));
     metrics.queue_us = waiting_integral / TASKS * 1e6;
     metrics.execution_us = busy_s / TASKS * 1e6;
     metrics.delivery_us = 2_400.0;

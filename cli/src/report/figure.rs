@@ -29,7 +29,7 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
     let elapsed_us = metrics.elapsed_us as f64;
     // Before any time has passed a ratio of times is 0 because there is none, not because it is bad.
     let measured = |ratio| if metrics.elapsed_us == 0 { f64::NAN } else { ratio };
-    let processors = number(metrics.held_cpu_us as f64 / elapsed_us);
+    let processors = number(known(metrics.held_cpu_us) / elapsed_us);
     let mut figures = [
         Figure {
             name: "Throughput",
@@ -50,7 +50,7 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
         Figure {
             name: "Efficiency",
             sign: "EF",
-            value: share(measured(metrics.efficiency)),
+            value: share(measured(metrics.efficiency.unwrap_or(f64::NAN))),
             beside: format!("of {processors} processors"),
             meaning: "Speedup over the average number of processors: 100\u{a0}% is all of them at work all the time.",
             section: "§3.1, eq. 7",
@@ -66,7 +66,7 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
         Figure {
             name: "Performance index",
             sign: "PI",
-            value: number(measured(metrics.performance_index)),
+            value: number(measured(metrics.performance_index.unwrap_or(f64::NAN))),
             beside: "per CPU hour".into(),
             meaning: "Speedup for each processor hour held: what the job gave for what it cost.",
             section: "§5.1.5",
@@ -78,6 +78,11 @@ pub fn figures(report: &JobReport) -> [Figure; 5] {
         }
     }
     figures
+}
+
+/// Processor time, microseconds; not a number where samples were lost.
+fn known(us: Option<u64>) -> f64 {
+    us.map_or(f64::NAN, |us| us as f64)
 }
 
 /// A whole and its parts, for a bar.
@@ -142,7 +147,9 @@ fn all_splits(report: &JobReport) -> [Split; 3] {
         let value = format!("{}, {}", format_bytes(amount.bytes), counted(amount.count, "input"));
         part(name, amount.bytes as f64, value, class)
     };
-    let unused_us = metrics.held_cpu_us.saturating_sub(metrics.used_cpu_us);
+    let held_us = metrics.held_cpu_us.unwrap_or_default();
+    let unused_us = held_us.saturating_sub(metrics.used_cpu_us);
+    let is_known = metrics.held_cpu_us.is_some();
     [
         Split {
             name: "Response time",
@@ -173,14 +180,22 @@ fn all_splits(report: &JobReport) -> [Split; 3] {
         Split {
             name: "CPU time held",
             sign: "CPU_T",
-            value: processor_time(metrics.held_cpu_us),
+            value: processor_time(held_us),
             meaning: "Processor time the job kept from others, used by its tasks or not.",
             section: "§5.1.5",
             parts: vec![
-                part("Used", metrics.used_cpu_us as f64, processor_time(metrics.used_cpu_us), "used"),
+                part(
+                    "Used",
+                    if is_known { metrics.used_cpu_us as f64 } else { f64::NAN },
+                    processor_time(metrics.used_cpu_us),
+                    "used",
+                ),
                 part("Not used", unused_us as f64, processor_time(unused_us), "unused"),
             ],
-            nothing: "No processor has been held.",
+            nothing: match is_known {
+                true => "No processor has been held.",
+                false => "It is not known: samples were lost when the dispatcher was restarted.",
+            },
         },
     ]
 }
@@ -206,7 +221,7 @@ pub struct Comparison {
 pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> {
     let (this, that) = (&report.metrics, &baseline.metrics);
     let speedup = that.elapsed_us as f64 / this.elapsed_us as f64;
-    let (index, base_index) = (speedup / this.held_cpu_us as f64, 1.0 / that.held_cpu_us as f64);
+    let (index, base_index) = (speedup / known(this.held_cpu_us), 1.0 / known(that.held_cpu_us));
     let best = index.max(base_index);
     let row = |name, [a, b]: [f64; 2], write: &dyn Fn(f64) -> String, more_is_better, meaning| Comparison {
         name,
@@ -216,7 +231,7 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
         more_is_better,
         meaning,
     };
-    let cpu = |us: f64| processor_time(us as u64);
+    let cpu = |us: f64| if us.is_nan() { NOTHING.into() } else { processor_time(us as u64) };
     vec![
         row("Speedup", [speedup, 1.0], &times, Some(true), "SP: the baseline's elapsed time over this job's (§5.1.5)"),
         row(
@@ -229,7 +244,7 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
         row("Elapsed time", [this.elapsed_us as f64, that.elapsed_us as f64], &duration, Some(false), "T (§5.1)"),
         row(
             "CPU time held",
-            [this.held_cpu_us as f64, that.held_cpu_us as f64],
+            [known(this.held_cpu_us), known(that.held_cpu_us)],
             &cpu,
             Some(false),
             "CPU_T, used or not (§5.1.5)",
@@ -252,7 +267,7 @@ pub fn comparisons(report: &JobReport, baseline: &JobReport) -> Vec<Comparison> 
         row("Slowdown", [this.slowdown, that.slowdown], &times, Some(false), "SL, against the ideal (§5.1.6)"),
         row(
             "Efficiency",
-            [this.efficiency, that.efficiency],
+            [this.efficiency, that.efficiency].map(|share| share.unwrap_or(f64::NAN)),
             &share,
             Some(true),
             "EF, speedup a processor (§3.1, eq. 7)",
@@ -277,14 +292,29 @@ mod tests {
     #[test]
     fn the_baseline_gives_the_papers_speedup_and_index() {
         let (mut this, mut baseline) = (example::diffusion(), example::persistent_only());
-        (this.metrics.elapsed_us, this.metrics.held_cpu_us) = (1_427_000_000, 17 * 3_600_000_000);
-        (baseline.metrics.elapsed_us, baseline.metrics.held_cpu_us) = (5_011_000_000, 2 * 17 * 3_600_000_000);
+        (this.metrics.elapsed_us, this.metrics.held_cpu_us) = (1_427_000_000, Some(17 * 3_600_000_000));
+        (baseline.metrics.elapsed_us, baseline.metrics.held_cpu_us) = (5_011_000_000, Some(2 * 17 * 3_600_000_000));
         let rows = comparisons(&this, &baseline);
         assert_eq!((rows[0].this.as_str(), rows[0].baseline.as_str()), ("3.51×", "1.00×"));
         // Half the processor time and 3.51 times the speed: 7.02 times the index.
         assert_eq!((rows[1].this.as_str(), rows[1].baseline.as_str()), ("1.00", "0.142"));
         let other = comparisons(&baseline, &this);
         assert_eq!((other[1].this.as_str(), other[1].baseline.as_str()), ("0.142", "1.00"));
+    }
+
+    #[test]
+    fn what_lost_samples_would_tell_is_left_out() {
+        let mut report = example::diffusion();
+        let metrics = &mut report.metrics;
+        (metrics.efficiency, metrics.held_cpu_us, metrics.performance_index) = (None, None, None);
+        metrics.unsampled_us = 1_000_000;
+        for name in ["Efficiency", "Performance index"] {
+            let figure = figures(&report).into_iter().find(|figure| figure.name == name).unwrap();
+            assert_eq!((figure.value.as_str(), figure.beside.as_str()), (NOTHING, ""));
+        }
+        let [.., held] = splits(&report);
+        assert_eq!((held.value.as_str(), held.is_something()), (NOTHING, false));
+        assert!(held.nothing.contains("samples were lost"));
     }
 
     #[test]

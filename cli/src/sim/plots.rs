@@ -14,7 +14,7 @@ type Measure = (&'static str, &'static str, &'static str, fn(&Row<'_>) -> f64);
 const MEASURES: [Measure; 6] = [
     ("Time", "From the first arrival to the last end", "s", |row| row.outcome.makespan_s()),
     ("Efficiency", "Share of the processors' time in which tasks ran", "%", |row| {
-        100.0 * view::metrics(row.outcome).efficiency
+        100.0 * view::metrics(row.outcome).efficiency.unwrap_or_default()
     }),
     ("Response time", "From a task's arrival to its end, on average", "s", |row| row.outcome.mean_response_s()),
     ("Local hits", "Share of inputs that were in the node's own store", "%", |row| 100.0 * row.outcome.hit_rates()[0]),

@@ -110,7 +110,7 @@ pub(super) fn table(rows: &[Row<'_>]) -> Table {
             if row.is_complete() { "all".into() } else { format!("{} of {tasks}", outcome.done) },
             format_duration_us(outcome.makespan_ns / 1000),
             format_duration_us(bound_ns / 1000),
-            percent(view::metrics(outcome).efficiency),
+            percent(view::metrics(outcome).efficiency.unwrap_or_default()),
             format_duration_us((outcome.mean_response_s() * 1e6) as u64),
             local,
             peer,

@@ -96,10 +96,11 @@ pub(super) fn metrics(outcome: &Outcome) -> Metrics {
         elapsed_us: elapsed_us as u64,
         serial_us: us(outcome.ran_ns) as u64,
         speedup,
-        efficiency: ratio(speedup, ratio(held_us, elapsed_us)),
-        held_cpu_us: held_us as u64,
+        efficiency: Some(ratio(speedup, ratio(held_us, elapsed_us))),
+        held_cpu_us: Some(held_us as u64),
         used_cpu_us: us(outcome.computed_ns) as u64,
-        performance_index: ratio(speedup, held_us / 3.6e9),
+        performance_index: Some(ratio(speedup, held_us / 3.6e9)),
+        unsampled_us: 0,
         response_us,
         queue_us,
         execution_us,
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!((sum(|s| s.arrived_bytes), sum(|s| s.reads.bytes())), (1_500_000_000, 1_500_000_000));
         let parts_us = metrics.queue_us + metrics.execution_us + metrics.delivery_us;
         assert!((parts_us / metrics.response_us - 1.0).abs() < 1e-9 && metrics.delivery_us > 0.0, "{metrics:?}");
-        assert!((0.3..=1.0).contains(&metrics.efficiency) && metrics.slowdown >= 1.0, "{metrics:?}");
+        assert!((0.3..=1.0).contains(&metrics.efficiency.unwrap()) && metrics.slowdown >= 1.0, "{metrics:?}");
         assert_eq!(csv(&report).lines().count(), samples.len() + 1);
         assert!(html(&report, None).contains("Simulated job"));
     }

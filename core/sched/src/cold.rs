@@ -113,7 +113,10 @@ impl Scheduler {
         }
         let has_taker = |class: &Class| {
             let need = self.queue.need(*class);
-            object.holders.iter().any(|by| self.executors[*by].is_large_enough(need))
+            object
+                .holders
+                .iter()
+                .any(|by| self.executors[*by].takes_tasks() && self.executors[*by].is_large_enough(need))
         };
         // Nearly always there is another large enough for anything.
         let may_be_cold = !self.queue.waiting_classes().all(|class| has_taker(&class));

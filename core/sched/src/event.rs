@@ -1,10 +1,8 @@
 //! What the scheduler is told and what it answers.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
-use eyas_types::matching::Terms;
-use eyas_types::{Distribution, ExecutorId, JobId, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
+use eyas_types::{Distribution, Ended, ExecutorId, JobId, Need, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
 
 use crate::matchmaking::Profile;
 
@@ -37,23 +35,6 @@ impl Default for Config {
     fn default() -> Self {
         let policy = PlacementPolicy::Cost;
         Config { policy, utilisation_threshold: 0.9, window: None, relays: true, hits_first: true, spread: true }
-    }
-}
-
-/// What a task needs of an executor. Tasks of equal needs are one class, and placed alike.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Need {
-    /// Higher goes first.
-    pub priority: i32,
-    /// What it holds while it runs.
-    pub resources: Resources,
-    /// What it requires beside, and which executor is the best for it.
-    pub terms: Option<Arc<Terms>>,
-}
-
-impl From<Resources> for Need {
-    fn from(resources: Resources) -> Self {
-        Need { resources, ..Need::default() }
     }
 }
 
@@ -108,6 +89,22 @@ pub enum Event {
     TaskCancelled {
         /// Which.
         task: TaskId,
+    },
+    /// Tasks that wait shall not run for now; tasks that are not in the queue are passed over.
+    TasksWithdrawn {
+        /// The tasks.
+        tasks: Box<[TaskId]>,
+    },
+    /// An executor is given no more tasks until it is taken back, and those that it has not started are asked back. What it
+    /// holds stays in the catalog, and it goes on giving it.
+    ExecutorSetAside {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// An executor that was set aside is given tasks again.
+    ExecutorTakenBack {
+        /// The executor.
+        executor: ExecutorId,
     },
     /// A task is over, wherever it is; if it was assigned, its executor is about to leave.
     TaskDropped {
@@ -223,19 +220,6 @@ pub enum Recipients {
     Takers(Box<[Need]>),
 }
 
-/// How an executor has done with a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// For good.
-    Finished,
-    /// It is to be tried again, anywhere.
-    Again,
-    /// It was given back before it started.
-    Returned,
-    /// This executor cannot take it; another may.
-    Refused,
-}
-
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -293,9 +277,15 @@ pub enum Effect {
         /// Which push.
         push: PushId,
     },
-    /// Nobody holds a kept object any more.
+    /// No executor that stays holds this kept object. Said when it is to be kept and no executor has it, when the last
+    /// replica is gone or its executor is about to leave, and again when that executor has left.
     Lost {
-        /// Which.
+        /// The kept object.
+        object: ObjectId,
+    },
+    /// An executor that stays holds this kept object again, which was said to be lost.
+    Found {
+        /// The kept object.
         object: ObjectId,
     },
     /// Every executor that is large enough for the task has refused it; it is forgotten.

@@ -8,7 +8,6 @@ use eyas_types::{Estimate, ExecutorId, Resources};
 
 use crate::assigned::Assigned;
 use crate::catalog::ObjectKey;
-use crate::event::Need;
 use crate::hash::Map;
 use crate::matchmaking::{ClassSet, Profile};
 use crate::partial::PartialHits;
@@ -17,6 +16,7 @@ use crate::queue::TaskKey;
 use crate::rates::Rates;
 use crate::to_search::ToSearch;
 use crate::ways::{Way, Ways};
+use eyas_types::Need;
 
 mod room;
 
@@ -66,6 +66,8 @@ pub(crate) struct Executor {
     pub recalled_milli: u64,
     /// It is about to leave, and takes no more.
     pub is_draining: bool,
+    /// It is given no tasks for now; what it holds counts.
+    pub is_set_aside: bool,
     pub held: Map<ObjectKey, Held>,
     /// Held objects that tasks wait for and that were not searched to the end.
     pub to_search: ToSearch,
@@ -164,6 +166,7 @@ impl Executors {
             in_flight: VecDeque::new(),
             recalled_milli: 0,
             is_draining: false,
+            is_set_aside: false,
             held: Map::default(),
             to_search: ToSearch::default(),
             partial: PartialHits::default(),
@@ -277,7 +280,7 @@ impl Executors {
     /// The executor lends so much while it stages.
     pub fn lend(&mut self, key: ExecutorKey, lent_milli: u64) {
         let executor = &mut self.table[key.0 as usize];
-        executor.lent_milli = if executor.is_draining { 0 } else { lent_milli };
+        executor.lent_milli = if executor.takes_tasks() { lent_milli } else { 0 };
         match executor.lent_milli {
             0 => self.lending.remove(&key),
             _ => self.lending.insert(key),
@@ -333,6 +336,13 @@ impl Executors {
         self.change(key, |executor| executor.is_draining = true);
     }
 
+    /// The executor is given no tasks for now, or tasks again.
+    pub fn set_aside(&mut self, key: ExecutorKey, is_set_aside: bool) {
+        self.set_line(key, Line::None);
+        self.lend(key, 0);
+        self.change(key, |executor| executor.is_set_aside = is_set_aside);
+    }
+
     /// Learns from a task that ran so long on an executor.
     pub fn learn_run_time(&mut self, key: ExecutorKey, ran_us: u64) {
         for mean_us in [&mut self.mean_run_us, &mut self.table[key.0 as usize].mean_run_us] {
@@ -364,7 +374,7 @@ impl Executors {
 
     /// The executor asks for work.
     pub fn make_ready(&mut self, key: ExecutorKey, level: Level) {
-        if self[key].line != Line::Ready(level) && !self[key].is_draining {
+        if self[key].line != Line::Ready(level) && self[key].takes_tasks() {
             self.set_line(key, Line::Ready(level));
             self.ready[level as usize].push_back(key);
         }

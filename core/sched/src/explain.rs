@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use eyas_types::{Estimate, ExecutorId, ObjectId, Resources, TaskId};
 
-use crate::event::Need;
 use crate::executors::{ExecutorKey, Level};
 use crate::matchmaking::{Meeting, Mismatch};
 use crate::placement::Otherwise;
 use crate::queue::{Class, State, TaskKey};
 use crate::scheduler::Scheduler;
 use crate::search;
+use eyas_types::Need;
 
 /// A task as the scheduler sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

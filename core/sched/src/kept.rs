@@ -24,6 +24,8 @@ pub(crate) struct Keeping {
     unable: Vec<ExecutorId>,
     /// Who had the last replica and is leaving.
     pub(crate) last: Option<ExecutorId>,
+    /// It was said to be lost, and not to be found since.
+    is_lost: bool,
 }
 
 impl Scheduler {
@@ -60,6 +62,7 @@ impl Scheduler {
             told: BTreeMap::new(),
             unable: Vec::new(),
             last: None,
+            is_lost: false,
         });
         keeping.replicas = replicas;
         match stays {
@@ -67,7 +70,17 @@ impl Scheduler {
             Some(false) => keeping.last = by,
             None => {}
         }
+        self.note_held(object, effects);
         self.replicate(object, effects);
+    }
+
+    /// Says that a kept object is lost or found, if that has changed.
+    fn note_held(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
+        let is_lost = !self.is_held(object);
+        if let Some(keeping) = self.kept.get_mut(&object).filter(|keeping| keeping.is_lost != is_lost) {
+            keeping.is_lost = is_lost;
+            effects.push(if is_lost { Effect::Lost { object } } else { Effect::Found { object } });
+        }
     }
 
     pub(crate) fn release(&mut self, object: ObjectId, effects: &mut Vec<Effect>) {
@@ -93,31 +106,30 @@ impl Scheduler {
         } else if keeping.unable.contains(&executor) {
             keeping.unable.retain(|other| *other != executor);
         }
+        self.note_held(object, effects);
         self.replicate(object, effects);
     }
 
     /// Takes note that an executor does not have the object: no longer, or it could not be had.
     pub(crate) fn note_gone(&mut self, executor: ExecutorId, object: ObjectId, effects: &mut Vec<Effect>) {
-        let is_held = self.is_held(object);
         let Some(keeping) = self.kept.get_mut(&object) else { return };
         let had = keeping.told.remove(&executor);
         if had == Some(false) {
             keeping.unable.push(executor);
         }
         keeping.last = keeping.last.filter(|last| *last != executor);
-        if !is_held && keeping.last.is_none() {
-            effects.push(Effect::Lost { object });
-        }
+        self.note_held(object, effects);
         self.replicate(object, effects);
     }
 
     /// An executor is leaving; its replicas count no more. What only it had can still be fetched from it.
-    pub(crate) fn note_draining(&mut self, executor: ExecutorId, held: &[ObjectId]) {
+    pub(crate) fn note_draining(&mut self, executor: ExecutorId, held: &[ObjectId], effects: &mut Vec<Effect>) {
         for object in held {
             let is_held = self.is_held(*object);
             if let Some(keeping) = self.kept.get_mut(object).filter(|_| !is_held) {
                 keeping.last = Some(executor);
             }
+            self.note_held(*object, effects);
         }
         for keeping in self.kept.values_mut() {
             keeping.told.remove(&executor);

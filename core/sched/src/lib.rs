@@ -46,8 +46,9 @@ pub mod two_mark;
 mod ways;
 
 pub use catalog::ObjectKey;
-pub use event::{Config, Effect, Ended, Event, Hint, Holder, MAX_HINTS, Need, PushId, Recipients};
+pub use event::{Config, Effect, Event, Hint, Holder, MAX_HINTS, PushId, Recipients};
 pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
+pub use eyas_types::{Ended, Need};
 pub use matchmaking::{Mismatch, Profile};
 pub use push::Received;
 pub use scheduler::Scheduler;

@@ -17,10 +17,10 @@ use eyas_types::matching::{Attribute, Expression, Fact, Facts, Labels};
 
 use crate::catalog::Catalog;
 use crate::estimate::transfer_seconds;
-use crate::event::Need;
 use crate::executors::{Executor, ExecutorKey, Executors};
 use crate::queue::{Class, Queue, TaskKey};
 use crate::scheduler::Scheduler;
+use eyas_types::Need;
 
 /// What is said of an executor, and what it says of tasks.
 #[derive(Clone, Debug, Default)]

@@ -15,11 +15,12 @@ use alloc::vec::Vec;
 use eyas_types::{Distribution, ExecutorId, ObjectId};
 
 use crate::catalog::ObjectKey;
-use crate::event::{Effect, Holder, Need, PushId, Recipients};
+use crate::event::{Effect, Holder, PushId, Recipients};
 use crate::executors::ExecutorKey;
 use crate::relay::Wish;
 use crate::scheduler::Scheduler;
 use crate::tree::Tree;
+use eyas_types::Need;
 
 /// Objects of one push that an executor is told of and does not have yet.
 pub(crate) const MAX_PUSHED_AT_ONCE: usize = 8;

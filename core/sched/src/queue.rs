@@ -13,8 +13,8 @@ use core::num::NonZeroU32;
 use eyas_types::{JobId, Resources, TaskId};
 
 use crate::catalog::ObjectKey;
-use crate::event::Need;
 use crate::executors::{ExecutorKey, Level};
+use eyas_types::Need;
 
 /// A task's place in the table, from 1, so that an option of it takes no more room; reused when the task is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

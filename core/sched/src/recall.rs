@@ -59,6 +59,16 @@ impl Scheduler {
         }
     }
 
+    /// Asks an executor for all of its tasks that it has not started.
+    pub(crate) fn ask_all_back(&mut self, by: ExecutorKey, effects: &mut Vec<Effect>) {
+        let tasks: Vec<_> = self.executors[by].in_flight.iter().map(|given| given.task).collect();
+        for task in tasks {
+            if matches!(self.queue[task].state, State::Assigned { recalled: false, .. }) {
+                self.ask_back(task, effects);
+            }
+        }
+    }
+
     fn ask_back(&mut self, task: TaskKey, effects: &mut Vec<Effect>) {
         let by = self.expect_back(task, true);
         effects.push(Effect::Recall { executor: self.executors[by].id, task: self.queue[task].id });

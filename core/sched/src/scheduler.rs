@@ -11,7 +11,7 @@ use eyas_types::{ExecutorId, JobId, ObjectId, TaskId};
 use crate::catalog::{Catalog, ObjectKey, Wait};
 use crate::cold::Cold;
 use crate::estimate::{RunTimes, learn_slowness};
-use crate::event::{Config, Effect, Ended, Event, Hint, Need};
+use crate::event::{Config, Effect, Event, Hint};
 use crate::executors::{ExecutorKey, Executors, Held, InFlight, Level};
 use crate::fill::Light;
 use crate::kept::Kept;
@@ -21,6 +21,7 @@ use crate::push::Pushes;
 use crate::queue::{Queue, State, TaskKey, Ticket};
 use crate::relay::{Relays, Wish};
 use crate::search;
+use eyas_types::{Ended, Need};
 
 /// See the [crate's](crate) documentation.
 pub struct Scheduler {
@@ -90,6 +91,9 @@ impl Scheduler {
             Event::ExecutorLeft { executor } => self.executor_left(executor, effects),
             Event::TaskReady { task, inputs, need } => self.task_ready(task, &inputs, &need),
             Event::TaskCancelled { task } => self.task_cancelled(task, effects),
+            Event::TasksWithdrawn { tasks } => tasks.iter().for_each(|task| self.task_withdrawn(*task)),
+            Event::ExecutorSetAside { executor } => self.set_aside(executor, effects),
+            Event::ExecutorTakenBack { executor } => self.take_back(executor),
             Event::TaskDropped { task } => self.task_dropped(task),
             Event::TaskEnded { executor, task, ended, ran_us } => {
                 if let (Some(by), Some(ran_us)) = (self.executors.find(executor), ran_us) {
@@ -204,6 +208,13 @@ impl Scheduler {
         }
     }
 
+    fn task_withdrawn(&mut self, id: TaskId) {
+        let Some(task) = self.queue.find(id) else { return };
+        assert!(matches!(self.queue[task].state, State::Waiting), "task {id} is withdrawn while an executor has it");
+        self.dequeue(task);
+        self.forget(task);
+    }
+
     fn task_dropped(&mut self, id: TaskId) {
         let Some(task) = self.queue.find(id) else { return };
         match self.queue[task].state {
@@ -253,7 +264,7 @@ impl Scheduler {
 
     fn executor_left(&mut self, id: ExecutorId, effects: &mut Vec<Effect>) {
         let Some(gone) = self.executors.find(id) else { return };
-        self.drain(gone);
+        self.drain(gone, effects);
         let mut tasks: Vec<_> = self.executors[gone].in_flight.iter().map(|given| given.task).collect();
         // Queued again at the front, newest first, so that they are in their old order.
         tasks.sort_unstable_by_key(|task| core::cmp::Reverse(self.queue[*task].id));
@@ -273,13 +284,30 @@ impl Scheduler {
 
     fn executor_draining(&mut self, id: ExecutorId, effects: &mut Vec<Effect>) {
         let Some(by) = self.executors.find(id) else { return };
-        self.drain(by);
+        self.drain(by, effects);
         self.go_on_pushing(effects);
         self.give_up_on_refused(effects);
     }
 
+    /// An executor is given no more tasks for now, and no task waits for it.
+    fn set_aside(&mut self, id: ExecutorId, effects: &mut Vec<Effect>) {
+        let Some(by) = self.executors.find(id).filter(|by| !self.executors[*by].is_draining) else { return };
+        self.executors.set_aside(by, true);
+        self.queue.forget_way_made_by(by);
+        let stood = self.lines.dissolve(&self.queue, by);
+        stood.into_iter().for_each(|ticket| self.list_cold(ticket, false));
+        self.ask_all_back(by, effects);
+        self.give_up_on_refused(effects);
+    }
+
+    fn take_back(&mut self, id: ExecutorId) {
+        let Some(by) = self.executors.find(id).filter(|by| !self.executors[*by].is_draining) else { return };
+        self.executors.set_aside(by, false);
+        self.executors.make_ready(by, Level::Slot);
+    }
+
     /// An executor takes no more tasks, and nobody waits for one that does not.
-    fn drain(&mut self, by: ExecutorKey) {
+    fn drain(&mut self, by: ExecutorKey, effects: &mut Vec<Effect>) {
         self.executors.drain(by);
         self.queue.forget_way_made_by(by);
         // Where they are lined up next is asked when they are looked at.
@@ -294,7 +322,7 @@ impl Scheduler {
             self.drop_replica(by, object);
         }
         if !self.kept.is_empty() {
-            self.note_draining(id, &ids);
+            self.note_draining(id, &ids, effects);
         }
         self.push_no_more_to(by);
     }

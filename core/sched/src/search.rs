@@ -348,7 +348,8 @@ pub(crate) fn someone_holds_more(
 
 /// Whether the executor is large enough for the task and has not refused it.
 pub(crate) fn may_ever_take(queue: &Queue, executors: &Executors, by: ExecutorKey, task: TaskKey) -> bool {
-    executors[by].is_large_enough(queue.need(queue[task].class)) && !has_refused(queue, by, task)
+    let executor = &executors[by];
+    executor.takes_tasks() && executor.is_large_enough(queue.need(queue[task].class)) && !has_refused(queue, by, task)
 }
 
 /// Whether there is no task that the executor is too small for or has refused, as far as shows without a look at it.

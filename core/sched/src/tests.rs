@@ -232,6 +232,7 @@ impl World {
                 | Effect::Release { .. }
                 | Effect::Verify { .. }
                 | Effect::Lost { .. }
+                | Effect::Found { .. }
                 | Effect::Pushed { .. } => unreachable!("nothing is kept or pushed"),
                 Effect::Recall { executor, task } | Effect::Cancel { executor, task } => {
                     assert_eq!(self.running.get(task), Some(executor));

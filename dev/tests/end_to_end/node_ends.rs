@@ -1,4 +1,4 @@
-//! A node that is taken back, or whose disk is full: its tasks did not fail, and run on other nodes.
+//! A node that is taken back, whose disk is full, or on which whatever it is given fails: its tasks run on other nodes.
 
 use std::fs;
 
@@ -92,4 +92,22 @@ fn a_node_with_a_full_disk_fails_no_task() {
     cluster.run(&words).exits(0).says(&["20 of 20 tasks succeeded"]);
     // What fails by itself fails.
     cluster.run(&["run", "--array", "1", "-o", "out=x", "--", "sh", "-c", "exit 3"]).exits(1).says(&["exit code 3"]);
+}
+
+#[test]
+fn a_node_that_fails_what_another_completes_is_set_aside() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    // Tasks fail at once where n1 has its sandboxes.
+    let script = "case $PWD in */n1/*) exit 1;; esac; sleep 0.02";
+    let words = ["run", "--array", "1-60", "--sandbox", "--retries", "9", "--", "sh", "-c", script];
+    cluster.run(&words).exits(0).says(&["60 of 60 tasks succeeded"]);
+    let executors = cluster.ask(&["executor", "list"], "executors");
+    let state = |name: &str| {
+        let mut executors = executors.as_array().unwrap().iter();
+        executors.find(|executor| executor["name"] == name).unwrap()["state"].clone()
+    };
+    assert_eq!((state("n1"), state("n2")), ("set aside".into(), "idle".into()));
+    assert!(cluster.job("1")["retried"].as_u64().unwrap() < 60, "it did not draw task after task");
+    let log = std::fs::read_to_string(cluster.path("log")).unwrap_or_default();
+    assert!(log.contains("n1 is set aside for 1 min"), "{log}");
 }

@@ -69,3 +69,72 @@ fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
     assert_eq!(numbers, (1..=210).collect::<Vec<_>>(), "each is shown once");
     finish(patient).exits(0).says(&["has ended", "trying to come back", "is back", "1 of 1 task succeeded"]);
 }
+
+#[test]
+fn a_report_is_the_same_after_a_restart() {
+    let mut cluster = Cluster::start(&[&["--slots", "2"]]);
+    cluster.run(&["run", "--array", "1-6", "--", "sleep", "0.15"]).exits(0);
+    let report = |cluster: &Cluster| {
+        cluster.run(&["report", "1", "-o", "report.json"]).exits(0);
+        let report: serde_json::Value = serde_json::from_str(&cluster.read("report.json")).unwrap();
+        let report = if report["report"].is_object() { report["report"].clone() } else { report };
+        (report["metrics"].clone(), report["samples"].clone(), report["job"]["elapsed_us"].clone())
+    };
+    let before = report(&cluster);
+    assert!(before.0["efficiency"].as_f64().unwrap() > 0.1, "{before:?}");
+    cluster.restart_dispatcher();
+    assert_eq!(report(&cluster), before);
+}
+
+#[test]
+fn what_lost_samples_would_tell_is_left_out_of_a_report() {
+    let mut cluster = Cluster::start(&[&["--slots", "2"]]);
+    cluster.write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
+    cluster.submit("job.jsonl");
+    wait_until("it runs", || cluster.job("1")["tasks"]["assigned"] == 1);
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    for file in ["report.json", "report.html"] {
+        cluster.run(&["report", "1", "-o", file]).exits(0);
+    }
+    let json = cluster.read("report.json");
+    assert!(json.contains("\"efficiency\": null") || json.contains("\"efficiency\":null"), "{json}");
+    assert!(cluster.read("report.html").contains("samples were lost"));
+}
+
+#[test]
+fn the_pause_before_a_retry_is_not_the_jobs_time() {
+    let cluster = Cluster::start(&[&[]]);
+    cluster.run(&["run", "--array", "1", "--", "sh", "-c", "[ -e good ]"]).exits(1);
+    let ended_us = cluster.job("1")["elapsed_us"].as_u64().unwrap();
+    let began = std::time::Instant::now();
+    // Some time passes, which is not the job's.
+    wait_until("a while has passed", || began.elapsed().as_micros() as u64 > 4 * ended_us);
+    cluster.write("good", "");
+    let paused = began.elapsed();
+    cluster.run(&["job", "retry", "1"]).exits(0);
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    let job = cluster.job("1");
+    let elapsed_us = job["elapsed_us"].as_u64().unwrap();
+    let all_us = began.elapsed().as_micros() as u64;
+    assert!(elapsed_us < ended_us + all_us - paused.as_micros() as u64, "{job}");
+}
+
+#[test]
+fn a_journal_that_has_lost_what_was_acknowledged_is_noticed() {
+    let mut cluster = Cluster::start(&[&[]]);
+    cluster.run(&["run", "--array", "1-3", "--", "true"]).exits(0);
+    let mut whole = Vec::new();
+    let refused = cluster.restart_dispatcher_after(|folder| {
+        whole = std::fs::read(folder.join("journal.redb")).unwrap();
+        std::fs::write(folder.join("journal.redb"), "").unwrap();
+    });
+    refused.expect("it does not start as an empty cluster").exits(1).says(&["were acknowledged", "journal.mark"]);
+    let refused = cluster.restart_dispatcher_after(|folder| std::fs::remove_file(folder.join("journal.redb")).unwrap());
+    refused.expect("nor where the journal is gone").exits(1).says(&["journal.mark"]);
+    let back = cluster.restart_dispatcher_after(|folder| std::fs::write(folder.join("journal.redb"), &whole).unwrap());
+    assert!(back.is_none());
+    assert_eq!(cluster.job("1")["tasks"]["succeeded"], 3);
+}

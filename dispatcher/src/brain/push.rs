@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use eyas_jobs as jobs;
 use eyas_sched::{Event, PushId, Recipients};
 use eyas_types::task::MAX_PUSHED;
-use eyas_types::{Distribution, ExecutorId, JobId, Name, ObjectId, ObjectSpec, units};
+use eyas_types::{ExecutorId, JobId, Name, ObjectId, ObjectSpec, units};
 use eyas_wire::client::PushRequest;
 use eyas_wire::view::{PushFailure, PushView, RecipientView};
 use tokio::sync::watch;
@@ -130,7 +131,7 @@ impl Brain {
             return Ok(Vec::new());
         }
         let wanted: HashSet<_> = sources.iter().collect();
-        let kept = self.kept_objects().filter(|(_, spec)| wanted.contains(&spec.source));
+        let kept = self.jobs.kept_objects().filter(|(_, spec)| wanted.contains(&spec.source));
         let held = kept.filter(|(object, _)| self.scheduler.is_held(*object));
         let held: HashMap<_, _> = held.map(|(_, spec)| (&spec.source, spec)).collect();
         let find = |source: &Name| held.get(source).map(|spec| (*spec).clone());
@@ -181,23 +182,12 @@ impl Brain {
         }
     }
 
-    /// Begins a job: queues its tasks, or has its inputs pushed before.
-    pub(super) fn begin(&mut self, id: JobId) {
-        self.broadcast(id);
-        if !self.is_pushed_first(id) {
-            self.queueing.push(id);
-        }
-        self.finish_pushes();
-    }
-
     /// Pushes what all executors are to have that may run a job's tasks.
     pub(super) fn broadcast(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id).filter(|job| !job.has_ended()) else { return };
+        let Some(job) = self.jobs.get(id).filter(|job| !job.has_ended()) else { return };
         let spec = &job.spec;
-        // Its tasks have begun: what it pushes before them was pushed.
-        let is_late = spec.distribution == Distribution::SpanningTree && job.next_to_queue > 0;
         let (order, specs) = each_once(spec.pushed().into_iter().cloned());
-        if order.is_empty() || is_late || self.pushes.of_job(id).is_some() {
+        if order.is_empty() || self.pushes.of_job(id).is_some() {
             return;
         }
         let needs: BTreeSet<_> = spec.needs().collect();
@@ -207,20 +197,11 @@ impl Brain {
         self.tell(Event::Push { push, objects: order.into(), to, distribution });
     }
 
-    /// Whether a job's tasks wait until its inputs are with all executors.
-    pub(crate) fn is_pushed_first(&self, id: JobId) -> bool {
-        let is_tree = self.jobs.get(&id).is_some_and(|job| job.spec.distribution == Distribution::SpanningTree);
-        is_tree && self.pushes.of_job(id).is_some()
-    }
-
     /// A job has ended, or is about to: nothing more is pushed for it.
     pub(super) fn end_broadcast(&mut self, id: JobId) {
-        let Some(push) = self.pushes.of_job(id) else { return };
-        if self.is_pushed_first(id) {
-            // So that its tasks can be retried.
-            self.queueing.push(id);
+        if let Some(push) = self.pushes.of_job(id) {
+            self.end_push(push);
         }
-        self.end_push(push);
     }
 
     fn end_push(&mut self, id: PushId) {
@@ -233,7 +214,10 @@ impl Brain {
     pub(super) fn finish_pushes(&mut self) {
         while let Some(id) = self.pushes.over.pop_first() {
             match self.pushes.pushes.get(&id).map(|push| &push.whose) {
-                Some(Whose::Job(job)) => self.queueing.push(*job),
+                Some(Whose::Job(job)) => {
+                    let job = *job;
+                    self.tell_jobs(jobs::Event::Pushed { job });
+                }
                 Some(Whose::Client(_)) => self.finish_push(id),
                 None => {}
             }

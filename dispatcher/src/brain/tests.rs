@@ -4,11 +4,12 @@
 use std::net::SocketAddr;
 use std::sync::mpsc as std_mpsc;
 
+use eyas_jobs::{MAX_RECOMPUTATIONS, Phase, RETURN_GRACE_US};
 use eyas_session::{Acceptor, Access, dial, outbox};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
-    Distribution, Input, InputFrom, ObjectSpec, OutputSpec, PlacementPolicy, Program, Resources, TaskItem,
-    TaskTemplate, Template, Version,
+    Distribution, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy, Program, Resources, Status,
+    TaskId, TaskItem, TaskTemplate, Template, Version,
 };
 use eyas_wire::Role;
 use eyas_wire::client::{KeptPart, TaskResult};
@@ -18,7 +19,6 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
-use crate::job::Phase;
 
 struct Dispatcher {
     brain: Brain,
@@ -70,8 +70,8 @@ impl Dispatcher {
             let written = self.written.recv().unwrap();
             self.brain.written(&written);
         }
-        while !self.brain.queueing.is_empty() {
-            self.brain.queue_more();
+        while self.brain.jobs.has_more_to_queue() {
+            self.brain.tell_jobs(jobs::Event::QueueMore);
         }
     }
 
@@ -198,8 +198,12 @@ impl Dispatcher {
         }
     }
 
+    fn ids(&self) -> Vec<JobId> {
+        self.brain.jobs.all().map(|job| job.id).collect()
+    }
+
     fn phases(&self, job: JobId) -> Vec<Phase> {
-        self.brain.jobs[&job].tasks.iter().map(|task| task.phase).collect()
+        self.brain.jobs.get(job).unwrap().tasks.iter().map(|task| task.phase).collect()
     }
 }
 
@@ -289,7 +293,7 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     assert_eq!((dispatcher.phases(first), dispatcher.phases(second)), (vec![Phase::Waiting], vec![Phase::Waiting]));
     // Cancelled before it has begun, it can be retried all the same.
     assert_eq!(dispatcher.answer(FromClient::Cancel { job: second, task: None }), ToClient::Done(1));
-    assert!(!dispatcher.brain.is_pushed_first(second));
+    assert!(!dispatcher.brain.jobs.get(second).unwrap().is_pushed_first());
     dispatcher.store(executor, &object);
     dispatcher.settle();
     assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
@@ -302,7 +306,7 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
     // In a chain they wait for nothing at all, and its push ends with the job.
     let chained = submit(&mut dispatcher, Distribution::Chain);
-    assert!(!dispatcher.brain.is_pushed_first(chained));
+    assert!(!dispatcher.brain.jobs.get(chained).unwrap().is_pushed_first());
     assert!(dispatcher.brain.pushes.spec(object.id()).is_some());
     assert_eq!(dispatcher.answer(FromClient::Cancel { job: chained, task: None }), ToClient::Done(1));
     assert!(dispatcher.brain.pushes.spec(object.id()).is_none());
@@ -339,12 +343,12 @@ async fn nothing_that_was_shown_goes_back() {
 async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() {
     let mut dispatcher = Dispatcher::start().await;
     let job = dispatcher.submit(3);
-    for loss in 1..=MAX_LOSSES {
+    for loss in 1..=jobs::MAX_LOSSES {
         let executor = dispatcher.join(1);
         // The second is lined up behind it.
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Waiting]);
         dispatcher.brain.handle(Message::Gone { executor });
-        let losses: Vec<_> = dispatcher.brain.jobs[&job].tasks.iter().map(|task| task.losses).collect();
+        let losses: Vec<_> = dispatcher.brain.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect();
         assert_eq!(losses, [loss, 0, 0]);
     }
     assert_eq!(dispatcher.phases(job), [Phase::Failed, Phase::Waiting, Phase::Waiting]);
@@ -354,17 +358,18 @@ async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() 
     let other = dispatcher.submit(4);
     let executor = dispatcher.join(4);
     dispatcher.brain.handle(Message::Gone { executor });
-    let losses = |job| dispatcher.brain.jobs[&job].tasks.iter().map(|task| task.losses).collect::<Vec<_>>();
+    let losses = |job| dispatcher.brain.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect::<Vec<_>>();
     assert_eq!((losses(job), losses(other)), (vec![5, 1, 1], vec![1, 1, 0, 0]));
     let executor = dispatcher.join(4);
     dispatcher.brain.handle(Message::Said { executor, messages: vec![FromExecutor::Leaving] });
-    assert_eq!(dispatcher.brain.jobs[&job].tasks[1].losses, 1);
+    assert_eq!(dispatcher.brain.jobs.get(job).unwrap().tasks[1].losses, 1);
 }
 
 #[tokio::test]
 async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let mut dispatcher = Dispatcher::start().await;
-    dispatcher.brain.max_output_bytes = 100;
+    let config = jobs::Config { max_output_bytes: 100, ..jobs::Config::default() };
+    dispatcher.brain.jobs = Jobs::new(config, dispatcher.brain.clock.now_us());
     let executor = dispatcher.join(1);
     let jobs: Vec<_> = (0..2).map(|_| dispatcher.submit(1)).collect();
     for job in &jobs {
@@ -372,7 +377,7 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     }
     let running = dispatcher.submit(4);
     dispatcher.end(executor, task(running, 0), wrote(60));
-    assert_eq!(dispatcher.brain.jobs.keys().copied().collect::<Vec<_>>(), [jobs[1], running]);
+    assert_eq!(dispatcher.ids(), [jobs[1], running]);
     // One that somebody still reads stays.
     let (reply, mut watching) = oneshot::channel();
     dispatcher.brain.handle(Message::Watched { job: jobs[1], reply });
@@ -383,14 +388,15 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let warnings = dispatcher.view(running).warnings;
     assert!(warnings.iter().any(|warning| warning.contains("was cut")), "{warnings:?}");
     drop(watching);
+    dispatcher.brain.tick();
     dispatcher.end(executor, task(running, 2), wrote(50));
     let cut = dispatcher.log(task(running, 2)).outcome;
     assert_eq!((cut.stdout.len(), cut.cut_bytes), (40, 10));
-    assert_eq!(dispatcher.brain.jobs.keys().copied().collect::<Vec<_>>(), [running]);
+    assert_eq!(dispatcher.ids(), [running]);
     // What is kept is counted again.
     dispatcher.restart();
-    assert_eq!(dispatcher.brain.output_bytes, 100);
-    assert_eq!(dispatcher.brain.jobs.keys().copied().collect::<Vec<_>>(), [running]);
+    assert_eq!(dispatcher.brain.jobs.output_bytes(), 100);
+    assert_eq!(dispatcher.ids(), [running]);
 }
 
 #[tokio::test]
@@ -398,7 +404,7 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
     let mut dispatcher = Dispatcher::start().await;
     let job = dispatcher.submit_pair();
     let mut executor = dispatcher.join(1);
-    for time in 0..kept::MAX_RECOMPUTATIONS {
+    for time in 0..MAX_RECOMPUTATIONS {
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
         let object = dispatcher.end_kept(executor, task(job, 0));
         assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
@@ -425,7 +431,7 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
     assert!(part.outputs[0].is_lost && part.unsuccessful == 1, "{part:?}");
     let status = dispatcher.log(task(job, 1)).outcome.status.to_string();
     assert!(status.contains("keep more replicas"), "{status}");
-    assert_eq!(dispatcher.view(job).recomputed, u64::from(kept::MAX_RECOMPUTATIONS));
+    assert_eq!(dispatcher.view(job).recomputed, u64::from(MAX_RECOMPUTATIONS));
 }
 
 #[tokio::test]
@@ -447,7 +453,7 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     let executor = dispatcher.join(1);
     dispatcher.brain.tick();
     assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded], "who had it may come");
-    dispatcher.brain.kept.began -= kept::RETURN_GRACE;
+    dispatcher.brain.clock.advance_us(RETURN_GRACE_US);
     dispatcher.brain.tick();
     dispatcher.brain.tick();
     assert_eq!(dispatcher.phases(job), [Assigned, Blocked], "with what it is made from");
@@ -466,7 +472,7 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     dispatcher.brain.handle(Message::Gone { executor });
     dispatcher.restart();
     dispatcher.join(1);
-    dispatcher.brain.kept.began -= kept::RETURN_GRACE;
+    dispatcher.brain.clock.advance_us(RETURN_GRACE_US);
     dispatcher.brain.tick();
     assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded]);
 }

@@ -4,9 +4,9 @@ use eyas_types::Resources;
 
 use super::{Executor, InFlight, Level};
 use crate::assigned::Assigned;
-use crate::event::Need;
 use crate::explain::ExecutorView;
 use crate::queue::ClassNeed;
+use eyas_types::Need;
 
 /// Most tasks one executor is given at once, however short they are.
 const MAX_IN_FLIGHT: usize = 4096;
@@ -20,6 +20,11 @@ const MAX_LOOKAHEAD: u64 = 1024;
 const WHOLE: u64 = 1_000_000;
 
 impl Executor {
+    /// Whether it is given tasks at all.
+    pub fn takes_tasks(&self) -> bool {
+        !self.is_draining && !self.is_set_aside
+    }
+
     /// Whether it could take a task of such needs if it had no other, by all that never changes.
     pub fn is_large_enough(&self, need: &ClassNeed) -> bool {
         !self.is_draining && self.capacity.covers(&need.need.resources) && !self.excluded.contains(need.class)
@@ -41,7 +46,8 @@ impl Executor {
             Level::Slot => 1,
             Level::Ahead => 1 + self.lookahead(),
         };
-        self.is_large_enough(need)
+        self.takes_tasks()
+            && self.is_large_enough(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
             && (self.assigned.fits_with(&need.need.resources, &self.capacity, stretch)
                 || (level == Level::Ahead && self.fits_above_lower(&need.need, stretch)))
@@ -66,7 +72,8 @@ impl Executor {
         let limit_milli = u64::from(self.capacity.cpus_milli) * stretch;
         let resources = &need.need.resources;
         let without_cpus = Resources { cpus_milli: 0, ..resources.clone() };
-        self.is_large_enough(need)
+        self.takes_tasks()
+            && self.is_large_enough(need)
             && self.in_flight.len() < MAX_IN_FLIGHT
             && self.assigned.cpus_milli - lent_milli + u64::from(resources.cpus_milli) <= limit_milli
             && self.assigned.fits_with(&without_cpus, &self.capacity, 1 + stretch)
@@ -75,7 +82,7 @@ impl Executor {
     /// Whether it can line up any task. If not, only the end of one can change that.
     pub fn has_any_room(&self) -> bool {
         let limit_milli = u64::from(self.capacity.cpus_milli) * (1 + self.lookahead());
-        self.in_flight.len() < MAX_IN_FLIGHT && self.assigned.cpus_milli < limit_milli
+        self.takes_tasks() && self.in_flight.len() < MAX_IN_FLIGHT && self.assigned.cpus_milli < limit_milli
     }
 
     /// How many tasks it is given beyond each slot: enough for [`LOOKAHEAD_US`] of work, or for as long as a fetch takes,
@@ -142,11 +149,11 @@ impl Executor {
     /// Processors that it lacks for tasks lined up behind its slots, in thousandths.
     pub fn over_milli(&self) -> u64 {
         let over = self.assigned.cpus_milli.saturating_sub(self.capacity.cpus_milli.into());
-        if self.is_draining { 0 } else { over }
+        if self.takes_tasks() { over } else { 0 }
     }
 
     pub(super) fn total_milli(&self) -> u64 {
-        if self.is_draining { 0 } else { self.capacity.cpus_milli.into() }
+        if self.takes_tasks() { self.capacity.cpus_milli.into() } else { 0 }
     }
 
     /// Processors with a task, in thousandths; none if it is not to count.

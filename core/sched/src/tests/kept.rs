@@ -16,6 +16,7 @@ fn hold(executor: u32, holders: &[u32]) -> Effect {
 }
 
 const LOST: Effect = Effect::Lost { object: ObjectId([OBJECT; 16]) };
+const FOUND: Effect = Effect::Found { object: ObjectId([OBJECT; 16]) };
 
 fn three() -> Scheduler {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
@@ -58,12 +59,13 @@ fn who_has_it_already_is_told_first_and_who_comes_back_with_it_is_told_again() {
     scheduler.store(2, OBJECT);
     scheduler.store(0, 1);
     assert_eq!(scheduler.run(keep(1, None)), [hold(2, &[])]);
-    assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) }), [LOST]);
+    let left = scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) });
+    assert_eq!(left, [LOST, LOST], "when it is about to leave, and when it has left");
     assert!(!scheduler.is_held(object(OBJECT)));
     let held = [(object(OBJECT), 10)].into();
     let (executor, profile) = (ExecutorId(3), Box::default());
     let joined = scheduler.run(Event::ExecutorJoined { executor, capacity: cpus(1000), profile, held });
-    assert_eq!(joined, [hold(3, &[])]);
+    assert_eq!(joined, [FOUND, hold(3, &[])]);
     assert_eq!(
         scheduler.run(Event::Doubted { object: object(OBJECT) }),
         [Effect::Verify { executor: ExecutorId(3), object: object(OBJECT) }]
@@ -72,15 +74,15 @@ fn who_has_it_already_is_told_first_and_who_comes_back_with_it_is_told_again() {
 }
 
 #[test]
-fn what_only_one_that_drains_has_is_moved_and_not_lost() {
+fn what_only_one_that_drains_has_is_moved() {
     let mut scheduler = three();
     scheduler.store(1, OBJECT);
     scheduler.run(keep(1, Some(1)));
-    assert_eq!(scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) }), []);
+    assert_eq!(scheduler.run(Event::ExecutorDraining { executor: ExecutorId(1) }), [LOST]);
     assert_eq!(scheduler.run(Event::Evacuate), [hold(0, &[1])]);
     assert_eq!(scheduler.moving_from(ExecutorId(1)), 1);
     assert_eq!(scheduler.evict(0, OBJECT), [hold(2, &[1])]);
-    assert_eq!(scheduler.store(2, OBJECT), []);
+    assert_eq!(scheduler.store(2, OBJECT), [FOUND]);
     assert_eq!(scheduler.moving_from(ExecutorId(1)), 0);
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) }), []);
     assert!(scheduler.is_held(object(OBJECT)));
@@ -130,10 +132,10 @@ proptest! {
         let mut kept: BTreeMap<ObjectId, u8> = BTreeMap::new();
         let mut held: BTreeSet<(ObjectId, ExecutorId)> = BTreeSet::new();
         let mut asked: Vec<(ExecutorId, ObjectId)> = Vec::new();
+        let mut told_lost: BTreeSet<ObjectId> = BTreeSet::new();
         let mut next = 0;
         for step in steps {
             let pick = |which: u8| here.get(usize::from(which) % here.len().max(1)).copied();
-            let before: BTreeSet<ObjectId> = held.iter().filter(|(_, by)| !draining.contains(by)).map(|(o, _)| *o).collect();
             let event = match step {
                 KeptStep::Join => {
                     let executor = ExecutorId(next);
@@ -185,9 +187,16 @@ proptest! {
                     }
                 }
             };
-            let was_left = matches!(event, Event::ExecutorLeft { .. });
+            if let Event::Release { object } = &event {
+                told_lost.remove(object);
+            }
             let effects = scheduler.run(event);
             for effect in &effects {
+                match effect {
+                    Effect::Lost { object } => _ = told_lost.insert(*object),
+                    Effect::Found { object } => prop_assert!(told_lost.remove(object), "{} was not lost", object),
+                    _ => {}
+                }
                 if let Effect::Hold { executor, object, holders } = effect {
                     prop_assert!(here.contains(executor) && !draining.contains(executor));
                     let mut holders = holders.iter().map(|holder| holder.executor);
@@ -198,13 +207,9 @@ proptest! {
                 }
             }
             for object in kept.keys() {
-                let keeping = &scheduler.kept[object];
                 let is_held = held.iter().any(|(other, by)| other == object && !draining.contains(by));
                 prop_assert_eq!(scheduler.is_held(*object), is_held);
-                if before.contains(object) && !is_held && !was_left {
-                    let is_told = effects.contains(&Effect::Lost { object: *object }) || keeping.last.is_some();
-                    prop_assert!(is_told, "{} is lost and nobody is told", object);
-                }
+                prop_assert_eq!(told_lost.contains(object), !is_held, "{} is not as it was told", object);
             }
         }
     }

@@ -146,6 +146,28 @@ impl Cluster {
         self.dispatcher = start_dispatcher(&self.home, &self.dispatcher_words);
     }
 
+    /// Kills the dispatcher as a crash would, has its folder changed, and tries to start it again there. What the start
+    /// says if it fails; if it does not, the dispatcher is there again.
+    #[track_caller]
+    pub fn restart_dispatcher_after(&mut self, change: impl FnOnce(&std::path::Path)) -> Option<Done> {
+        self.dispatcher.kill();
+        change(&self.home.path("home/clusters").join(NAME));
+        let words = ["start", "dispatcher", "--cluster", NAME, "--listen", "127.0.0.1:0"];
+        let mut probe = self.home.command(&words);
+        probe.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = probe.spawn().expect("eyas can be started");
+        let mut line = String::new();
+        let output = BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line);
+        output.expect("a pipe can be read");
+        if line.is_empty() {
+            return Some(finish(child));
+        }
+        child.kill().expect("our own child");
+        child.wait().expect("our own child");
+        self.dispatcher = start_dispatcher(&self.home, &self.dispatcher_words);
+        None
+    }
+
     /// Runs `eyas` with these words on this cluster.
     #[track_caller]
     pub fn run(&self, words: &[&str]) -> Done {

@@ -1,12 +1,16 @@
 //! A job's moves, live and again from the journal.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use eyas_types::course::JobState;
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
     ExecutorId, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskId, TaskItem,
     TaskTemplate, Template, Version,
 };
-use eyas_wire::client::TaskResult;
-use eyas_wire::view::JobState;
 
 use super::{Job, JobSpec, Phase, Released};
 
@@ -31,7 +35,7 @@ fn diamond_of(change: impl FnOnce(&mut OutputSpec)) -> Job {
         let input = |task: &u32| Input { from: InputFrom::Output { task: *task, output: 0 }, name: None };
         spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: needs.iter().map(input).collect() }]).unwrap();
     }
-    spec.validate().unwrap();
+    spec.validate(&|_, _| Ok(None)).unwrap();
     Job::new(JobId(1), spec)
 }
 
@@ -42,9 +46,9 @@ fn wrote(index: u32) -> Outcome {
 }
 
 fn run(job: &mut Job, index: u32, outcome: Outcome) -> Released {
-    job.queued(index, 0);
-    job.assigned(index, ExecutorId(0));
-    job.ended(index, 0, "n1".into(), outcome)
+    job.queued(0, index, 0);
+    job.assigned(0, index, ExecutorId(0));
+    job.ended(0, index, 0, "n1".into(), outcome)
 }
 
 fn phases(job: &Job) -> Vec<Phase> {
@@ -71,13 +75,13 @@ fn what_needs_a_failed_task_is_hopeless_and_a_retry_blocks_it_again() {
     let released = run(&mut job, 0, Outcome::of(Status::Exited(3)));
     assert_eq!(released.hopeless, [2]);
     let hopeless = |index| Outcome::failed(FailureKind::Dependency, format!("{index}"));
-    assert_eq!(job.ended(2, 0, String::new(), hopeless(2)).hopeless, [3]);
-    job.ended(3, 0, String::new(), hopeless(3));
+    assert_eq!(job.ended(0, 2, 0, String::new(), hopeless(2)).hopeless, [3]);
+    job.ended(0, 3, 0, String::new(), hopeless(3));
     run(&mut job, 4, wrote(4));
     assert_eq!((job.state(), job.failures.len()), (JobState::Failed, 3));
     let again = job.failed_tasks();
     assert_eq!(again, [0, 2, 3]);
-    assert_eq!(job.retry_these(&again), [0], "the others wait for it");
+    assert_eq!(job.retry_these(&again, 0), [0], "the others wait for it");
     assert_eq!(job.state(), JobState::Running);
     assert_eq!(run(&mut job, 0, wrote(0)).ready, [2]);
     assert_eq!(run(&mut job, 2, wrote(2)).ready, [3]);
@@ -93,8 +97,8 @@ fn results_read_from_the_journal_give_the_same_job() {
         run(&mut live, index, if index == 0 { Outcome::of(Status::Signalled(9)) } else { wrote(index) });
     }
     let mut again = diamond();
-    for result in live.pending.take().iter().flatten() {
-        again.book(result, 7);
+    for end in live.pending.take().iter().flatten() {
+        again.book(end);
     }
     // What the failure made hopeless is told again, and ended by whoever books.
     assert_eq!(phases(&again), phases(&live));
@@ -103,12 +107,21 @@ fn results_read_from_the_journal_give_the_same_job() {
 }
 
 #[test]
-fn when_a_task_came_is_known_again_from_the_journal() {
+fn a_jobs_time_stands_still_between_its_end_and_a_retry() {
     let mut job = diamond();
-    let outcome = Outcome { waited_us: 10, ran_us: 40, suspended_us: 5, ..wrote(4) };
-    let result = TaskResult { index: 4, attempt: 0, executor: "n1".into(), queued_us: 30, delivery_us: 5, outcome };
-    job.book(&result, 100);
-    assert_eq!(job.tasks[4].ready_us, 10);
+    let second = 1_000_000;
+    for index in 0..5 {
+        job.queued(second, index, 0);
+        job.enter(index, Phase::Waiting);
+        job.assigned(2 * second, index, ExecutorId(0));
+        job.ended(3 * second, index, 0, "n1".into(), Outcome::of(Status::Exited(1)));
+    }
+    assert_eq!((job.time_us(3 * second), job.time_us(60 * second)), (3 * second, 3 * second));
+    let paused_us = job.paused_until(60 * second);
+    assert_eq!(paused_us, 57 * second);
+    let again = job.failed_tasks();
+    job.retry_these(&again, paused_us);
+    assert_eq!(job.time_us(61 * second), 4 * second);
 }
 
 #[test]
@@ -128,11 +141,11 @@ fn what_is_kept_until_it_is_read_is_wanted_until_all_have_read_it() {
         assert_eq!(wanted(&job), left, "after {index}");
     }
     // What is to be read again is wanted again, and what did not succeed has not read.
-    job.recompute(&[2]);
+    job.recompute(&[2], 0);
     assert_eq!(wanted(&job), [0, 1]);
     run(&mut job, 2, Outcome::of(Status::Exited(1)));
     assert_eq!(wanted(&job), [0, 1]);
-    assert_eq!(job.retry_these(&[2]), [2]);
+    assert_eq!(job.retry_these(&[2], 0), [2]);
     run(&mut job, 2, kept(2));
     assert_eq!(wanted(&job), []);
 }
@@ -149,6 +162,6 @@ fn a_task_whose_producer_left_its_output_out_does_not_run() {
     run(&mut job, 0, wrote(0));
     let released = run(&mut job, 1, Outcome::of(Status::Succeeded));
     assert_eq!(released, Released { ready: vec![], hopeless: vec![2] });
-    job.ended(2, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
+    job.ended(0, 2, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
     assert_eq!(job.failed_tasks(), Vec::<u32>::new(), "a retry would end the same way");
 }

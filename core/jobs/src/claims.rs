@@ -1,13 +1,13 @@
 //! Whether two tasks of a job would write the same file, of which the one that ends last would win; or one task would
 //! keep two in the cluster by the same name, of which its user would get one.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
 use eyas_types::template::Expansion;
 use eyas_types::{Name, OutputSpec, Piece, TaskItem, TaskTemplate, Template, Value};
 
-use super::spec::{JobSpec, SpecError};
+use crate::spec::{JobSpec, SpecError};
 
 impl JobSpec {
     /// Whether each output is one task's own, as far as it can be told before tasks run: not of patterns, and not of
@@ -16,15 +16,14 @@ impl JobSpec {
         if self.templates.iter().all(|template| template.outputs.is_empty()) {
             return Ok(());
         }
-        let hasher = RandomState::new();
         // Places themselves would take more memory than the job.
-        let mut claimed: HashMap<u64, u32> = HashMap::new();
+        let mut claimed: BTreeMap<[u8; 8], u32> = BTreeMap::new();
         for task in 0..self.items.len() as u32 {
             if let Some(name) = self.kept_twice(task) {
                 return Err(SpecError::KeptTwice { name, task });
             }
             for place in self.places_of(task) {
-                let Some(other) = claimed.insert(hasher.hash_one(&place), task) else { continue };
+                let Some(other) = claimed.insert(digest(&place), task) else { continue };
                 if other == task || self.places_of(other).contains(&place) {
                     return Err(SpecError::Claimed { place, tasks: [other, task] });
                 }
@@ -49,7 +48,7 @@ impl JobSpec {
         if kept().count() < 2 {
             return None;
         }
-        let mut names = HashSet::new();
+        let mut names = BTreeSet::new();
         kept().filter_map(|output| file_name(&item, output, task)).find(|name| !names.insert(name.clone()))
     }
 }
@@ -77,6 +76,11 @@ fn absolute(base: &[u8], place: &[u8]) -> Name {
         path.push(part);
     }
     path
+}
+
+fn digest(place: &Name) -> [u8; 8] {
+    let digest = blake3::hash(place.as_bytes());
+    core::array::from_fn(|byte| digest.as_bytes()[byte])
 }
 
 /// The name of an output that is a single file, without its folders.

@@ -3,7 +3,7 @@
 use eyas_types::Outcome;
 
 /// Bytes that the journal keeps of a task's output.
-pub(crate) fn output_bytes(outcome: &Outcome) -> u64 {
+pub fn output_bytes(outcome: &Outcome) -> u64 {
     (outcome.stdout.len() + outcome.stderr.len()) as u64
 }
 

@@ -4,43 +4,69 @@
 //! `Waiting` or `Blocked` when it is retried, or when what it left in the cluster is lost and still needed; then those
 //! that need it go from `Waiting` back to `Blocked`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+mod course;
+mod kept;
+mod output;
+mod pending;
+mod places;
+#[cfg(test)]
+mod tests;
 
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use eyas_types::course::{JobState, Metrics, Sample, TaskCounts};
 use eyas_types::{
-    ExecutorId, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome, Status, TaskId, TaskItem, TaskTemplate,
+    Distribution, ExecutorId, Input, InputFrom, JobId, Need, ObjectId, ObjectSpec, Outcome, Reads, Status, TaskId,
+    TaskItem, TaskResult, TaskTemplate,
 };
-use eyas_wire::client::TaskResult;
-use eyas_wire::view::{JobState, JobView, TaskCounts};
 
-use super::course::{Course, Ended};
-use super::kept::Left;
-use super::output::output_bytes;
-use super::pending::Pending;
-use super::places::Places;
-use super::spec::JobSpec;
-use crate::journal::Entry;
+use self::course::{Course, Ended};
+pub use self::kept::Left;
+pub(crate) use self::output::cut_output;
+pub use self::output::output_bytes;
+use self::pending::Pending;
+use self::places::Places;
+use crate::log::JobEnd;
+use crate::spec::JobSpec;
 
 /// Failures of which a report tells the words.
 const MAX_FAILURES: usize = 100;
 
 /// Where a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
+    /// It waits for another task's output.
     Blocked,
+    /// It waits for an executor.
     Waiting,
+    /// An executor has it.
     Assigned,
+    /// It has ended well.
     Succeeded,
+    /// It has ended otherwise.
     Failed,
+    /// It was cancelled.
     Cancelled,
 }
 
 impl Phase {
+    /// Whether it runs no more, unless it is retried or its output is lost.
     pub fn has_ended(self) -> bool {
         matches!(self, Phase::Succeeded | Phase::Failed | Phase::Cancelled)
     }
 
+    /// Whether it has ended, and not well.
+    pub fn has_ended_in_vain(self) -> bool {
+        self.has_ended() && self != Phase::Succeeded
+    }
+
+    /// Its name, as people see it.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Blocked => "blocked",
@@ -55,7 +81,8 @@ impl Phase {
 
 /// What is known of a task in memory; the rest is in the journal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TaskState {
+pub struct TaskState {
+    /// Where it is.
     pub phase: Phase,
     /// Tries that failed.
     pub failures: u16,
@@ -73,48 +100,60 @@ pub(crate) struct TaskState {
     pub assigned_us: u64,
 }
 
-pub(crate) struct Job {
+/// A job: its tasks, what they wait for and what they have left in the cluster, its counts and its course.
+#[derive(Debug)]
+pub struct Job {
+    /// Its id.
     pub id: JobId,
+    /// It as it was submitted.
     pub spec: Arc<JobSpec>,
-    pub object_ids: Vec<ObjectId>,
+    object_ids: Vec<ObjectId>,
+    /// Its tasks.
     pub tasks: Vec<TaskState>,
+    /// How many of them are in which phase.
     pub counts: TaskCounts,
+    /// Tries beyond each task's first.
     pub retried: u64,
     /// Tasks that ended with the result of another.
     pub reused: u64,
     /// Tasks that ran again because their kept output was lost.
     pub recomputed: u64,
-    pub course: Course,
+    pub(crate) course: Course,
+    /// The first failures: the task, and what happened.
     pub failures: Vec<(TaskId, String)>,
     /// The first task that was not yet put into the queue; jobs are put there in parts.
-    pub next_to_queue: u32,
+    pub(crate) next_to_queue: u32,
     /// Journal entries written or on their way.
     pub entries: u64,
     /// Results that were not put to be written yet.
-    pub pending: Pending,
-    /// Entries that were, but are not on disk, with their numbers.
-    being_written: VecDeque<(u64, Arc<Entry>)>,
+    pub(crate) pending: Pending,
     /// Bytes of captured output in its results.
     pub output_bytes: u64,
     /// Output was cut because there was no room for it.
     pub lacked_output_room: bool,
     /// Assigned tasks that were told to end.
-    pub cancelling: BTreeSet<u32>,
-    began: Instant,
-    pub(super) ended_us: Option<u64>,
+    pub(crate) cancelling: BTreeSet<u32>,
+    /// When its time began: its submission, microseconds since 1970.
+    began_us: u64,
+    /// How long its time has stood still, between an end and what had it go on.
+    paused_us: u64,
+    /// Its time at its end.
+    ended_us: Option<u64>,
+    /// What is pushed ahead of its tasks is where it is to be, or was given up.
+    pub(crate) was_pushed: bool,
     /// Where its tasks' outputs are in persistent storage.
-    pub places: Places,
+    pub(crate) places: Places,
     /// What tasks have left in the cluster.
-    pub kept: BTreeMap<(u32, ObjectId), Left>,
+    pub(crate) kept: BTreeMap<(u32, ObjectId), Left>,
     /// For each output that is kept until it is read, by task and place: by how many inputs of tasks that have not
     /// succeeded it is.
-    pub(super) unread: BTreeMap<(u32, u16), u32>,
+    unread: BTreeMap<(u32, u16), u32>,
     /// Its outputs need not be kept any longer.
     pub is_released: bool,
-    /// For each task that others wait for: who.
-    pub(super) dependents: BTreeMap<u32, Vec<u32>>,
-    /// For each blocked task: whom it waits for.
-    pub(super) unmet: BTreeMap<u32, BTreeSet<u32>>,
+    /// For each task that other tasks wait for: those tasks.
+    dependents: BTreeMap<u32, Vec<u32>>,
+    /// For each blocked task: the tasks that it waits for.
+    unmet: BTreeMap<u32, BTreeSet<u32>>,
     /// What tasks whose outputs are read have delivered.
     produced: BTreeMap<(u32, u16), ObjectSpec>,
 }
@@ -127,10 +166,8 @@ pub(crate) struct Released {
 }
 
 impl Job {
+    /// A job none of whose tasks has run.
     pub fn new(id: JobId, spec: JobSpec) -> Self {
-        let elapsed = unix_ms().saturating_sub(spec.submitted_unix_ms);
-        let began = Instant::now();
-        let began = began.checked_sub(Duration::from_millis(elapsed)).unwrap_or(began);
         let state = TaskState {
             phase: Phase::Waiting,
             failures: 0,
@@ -142,6 +179,7 @@ impl Job {
             assigned_us: 0,
         };
         let count = spec.items.len();
+        let began_us = spec.submitted_unix_ms * 1000;
         let spec = Arc::new(spec);
         let mut job = Job {
             id,
@@ -157,12 +195,13 @@ impl Job {
             next_to_queue: 0,
             entries: 0,
             pending: Pending::default(),
-            being_written: VecDeque::new(),
             output_bytes: 0,
             lacked_output_room: false,
             cancelling: BTreeSet::new(),
-            began,
+            began_us,
+            paused_us: 0,
             ended_us: None,
+            was_pushed: false,
             places: Places::default(),
             kept: BTreeMap::new(),
             unread: BTreeMap::new(),
@@ -194,19 +233,37 @@ impl Job {
         }
     }
 
-    /// Microseconds since the job was submitted.
-    pub fn now_us(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
+    /// The job's own time, microseconds: it begins with the submission and stands still while the job has ended.
+    pub fn time_us(&self, now_us: u64) -> u64 {
+        self.ended_us.unwrap_or_else(|| now_us.saturating_sub(self.began_us + self.paused_us))
     }
 
+    /// How long its time has stood still in all, if it goes on now.
+    pub(crate) fn paused_until(&self, now_us: u64) -> u64 {
+        match self.ended_us {
+            Some(ended_us) => now_us.saturating_sub(self.began_us + ended_us).max(self.paused_us),
+            None => self.paused_us,
+        }
+    }
+
+    /// Its time goes on, because these tasks run again.
+    fn go_on(&mut self, again: &[u32], paused_us: u64) {
+        if !again.is_empty() {
+            (self.ended_us, self.paused_us) = (None, paused_us);
+        }
+    }
+
+    /// Names a task of it.
     pub fn task_id(&self, index: u32) -> TaskId {
         TaskId { job: self.id, index }
     }
 
+    /// What the item is made into a task with.
     pub fn template_of(&self, item: &TaskItem) -> &TaskTemplate {
         &self.spec.templates[usize::from(item.template)]
     }
 
+    /// The same, of the task at this index.
     pub fn template_at(&self, index: u32) -> &TaskTemplate {
         self.template_of(&self.spec.items.get(index))
     }
@@ -256,7 +313,7 @@ impl Job {
 
     pub(super) fn enter(&mut self, index: u32, phase: Phase) {
         let state = &mut self.tasks[index as usize];
-        let before = std::mem::replace(&mut state.phase, phase);
+        let before = core::mem::replace(&mut state.phase, phase);
         *count(&mut self.counts, before) -= 1;
         *count(&mut self.counts, phase) += 1;
         if (before == Phase::Succeeded) != (phase == Phase::Succeeded) {
@@ -264,50 +321,85 @@ impl Job {
         }
     }
 
+    /// What the scheduler is told of a task: its inputs, and what it needs of an executor.
+    pub(crate) fn needs_of(&self, index: u32) -> (Box<[(ObjectId, u64)]>, Need) {
+        let item = self.spec.items.get(index);
+        (self.input_ids(&item).into(), self.spec.need(item.template))
+    }
+
+    /// Whether its tasks wait until what they read is with every executor that may run them.
+    pub fn is_pushed_first(&self) -> bool {
+        self.spec.distribution == Distribution::SpanningTree && !self.was_pushed && !self.spec.pushed().is_empty()
+    }
+
+    /// Whether its inputs may still be pushed: along a spanning tree, only before its tasks begin.
+    pub(crate) fn may_be_pushed(&self) -> bool {
+        self.spec.distribution != Distribution::SpanningTree || !self.was_pushed
+    }
+
+    /// How many of these tasks have not ended.
+    pub fn unfinished(&self, tasks: Range<u32>) -> u64 {
+        let tasks = &self.tasks[tasks.start as usize..tasks.end as usize];
+        tasks.iter().filter(|state| !state.phase.has_ended()).count() as u64
+    }
+
+    /// How many tasks a retry would run again.
+    pub fn retryable(&self) -> u64 {
+        self.failed_tasks().len() as u64
+    }
+
+    /// How many objects its tasks keep in the cluster.
+    pub fn kept_count(&self) -> u64 {
+        self.kept.len() as u64
+    }
+
     /// The task is in the queue now.
-    pub fn queued(&mut self, index: u32, input_bytes: u64) {
-        let now_us = self.now_us();
-        self.tasks[index as usize].ready_us = now_us;
+    pub(crate) fn queued(&mut self, now_us: u64, index: u32, input_bytes: u64) {
+        self.tasks[index as usize].ready_us = self.time_us(now_us);
         self.course.arrived(input_bytes);
     }
 
-    pub fn assigned(&mut self, index: u32, executor: ExecutorId) {
-        let now_us = self.now_us();
+    pub(crate) fn assigned(&mut self, now_us: u64, index: u32, executor: ExecutorId) {
+        let assigned_us = self.time_us(now_us);
         let state = &mut self.tasks[index as usize];
-        state.assigned_us = now_us;
+        state.assigned_us = assigned_us;
         state.executor = Some(executor);
         self.enter(index, Phase::Assigned);
     }
 
     /// The task is in the queue again.
-    pub fn unassigned(&mut self, index: u32) {
+    pub(crate) fn unassigned(&mut self, index: u32) {
         self.enter(index, Phase::Waiting);
     }
 
     /// The task has ended for good. Books it, puts its result among the pending, and tells who may run now.
-    pub fn ended(&mut self, index: u32, attempt: u32, executor: String, outcome: Outcome) -> Released {
-        let now_us = self.now_us();
+    pub(crate) fn ended(
+        &mut self,
+        now_us: u64,
+        index: u32,
+        attempt: u32,
+        executor: String,
+        outcome: Outcome,
+    ) -> Released {
+        let at_us = self.time_us(now_us);
         let state = self.tasks[index as usize];
         let was_assigned = state.phase == Phase::Assigned;
-        let queued_us = if was_assigned { state.assigned_us - state.ready_us } else { 0 };
-        let away_us = if was_assigned { now_us - state.assigned_us } else { 0 };
+        let queued_us = if was_assigned { state.assigned_us.saturating_sub(state.ready_us) } else { 0 };
+        let ready_us = if state.ready_us == 0 { at_us } else { state.ready_us };
+        let away_us = if was_assigned { at_us.saturating_sub(state.assigned_us) } else { 0 };
         let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us + outcome.suspended_us);
         let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
-        let released = self.book(&result, now_us);
-        self.tasks[index as usize].assigned_us += self.pending.push(result);
+        let end = JobEnd { at_us, ready_us, result };
+        let released = self.book(&end);
+        self.tasks[index as usize].assigned_us += self.pending.push(end);
         released
     }
 
-    /// Books a result that came `at_us` after submission: live, or again when it is read from the journal.
-    pub fn book(&mut self, result: &TaskResult, at_us: u64) -> Released {
+    /// Books an end: live, or again when it is read from the journal.
+    pub(crate) fn book(&mut self, end: &JobEnd) -> Released {
+        let JobEnd { at_us, ready_us, ref result } = *end;
         let index = result.index;
-        let state = &mut self.tasks[index as usize];
-        if state.ready_us == 0 {
-            // Read from the journal, it came as long before its end as all it did took.
-            let Outcome { waited_us, ran_us, suspended_us, .. } = result.outcome;
-            let took_us = result.queued_us + waited_us + ran_us + suspended_us + result.delivery_us;
-            state.ready_us = at_us.saturating_sub(took_us);
-        }
+        self.tasks[index as usize].ready_us = ready_us;
         let phase = match &result.outcome.status {
             Status::Succeeded => Phase::Succeeded,
             Status::Cancelled => Phase::Cancelled,
@@ -322,7 +414,7 @@ impl Job {
         self.output_bytes += output_bytes(outcome);
         self.course.ended(&Ended {
             at_us,
-            ready_us: self.tasks[index as usize].ready_us,
+            ready_us,
             queued_us: result.queued_us,
             waited_us: outcome.waited_us,
             ran_us: outcome.ran_us,
@@ -369,28 +461,35 @@ impl Job {
         released
     }
 
-    /// Takes an entry that is going to be written; its number.
-    pub fn put(&mut self, entry: Arc<Entry>) -> u64 {
-        let number = self.entries;
-        self.being_written.push_back((number, entry));
+    /// The number of an entry that is going to be written.
+    pub(crate) fn next_entry(&mut self) -> u64 {
         self.entries += 1;
-        number
+        self.entries - 1
     }
 
-    /// Entries before this number are on disk.
-    pub fn written(&mut self, before: u64) {
-        while self.being_written.pop_front_if(|(number, _)| *number < before).is_some() {}
+    /// The latest result of a task that has not been given to the journal.
+    pub fn pending_result(&self, index: u32) -> Option<&TaskResult> {
+        self.pending.last(index)
     }
 
-    /// An entry that is on its way to the disk.
-    pub fn being_written(&self, number: u64) -> Option<&Entry> {
-        let place = self.being_written.binary_search_by_key(&number, |(number, _)| *number).ok()?;
-        Some(&self.being_written[place].1)
+    /// Its course so far, in order.
+    pub fn samples(&self) -> &[Sample] {
+        self.course.samples()
+    }
+
+    /// Its sums and averages.
+    pub fn metrics(&self, now_us: u64) -> Metrics {
+        self.course.metrics(self.time_us(now_us))
+    }
+
+    /// Where inputs came from so far.
+    pub fn reads(&self) -> Reads {
+        self.course.reads()
     }
 
     /// Tasks that have ended without success and may run again. One whose producers all succeeded, but left out what it
     /// reads, would only end the same way.
-    pub fn failed_tasks(&self) -> Vec<u32> {
+    pub(crate) fn failed_tasks(&self) -> Vec<u32> {
         let failed = |index: &u32| matches!(self.tasks[*index as usize].phase, Phase::Failed | Phase::Cancelled);
         (0..self.tasks.len() as u32).filter(failed).filter(|index| !self.lacks_for_good(*index)).collect()
     }
@@ -405,7 +504,7 @@ impl Job {
 
     /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may be
     /// queued at once.
-    pub fn retry_these(&mut self, again: &[u32]) -> Vec<u32> {
+    pub(crate) fn retry_these(&mut self, again: &[u32], paused_us: u64) -> Vec<u32> {
         let mut ready = Vec::new();
         for index in again {
             let item = self.spec.items.get(*index);
@@ -424,27 +523,23 @@ impl Job {
         }
         self.retried += again.len() as u64;
         self.failures.clear();
-        if !again.is_empty() {
-            self.ended_us = None;
-        }
+        self.go_on(again, paused_us);
         ready
     }
 
     // ---- how it stands
 
+    /// Whether all its tasks have.
     pub fn has_ended(&self) -> bool {
         self.ended_us.is_some()
     }
 
     /// Whether all that has not ended was told to.
-    pub fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.counts.waiting + self.counts.blocked == 0 && self.cancelling.len() as u64 == self.counts.assigned
     }
 
-    pub fn elapsed_us(&self) -> u64 {
-        self.ended_us.unwrap_or_else(|| self.now_us())
-    }
-
+    /// How it stands.
     pub fn state(&self) -> JobState {
         match (self.has_ended(), self.counts.failed, self.counts.cancelled) {
             (false, _, _) => JobState::Running,
@@ -465,29 +560,9 @@ impl Job {
         self.unmet.get(&index).map(|unmet| unmet.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// When the task was assigned, for comparison with tasks of other jobs.
-    pub fn assigned_at(&self, index: u32) -> Instant {
-        self.began + Duration::from_micros(self.tasks[index as usize].assigned_us)
-    }
-
-    /// The view without what the job does not know: executors and warnings.
-    pub fn view(&self) -> JobView {
-        JobView {
-            job: self.id,
-            name: self.spec.name.clone(),
-            state: self.state(),
-            tasks: self.counts,
-            retried: self.retried,
-            reused: self.reused,
-            recomputed: self.recomputed,
-            reads: self.course.reads(),
-            submitted_unix_ms: self.spec.submitted_unix_ms,
-            elapsed_us: self.elapsed_us(),
-            executors: 0,
-            capacity_milli: 0,
-            is_stuck: false,
-            warnings: Vec::new(),
-        }
+    /// When the task was assigned, microseconds since 1970, for comparison with tasks of other jobs.
+    pub(crate) fn assigned_at(&self, index: u32) -> u64 {
+        self.began_us + self.paused_us + self.tasks[index as usize].assigned_us
     }
 }
 
@@ -507,9 +582,4 @@ fn count(counts: &mut TaskCounts, phase: Phase) -> &mut u64 {
         Phase::Failed => &mut counts.failed,
         Phase::Cancelled => &mut counts.cancelled,
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

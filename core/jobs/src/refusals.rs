@@ -1,24 +1,26 @@
 //! Tasks that executors could not take. One that all have refused fails, but not for a full disk: if one of them refused
 //! it only for now, it waits and is offered to all again, a bounded number of times.
 
-use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
 
 use eyas_types::TaskId;
 
-/// A task that all refused for now waits so long.
-const ROOM_RETRY_EVERY: Duration = Duration::from_secs(5);
-/// A task that all refused for now so many times fails.
+/// A task that all refused for now is offered again after this time, microseconds.
+const ROOM_RETRY_EVERY_US: u64 = 5_000_000;
+/// A task fails after all have refused it for now this many times.
 const MAX_ROOM_RETRIES: u32 = 60;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    tasks: HashMap<TaskId, Refused>,
+    tasks: BTreeMap<TaskId, Refused>,
     /// Tasks that wait, with the end of their wait, the first first; some were forgotten since.
-    waiting: VecDeque<(Instant, TaskId)>,
+    waiting: VecDeque<(u64, TaskId)>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Refused {
     /// What the last executor said; of those that refused it for now, if there are such.
     reason: String,
@@ -26,7 +28,7 @@ struct Refused {
     for_now: bool,
     /// How often all have refused it.
     rounds: u32,
-    waits_until: Option<Instant>,
+    waits_until: Option<u64>,
 }
 
 impl Refusals {
@@ -39,11 +41,11 @@ impl Refusals {
         entry.for_now |= for_now;
     }
 
-    /// All executors have refused the task. It waits from `now` on to be offered again.
+    /// All executors have refused the task. It waits from `now_us` on to be offered again.
     ///
     /// # Errors
     /// Why it fails, for a person: none of them can ever take it, or it has waited long enough.
-    pub fn by_all(&mut self, task: TaskId, now: Instant) -> Result<(), String> {
+    pub fn by_all(&mut self, task: TaskId, now_us: u64) -> Result<(), String> {
         let Some(entry) = self.tasks.get_mut(&task) else { return Err("every executor has refused it".into()) };
         if !entry.for_now {
             return Err(entry.reason.clone());
@@ -51,21 +53,26 @@ impl Refusals {
         if entry.rounds == MAX_ROOM_RETRIES {
             return Err(format!("{} (no executor had room for it in {MAX_ROOM_RETRIES} tries)", entry.reason));
         }
-        let until = now + ROOM_RETRY_EVERY;
+        let until = now_us + ROOM_RETRY_EVERY_US;
         (entry.rounds, entry.for_now, entry.waits_until) = (entry.rounds + 1, false, Some(until));
         self.waiting.push_back((until, task));
         Ok(())
     }
 
-    /// A task that has waited long enough at `now` and is to be offered again, if there is one.
-    pub fn next_due(&mut self, now: Instant) -> Option<TaskId> {
-        while let Some((until, task)) = self.waiting.pop_front_if(|(until, _)| *until <= now) {
+    /// A task that has waited long enough at `now_us` and is to be offered again, if there is one.
+    pub fn next_due(&mut self, now_us: u64) -> Option<TaskId> {
+        while let Some((until, task)) = self.waiting.pop_front_if(|(until, _)| *until <= now_us) {
             if let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.waits_until == Some(until)) {
                 entry.waits_until = None;
                 return Some(task);
             }
         }
         None
+    }
+
+    /// When the next task may be due.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.waiting.front().map(|(until, _)| *until)
     }
 
     /// Why the task waits to be offered again, if it does.
@@ -92,19 +99,19 @@ mod tests {
         let mut refusals = Refusals::default();
         refusals.refused(TASK, "a", false);
         refusals.refused(TASK, "b", false);
-        assert_eq!(refusals.by_all(TASK, Instant::now()), Err("b".into()));
+        assert_eq!(refusals.by_all(TASK, 0), Err("b".into()));
     }
 
     #[test]
     fn what_one_refuses_for_now_is_offered_again_so_many_times() {
-        let (mut refusals, mut now) = (Refusals::default(), Instant::now());
+        let (mut refusals, mut now) = (Refusals::default(), 0);
         for _ in 0..MAX_ROOM_RETRIES {
             refusals.refused(TASK, "its disk is full", true);
             refusals.refused(TASK, "its store is small", false);
             assert_eq!(refusals.by_all(TASK, now), Ok(()));
             assert_eq!(refusals.why_waiting(TASK), Some("its disk is full"));
             assert_eq!(refusals.next_due(now), None);
-            now += ROOM_RETRY_EVERY;
+            now += ROOM_RETRY_EVERY_US;
             assert_eq!((refusals.next_due(now), refusals.next_due(now)), (Some(TASK), None));
             assert_eq!(refusals.why_waiting(TASK), None);
         }
@@ -115,12 +122,12 @@ mod tests {
 
     #[test]
     fn what_has_ended_while_it_waited_is_not_offered_again() {
-        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        let (mut refusals, now) = (Refusals::default(), 0);
         refusals.refused(TASK, "full", true);
         assert_eq!(refusals.by_all(TASK, now), Ok(()));
         refusals.forget(TASK);
         // It runs anew, and is refused again.
         refusals.refused(TASK, "full", true);
-        assert_eq!(refusals.next_due(now + ROOM_RETRY_EVERY), None);
+        assert_eq!(refusals.next_due(now + ROOM_RETRY_EVERY_US), None);
     }
 }

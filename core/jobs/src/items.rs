@@ -1,30 +1,44 @@
-//! A job's items, encoded one after the other: a million of them take little more than their own text.
+//! A job's items, encoded one after the other: a million of them take little more memory than their own text.
+
+use alloc::vec::Vec;
 
 use eyas_types::TaskItem;
 use serde::{Deserialize, Serialize};
 
+/// The items of a job, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Items {
+pub struct Items {
     bytes: Vec<u8>,
     /// Where each item ends.
     ends: Vec<u64>,
 }
 
 impl Items {
+    /// Adds an item.
     pub fn push(&mut self, item: &TaskItem) {
-        let bytes = std::mem::take(&mut self.bytes);
+        let bytes = core::mem::take(&mut self.bytes);
         self.bytes = postcard::to_extend(item, bytes).expect("an item can be encoded");
         self.ends.push(self.bytes.len() as u64);
     }
 
+    /// The item at this place.
+    ///
+    /// # Panics
+    /// If there is none.
     pub fn get(&self, index: u32) -> TaskItem {
         let index = index as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         postcard::from_bytes(&self.bytes[start as usize..self.ends[index] as usize]).expect("encoded by push")
     }
 
+    /// How many there are.
     pub fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
     }
 
     /// Whether the encoded items can be decoded, asked of items that come from disk.

@@ -1,13 +1,15 @@
 //! A job's course over time, and its sums (data-diffusion §3.1, §5.1).
 
-use std::time::Duration;
+use alloc::vec::Vec;
+use core::mem;
 
-use eyas_sched::placement::Utilisation;
 use eyas_types::Reads;
-use eyas_wire::view::{Metrics, Sample};
+use eyas_types::course::{Metrics, Sample};
 
-/// The shortest interval of the course.
-pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// The shortest interval of the course, microseconds.
+const SAMPLE_EVERY_US: u64 = 100_000;
+/// Samples that were closed while no task ended are written to the journal after this time, microseconds.
+const WRITE_SAMPLES_EVERY_US: u64 = 5_000_000;
 /// A course has no more samples than this; then each two become one, and intervals are twice as long.
 const MAX_SAMPLES: usize = 1024;
 
@@ -18,6 +20,11 @@ pub(crate) struct Course {
     began_us: u64,
     interval_us: u64,
     sums: Sums,
+    /// Samples that were closed and not yet taken for the journal.
+    unwritten: Vec<Sample>,
+    /// Time of which no sample is known: those that were not on disk when a dispatcher died, and the time until the next
+    /// one was there.
+    unsampled_us: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -53,8 +60,10 @@ impl Default for Course {
             samples: Vec::new(),
             current: Sample::default(),
             began_us: 0,
-            interval_us: SAMPLE_EVERY.as_micros() as u64,
+            interval_us: SAMPLE_EVERY_US,
             sums: Sums::default(),
+            unwritten: Vec::new(),
+            unsampled_us: 0,
         }
     }
 }
@@ -82,25 +91,49 @@ impl Course {
         sums.last_end_us = sums.last_end_us.max(ended.at_us);
     }
 
-    /// Closes the current interval if it is over, or if `now_us` is the `last` moment.
-    pub fn tick(&mut self, now_us: u64, last: bool, waiting: u64, assigned: u64, executors: u64, now: Utilisation) {
-        let interval_us = now_us.saturating_sub(self.began_us);
+    /// Closes the current interval if it is over, or if `state.at_us` is the `last` moment. `state` says how things stand;
+    /// what happened in the interval is known here.
+    pub fn tick(&mut self, last: bool, state: Sample) {
+        let interval_us = state.at_us.saturating_sub(self.began_us);
         if interval_us == 0 || (interval_us < self.interval_us && !last) {
             return;
         }
-        let sample = Sample {
-            at_us: now_us,
-            interval_us,
-            waiting,
-            assigned,
-            executors,
-            capacity_milli: now.total_milli,
-            busy_milli: now.busy_milli,
-            ..std::mem::take(&mut self.current)
-        };
-        self.sums.held_cpu_us += now.total_milli as f64 / 1000.0 * interval_us as f64;
+        let Sample { arrived, arrived_bytes, ended, reads, .. } = mem::take(&mut self.current);
+        let sample = Sample { interval_us, arrived, arrived_bytes, ended, reads, ..state };
+        self.unwritten.push(sample);
+        self.push(sample);
+    }
+
+    /// Takes samples that the journal has, in their order. The ends among them were told before.
+    pub fn recovered(&mut self, samples: &[Sample]) {
+        for sample in samples {
+            self.unsampled_us += (sample.at_us - sample.interval_us).saturating_sub(self.began_us);
+            self.push(*sample);
+        }
+        self.current = Sample::default();
+    }
+
+    /// After a journal was read: what happened between its last sample and now was not sampled.
+    pub fn resume(&mut self, now_us: u64) {
+        self.unsampled_us += now_us.saturating_sub(self.began_us);
+        self.began_us = self.began_us.max(now_us);
+        self.current = Sample::default();
+    }
+
+    /// Samples that the journal does not have yet; they are taken as written afterwards.
+    pub fn take_unwritten(&mut self) -> Vec<Sample> {
+        mem::take(&mut self.unwritten)
+    }
+
+    /// Whether samples have waited long enough for a result to be written with.
+    pub fn has_old_samples(&self) -> bool {
+        self.unwritten.first().is_some_and(|first| self.began_us >= first.at_us + WRITE_SAMPLES_EVERY_US)
+    }
+
+    fn push(&mut self, sample: Sample) {
+        self.sums.held_cpu_us += sample.capacity_milli as f64 / 1000.0 * sample.interval_us as f64;
         self.samples.push(sample);
-        self.began_us = now_us;
+        self.began_us = sample.at_us;
         if self.samples.len() > MAX_SAMPLES {
             self.interval_us *= 2;
             self.samples =
@@ -108,17 +141,21 @@ impl Course {
         }
     }
 
+    /// The course so far, in order. There is a gap where samples were lost.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
+    /// Where inputs came from so far.
     pub fn reads(&self) -> Reads {
         self.sums.reads
     }
 
+    /// Its sums and averages, where `elapsed_us` is the job's time. What needs every sample is left out if some were lost.
     pub fn metrics(&self, elapsed_us: u64) -> Metrics {
         let sums = &self.sums;
         let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let if_sampled = |value: f64| (self.unsampled_us == 0).then_some(value);
         let mean = |sum: u64| ratio(sum as f64, sums.tasks as f64);
         let share = |bytes: u64| ratio(bytes as f64, sums.reads.bytes() as f64);
         let speedup = ratio(sums.serial_us as f64, elapsed_us as f64);
@@ -127,10 +164,11 @@ impl Course {
             elapsed_us,
             serial_us: sums.serial_us,
             speedup,
-            efficiency: ratio(speedup, processors),
-            held_cpu_us: sums.held_cpu_us as u64,
+            efficiency: if_sampled(ratio(speedup, processors)),
+            held_cpu_us: if_sampled(sums.held_cpu_us).map(|held_us| held_us as u64),
             used_cpu_us: sums.used_cpu_us,
-            performance_index: ratio(speedup, sums.held_cpu_us / 3.6e9),
+            performance_index: if_sampled(ratio(speedup, sums.held_cpu_us / 3.6e9)),
+            unsampled_us: self.unsampled_us,
             response_us: mean(sums.queue_us + sums.execution_us + sums.delivery_us),
             queue_us: mean(sums.queue_us),
             execution_us: mean(sums.execution_us),
@@ -161,7 +199,9 @@ fn merged(earlier: Sample, later: Sample) -> Sample {
 mod tests {
     use super::*;
 
-    const ALL_BUSY: Utilisation = Utilisation { busy_milli: 2000, total_milli: 2000 };
+    fn at(at_us: u64) -> Sample {
+        Sample { at_us, executors: 1, capacity_milli: 2000, busy_milli: 2000, ..Sample::default() }
+    }
 
     fn ended(at_us: u64, ran_us: u64) -> Ended {
         let mut reads = Reads::default();
@@ -175,11 +215,11 @@ mod tests {
         let mut course = Course::default();
         course.ended(&ended(1_000_000, 1_000_000));
         course.ended(&ended(1_000_000, 500_000));
-        course.tick(1_000_000, true, 0, 0, 1, ALL_BUSY);
+        course.tick(true, at(1_000_000));
         let metrics = course.metrics(1_000_000);
         assert_eq!(metrics.speedup, 1.5);
-        assert_eq!(metrics.efficiency, 0.75);
-        assert_eq!(metrics.held_cpu_us, 2_000_000);
+        assert_eq!(metrics.efficiency, Some(0.75));
+        assert_eq!(metrics.held_cpu_us, Some(2_000_000));
         assert_eq!(metrics.response_us, 5.0 + 3.0 + 750_000.0 + 2.0);
         assert_eq!(metrics.slowdown, 1.0);
         assert_eq!((metrics.local_share, metrics.persistent_share), (0.75, 0.25));
@@ -191,9 +231,9 @@ mod tests {
         let steps = 50_000;
         for step in 1..=steps {
             course.arrived(7);
-            course.tick(step * 100_000, false, step, 0, 1, ALL_BUSY);
+            course.tick(false, at(step * 100_000));
         }
-        course.tick(steps * 100_000 + 1, true, steps, 0, 1, ALL_BUSY);
+        course.tick(true, at(steps * 100_000 + 1));
         assert!(course.samples().len() <= MAX_SAMPLES + 1);
         assert_eq!(course.samples().iter().map(|s| s.arrived).sum::<u64>(), steps);
         let mut at = 0;
@@ -204,7 +244,54 @@ mod tests {
     }
 
     #[test]
+    fn a_course_read_from_the_journal_is_the_same() {
+        let (mut live, mut again) = (Course::default(), Course::default());
+        for step in 1..=3_000 {
+            live.arrived(step);
+            live.tick(step == 3_000, at(step * 110_000));
+            if step % 7 == 0 || step == 3_000 {
+                again.recovered(&live.take_unwritten());
+            }
+        }
+        assert_eq!(again.samples(), live.samples());
+        assert_eq!(again.metrics(9), live.metrics(9));
+    }
+
+    #[test]
+    fn figures_that_need_lost_samples_are_left_out() {
+        let mut live = Course::default();
+        live.tick(false, at(100_000));
+        let written = live.take_unwritten();
+        live.tick(false, at(200_000));
+        let mut again = Course::default();
+        again.recovered(&written);
+        again.resume(500_000);
+        again.tick(true, at(600_000));
+        let metrics = again.metrics(600_000);
+        assert_eq!(metrics.unsampled_us, 400_000);
+        assert_eq!((metrics.efficiency, metrics.held_cpu_us, metrics.performance_index), (None, None, None));
+        // It stays known after the next restart.
+        let mut third = Course::default();
+        third.recovered(&written);
+        third.recovered(&again.take_unwritten());
+        assert_eq!(third.metrics(600_000).unsampled_us, 400_000);
+    }
+
+    #[test]
+    fn samples_wait_for_a_result_to_be_written_with() {
+        let mut course = Course::default();
+        course.tick(false, at(100_000));
+        assert!(!course.has_old_samples());
+        course.tick(false, at(5_100_000));
+        assert!(course.has_old_samples());
+        assert_eq!(course.take_unwritten().len(), 2);
+        assert!(!course.has_old_samples());
+    }
+
+    #[test]
     fn nothing_divided_by_nothing_is_nothing() {
-        assert_eq!(Course::default().metrics(0), Metrics::default());
+        let metrics =
+            Metrics { efficiency: Some(0.0), held_cpu_us: Some(0), performance_index: Some(0.0), ..Metrics::default() };
+        assert_eq!(Course::default().metrics(0), metrics);
     }
 }

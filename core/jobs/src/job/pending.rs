@@ -1,9 +1,13 @@
 //! Results that were not put to be written yet, cut into the entries that they will be in the journal. An entry is read, and sent to
 //! a client, as a whole; so it is bounded in bytes too.
 
-use eyas_wire::client::TaskResult;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use eyas_types::TaskResult;
 
 use super::output::output_bytes;
+use crate::log::JobEnd;
 
 /// Results in one entry.
 const ENTRY_RESULTS: usize = 4096;
@@ -12,23 +16,23 @@ const ENTRY_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    entries: Vec<Vec<TaskResult>>,
+    entries: Vec<Vec<JobEnd>>,
     /// Output in the last entry.
     last_bytes: u64,
 }
 
 impl Pending {
     /// Adds a result; which of the entries to come it will be in, from 0.
-    pub fn push(&mut self, result: TaskResult) -> u64 {
-        let bytes = output_bytes(&result.outcome);
+    pub fn push(&mut self, end: JobEnd) -> u64 {
+        let bytes = output_bytes(&end.result.outcome);
         let has_room = |last: &&mut Vec<_>| last.len() < ENTRY_RESULTS && self.last_bytes < ENTRY_BYTES;
         match self.entries.last_mut().filter(has_room) {
             Some(last) => {
-                last.push(result);
+                last.push(end);
                 self.last_bytes += bytes;
             }
             None => {
-                self.entries.push(vec![result]);
+                self.entries.push(vec![end]);
                 self.last_bytes = bytes;
             }
         }
@@ -46,12 +50,12 @@ impl Pending {
 
     /// The latest result of a task.
     pub fn last(&self, index: u32) -> Option<&TaskResult> {
-        self.entries.iter().flatten().rev().find(|result| result.index == index)
+        self.entries.iter().flatten().rev().map(|end| &end.result).find(|result| result.index == index)
     }
 
     /// Takes all entries, in order.
-    pub fn take(&mut self) -> Vec<Vec<TaskResult>> {
-        std::mem::take(self).entries
+    pub fn take(&mut self) -> Vec<Vec<JobEnd>> {
+        core::mem::take(self).entries
     }
 }
 
@@ -60,18 +64,19 @@ mod tests {
     use super::*;
     use eyas_types::{Outcome, Status};
 
-    fn result(index: u32, bytes: u64) -> TaskResult {
+    fn end(index: u32, bytes: u64) -> JobEnd {
         let outcome = Outcome { stdout: vec![b'x'; bytes as usize], ..Outcome::of(Status::Succeeded) };
-        TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome }
+        let result = TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome };
+        JobEnd { at_us: 0, ready_us: 0, result }
     }
 
     #[test]
     fn entries_are_bounded_in_results_and_in_bytes_and_keep_the_order() {
         let mut pending = Pending::default();
         for index in 0..=ENTRY_RESULTS as u32 {
-            assert_eq!(pending.push(result(index, 1)), u64::from(index == ENTRY_RESULTS as u32));
+            assert_eq!(pending.push(end(index, 1)), u64::from(index == ENTRY_RESULTS as u32));
         }
-        let places = [ENTRY_BYTES, 1, ENTRY_BYTES].map(|bytes| pending.push(result(7, bytes)));
+        let places = [ENTRY_BYTES, 1, ENTRY_BYTES].map(|bytes| pending.push(end(7, bytes)));
         assert_eq!(places, [1, 2, 2]);
         assert!(pending.has_full_entry());
         assert_eq!(pending.last(7).unwrap().outcome.stdout.len() as u64, ENTRY_BYTES);

@@ -1,12 +1,16 @@
 //! A job's outputs that are kept in the cluster: which there are, who still reads them, and the moves of tasks when one
 //! is lost. A task then goes from `Succeeded` back to `Waiting`, and those that still need its output to `Blocked`.
 
+use alloc::vec::Vec;
+
 use eyas_types::{InputFrom, ObjectId, ObjectSpec, Outcome};
 
-use super::progress::{Job, Phase};
+use super::{Job, Phase};
 
 /// What a task has left in the cluster.
-pub(crate) struct Left {
+#[derive(Debug)]
+pub struct Left {
+    /// The object.
     pub object: ObjectSpec,
     /// How many replicas of it there shall be.
     pub replicas: u8,
@@ -104,7 +108,7 @@ impl Job {
     /// Lets go of all that the job keeps; what that was.
     pub fn release(&mut self) -> Vec<(u32, ObjectId)> {
         self.is_released = true;
-        std::mem::take(&mut self.kept).into_keys().collect()
+        core::mem::take(&mut self.kept).into_keys().collect()
     }
 
     /// What a task has left in the cluster.
@@ -169,7 +173,7 @@ impl Job {
 
     /// Makes these tasks, which have succeeded, run again because what they wrote is lost: live, or again when it is read
     /// from the journal.
-    pub fn recompute(&mut self, again: &[u32]) {
+    pub fn recompute(&mut self, again: &[u32], paused_us: u64) {
         for index in again {
             let state = &mut self.tasks[*index as usize];
             state.recomputed += 1;
@@ -182,8 +186,6 @@ impl Job {
             }
         }
         self.recomputed += again.len() as u64;
-        if !again.is_empty() {
-            self.ended_us = None;
-        }
+        self.go_on(again, paused_us);
     }
 }

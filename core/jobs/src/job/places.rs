@@ -6,7 +6,8 @@
 //! when its output is made again. A task that ends without success lets go of what it claimed. Another job knows nothing of
 //! it, and may replace all.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use eyas_types::outcome::Delivered;
 use eyas_types::{Outcome, PlaceId};
@@ -63,6 +64,8 @@ fn places_of(outcome: &Outcome) -> impl Iterator<Item = PlaceId> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use eyas_types::{ObjectSpec, Status, Version};
 

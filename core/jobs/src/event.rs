@@ -1,0 +1,333 @@
+//! What the decider of jobs is told, and what it answers.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use eyas_types::{Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId};
+
+use crate::log::{Record, Replay};
+use crate::spec::JobSpec;
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A client submits a job that was checked. Its id is [`Jobs::next_job`](crate::Jobs::next_job).
+    Submitted {
+        /// The job.
+        spec: Box<JobSpec>,
+    },
+    /// The job as it was submitted is on disk: it begins.
+    Accepted {
+        /// The job.
+        job: JobId,
+    },
+    /// A job was read from the journal: it goes on where it was.
+    Recovered {
+        /// The job, with all its entries applied.
+        replay: Box<Replay>,
+    },
+    /// Every executor that may run a job's tasks has the inputs that are pushed ahead of them.
+    Pushed {
+        /// The job.
+        job: JobId,
+    },
+    /// There is time to queue more tasks of new jobs.
+    QueueMore,
+    /// An executor has joined.
+    ExecutorJoined {
+        /// Its id, never used before.
+        executor: ExecutorId,
+        /// Its name.
+        name: String,
+    },
+    /// An executor is gone.
+    ExecutorGone {
+        /// The executor.
+        executor: ExecutorId,
+        /// The tasks that were assigned to it.
+        tasks: Vec<TaskId>,
+        /// What it had of each resource; `None` if it left in good order, so that no task can be why it is gone.
+        lost_with: Option<Resources>,
+        /// Those of its tasks that were suspended.
+        suspended: BTreeSet<TaskId>,
+    },
+    /// An executor is to leave once other executors hold what only it holds.
+    ExecutorLeaves {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// So many objects that only this leaving executor holds are being fetched by others.
+    Moving {
+        /// The executor.
+        executor: ExecutorId,
+        /// How many.
+        objects: usize,
+    },
+    /// A task was given to an executor.
+    Assigned {
+        /// The task.
+        task: TaskId,
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// Every executor that is large enough for the task has refused it.
+    Unplaceable {
+        /// The task.
+        task: TaskId,
+    },
+    /// An executor has ended a try at a task.
+    TaskEnded {
+        /// The executor.
+        executor: ExecutorId,
+        /// The task.
+        task: TaskId,
+        /// How often it had been assigned before.
+        attempt: u32,
+        /// How the try ended.
+        outcome: Box<Outcome>,
+    },
+    /// An executor gives a task back before it has started.
+    TaskReturned {
+        /// The executor.
+        executor: ExecutorId,
+        /// The task.
+        task: TaskId,
+        /// How often it had been assigned before.
+        attempt: u32,
+    },
+    /// No executor that stays holds a kept object.
+    ObjectLost {
+        /// The object.
+        object: ObjectId,
+    },
+    /// An executor that stays holds a kept object again.
+    ObjectFound {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Answers [`Effect::Locate`].
+    Located {
+        /// Objects that an executor is fetching from one that leaves.
+        moving: Vec<ObjectId>,
+        /// Objects that are nowhere.
+        nowhere: Vec<ObjectId>,
+    },
+    /// A client asks for a kept object that no executor has.
+    ObjectWanted {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Answers [`Effect::ReadResult`].
+    EarlierResult {
+        /// The task that is to be queued.
+        task: TaskId,
+        /// The earlier task that did the same.
+        earlier: TaskId,
+        /// How that ended, if it can be read.
+        outcome: Option<Box<Outcome>>,
+    },
+    /// A task's outputs are about to appear at these places of persistent storage. Answered by [`Effect::Claimed`], if the
+    /// executor still has the task; if not, it has been told so.
+    Claim {
+        /// The executor.
+        executor: ExecutorId,
+        /// The task.
+        task: TaskId,
+        /// The places, each once.
+        places: Vec<PlaceId>,
+    },
+    /// Answers [`Effect::Check`].
+    Checked {
+        /// The executor that looked.
+        executor: ExecutorId,
+        /// The task.
+        task: TaskId,
+        /// Whether all outputs are there, in the same version.
+        is_unchanged: bool,
+    },
+    /// A client cancels tasks.
+    Cancel {
+        /// The job.
+        job: JobId,
+        /// Indices of the tasks.
+        tasks: Range<u32>,
+    },
+    /// A client has failed and cancelled tasks of an ended job run again.
+    Retry {
+        /// The job.
+        job: JobId,
+    },
+    /// A client releases what an ended job keeps in the cluster.
+    Release {
+        /// The job.
+        job: JobId,
+    },
+    /// A client begins to watch a job.
+    Watched {
+        /// The job.
+        job: JobId,
+    },
+    /// The interval of samples has passed.
+    Tick {
+        /// Processors of all executors, thousandths.
+        capacity_milli: u64,
+        /// Those with a task, thousandths.
+        busy_milli: u64,
+        /// The jobs that clients watch.
+        watched: BTreeSet<JobId>,
+    },
+    /// The journal has written what it was given: results that have gathered can be written.
+    Flush,
+    /// The cluster stops: executors leave with what they hold, and come back with it.
+    Stopping,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Write a record to the journal.
+    Write(Record),
+    /// Show clients that watch the job how it stands.
+    Show {
+        /// The job.
+        job: JobId,
+    },
+    /// Push what all executors are to have that may run the job's tasks. [`Event::Pushed`] follows where tasks wait for it.
+    Broadcast {
+        /// The job.
+        job: JobId,
+    },
+    /// Push nothing more for the job.
+    EndBroadcast {
+        /// The job.
+        job: JobId,
+    },
+    /// The scheduler is to know the job's name.
+    Name {
+        /// The job.
+        job: JobId,
+    },
+    /// All the job's tasks have ended, and their results were given to the journal: nothing else need know the job.
+    Forget {
+        /// The job.
+        job: JobId,
+    },
+    /// Queue a task.
+    Queue {
+        /// The task.
+        task: TaskId,
+        /// Objects it reads, with their sizes in bytes; each once.
+        inputs: Box<[(ObjectId, u64)]>,
+        /// What it needs of an executor.
+        need: Need,
+    },
+    /// Take tasks out of the queue, where they are there. It is the first effect of an event, so that no executor can be
+    /// given them meanwhile.
+    Withdraw {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+    },
+    /// Have a task's executor end it.
+    Cancel {
+        /// The task.
+        task: TaskId,
+    },
+    /// A task is over, and its executor is about to leave.
+    Drop {
+        /// The task.
+        task: TaskId,
+    },
+    /// An executor has done with a task.
+    Done {
+        /// The executor.
+        executor: ExecutorId,
+        /// The task.
+        task: TaskId,
+        /// In which way.
+        ended: Ended,
+        /// How long it ran, microseconds; `None` if it was not started.
+        ran_us: Option<u64>,
+    },
+    /// An executor is given no more tasks, and what it holds counts no more.
+    Drain {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// Executors that stay fetch what only those that leave hold.
+    Evacuate,
+    /// Tell an executor to stop: it may leave.
+    Stop {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// The executor has left, and its tasks go back into the queue.
+    Left {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// Give an executor no tasks for now, and take back those that have not started.
+    SetAside {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// Give an executor that was set aside tasks again.
+    TakeBack {
+        /// The executor.
+        executor: ExecutorId,
+    },
+    /// So many executors are to hold an object until it is released.
+    Keep {
+        /// The object.
+        object: ObjectId,
+        /// How many executors.
+        replicas: u8,
+        /// An executor that holds it already, without being told.
+        on: Option<ExecutorId>,
+    },
+    /// An object need not be held any longer.
+    Release {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Executors that are said to hold an object are to look whether they do.
+    Verify {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Executors that could not hold an object are asked again.
+    HoldAgain,
+    /// Say which of these objects are being fetched from an executor that leaves, and which are nowhere. Answered at once by
+    /// [`Event::Located`].
+    Locate {
+        /// The objects, none of which an executor that stays holds.
+        objects: Vec<ObjectId>,
+    },
+    /// Read how an earlier task ended. Answered at once by [`Event::EarlierResult`].
+    ReadResult {
+        /// The task that is to be queued.
+        task: TaskId,
+        /// The earlier task that did the same.
+        earlier: TaskId,
+    },
+    /// Tell an executor whether a task may let its outputs appear where it has said.
+    Claimed {
+        /// The executor.
+        executor: ExecutorId,
+        /// The task.
+        task: TaskId,
+        /// The first place that another task of the job has, and the index of that task.
+        by_other: Option<(PlaceId, u32)>,
+    },
+    /// Have an executor look whether these objects are on persistent storage. Answered by [`Event::Checked`].
+    Check {
+        /// The executor.
+        executor: ExecutorId,
+        /// The task whose outputs they would be.
+        task: TaskId,
+        /// The objects.
+        objects: Vec<ObjectSpec>,
+    },
+}

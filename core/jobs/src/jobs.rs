@@ -1,0 +1,340 @@
+//! The decider of jobs: its state, and the way of each event to the part that decides.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::mem;
+
+use eyas_types::course::Sample;
+use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, TaskId};
+
+use crate::event::{Effect, Event};
+use crate::health::Health;
+use crate::job::{Job, Phase};
+use crate::lineage::Lineage;
+use crate::log::Replay;
+use crate::refusals::Refusals;
+use crate::reuse::Reuse;
+
+/// Captured output that the journal keeps, of all jobs, unless told otherwise.
+const MAX_JOURNAL_OUTPUT_BYTES: u64 = 16 << 30;
+/// Ended jobs that are remembered, unless told otherwise.
+const MAX_ENDED_JOBS: usize = 200;
+
+/// What may be set about a decider of jobs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Captured output that the journal keeps, of all jobs, in bytes. When there is more, the oldest ended jobs are
+    /// forgotten, with their results; and when that is not enough, further output is cut.
+    pub max_output_bytes: u64,
+    /// Ended jobs that are remembered; then the oldest is forgotten, with its results.
+    pub max_ended_jobs: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { max_output_bytes: MAX_JOURNAL_OUTPUT_BYTES, max_ended_jobs: MAX_ENDED_JOBS }
+    }
+}
+
+/// All jobs, and what is decided about them.
+#[derive(Debug)]
+pub struct Jobs {
+    pub(crate) config: Config,
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    next_job: u32,
+    /// Executors that are here, and their names.
+    pub(crate) executors: BTreeMap<ExecutorId, String>,
+    pub(crate) health: Health,
+    /// Jobs with tasks that are not queued yet.
+    pub(crate) queueing: Vec<JobId>,
+    pub(crate) refusals: Refusals,
+    pub(crate) lineage: Lineage,
+    pub(crate) reuse: Reuse,
+    /// Bytes of captured output that the journal keeps.
+    pub(crate) output_bytes: u64,
+    /// Jobs that clients watch: those are not forgotten.
+    pub(crate) watched: BTreeSet<JobId>,
+    /// Processors of all executors and those with a task, thousandths, as they were told last.
+    pub(crate) processors: (u64, u64),
+    is_stopping: bool,
+    /// Microseconds since 1970, as the event under way was told.
+    pub(crate) now_us: u64,
+    pub(crate) effects: Vec<Effect>,
+    /// Tasks that are taken out of the queue, and how many effects came before.
+    withdrawn: BTreeMap<TaskId, usize>,
+}
+
+impl Jobs {
+    /// No jobs and no executors. Executors of an earlier dispatcher may come back from `now_us` on.
+    pub fn new(config: Config, now_us: u64) -> Self {
+        Jobs {
+            config,
+            jobs: BTreeMap::new(),
+            next_job: 1,
+            executors: BTreeMap::new(),
+            health: Health::default(),
+            queueing: Vec::new(),
+            refusals: Refusals::default(),
+            lineage: Lineage::new(now_us),
+            reuse: Reuse::default(),
+            output_bytes: 0,
+            watched: BTreeSet::new(),
+            processors: (0, 0),
+            is_stopping: false,
+            now_us,
+            effects: Vec::new(),
+            withdrawn: BTreeMap::new(),
+        }
+    }
+
+    /// Applies one event, told at `now_us` (microseconds since 1970, never less than before), and adds to `effects` what
+    /// is to be done about it, in order.
+    ///
+    /// # Panics
+    /// If the event contradicts earlier ones.
+    pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
+        self.now_us = self.now_us.max(now_us);
+        mem::swap(&mut self.effects, effects);
+        match event {
+            Event::Submitted { spec } => self.submitted(*spec),
+            Event::Accepted { job } => self.begin(job),
+            Event::Recovered { replay } => self.recovered(*replay),
+            Event::Pushed { job } => self.pushed(job),
+            Event::QueueMore => self.queue_more(),
+            Event::ExecutorJoined { executor, name } => {
+                self.executors.insert(executor, name);
+            }
+            Event::ExecutorGone { executor, tasks, lost_with, suspended } => {
+                self.executor_gone(executor, &tasks, lost_with, &suspended);
+            }
+            Event::ExecutorLeaves { executor } => self.let_leave(executor),
+            Event::Moving { executor, objects } => self.moving(executor, objects),
+            Event::Assigned { task, executor } => {
+                let job = self.jobs.get_mut(&task.job).expect("only tasks of known jobs are queued");
+                job.assigned(self.now_us, task.index, executor);
+            }
+            Event::Unplaceable { task } => self.unplaceable(task),
+            Event::TaskEnded { executor, task, attempt, outcome } => {
+                self.task_ended(executor, task, attempt, *outcome);
+            }
+            Event::TaskReturned { executor, task, attempt } => self.task_returned(executor, task, attempt),
+            Event::ObjectLost { object } => self.object_lost(object),
+            Event::ObjectFound { object } => self.object_found(object),
+            Event::Located { moving, nowhere } => self.located(&moving, &nowhere),
+            Event::ObjectWanted { object } => self.lineage.want(self.now_us, object),
+            Event::EarlierResult { task, earlier, outcome } => self.earlier_result(task, earlier, outcome),
+            Event::Claim { executor, task, places } => self.claim(executor, task, places),
+            Event::Checked { executor, task, is_unchanged } => self.checked(executor, task, is_unchanged),
+            Event::Cancel { job, tasks } => self.cancel(job, tasks),
+            Event::Retry { job } => self.retry(job),
+            Event::Release { job } => self.release(job),
+            Event::Watched { job } => _ = self.watched.insert(job),
+            Event::Tick { capacity_milli, busy_milli, watched } => {
+                self.processors = (capacity_milli, busy_milli);
+                self.watched = watched;
+                self.sample();
+                self.forget_old_jobs(0);
+            }
+            Event::Flush => self.flush(),
+            Event::Stopping => self.is_stopping = true,
+        }
+        self.pass_time();
+        self.withdraw_first();
+        mem::swap(&mut self.effects, effects);
+    }
+
+    /// Takes a task that waits out of the queue.
+    pub(crate) fn withdraw(&mut self, task: TaskId) {
+        self.withdrawn.insert(task, self.effects.len());
+        self.refusals.forget(task);
+    }
+
+    /// Puts what is to be taken out of the queue before all other effects. What was going to be queued before that is not.
+    fn withdraw_first(&mut self) {
+        if self.withdrawn.is_empty() {
+            return;
+        }
+        let withdrawn = mem::take(&mut self.withdrawn);
+        let mut place = 0;
+        self.effects.retain(|effect| {
+            place += 1;
+            !matches!(effect, Effect::Queue { task, .. } if withdrawn.get(task).is_some_and(|before| place <= *before))
+        });
+        self.effects.insert(0, Effect::Withdraw { tasks: withdrawn.into_keys().collect() });
+    }
+
+    /// What is due by now, whatever the event was.
+    fn pass_time(&mut self) {
+        self.queue_refused();
+        let due = self.health.due(self.now_us);
+        self.effects.extend(due.into_iter().map(|executor| Effect::TakeBack { executor }));
+        // Executors of a cluster that stops leave with what they hold, and come back with it.
+        if !self.is_stopping {
+            self.look_after_kept();
+        }
+    }
+
+    /// When something is due next without an event, if anything is: any event then will do.
+    pub fn next_timeout(&self) -> Option<u64> {
+        let timeouts = [self.refusals.next_timeout(), self.lineage.next_timeout(), self.health.next_timeout()];
+        timeouts.into_iter().flatten().min()
+    }
+
+    // ---- what there is
+
+    /// The id that the next submitted job gets.
+    pub fn next_job(&self) -> JobId {
+        JobId(self.next_job)
+    }
+
+    /// All jobs, the oldest first.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    /// A job.
+    pub fn get(&self, job: JobId) -> Option<&Job> {
+        self.jobs.get(&job)
+    }
+
+    /// Whether tasks of new jobs wait to be queued.
+    pub fn has_more_to_queue(&self) -> bool {
+        !self.queueing.is_empty()
+    }
+
+    /// Whether so many results have gathered that waiting would not make the next entry larger.
+    pub fn has_full_entry(&self) -> bool {
+        self.jobs.values().any(|job| job.pending.has_full_entry())
+    }
+
+    /// Bytes of captured output that the journal keeps.
+    pub fn output_bytes(&self) -> u64 {
+        self.output_bytes
+    }
+
+    /// How much captured output the journal may keep, bytes.
+    pub fn max_output_bytes(&self) -> u64 {
+        self.config.max_output_bytes
+    }
+
+    /// Why a task waits to be offered to executors again, if it does.
+    pub fn why_refused(&self, task: TaskId) -> Option<&str> {
+        self.refusals.why_waiting(task)
+    }
+
+    /// Until when an executor is given no tasks, if it is set aside, microseconds since 1970.
+    pub fn set_aside_until(&self, executor: ExecutorId) -> Option<u64> {
+        self.health.set_aside_until(executor)
+    }
+
+    /// Executors that leave once what only they hold is elsewhere.
+    pub fn leaving(&self) -> impl Iterator<Item = ExecutorId> {
+        self.lineage.leaving()
+    }
+
+    /// A kept object's spec.
+    pub fn kept_spec(&self, object: ObjectId) -> Option<&ObjectSpec> {
+        let task = self.lineage.writers(object).first()?;
+        self.jobs.get(&task.job)?.kept.get(&(task.index, object)).map(|left| &left.object)
+    }
+
+    /// All kept objects.
+    pub fn kept_objects(&self) -> impl Iterator<Item = (ObjectId, &ObjectSpec)> {
+        self.lineage.objects().filter_map(|object| Some((object, self.kept_spec(object)?)))
+    }
+
+    /// Whether executors may still be coming back, as the dispatcher has just started.
+    pub fn awaits_executors(&self, now_us: u64) -> bool {
+        self.lineage.awaits_executors(now_us)
+    }
+
+    /// Whether an executor that was there before a restart may come back with the object.
+    pub fn may_come_back(&self, object: ObjectId) -> bool {
+        self.lineage.is_unseen(object)
+    }
+
+    pub(crate) fn phase(&self, task: TaskId) -> Option<Phase> {
+        self.jobs.get(&task.job).map(|job| job.tasks[task.index as usize].phase)
+    }
+
+    pub(crate) fn name_of(&self, executor: ExecutorId) -> String {
+        self.executors.get(&executor).cloned().unwrap_or_default()
+    }
+
+    // ---- jobs come
+
+    fn submitted(&mut self, mut spec: crate::spec::JobSpec) {
+        spec.submitted_unix_ms = self.now_us / 1000;
+        let id = self.next_job();
+        self.next_job += 1;
+        let job = Job::new(id, spec);
+        self.effects.push(Effect::Write(crate::log::Record::Job { job: id, spec: job.spec.clone() }));
+        self.jobs.insert(id, job);
+    }
+
+    /// Begins a job: queues its tasks, or has its inputs pushed before.
+    pub(crate) fn begin(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let waits = job.is_pushed_first();
+        self.effects.push(Effect::Broadcast { job: id });
+        if !waits {
+            self.queueing.push(id);
+        }
+    }
+
+    /// A job from the journal goes on where it was.
+    fn recovered(&mut self, replay: Replay) {
+        let Replay { mut job, hopeless } = replay;
+        let id = job.id;
+        self.next_job = self.next_job.max(id.0 + 1);
+        self.output_bytes += job.output_bytes;
+        let cancelled = mem::take(&mut job.cancelling);
+        let goes_on = !job.has_ended();
+        job.course.resume(job.time_us(self.now_us));
+        if !goes_on {
+            job.next_to_queue = job.tasks.len() as u32;
+        }
+        let kept: BTreeSet<u32> = job.kept.keys().map(|(index, _)| *index).collect();
+        let (reuses, count) = (job.spec.reuse, job.tasks.len() as u32);
+        self.jobs.insert(id, job);
+        if goes_on {
+            self.begin(id);
+        }
+        for index in kept {
+            self.take_up_kept(TaskId { job: id, index }, None, &[]);
+        }
+        if reuses {
+            (0..count).for_each(|index| self.note_reusable(TaskId { job: id, index }));
+        }
+        self.end_what_cannot_go_on(id, &cancelled, &hopeless);
+    }
+
+    /// Closes an interval of each job's course.
+    fn sample(&mut self) {
+        let (capacity_milli, busy_milli) = self.processors;
+        let executors = self.executors.len() as u64;
+        for job in self.jobs.values_mut().filter(|job| !job.has_ended()) {
+            let (at_us, counts) = (job.time_us(self.now_us), job.counts);
+            let (waiting, assigned) = (counts.waiting, counts.assigned);
+            let state = Sample { at_us, waiting, assigned, executors, capacity_milli, busy_milli, ..Sample::default() };
+            job.course.tick(false, state);
+            // What gathers is written soon, and shown then.
+            if self.watched.contains(&job.id) && job.pending.is_empty() {
+                self.effects.push(Effect::Show { job: job.id });
+            }
+        }
+        let old: Vec<_> = self.jobs.values().filter(|job| job.course.has_old_samples()).map(|job| job.id).collect();
+        old.into_iter().for_each(|job| self.write_samples(job));
+    }
+
+    /// Closes a job's course with its last task, so that a short one has a sample too.
+    pub(crate) fn close_course(&mut self, id: JobId) {
+        let ((capacity_milli, busy_milli), executors) = (self.processors, self.executors.len() as u64);
+        let now_us = self.now_us;
+        if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.has_ended()) {
+            let at_us = job.time_us(now_us);
+            job.course.tick(true, Sample { at_us, executors, capacity_milli, busy_milli, ..Sample::default() });
+        }
+    }
+}

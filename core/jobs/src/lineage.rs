@@ -1,0 +1,443 @@
+//! Kept outputs: which tasks wrote them, which are missing, and which tasks run again to make them again.
+//!
+//! What tasks wrote and executors hold has a lineage: the task that wrote it, and what that read. A task that reads an
+//! object which no executor holds is blocked. What is still needed, by a task or by the job's user, is made again;
+//! executors that were there before a restart are given time to come back with it before that.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use eyas_types::outcome::FailureKind;
+use eyas_types::{Ended, ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
+
+use crate::event::Effect;
+use crate::job::{Left, Phase};
+use crate::jobs::Jobs;
+use crate::log::Entry;
+
+/// A task whose kept output was lost runs again up to this many times; then the tasks that need the output fail, and it is
+/// not made again.
+pub const MAX_RECOMPUTATIONS: u16 = 5;
+/// After a start, executors have this long to come back with what they hold before it counts as lost, microseconds; so have
+/// those that are lost themselves, with what no task waits for.
+pub const RETURN_GRACE_US: u64 = 15_000_000;
+/// A task that could not have a kept object, though an executor is said to hold it, tries again up to this many times.
+const MAX_STARVED: u8 = 100;
+/// Each time after this pause, microseconds.
+const STARVED_PAUSE_US: u64 = 1_000_000;
+/// Executors that could not hold an object are asked again after this time, microseconds.
+const HOLD_AGAIN_US: u64 = 30_000_000;
+/// Missing objects that are looked for before other events are looked at.
+const LOOKED_FOR_AT_ONCE: usize = 10_000;
+/// An executor that leaves in good order stays this long for others to fetch what only it has, microseconds.
+const MOVE_DEADLINE_US: u64 = 60_000_000;
+
+/// All kept objects, and those of them that are missed.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    objects: BTreeMap<ObjectId, Kept>,
+    /// Objects that blocked tasks need, or that were promised to users, and when to look for each again.
+    missing: BTreeMap<ObjectId, Missing>,
+    /// The same in the order of time; some were looked for since, or are looked for at another time.
+    to_look: BTreeSet<(u64, ObjectId)>,
+    /// Objects that were lost, and that were not looked at since.
+    lost: Vec<ObjectId>,
+    /// Objects that the journal tells of, and that no executor has reported since.
+    unseen: BTreeSet<ObjectId>,
+    began_us: u64,
+    /// Unseen objects have not all counted as lost yet.
+    awaits_return: bool,
+    /// When executors were last asked again to hold what they could not.
+    held_again_us: u64,
+    /// Executors that leave once what only they have is elsewhere, and when at the latest.
+    leaving: BTreeMap<ExecutorId, u64>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// The tasks whose output it is. Tasks that ran again and wrote the same, or took it over, share it.
+    writers: Vec<TaskId>,
+    /// An executor that stays holds it, as far as was told.
+    is_held: bool,
+}
+
+#[derive(Debug)]
+struct Missing {
+    look_at_us: u64,
+    /// An executor is said to have it, but a task could not have it.
+    is_doubted: bool,
+}
+
+impl Lineage {
+    pub fn new(began_us: u64) -> Self {
+        Lineage {
+            objects: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            to_look: BTreeSet::new(),
+            lost: Vec::new(),
+            unseen: BTreeSet::new(),
+            began_us,
+            awaits_return: true,
+            held_again_us: began_us,
+            leaving: BTreeMap::new(),
+        }
+    }
+
+    /// The tasks whose output the object is.
+    pub fn writers(&self, object: ObjectId) -> &[TaskId] {
+        self.objects.get(&object).map_or(&[], |kept| &kept.writers)
+    }
+
+    pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
+        self.objects.keys().copied()
+    }
+
+    /// Whether an executor that stays holds the kept object.
+    pub fn is_held(&self, object: ObjectId) -> bool {
+        self.objects.get(&object).is_some_and(|kept| kept.is_held)
+    }
+
+    pub fn is_unseen(&self, object: ObjectId) -> bool {
+        self.unseen.contains(&object)
+    }
+
+    /// Whether executors may still come back with what they hold.
+    pub fn awaits_executors(&self, now_us: u64) -> bool {
+        now_us < self.began_us + RETURN_GRACE_US
+    }
+
+    pub fn leaving(&self) -> impl Iterator<Item = ExecutorId> {
+        self.leaving.keys().copied()
+    }
+
+    /// An executor is gone.
+    pub fn gone(&mut self, executor: ExecutorId) {
+        self.leaving.remove(&executor);
+    }
+
+    /// A client wants an object that no executor has.
+    pub fn want(&mut self, now_us: u64, object: ObjectId) {
+        self.miss(object, self.lost_from(now_us, object));
+    }
+
+    pub fn next_timeout(&self) -> Option<u64> {
+        let look = self.to_look.first().map(|(look_at_us, _)| *look_at_us);
+        let back = (self.awaits_return && !self.unseen.is_empty()).then_some(self.began_us + RETURN_GRACE_US);
+        let hold = (!self.objects.is_empty()).then_some(self.held_again_us + HOLD_AGAIN_US);
+        let leave = self.leaving.values().min().copied();
+        [look, back, hold, leave].into_iter().flatten().min()
+    }
+
+    /// No executor has the object: it is looked for then, or sooner if that is planned.
+    fn miss(&mut self, object: ObjectId, look_at_us: u64) {
+        let planned = self.missing.get(&object).map_or(look_at_us, |missing| missing.look_at_us);
+        self.look_at(object, look_at_us.min(planned), false);
+    }
+
+    fn look_at(&mut self, object: ObjectId, look_at_us: u64, is_doubted: bool) {
+        self.missing.insert(object, Missing { look_at_us, is_doubted });
+        self.to_look.insert((look_at_us, object));
+    }
+
+    /// Objects that are to be looked for now.
+    fn due(&mut self, now_us: u64) -> Vec<ObjectId> {
+        let mut due = Vec::new();
+        while due.len() < LOOKED_FOR_AT_ONCE
+            && let Some((look_at_us, object)) = self.to_look.pop_first()
+        {
+            if look_at_us > now_us {
+                self.to_look.insert((look_at_us, object));
+                break;
+            }
+            if self.missing.get(&object).is_some_and(|missing| missing.look_at_us == look_at_us) {
+                due.push(object);
+            }
+        }
+        due
+    }
+
+    /// When an object that no executor has counts as lost: not before executors could come back with it.
+    fn lost_from(&self, now_us: u64, object: ObjectId) -> u64 {
+        if self.unseen.contains(&object) { now_us.max(self.began_us + RETURN_GRACE_US) } else { now_us }
+    }
+}
+
+impl Jobs {
+    /// Takes up what a task has left in the cluster, on `executor` if it was there just now, and lets go of what it left
+    /// `before`.
+    pub(crate) fn take_up_kept(&mut self, task: TaskId, executor: Option<ExecutorId>, before: &[ObjectId]) {
+        let Some(job) = self.jobs.get(&task.job) else { return };
+        let now: Vec<_> = job.kept_by(task.index).map(|(object, left)| (object, left.replicas)).collect();
+        for object in before.iter().filter(|object| !now.iter().any(|(other, _)| other == *object)) {
+            self.let_go_of(*object, task);
+        }
+        for (object, replicas) in now {
+            let kept = self.lineage.objects.entry(object).or_default();
+            if !kept.writers.contains(&task) {
+                kept.writers.push(task);
+            }
+            // What a task wrote is in its executor's store before its end is told.
+            kept.is_held |= executor.is_some();
+            if !kept.is_held {
+                self.lineage.unseen.insert(object);
+            }
+            self.effects.push(Effect::Keep { object, replicas, on: executor });
+            self.release_unless_wanted(object);
+        }
+    }
+
+    /// A task has succeeded: lets go of what it was the last to read.
+    pub(crate) fn let_go_of_read(&mut self, task: TaskId) {
+        let Some(job) = self.jobs.get(&task.job) else { return };
+        if job.tasks[task.index as usize].phase == Phase::Succeeded {
+            job.inputs_until_read(task.index).into_iter().for_each(|(_, object)| self.release_unless_wanted(object));
+        }
+    }
+
+    fn release_unless_wanted(&mut self, object: ObjectId) {
+        let wants = |task: &TaskId| self.jobs.get(&task.job).is_some_and(|job| job.is_wanted(task.index, object));
+        if !self.lineage.writers(object).iter().any(wants) {
+            self.effects.push(Effect::Release { object });
+        }
+    }
+
+    /// A task that had succeeded reads its inputs again: those that are left are held until it has.
+    fn hold_inputs_again(&mut self, task: TaskId) {
+        let Some(job) = self.jobs.get(&task.job) else { return };
+        let left = |(producer, object)| Some((object, job.kept.get(&(producer, object))?.replicas));
+        let inputs: Vec<_> = job.inputs_until_read(task.index).into_iter().filter_map(left).collect();
+        for (object, replicas) in inputs {
+            self.effects.push(Effect::Keep { object, replicas, on: None });
+        }
+    }
+
+    pub(crate) fn let_go_of(&mut self, object: ObjectId, task: TaskId) {
+        let Some(kept) = self.lineage.objects.get_mut(&object) else { return };
+        kept.writers.retain(|other| *other != task);
+        if kept.writers.is_empty() {
+            self.lineage.objects.remove(&object);
+            self.lineage.missing.remove(&object);
+            self.lineage.unseen.remove(&object);
+        }
+        self.release_unless_wanted(object);
+    }
+
+    /// Blocks a waiting task if no executor holds something that it reads; whether it does.
+    pub(crate) fn lacks_input(&mut self, task: TaskId) -> bool {
+        let Some(job) = self.jobs.get_mut(&task.job) else { return false };
+        let mut missing = job.kept_inputs(task.index);
+        missing.retain(|(_, object)| !self.lineage.is_held(*object));
+        if missing.is_empty() {
+            return false;
+        }
+        let has_failed = |producer: u32| job.tasks[producer as usize].phase.has_ended_in_vain();
+        if let Some((producer, _)) = missing.iter().find(|(producer, _)| has_failed(*producer)) {
+            let producer = job.task_id(*producer);
+            let reason = format!("it needs an output of task {producer}, which was lost and was not made again");
+            self.end(task, 0, String::new(), Outcome::failed(FailureKind::Dependency, reason));
+            return true;
+        }
+        job.block(task.index, missing.iter().map(|(producer, _)| *producer));
+        for (_, object) in missing {
+            self.lineage.miss(object, self.lineage.lost_from(self.now_us, object));
+        }
+        true
+    }
+
+    /// A task could not have an input that is kept in the cluster alone, and goes back to waiting.
+    pub(crate) fn starved(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, outcome: Outcome) {
+        self.effects.push(Effect::Done { executor, task, ended: Ended::Finished, ran_us: None });
+        let name = self.name_of(executor);
+        let Some(job) = self.jobs.get_mut(&task.job) else { return };
+        let inputs = job.kept_inputs(task.index);
+        let state = &mut job.tasks[task.index as usize];
+        if inputs.iter().all(|(_, object)| self.lineage.is_held(*object)) {
+            state.starved += 1;
+            if state.starved > MAX_STARVED || inputs.is_empty() {
+                return self.end(task, attempt, name, outcome);
+            }
+            // An executor says to have it: it looks again, and the task tries again after a while.
+            job.unassigned(task.index);
+            job.block(task.index, inputs.iter().map(|(producer, _)| *producer));
+            for (_, object) in inputs {
+                self.lineage.look_at(object, self.now_us + STARVED_PAUSE_US, true);
+                self.effects.push(Effect::Verify { object });
+            }
+        } else {
+            job.unassigned(task.index);
+            self.lacks_input(task);
+        }
+    }
+
+    /// No executor that stays holds the object.
+    pub(crate) fn object_lost(&mut self, object: ObjectId) {
+        if let Some(kept) = self.lineage.objects.get_mut(&object) {
+            kept.is_held = false;
+            self.lineage.lost.push(object);
+        }
+    }
+
+    /// An executor holds the object again.
+    pub(crate) fn object_found(&mut self, object: ObjectId) {
+        if let Some(kept) = self.lineage.objects.get_mut(&object) {
+            kept.is_held = true;
+            self.lineage.unseen.remove(&object);
+            // Of what is doubted, this is nothing new.
+            if self.lineage.missing.get(&object).is_some_and(|missing| !missing.is_doubted) {
+                self.unblock_readers(object);
+            }
+        }
+    }
+
+    fn unblock_readers(&mut self, object: ObjectId) {
+        self.lineage.missing.remove(&object);
+        for producer in self.lineage.writers(object).to_vec() {
+            if self.phase(producer) == Some(Phase::Succeeded)
+                && let Some(job) = self.jobs.get_mut(&producer.job)
+            {
+                let ready = job.unblock(producer.index);
+                self.queue_released(producer.job, &ready);
+            }
+        }
+    }
+
+    /// Lets an executor leave, after others have what only it has.
+    pub(crate) fn let_leave(&mut self, executor: ExecutorId) {
+        self.effects.extend([Effect::Drain { executor }, Effect::Evacuate]);
+        self.lineage.leaving.insert(executor, self.now_us + MOVE_DEADLINE_US);
+    }
+
+    /// Others fetch this many objects that only the executor has, which leaves.
+    pub(crate) fn moving(&mut self, executor: ExecutorId, objects: usize) {
+        let Some(until_us) = self.lineage.leaving.get(&executor) else { return };
+        if objects == 0 || *until_us <= self.now_us {
+            self.lineage.leaving.remove(&executor);
+            self.effects.push(Effect::Stop { executor });
+        }
+    }
+
+    /// Looks at what was lost since, at what is missing and due, and at what no executor has come back with.
+    pub(crate) fn look_after_kept(&mut self) {
+        let now_us = self.now_us;
+        if self.lineage.awaits_return && !self.lineage.awaits_executors(now_us) {
+            self.lineage.awaits_return = false;
+            for object in self.lineage.unseen.iter().copied().collect::<Vec<_>>() {
+                self.lineage.miss(object, now_us);
+            }
+        }
+        if now_us >= self.lineage.held_again_us + HOLD_AGAIN_US {
+            self.lineage.held_again_us = now_us;
+            self.effects.push(Effect::HoldAgain);
+        }
+        for object in core::mem::take(&mut self.lineage.lost) {
+            self.hold_readers_back(object);
+        }
+        let mut nowhere = Vec::new();
+        for object in self.lineage.due(now_us) {
+            if self.lineage.is_held(object) { self.unblock_readers(object) } else { nowhere.push(object) }
+        }
+        if !nowhere.is_empty() {
+            self.effects.push(Effect::Locate { objects: nowhere });
+        }
+    }
+
+    /// Objects that were looked for: some are on their way, some are nowhere.
+    pub(crate) fn located(&mut self, moving: &[ObjectId], nowhere: &[ObjectId]) {
+        for object in moving {
+            self.lineage.look_at(*object, self.now_us + STARVED_PAUSE_US, false);
+        }
+        let mut again = BTreeMap::new();
+        nowhere.iter().for_each(|object| self.make_again(*object, &mut again));
+        for (job, tasks) in again {
+            self.recompute(job, tasks.into_iter().collect());
+        }
+    }
+
+    /// No executor has the object: tasks that wait and read it go out of the queue. What was promised to a user is looked for
+    /// without hurry.
+    fn hold_readers_back(&mut self, object: ObjectId) {
+        let is_kept = self.kept_spec(object).is_some_and(ObjectSpec::is_kept);
+        if !is_kept || self.lineage.is_held(object) {
+            return;
+        }
+        for producer in self.lineage.writers(object).to_vec() {
+            let Some(job) = self.jobs.get_mut(&producer.job) else { continue };
+            let readers = job.readers(producer.index, object);
+            let waits = |index: &u32| matches!(job.tasks[*index as usize].phase, Phase::Waiting | Phase::Blocked);
+            let waiting: Vec<_> = readers.into_iter().filter(waits).collect();
+            for index in waiting {
+                self.withdraw(TaskId { job: producer.job, index });
+                let Some(job) = self.jobs.get_mut(&producer.job) else { break };
+                job.block(index, [producer.index]);
+                self.lineage.miss(object, self.lineage.lost_from(self.now_us, object));
+            }
+            if self.is_promised(producer, object) {
+                self.lineage.miss(object, self.now_us + RETURN_GRACE_US);
+            }
+        }
+    }
+
+    fn is_promised(&self, producer: TaskId, object: ObjectId) -> bool {
+        let job = self.jobs.get(&producer.job);
+        job.and_then(|job| job.kept.get(&(producer.index, object))).is_some_and(Left::is_promised)
+    }
+
+    /// Adds to those that run `again` the tasks that wrote a lost object which a task still waits for, or which was promised.
+    fn make_again(&mut self, object: ObjectId, again: &mut BTreeMap<JobId, BTreeSet<u32>>) {
+        self.lineage.missing.remove(&object);
+        for producer in self.lineage.writers(object).to_vec() {
+            let is_promised = self.is_promised(producer, object);
+            let Some(job) = self.jobs.get(&producer.job) else { continue };
+            let state = job.tasks[producer.index as usize];
+            let mut waiting = job.readers(producer.index, object);
+            waiting.retain(|index| job.waits_for(*index).contains(&producer.index));
+            if state.phase != Phase::Succeeded || waiting.is_empty() && !is_promised {
+                continue;
+            }
+            if waiting.is_empty() && self.executors.is_empty() {
+                // An executor that comes may have it.
+                self.lineage.miss(object, self.now_us + RETURN_GRACE_US);
+            } else if state.recomputed < MAX_RECOMPUTATIONS {
+                again.entry(producer.job).or_default().insert(producer.index);
+            } else {
+                self.give_up(producer, waiting);
+            }
+        }
+    }
+
+    /// What a task wrote was lost too often: those that wait for it fail.
+    fn give_up(&mut self, producer: TaskId, waiting: Vec<u32>) {
+        for index in waiting {
+            let reason = format!(
+                "the output of task {producer} that it reads was lost again and again with the executors that kept it, \
+                 and was made {MAX_RECOMPUTATIONS} times more: keep more replicas of it, or write it to persistent storage"
+            );
+            let task = TaskId { index, ..producer };
+            self.end(task, 0, String::new(), Outcome::failed(FailureKind::Lost, reason));
+        }
+    }
+
+    /// Runs tasks again whose output no executor has.
+    fn recompute(&mut self, id: JobId, tasks: Vec<u32>) {
+        // Results before this entry are of earlier times.
+        self.flush();
+        let readers = self.jobs.get(&id).map(|job| job.waiting_readers(&tasks)).unwrap_or_default();
+        for index in readers {
+            self.withdraw(TaskId { job: id, index });
+        }
+        let now_us = self.now_us;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let paused_us = job.paused_until(now_us);
+        job.recompute(&tasks, paused_us);
+        self.write_entry(id, Entry::Recomputed { tasks: tasks.clone(), paused_us });
+        self.effects.push(Effect::Show { job: id });
+        self.name_job(id);
+        tasks.iter().for_each(|index| self.hold_inputs_again(TaskId { job: id, index: *index }));
+        // One that reads from another of them waits for it.
+        let is_ready = |index: &u32| self.jobs[&id].tasks[*index as usize].phase == Phase::Waiting;
+        let ready: Vec<_> = tasks.into_iter().filter(is_ready).collect();
+        self.queue_released(id, &ready);
+    }
+}

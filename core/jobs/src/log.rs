@@ -1,0 +1,137 @@
+//! What must survive a crash, and what it means when it is read again.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use eyas_types::course::Sample;
+use eyas_types::{JobId, TaskResult};
+use serde::{Deserialize, Serialize};
+
+use crate::job::Job;
+use crate::spec::JobSpec;
+
+/// What is to be written to the journal.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// A job as it was submitted.
+    Job {
+        /// Its id.
+        job: JobId,
+        /// The job.
+        spec: Arc<JobSpec>,
+    },
+    /// What happened to a job.
+    Entry {
+        /// The job.
+        job: JobId,
+        /// The entry's place among the job's entries, from 0.
+        number: u64,
+        /// The entry.
+        entry: Arc<Entry>,
+    },
+    /// A job is forgotten, with all its entries.
+    Forget {
+        /// The job.
+        job: JobId,
+    },
+}
+
+/// What happened to a job. Times are microseconds of the job's own time, which begins with its submission and stands still
+/// between its end and a retry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Entry {
+    /// Tasks ended.
+    Results {
+        /// Their ends, in order.
+        ends: Vec<JobEnd>,
+        /// Intervals of the job's course that were closed since the last entry with such.
+        samples: Vec<Sample>,
+    },
+    /// Intervals of the job's course that were closed while no task ended.
+    Samples(Vec<Sample>),
+    /// Failed or cancelled tasks were queued again.
+    Retried {
+        /// Their indices.
+        tasks: Vec<u32>,
+        /// How long the job's time has stood still in all.
+        paused_us: u64,
+    },
+    /// Tasks that had succeeded were queued again, because what they left in the cluster was lost.
+    Recomputed {
+        /// Their indices.
+        tasks: Vec<u32>,
+        /// How long the job's time has stood still in all.
+        paused_us: u64,
+    },
+    /// What its tasks left in the cluster need not be kept any longer.
+    Released,
+    /// Tasks that executors had were told to end; each is cancelled unless it has another result afterwards.
+    Cancelled(Vec<u32>),
+}
+
+/// One task's end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobEnd {
+    /// When it ended.
+    pub at_us: u64,
+    /// When it could first run.
+    pub ready_us: u64,
+    /// Its result.
+    pub result: TaskResult,
+}
+
+impl Entry {
+    /// The ends it has.
+    pub fn ends(&self) -> &[JobEnd] {
+        match self {
+            Entry::Results { ends, .. } => ends,
+            _ => &[],
+        }
+    }
+
+    /// The results it has, taken out of it.
+    pub fn into_results(self) -> Vec<TaskResult> {
+        match self {
+            Entry::Results { ends, .. } => ends.into_iter().map(|end| end.result).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A job that is read from the journal: its spec, then its entries in their order.
+#[derive(Debug)]
+pub struct Replay {
+    pub(crate) job: Job,
+    /// Tasks that can never run, whose end may not have been written.
+    pub(crate) hopeless: Vec<u32>,
+}
+
+impl Replay {
+    /// Begins with the job as it was submitted; `spec` was checked.
+    pub fn new(job: JobId, spec: JobSpec) -> Self {
+        Replay { job: Job::new(job, spec), hopeless: Vec::new() }
+    }
+
+    /// Applies the next entry.
+    pub fn apply(&mut self, entry: Entry) {
+        let job = &mut self.job;
+        match entry {
+            Entry::Results { ends, samples } => {
+                for end in &ends {
+                    self.hopeless.extend(job.book(end).hopeless);
+                }
+                job.course.recovered(&samples);
+            }
+            Entry::Samples(samples) => job.course.recovered(&samples),
+            Entry::Retried { tasks, paused_us } => {
+                // Only a job that has ended is retried: all its hopeless tasks have ended.
+                self.hopeless.clear();
+                job.retry_these(&tasks, paused_us);
+            }
+            Entry::Recomputed { tasks, paused_us } => job.recompute(&tasks, paused_us),
+            Entry::Released => drop(job.release()),
+            Entry::Cancelled(tasks) => job.cancelling.extend(tasks),
+        }
+        job.entries += 1;
+    }
+}

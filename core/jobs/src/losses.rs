@@ -1,0 +1,92 @@
+//! An executor is gone: which of its tasks that is counted against, and which run again.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use core::cmp::Reverse;
+
+use eyas_types::outcome::FailureKind;
+use eyas_types::{ExecutorId, Outcome, Resources, Status, TaskId};
+
+use crate::event::Effect;
+use crate::job::Job;
+use crate::jobs::Jobs;
+
+/// A task that may have run on this many executors when they were lost is not given to another.
+pub const MAX_LOSSES: u16 = 5;
+
+impl Jobs {
+    /// An executor is gone. If it was lost with `lost_with` of each resource, its tasks may be why.
+    pub(crate) fn executor_gone(
+        &mut self,
+        executor: ExecutorId,
+        tasks: &[TaskId],
+        lost_with: Option<Resources>,
+        suspended: &BTreeSet<TaskId>,
+    ) {
+        let name = self.executors.remove(&executor).unwrap_or_default();
+        self.health.forget(executor);
+        self.lineage.gone(executor);
+        self.reuse.lost(executor);
+        self.send_checks();
+        // Ends below leave room on it, which is not to be filled.
+        self.effects.push(Effect::Drain { executor });
+        let suspects = lost_with.map(|had| self.may_have_run(tasks, had, suspended)).unwrap_or_default();
+        for task in tasks {
+            let Some(job) = self.jobs.get_mut(&task.job) else { continue };
+            let state = &mut job.tasks[task.index as usize];
+            state.losses += u16::from(suspects.contains(task));
+            let outcome = if job.cancelling.contains(&task.index) {
+                Outcome::of(Status::Cancelled)
+            } else if state.losses >= MAX_LOSSES {
+                let reason = format!("{MAX_LOSSES} executors were lost while they had it, the last was {name}");
+                Outcome::failed(FailureKind::Node, reason)
+            } else {
+                job.unassigned(task.index);
+                continue;
+            };
+            self.effects.push(Effect::Drop { task: *task });
+            self.end(*task, 0, name.clone(), outcome);
+        }
+        self.effects.push(Effect::Left { executor });
+    }
+
+    /// Which of an executor's tasks may have run: of higher priority first, and in the order in which it was given them,
+    /// those that fit into what it `had` together, where suspended ones take no processors. Others were lined up behind
+    /// them, and had no part in its loss.
+    fn may_have_run(&self, tasks: &[TaskId], had: Resources, suspended: &BTreeSet<TaskId>) -> BTreeSet<TaskId> {
+        let of = |task: &TaskId| Some((self.jobs.get(&task.job)?, *task));
+        let mut in_order: alloc::vec::Vec<(&Job, TaskId)> = tasks.iter().filter_map(of).collect();
+        in_order
+            .sort_by_key(|(job, task)| (Reverse(job.template_at(task.index).priority), job.assigned_at(task.index)));
+        let mut free = had;
+        let of_suspended = in_order.iter().filter(|(_, task)| suspended.contains(task));
+        let lent_milli: u64 =
+            of_suspended.map(|(job, task)| u64::from(job.template_at(task.index).resources.cpus_milli)).sum();
+        free.cpus_milli = u32::try_from(u64::from(free.cpus_milli) + lent_milli).unwrap_or(u32::MAX);
+        let fits = |(job, task): &(&Job, TaskId)| {
+            let need = &job.template_at(task.index).resources;
+            let fits = free.covers(need);
+            if fits {
+                free.take(need);
+            }
+            fits
+        };
+        in_order.into_iter().filter(fits).map(|(_, task)| task).collect()
+    }
+
+    /// Ends tasks of a job that was read from the journal: those that were to be cancelled, whose executors have nothing of
+    /// this dispatcher any longer, and those whose producers failed and whose own end was not written.
+    pub(crate) fn end_what_cannot_go_on(&mut self, id: eyas_types::JobId, cancelled: &BTreeSet<u32>, hopeless: &[u32]) {
+        for index in cancelled {
+            self.end(TaskId { job: id, index: *index }, 0, String::new(), Outcome::of(Status::Cancelled));
+        }
+        for index in hopeless {
+            let task = TaskId { job: id, index: *index };
+            if self.phase(task) == Some(crate::job::Phase::Blocked) {
+                let reason = "it needs the output of a task that did not succeed";
+                self.end(task, 0, String::new(), Outcome::failed(FailureKind::Dependency, reason));
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Which tasks may run, and when they are queued: a new job's a part at a time, later ones as what they wait for is
+//! there.
+
+use eyas_types::{JobId, TaskId};
+
+use crate::event::Effect;
+use crate::job::Phase;
+use crate::jobs::Jobs;
+
+/// Tasks that are queued before other events are looked at.
+const QUEUED_AT_ONCE: u32 = 10_000;
+
+impl Jobs {
+    /// Queues more of the jobs that are not queued entirely.
+    pub(crate) fn queue_more(&mut self) {
+        let Some(id) = self.queueing.first().copied() else { return };
+        let Some(job) = self.jobs.get_mut(&id) else {
+            self.queueing.remove(0);
+            return;
+        };
+        let (first, count) = (job.next_to_queue, job.tasks.len() as u32);
+        let last = count.min(first + QUEUED_AT_ONCE);
+        job.next_to_queue = last;
+        if last == count {
+            self.queueing.remove(0);
+        }
+        if first == 0 {
+            self.name_job(id);
+        }
+        for index in first..last {
+            let task = TaskId { job: id, index };
+            if self.phase(task) == Some(Phase::Waiting) {
+                self.queue(task);
+            }
+        }
+    }
+
+    /// Tells a job's name, before tasks of it are queued.
+    pub(crate) fn name_job(&mut self, id: JobId) {
+        if self.jobs.get(&id).is_some_and(|job| !job.has_ended()) {
+            self.effects.push(Effect::Name { job: id });
+        }
+    }
+
+    /// Puts a waiting task into the queue, unless it lacks an input or need not run.
+    pub(crate) fn queue(&mut self, task: TaskId) {
+        if !self.lacks_input(task) && !self.reuses(task) {
+            self.queue_now(task);
+        }
+    }
+
+    pub(crate) fn queue_now(&mut self, task: TaskId) {
+        let Some(job) = self.jobs.get_mut(&task.job) else { return };
+        let (inputs, need) = job.needs_of(task.index);
+        job.queued(self.now_us, task.index, inputs.iter().map(|(_, size)| size).sum());
+        self.effects.push(Effect::Queue { task, inputs, need });
+    }
+
+    /// Puts tasks that all had refused into the queue again, once they have waited long enough.
+    pub(crate) fn queue_refused(&mut self) {
+        for _ in 0..QUEUED_AT_ONCE {
+            let Some(task) = self.refusals.next_due(self.now_us) else { break };
+            if self.lacks_input(task) {
+                self.refusals.forget(task);
+            } else if let Some(job) = self.jobs.get(&task.job) {
+                let (inputs, need) = job.needs_of(task.index);
+                self.effects.push(Effect::Queue { task, inputs, need });
+            }
+        }
+    }
+
+    /// Queues tasks that were set free, unless their turn in the job's first queueing is still to come.
+    pub(crate) fn queue_released(&mut self, id: JobId, ready: &[u32]) {
+        for index in ready {
+            if *index < self.jobs[&id].next_to_queue {
+                self.queue(TaskId { job: id, index: *index });
+            }
+        }
+    }
+
+    /// What was pushed ahead of a job's tasks is where it is to be.
+    pub(crate) fn pushed(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get_mut(&id).filter(|job| job.is_pushed_first()) {
+            job.was_pushed = true;
+            self.queueing.push(id);
+        }
+    }
+
+    /// A job has ended, or is about to: nothing more is pushed for it.
+    pub(crate) fn end_broadcast(&mut self, id: JobId) {
+        // Its tasks are queued, so that they can be retried.
+        self.pushed(id);
+        self.effects.push(Effect::EndBroadcast { job: id });
+    }
+}

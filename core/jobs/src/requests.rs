@@ -1,0 +1,148 @@
+//! What clients change about jobs, and how results come to the journal and leave it.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use eyas_types::{JobId, ObjectId, Outcome, Status, TaskId};
+
+use crate::event::Effect;
+use crate::job::{Job, Phase, cut_output, output_bytes};
+use crate::jobs::Jobs;
+use crate::log::{Entry, Record};
+
+impl Jobs {
+    /// Cancels those of a job's tasks that have not ended.
+    pub(crate) fn cancel(&mut self, id: JobId, tasks: Range<u32>) {
+        let mut told = Vec::new();
+        for index in tasks {
+            let Some(job) = self.jobs.get_mut(&id) else { break };
+            let task = job.task_id(index);
+            match job.tasks[index as usize].phase {
+                Phase::Assigned => {
+                    if job.cancelling.insert(index) {
+                        told.push(index);
+                        self.effects.push(Effect::Cancel { task });
+                    }
+                }
+                Phase::Waiting | Phase::Blocked => {
+                    self.withdraw(task);
+                    self.end(task, 0, String::new(), Outcome::of(Status::Cancelled));
+                }
+                Phase::Succeeded | Phase::Failed | Phase::Cancelled => {}
+            }
+        }
+        if self.jobs.get(&id).is_some_and(Job::is_ending) {
+            self.end_broadcast(id);
+        }
+        if !told.is_empty() {
+            // Results that have gathered have their places in the journal already.
+            self.flush();
+            self.write_entry(id, Entry::Cancelled(told));
+        }
+    }
+
+    /// Runs failed and cancelled tasks of a job again.
+    pub(crate) fn retry(&mut self, id: JobId) {
+        let now_us = self.now_us;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let tasks = job.failed_tasks();
+        if tasks.is_empty() {
+            return;
+        }
+        // Results before this entry are of earlier tries.
+        self.flush();
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let paused_us = job.paused_until(now_us);
+        let ready = job.retry_these(&tasks, paused_us);
+        self.write_entry(id, Entry::Retried { tasks, paused_us });
+        self.effects.push(Effect::Show { job: id });
+        self.name_job(id);
+        if self.jobs[&id].may_be_pushed() {
+            self.effects.push(Effect::Broadcast { job: id });
+        }
+        self.queue_released(id, &ready);
+    }
+
+    /// Lets go of all that an ended job keeps.
+    pub(crate) fn release(&mut self, id: JobId) {
+        let Some(kept) = self.jobs.get_mut(&id).map(Job::release).filter(|kept| !kept.is_empty()) else { return };
+        // Results before this entry are of what was kept.
+        self.flush();
+        self.write_entry(id, Entry::Released);
+        self.release_all(id, kept);
+    }
+
+    fn release_all(&mut self, id: JobId, kept: impl IntoIterator<Item = (u32, ObjectId)>) {
+        for (index, object) in kept {
+            self.let_go_of(object, TaskId { job: id, index });
+        }
+    }
+
+    /// Puts what happened to a job to be written.
+    pub(crate) fn write_entry(&mut self, id: JobId, entry: Entry) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let number = job.next_entry();
+        self.effects.push(Effect::Write(Record::Entry { job: id, number, entry: Arc::new(entry) }));
+    }
+
+    /// Writes down the results that have gathered.
+    pub(crate) fn flush(&mut self) {
+        let with_results: Vec<_> = self.jobs.values().filter(|job| !job.pending.is_empty()).map(|job| job.id).collect();
+        for id in with_results {
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            let (has_ended, entries) = (job.has_ended(), job.pending.take());
+            let mut samples = job.course.take_unwritten();
+            for ends in entries {
+                self.write_entry(id, Entry::Results { ends, samples: core::mem::take(&mut samples) });
+            }
+            if has_ended {
+                self.end_broadcast(id);
+                self.effects.push(Effect::Forget { job: id });
+            }
+            self.effects.push(Effect::Show { job: id });
+        }
+    }
+
+    /// Writes down the samples of a job none of whose tasks has ended for a while.
+    pub(crate) fn write_samples(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.pending.is_empty() {
+            let samples = job.course.take_unwritten();
+            self.write_entry(id, Entry::Samples(samples));
+        }
+    }
+
+    /// Makes room for a task's output in the journal. Whether there was too little, so that some is cut.
+    pub(crate) fn keep_output(&mut self, outcome: &mut Outcome) -> bool {
+        let bytes = output_bytes(outcome);
+        if self.output_bytes + bytes > self.config.max_output_bytes {
+            self.forget_old_jobs(bytes);
+        }
+        let room = self.config.max_output_bytes.saturating_sub(self.output_bytes);
+        if bytes > room {
+            cut_output(outcome, room);
+        }
+        self.output_bytes += output_bytes(outcome);
+        bytes > room
+    }
+
+    /// Forgets the oldest ended jobs while there are too many, or too little room for so many bytes of output. One whose
+    /// results are still being sent to a client stays.
+    pub(crate) fn forget_old_jobs(&mut self, output_bytes: u64) {
+        let may_go = |job: &&Job| job.has_ended() && job.pending.is_empty() && !self.watched.contains(&job.id);
+        let ended: Vec<_> = self.jobs.values().filter(may_go).map(|job| (job.id, job.output_bytes)).collect();
+        for (place, (id, bytes)) in ended.iter().enumerate() {
+            let lacks_room = self.output_bytes + output_bytes > self.config.max_output_bytes;
+            let are_too_many = ended.len() - place > self.config.max_ended_jobs;
+            if are_too_many || lacks_room && *bytes > 0 {
+                self.reuse.forget_job(*id);
+                let kept = self.jobs.remove(id).map(|job| job.kept.into_keys().collect::<Vec<_>>());
+                self.release_all(*id, kept.unwrap_or_default());
+                self.output_bytes -= bytes;
+                self.effects.push(Effect::Write(Record::Forget { job: *id }));
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! The decider in a small world: a first-come scheduler, executors that come, go and hold objects, clients, a journal, and
+//! dispatchers that die. Whatever the history, books agree after every step, nothing written is lost, and all ends.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use eyas_types::outcome::{Delivered, FailureKind};
+use eyas_types::{
+    Ended, ExecutorId, Input, InputFrom, JobId, ObjectId, ObjectSpec, Outcome, OutputSpec, Program, Resources, Status,
+    TaskId, TaskItem, TaskTemplate, Template,
+};
+use proptest::prelude::*;
+
+use crate::{Config, Effect, Entry, Event, JobSpec, Jobs, Phase, RETURN_GRACE_US, Record, Replay};
+
+/// Tasks that an executor has at a time.
+const SLOTS: usize = 2;
+
+#[derive(Debug, Default)]
+struct Executor {
+    tasks: BTreeSet<TaskId>,
+    held: BTreeSet<ObjectId>,
+    is_idle: bool,
+}
+
+enum ToDo {
+    Effect(Effect),
+    Event(Event),
+}
+
+struct World {
+    jobs: Jobs,
+    now_us: u64,
+    log: BTreeMap<JobId, (Arc<JobSpec>, Vec<Entry>)>,
+    queue: VecDeque<TaskId>,
+    executors: BTreeMap<ExecutorId, Executor>,
+    joined: u32,
+    kept: BTreeMap<ObjectId, bool>,
+    to_cancel: BTreeSet<TaskId>,
+    to_do: VecDeque<ToDo>,
+}
+
+impl World {
+    fn new() -> Self {
+        World {
+            jobs: Jobs::new(Config::default(), 1),
+            now_us: 1,
+            log: BTreeMap::new(),
+            queue: VecDeque::new(),
+            executors: BTreeMap::new(),
+            joined: 0,
+            kept: BTreeMap::new(),
+            to_cancel: BTreeSet::new(),
+            to_do: VecDeque::new(),
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.to_do.push_back(ToDo::Event(event));
+        let mut done = 0;
+        while let Some(to_do) = self.to_do.pop_front() {
+            done += 1;
+            assert!(done < 10_000, "one event has no end of consequences");
+            match to_do {
+                ToDo::Effect(effect) => self.perform(effect),
+                ToDo::Event(event) => {
+                    let mut effects = Vec::new();
+                    self.jobs.handle(self.now_us, event, &mut effects);
+                    effects.into_iter().rev().for_each(|effect| self.to_do.push_front(ToDo::Effect(effect)));
+                }
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Write(Record::Job { job, spec }) => {
+                self.log.insert(job, (spec, Vec::new()));
+                self.to_do.push_back(ToDo::Event(Event::Accepted { job }));
+            }
+            Effect::Write(Record::Entry { job, number, entry }) => {
+                let entries = &mut self.log.get_mut(&job).expect("a job is written before its entries").1;
+                assert_eq!(entries.len() as u64, number, "entries have no gaps");
+                entries.push((*entry).clone());
+            }
+            Effect::Write(Record::Forget { job }) => drop(self.log.remove(&job)),
+            Effect::Queue { task, .. } => {
+                assert!(!self.queue.contains(&task), "{task} is queued twice");
+                assert!(!self.executors.values().any(|by| by.tasks.contains(&task)), "{task} is queued and assigned");
+                self.queue.push_back(task);
+            }
+            Effect::Withdraw { tasks } => self.queue.retain(|task| !tasks.contains(task)),
+            Effect::Cancel { task } => _ = self.to_cancel.insert(task),
+            Effect::Drop { task } => self.executors.values_mut().for_each(|by| _ = by.tasks.remove(&task)),
+            Effect::Done { executor, task, ended, .. } => {
+                let by = self.executors.get_mut(&executor).expect("only executors that are here are done with tasks");
+                assert!(by.tasks.remove(&task), "{executor} had done with {task}, which it did not have");
+                self.to_cancel.remove(&task);
+                if ended != Ended::Finished {
+                    self.queue.push_front(task);
+                }
+            }
+            Effect::Drain { executor } => {
+                if let Some(by) = self.executors.get_mut(&executor) {
+                    by.is_idle = true;
+                    by.held.clear();
+                }
+            }
+            Effect::Left { executor } => {
+                let gone = self.executors.remove(&executor).expect("it was here");
+                gone.tasks.iter().for_each(|task| _ = self.to_cancel.remove(task));
+                gone.tasks.into_iter().for_each(|task| self.queue.push_front(task));
+            }
+            Effect::SetAside { executor } => self.executors.get_mut(&executor).expect("it is here").is_idle = true,
+            Effect::TakeBack { executor } => self.executors.get_mut(&executor).expect("it is here").is_idle = false,
+            Effect::Keep { object, .. } => _ = self.kept.entry(object).or_insert(true),
+            Effect::Release { object } => _ = self.kept.remove(&object),
+            Effect::Locate { objects } => {
+                self.to_do.push_back(ToDo::Event(Event::Located { moving: Vec::new(), nowhere: objects }));
+            }
+            Effect::ReadResult { .. } | Effect::Check { .. } | Effect::Claimed { .. } => {
+                panic!("no job reuses results or writes to persistent storage here")
+            }
+            Effect::Show { .. }
+            | Effect::Broadcast { .. }
+            | Effect::EndBroadcast { .. }
+            | Effect::Name { .. }
+            | Effect::Forget { .. }
+            | Effect::Evacuate
+            | Effect::Stop { .. }
+            | Effect::Verify { .. }
+            | Effect::HoldAgain => {}
+        }
+        self.note_held();
+        self.place();
+    }
+
+    /// Says which kept objects are lost and found.
+    fn note_held(&mut self) {
+        for (object, was_held) in &mut self.kept {
+            let is_held = self.executors.values().any(|by| by.held.contains(object));
+            if core::mem::replace(was_held, is_held) != is_held {
+                let object = *object;
+                let event = if is_held { Event::ObjectFound { object } } else { Event::ObjectLost { object } };
+                self.to_do.push_back(ToDo::Event(event));
+            }
+        }
+    }
+
+    /// Gives waiting tasks to executors with room.
+    fn place(&mut self) {
+        for (executor, by) in &mut self.executors {
+            while !by.is_idle
+                && by.tasks.len() < SLOTS
+                && let Some(task) = self.queue.pop_front()
+            {
+                let phase = self.jobs.phase(task);
+                assert_eq!(phase, Some(Phase::Waiting), "{task} starts while it is {phase:?}");
+                by.tasks.insert(task);
+                let mut effects = Vec::new();
+                self.jobs.handle(self.now_us, Event::Assigned { task, executor: *executor }, &mut effects);
+                effects.into_iter().for_each(|effect| self.to_do.push_back(ToDo::Effect(effect)));
+            }
+        }
+    }
+
+    fn join(&mut self) {
+        let executor = ExecutorId(self.joined);
+        self.joined += 1;
+        self.tell(Event::ExecutorJoined { executor, name: alloc::format!("n{}", executor.0) });
+        self.executors.insert(executor, Executor::default());
+        self.tell(Event::Flush);
+        self.place();
+        self.tell(Event::Flush);
+    }
+
+    fn lose(&mut self, executor: ExecutorId, is_loss: bool) {
+        let tasks = self.executors[&executor].tasks.iter().copied().collect();
+        let lost_with = is_loss.then(|| Resources { cpus_milli: 1000 * SLOTS as u32, ..Resources::default() });
+        self.tell(Event::ExecutorGone { executor, tasks, lost_with, suspended: BTreeSet::new() });
+    }
+
+    /// Ends one of an executor's tasks.
+    fn end(&mut self, executor: ExecutorId, task: TaskId, how: u8) {
+        let outcome = match how {
+            _ if self.to_cancel.contains(&task) => Outcome::of(Status::Cancelled),
+            0 => Outcome::of(Status::Exited(1)),
+            1 => Outcome::failed(FailureKind::Lost, "an input is gone"),
+            2 => Outcome::of(Status::Cancelled),
+            3 => return self.tell(Event::TaskReturned { executor, task, attempt: 0 }),
+            _ => {
+                let object = ObjectSpec::kept(task, "out", 7, "content", false);
+                let by = self.executors.get_mut(&executor).expect("it is here");
+                if !by.is_idle {
+                    by.held.insert(object.id());
+                }
+                self.note_held();
+                Outcome {
+                    outputs: vec![Delivered { output: 0, object, place: None }],
+                    ..Outcome::of(Status::Succeeded)
+                }
+            }
+        };
+        self.tell(Event::TaskEnded { executor, task, attempt: 0, outcome: Box::new(outcome) });
+    }
+
+    /// The dispatcher dies and is started again. Executors lose what they run, and keep what they hold.
+    fn restart(&mut self) {
+        self.jobs = Jobs::new(Config::default(), self.now_us);
+        let executors = core::mem::take(&mut self.executors);
+        (self.queue, self.kept, self.to_cancel, self.to_do) = Default::default();
+        for (job, (spec, entries)) in self.log.clone() {
+            let mut replay = Replay::new(job, (*spec).clone());
+            entries.into_iter().for_each(|entry| replay.apply(entry));
+            self.tell(Event::Recovered { replay: Box::new(replay) });
+        }
+        for gone in executors.into_values() {
+            let executor = ExecutorId(self.joined);
+            self.join();
+            self.executors.get_mut(&executor).expect("it has joined").held = gone.held;
+            self.note_held();
+            self.tell(Event::Flush);
+        }
+    }
+
+    fn pass(&mut self, us: u64) {
+        self.now_us += us;
+        self.tell(Event::Tick { capacity_milli: 1000, busy_milli: 0, watched: BTreeSet::new() });
+        while self.jobs.has_more_to_queue() {
+            self.tell(Event::QueueMore);
+        }
+    }
+
+    fn validate(&mut self) {
+        self.tell(Event::Flush);
+        let mut placed: BTreeMap<TaskId, Option<ExecutorId>> = self.queue.iter().map(|task| (*task, None)).collect();
+        for (executor, by) in &self.executors {
+            placed.extend(by.tasks.iter().map(|task| (*task, Some(*executor))));
+        }
+        for job in self.jobs.all() {
+            for (index, state) in job.tasks.iter().enumerate() {
+                let task = job.task_id(index as u32);
+                match state.phase {
+                    Phase::Assigned => assert_eq!(placed.remove(&task), Some(state.executor), "{task}"),
+                    // It may wait for its turn in the first queueing, or to be offered again.
+                    Phase::Waiting => assert!(matches!(placed.remove(&task), None | Some(None)), "{task}"),
+                    _ => assert_eq!(placed.remove(&task), None, "{task} is {:?}", state.phase),
+                }
+            }
+            let mut again = Replay::new(job.id, (*self.log[&job.id].0).clone());
+            self.log[&job.id].1.iter().for_each(|entry| again.apply(entry.clone()));
+            for (live, read) in job.tasks.iter().zip(&again.job.tasks) {
+                assert_eq!(live.phase.has_ended(), read.phase.has_ended(), "job {} is not as it is written", job.id);
+                assert!(!live.phase.has_ended() || live.phase == read.phase);
+                assert_eq!(live.recomputed, read.recomputed);
+            }
+            assert_eq!(job.has_ended(), again.job.has_ended());
+            let time_us = again.job.time_us(self.now_us);
+            again.job.course.resume(time_us);
+            if job.has_ended() {
+                assert_eq!(job.samples(), again.job.samples());
+                assert_eq!((job.metrics(0), job.time_us(0)), (again.job.metrics(0), again.job.time_us(0)));
+            }
+        }
+        assert!(placed.is_empty(), "these are queued or assigned, and of no job: {placed:?}");
+    }
+}
+
+/// A job of tasks each of which may read the output of one before it.
+fn job(readers: &[u8], retries: u32, until_read: bool) -> JobSpec {
+    let mut template = TaskTemplate::new(Program::Noop);
+    template.retries = retries;
+    let (pattern, destination) = (Template::literal("out"), None);
+    template.outputs.push(OutputSpec { pattern, destination, replicas: 1, until_read, optional: false });
+    let mut spec = JobSpec { templates: vec![template], ..JobSpec::default() };
+    for (index, reads) in readers.iter().enumerate() {
+        let input = |task| Input { from: InputFrom::Output { task, output: 0 }, name: None };
+        let inputs = (*reads as usize).checked_rem(index + 1).filter(|task| *task < index);
+        let inputs = inputs.map(|task| input(task as u32)).into_iter().collect();
+        spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs }]).expect("few tasks");
+    }
+    spec.validate(&|_, _| Ok(None)).expect("a sound job");
+    spec
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit(Vec<u8>, u32, bool),
+    Join,
+    Lose(u8, bool),
+    Leave(u8),
+    End(u8, u8, u8),
+    Evict(u8, u8),
+    Cancel(u8, Option<u8>),
+    Retry(u8),
+    Release(u8),
+    Pass(u64),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (any, pick) = (any::<u8>, any::<u8>);
+    prop_oneof![
+        2 => (prop::collection::vec(any(), 1..7), 0u32..3, prop::bool::ANY).prop_map(|(r, n, u)| Step::Submit(r, n, u)),
+        2 => Just(Step::Join),
+        1 => (pick(), prop::bool::ANY).prop_map(|(which, is_loss)| Step::Lose(which, is_loss)),
+        1 => pick().prop_map(Step::Leave),
+        12 => (pick(), pick(), 0u8..12).prop_map(|(by, task, how)| Step::End(by, task, how)),
+        2 => (pick(), pick()).prop_map(|(by, object)| Step::Evict(by, object)),
+        1 => (pick(), prop::option::of(pick())).prop_map(|(job, task)| Step::Cancel(job, task)),
+        1 => pick().prop_map(Step::Retry),
+        1 => pick().prop_map(Step::Release),
+        3 => prop_oneof![Just(1), Just(100_000), Just(1_000_000), Just(RETURN_GRACE_US)].prop_map(Step::Pass),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn nth<T: Copy>(mut of: impl ExactSizeIterator<Item = T>, which: u8) -> Option<T> {
+    let count = of.len();
+    if count == 0 { None } else { of.nth(usize::from(which) % count) }
+}
+
+fn apply(world: &mut World, step: Step) {
+    let executor = |world: &World, which| nth(world.executors.keys().copied(), which);
+    let ids: Vec<JobId> = world.log.keys().copied().collect();
+    match step {
+        Step::Submit(readers, retries, until_read) => {
+            world.tell(Event::Submitted { spec: Box::new(job(&readers, retries, until_read)) });
+            world.pass(1);
+        }
+        Step::Join => world.join(),
+        Step::Lose(which, is_loss) => {
+            if let Some(executor) = executor(world, which) {
+                world.lose(executor, is_loss);
+            }
+        }
+        Step::Leave(which) => {
+            if let Some(executor) = executor(world, which) {
+                world.tell(Event::ExecutorLeaves { executor });
+                world.tell(Event::Moving { executor, objects: 0 });
+            }
+        }
+        Step::End(by, task, how) => {
+            if let Some(executor) = executor(world, by)
+                && let Some(task) = nth(world.executors[&executor].tasks.iter().copied(), task)
+            {
+                world.end(executor, task, how);
+            }
+        }
+        Step::Evict(by, object) => {
+            if let Some(executor) = executor(world, by)
+                && let Some(object) = nth(world.executors[&executor].held.iter().copied(), object)
+            {
+                world.executors.get_mut(&executor).expect("found above").held.remove(&object);
+                world.note_held();
+                world.tell(Event::Flush);
+            }
+        }
+        Step::Cancel(which, task) => {
+            if let Some(job) = nth(ids.iter().copied(), which) {
+                let count = world.jobs.get(job).map_or(0, |job| job.tasks.len() as u32);
+                let tasks = task.map_or(0..count, |task| u32::from(task) % count..u32::from(task) % count + 1);
+                world.tell(Event::Cancel { job, tasks });
+            }
+        }
+        Step::Retry(which) | Step::Release(which) => {
+            if let Some(job) = nth(ids.iter().copied(), which).and_then(|job| world.jobs.get(job))
+                && job.has_ended()
+            {
+                let job = job.id;
+                match step {
+                    Step::Retry(_) if !world.jobs.jobs[&job].is_released => world.tell(Event::Retry { job }),
+                    Step::Retry(_) => {}
+                    _ => world.tell(Event::Release { job }),
+                }
+            }
+        }
+        Step::Pass(us) => world.pass(us),
+        Step::Restart => world.restart(),
+    }
+    world.pass(0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn books_agree_after_every_step_nothing_written_is_lost_and_all_ends(
+        steps in prop::collection::vec(step(), 1..150),
+    ) {
+        let mut world = World::new();
+        for step in steps {
+            apply(&mut world, step);
+            world.validate();
+        }
+        // In peace, everything ends.
+        (0..2).for_each(|_| world.join());
+        for _ in 0..300 {
+            let next = world.executors.iter().find_map(|(executor, by)| Some((*executor, *by.tasks.first()?)));
+            match next {
+                Some((executor, task)) => world.end(executor, task, 9),
+                None if world.jobs.all().all(|job| job.has_ended()) => break,
+                None => world.pass(RETURN_GRACE_US),
+            }
+            world.pass(0);
+            world.validate();
+        }
+        for job in world.jobs.all() {
+            prop_assert!(job.has_ended(), "job {} does not end: {:?}", job.id, job.counts);
+        }
+    }
+}
+
+#[test]
+fn what_is_written_of_a_job_is_its_state() {
+    let mut world = World::new();
+    apply(&mut world, Step::Submit(vec![0, 0, 1], 1, false));
+    world.join();
+    for _ in 0..3 {
+        let task = *world.executors[&ExecutorId(0)].tasks.first().expect("one runs");
+        world.end(ExecutorId(0), task, 9);
+        world.validate();
+    }
+    let job = world.jobs.get(JobId(1)).expect("it was submitted");
+    assert_eq!((job.has_ended(), job.counts.succeeded), (true, 3));
+    let written: Vec<String> = world.log[&JobId(1)].1.iter().map(|entry| alloc::format!("{entry:?}")).collect();
+    assert_eq!(written.iter().filter(|entry| entry.starts_with("Results")).count(), 3);
+    world.restart();
+    world.validate();
+    assert_eq!(world.jobs.get(JobId(1)).map(|job| job.counts.succeeded), Some(3));
+}

@@ -1,0 +1,184 @@
+//! Why a task waits, or what became of it, in words.
+
+use eyas_jobs::{Job, Left, Phase};
+use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
+use eyas_types::{Estimate, ExecutorId, TaskId, units};
+use eyas_wire::view::{Explanation, TaskView};
+
+use super::{MAX_NAMES, Results};
+use crate::brain::Brain;
+
+impl Brain {
+    pub(super) fn explain(&self, task: TaskId) -> Result<Explanation, String> {
+        self.check_task(task)?;
+        let job = self.job(task.job)?;
+        let view = self.task_view(job, task.index, &mut Results::default());
+        let mut because = Vec::new();
+        let mut inputs = Vec::new();
+        if let Some(scheduled) = self.scheduler.explain_task(task) {
+            because.push(match (scheduled.executor, &scheduled.waits) {
+                (Some(executor), _) => format!("It was given to {}.", self.executors.name(executor)),
+                (None, Some(reason)) => self.why_waiting(reason),
+                (None, None) => "It waits.".into(),
+            });
+            if let Some(executor) = self.suspended_on(job, task.index) {
+                let name = &executor.name;
+                because.push(format!("It is suspended there: tasks of higher priority have its processors on {name}."));
+            }
+            let item = job.spec.items.get(task.index);
+            let sources: Vec<_> = job.inputs(&item).filter_map(|(_, object)| object).collect();
+            for input in &scheduled.inputs {
+                let source = sources.iter().find(|object| object.id() == input.object);
+                inputs.push(self.object_view(input, source.map(|object| object.source.clone())));
+            }
+            if let Some(estimate) = &scheduled.estimate {
+                because.push(format!("It was estimated to be done there {}.", in_words(estimate)));
+            }
+            if let Some(executor) = scheduled.executor {
+                because.extend(self.where_inputs_were(executor, &scheduled.inputs));
+            }
+        } else {
+            because.extend(self.why_not_scheduled(job, task, &view));
+        }
+        Ok(Explanation { task: view, because, inputs })
+    }
+
+    fn why_waiting(&self, reason: &WaitReason) -> String {
+        match reason {
+            WaitReason::NoExecutors => {
+                "It waits because no executor has joined: start some with `eyas start executor`.".into()
+            }
+            WaitReason::TooLarge => {
+                "It waits because no executor has as much as it needs (see `eyas executor list`).".into()
+            }
+            WaitReason::Unmatched(mismatches) => {
+                let all = self.executors.len();
+                let parts: Vec<_> = mismatches.iter().map(|(what, on)| mismatch(what, *on)).collect();
+                format!("It waits because no executor matches it now; of {all}, {}.", parts.join("; "))
+            }
+            WaitReason::Refused(by) => {
+                format!("It waits because {} could not take it and the others are busy.", self.names(by))
+            }
+            WaitReason::SlotsTaken => "It waits because every executor that could take it is busy.".into(),
+            WaitReason::ForHolders(holders) => format!(
+                "It waits because policy {} keeps it for those that hold the most of its inputs, which are busy: {}.",
+                self.policy,
+                self.names(holders)
+            ),
+            WaitReason::Soonest { home, there, elsewhere } => {
+                let (name, there) = (self.executors.name(*home), in_words(there));
+                match elsewhere {
+                    Some((other, estimate)) => format!(
+                        "It waits for {name}, where it is done the soonest: {there}; on {}, which is free, {}.",
+                        self.executors.name(*other),
+                        in_words(estimate)
+                    ),
+                    None => format!(
+                        "It waits because every executor that could take it is busy; {name} is likely to be the first to \
+                         have done it: {there}."
+                    ),
+                }
+            }
+        }
+    }
+
+    fn where_inputs_were(&self, executor: ExecutorId, inputs: &[ScheduledObject]) -> Option<String> {
+        let all: u64 = inputs.iter().map(|input| input.size_bytes).sum();
+        let held = inputs.iter().filter(|input| input.holders.contains(&executor));
+        let held: u64 = held.map(|input| input.size_bytes).sum();
+        (!inputs.is_empty()).then(|| {
+            format!("That executor holds {} of the {} it reads.", units::format_bytes(held), units::format_bytes(all))
+        })
+    }
+
+    fn why_not_scheduled(&self, job: &Job, task: TaskId, view: &TaskView) -> Vec<String> {
+        match (job.tasks[task.index as usize].phase, &view.status) {
+            (Phase::Blocked, _) if !self.why_kept_inputs_lack(job, task.index).is_empty() => {
+                self.why_kept_inputs_lack(job, task.index)
+            }
+            (Phase::Blocked, _) => {
+                let waits_for = job.waits_for(task.index);
+                let names: Vec<_> =
+                    waits_for.iter().take(MAX_NAMES).map(|index| job.task_id(*index).to_string()).collect();
+                vec![format!(
+                    "It waits for the outputs of {} still to end: {} …",
+                    units::format_count(waits_for.len() as u64, "task"),
+                    names.join(", ")
+                )]
+            }
+            (Phase::Waiting, _) => vec![match self.jobs.why_refused(task) {
+                Some(reason) => format!("It waits to be tried again, as no executor had room for it: {reason}."),
+                None if job.is_pushed_first() => {
+                    "It waits until its job's inputs are with all executors, along a spanning tree.".into()
+                }
+                None => "Its job is still being put into the queue.".into(),
+            }],
+            (_, Some(status)) => {
+                let reads = &view.reads;
+                let place = view.executor.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
+                let mut because = vec![format!("It has ended{place}: {status}.")];
+                because.extend(view.estimate.map(|estimate| {
+                    let estimate = in_words(&estimate);
+                    let [waited, ran] = [view.waited_us, view.ran_us].map(units::format_duration_us);
+                    format!("It was estimated to be done there {estimate}; it waited {waited} there, and ran {ran}.")
+                }));
+                because.extend(view.reused.map(|task| format!("It did not run: this is the result of task {task}.")));
+                let times = job.tasks[task.index as usize].recomputed;
+                if times > 0 {
+                    because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
+                }
+                let is_missing = |(object, left): (_, &Left)| left.is_promised() && !self.scheduler.is_held(object);
+                if job.kept_by(task.index).any(is_missing) {
+                    because.push("No executor that is here has what it keeps in the cluster.".into());
+                }
+                if reads.count() > 0 {
+                    because.push(format!(
+                        "Its inputs came from the local store ({}), peers ({}) and persistent storage ({}).",
+                        units::format_bytes(reads.local.bytes),
+                        units::format_bytes(reads.peer.bytes),
+                        units::format_bytes(reads.persistent.bytes)
+                    ));
+                }
+                because
+            }
+            (phase, None) => vec![format!("It is {}.", phase.name())],
+        }
+    }
+
+    /// Why a blocked task waits for tasks that had succeeded before.
+    fn why_kept_inputs_lack(&self, job: &Job, index: u32) -> Vec<String> {
+        let why = |producer: u32| {
+            let (task, state) = (job.task_id(producer), job.tasks[producer as usize]);
+            match (state.phase, state.recomputed) {
+                (Phase::Succeeded, _) => Some(format!(
+                    "It waits for the output of task {task}, which no executor that is here has just now."
+                )),
+                (_, 0) => None,
+                (_, times) => Some(format!(
+                    "It waits for the output of task {task}, which was lost with the executors that kept it: that task \
+                     runs again (repetition {times})."
+                )),
+            }
+        };
+        job.waits_for(index).into_iter().filter_map(why).take(MAX_NAMES).collect()
+    }
+}
+
+/// What keeps a task from how many executors.
+fn mismatch(what: &Mismatch, on: u32) -> String {
+    match what {
+        Mismatch::TooSmall => format!("{on} have less than it takes"),
+        Mismatch::Requirement(part) => format!("{on} do not meet `{part}`"),
+        Mismatch::Accept(part) => format!("{on} accept only tasks with `{part}`"),
+        Mismatch::Error(part, why) => format!("on {on} `{part}` cannot be told ({why})"),
+        Mismatch::Disk => format!("{on} have no room on their disk for what it reads and takes"),
+    }
+}
+
+/// How soon a task would be done, and why.
+fn in_words(estimate: &Estimate) -> String {
+    let Estimate { wait_us, transfer_us, compute_us } = *estimate;
+    let parts = [(wait_us, "until a slot is free"), (transfer_us, "to fetch inputs"), (compute_us, "to compute")];
+    let parts: Vec<_> = parts.iter().map(|(us, what)| format!("{} {what}", units::format_duration_us(*us))).collect();
+    format!("in {} ({})", units::format_duration_us(estimate.finish_us()), parts.join(", "))
+}

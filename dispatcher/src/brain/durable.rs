@@ -1,0 +1,165 @@
+//! What the brain writes to the journal, takes up from it, and shows once it is on disk.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use eyas_jobs::{self as jobs, Entry, JobSpec, Phase, Record, Replay};
+use eyas_sched::MAX_HINTS;
+use eyas_types::{JobId, ObjectId, OutputSpec};
+use eyas_wire::client::{KeptOutput, KeptPart, ToClient};
+use tokio::sync::oneshot;
+
+use super::Brain;
+use crate::journal::Written;
+use crate::submission::compile;
+use crate::told::Standing;
+
+/// Tasks, and their outputs, of which a client is told at a time.
+const TOLD_AT_ONCE: usize = 4096;
+
+impl Brain {
+    /// Takes up what the journal has: jobs that had not ended go on.
+    pub fn recover(&mut self) -> Result<(), String> {
+        for (id, mut spec) in self.journal.read_jobs()? {
+            if !spec.is_sound(&compile) {
+                return Err(format!("job {id} is damaged"));
+            }
+            let mut replay = Replay::new(id, spec);
+            self.journal.replay(id, 0, u64::MAX, |entry| replay.apply(entry))?;
+            self.tell_jobs(jobs::Event::Recovered { replay: Box::new(replay) });
+            let Some(job) = self.jobs.get(id) else { continue };
+            if !job.has_ended() {
+                tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
+            }
+            let standing = self.standing(job);
+            self.told.offer(id, standing);
+        }
+        self.finish_pushes();
+        Ok(())
+    }
+
+    /// Accepts a job; it is queued once it is on disk.
+    pub(super) fn submitted(&mut self, spec: JobSpec, reply: oneshot::Sender<ToClient>) {
+        if self.stopping_us.is_some() {
+            let _ = reply.send(ToClient::Refused("the cluster is stopping".into()));
+            return;
+        }
+        let keeps = spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.replicas > 0);
+        let pushes = !spec.pushed().is_empty();
+        if (keeps || pushes) && !self.caching {
+            let otherwise = if keeps { "write outputs to persistent storage" } else { "do not push inputs" };
+            let why = format!(
+                "policy {} has executors keep nothing: {otherwise}, or start the dispatcher with another policy",
+                self.policy
+            );
+            let _ = reply.send(ToClient::Refused(why));
+            return;
+        }
+        let job = self.jobs.next_job();
+        self.tell_jobs(jobs::Event::Submitted { spec: Box::new(spec) });
+        self.told.answer(ToClient::Accepted { job }, reply);
+    }
+
+    /// Puts something to be written.
+    pub(super) fn write(&mut self, record: Record) {
+        match &record {
+            Record::Job { .. } => {}
+            Record::Entry { job, number, entry } => {
+                self.unwritten.insert((*job, *number), entry.clone());
+                self.writing = true;
+            }
+            Record::Forget { job } => self.told.forget(*job),
+        }
+        self.told.put();
+        self.journal.write(record);
+    }
+
+    /// An entry that is on its way to the disk.
+    pub(crate) fn unwritten_entry(&self, job: JobId, number: u64) -> Option<&Arc<Entry>> {
+        self.unwritten.get(&(job, number))
+    }
+
+    /// Goes on with what is on disk now.
+    pub(super) fn written(&mut self, written: &[Written]) {
+        for what in written {
+            match what {
+                Written::Job(id) => {
+                    if let Some(job) = self.jobs.get(*id) {
+                        let standing = self.standing(job);
+                        self.told.offer(*id, standing);
+                        self.tell_jobs(jobs::Event::Accepted { job: *id });
+                        self.finish_pushes();
+                    }
+                }
+                Written::Entries(id, before) => {
+                    self.writing = false;
+                    let done = self.unwritten.range((*id, 0)..(*id, *before)).map(|(entry, _)| *entry);
+                    for entry in done.collect::<Vec<_>>() {
+                        self.unwritten.remove(&entry);
+                    }
+                }
+                Written::Forgotten(_) => {}
+            }
+        }
+        self.told.on_disk(written.len());
+    }
+
+    /// Writes down results that have gathered.
+    pub(super) fn write_results(&mut self) {
+        self.tell_jobs(jobs::Event::Flush);
+    }
+
+    /// Shows watchers how a job stands. All its results were put to be written.
+    pub(super) fn show(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get(id) {
+            let standing = self.standing(job);
+            self.told.show(id, standing);
+        }
+    }
+
+    /// How a job stands.
+    fn standing(&self, job: &jobs::Job) -> Standing {
+        Standing { view: self.view(job), entries: job.entries, is_over: job.has_ended() }
+    }
+
+    /// What these tasks of a job keep for its user, or the first of them, and which executors have it. What no executor has
+    /// is made again without further ado; what is doubted is looked at by those that are said to have it.
+    pub(crate) fn kept_part(&mut self, id: JobId, tasks: Range<u32>, doubted: &[ObjectId]) -> KeptPart {
+        doubted.iter().for_each(|object| self.tell(eyas_sched::Event::Doubted { object: *object }));
+        let mut part = KeptPart::default();
+        let Some(job) = self.jobs.get(id) else { return part };
+        let tasks = tasks.start..tasks.end.min(job.tasks.len() as u32);
+        let mut missing = Vec::new();
+        for (place, index) in tasks.enumerate() {
+            if place >= TOLD_AT_ONCE || part.outputs.len() >= TOLD_AT_ONCE {
+                part.next = Some(index);
+                break;
+            }
+            let state = job.tasks[index as usize];
+            let promises =
+                |output: &OutputSpec| output.replicas > 0 && output.destination.is_none() && !output.until_read;
+            match state.phase {
+                _ if !job.template_at(index).outputs.iter().any(promises) => {}
+                Phase::Blocked | Phase::Waiting | Phase::Assigned => part.unfinished += 1,
+                Phase::Failed | Phase::Cancelled => part.unsuccessful += 1,
+                Phase::Succeeded => {
+                    for (object, left) in job.kept_by(index).filter(|(_, left)| left.is_promised()) {
+                        let holders =
+                            self.scheduler.explain_object(object).map(|view| view.holders).unwrap_or_default();
+                        let holders = holders.iter().filter_map(|holder| Some(self.executors.get(*holder)?.transfer));
+                        let holders: Vec<_> = holders.take(MAX_HINTS).collect();
+                        if holders.is_empty() {
+                            missing.push(object);
+                        }
+                        let may_come = self.jobs.may_come_back(object) || self.scheduler.is_moving(object);
+                        let is_lost = holders.is_empty() && !may_come && state.recomputed >= jobs::MAX_RECOMPUTATIONS;
+                        let (task, object) = (job.task_id(index), left.object.clone());
+                        part.outputs.push(KeptOutput { task, object, holders, is_lost });
+                    }
+                }
+            }
+        }
+        missing.into_iter().for_each(|object| self.tell_jobs(jobs::Event::ObjectWanted { object }));
+        part
+    }
+}

@@ -1,0 +1,33 @@
+//! The one place where the dispatcher reads a clock.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since 1970, as they were when it was made, and counted on by a clock that is never set back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    began: Instant,
+    began_us: u64,
+}
+
+impl Clock {
+    pub fn new() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Clock { began: Instant::now(), began_us: since.map_or(0, |since| since.as_micros() as u64) }
+    }
+
+    /// Microseconds since 1970. Never less than before.
+    pub fn now_us(&self) -> u64 {
+        self.began_us + self.began.elapsed().as_micros() as u64
+    }
+
+    /// How long it is until then, microseconds; 0 if it is past.
+    pub fn until_us(&self, then_us: u64) -> u64 {
+        then_us.saturating_sub(self.now_us())
+    }
+
+    /// Lets time pass.
+    #[cfg(test)]
+    pub fn advance_us(&mut self, us: u64) {
+        self.began_us += us;
+    }
+}

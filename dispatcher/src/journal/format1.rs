@@ -1,0 +1,104 @@
+//! The journal's format 1, which is read once and written again in the present one. It had one time for all ends of an
+//! entry, none for pauses before a retry, no samples, and no places of outputs.
+
+use eyas_jobs::{Entry, JobEnd};
+use eyas_types::outcome::Delivered;
+use eyas_types::{Estimate, ObjectSpec, Outcome, Reads, Status, TaskId, TaskResult};
+use redb::{ReadableTable, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::{ENTRIES, encode};
+
+/// What happened to a job, in format 1.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Entry1 {
+    Results { at_us: u64, results: Vec<Result1> },
+    Retried(Vec<u32>),
+    Recomputed(Vec<u32>),
+    Released,
+    Cancelled(Vec<u32>),
+}
+
+/// A task's end, in format 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Result1 {
+    pub index: u32,
+    pub attempt: u32,
+    pub executor: String,
+    pub queued_us: u64,
+    pub delivery_us: u64,
+    pub outcome: Outcome1,
+}
+
+/// What an executor reported, in format 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Outcome1 {
+    pub status: Status,
+    pub waited_us: u64,
+    pub ran_us: u64,
+    pub suspended_us: u64,
+    pub cpu_us: u64,
+    pub reads: Reads,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub cut_bytes: u64,
+    /// The place in the template's outputs, and the object.
+    pub outputs: Vec<(u16, ObjectSpec)>,
+    pub reused: Option<TaskId>,
+    pub estimate: Option<Estimate>,
+}
+
+impl From<Entry1> for Entry {
+    fn from(entry: Entry1) -> Self {
+        match entry {
+            Entry1::Results { at_us, results } => {
+                let ends = results.into_iter().map(|result| end(at_us, result)).collect();
+                Entry::Results { ends, samples: Vec::new() }
+            }
+            Entry1::Retried(tasks) => Entry::Retried { tasks, paused_us: 0 },
+            Entry1::Recomputed(tasks) => Entry::Recomputed { tasks, paused_us: 0 },
+            Entry1::Released => Entry::Released,
+            Entry1::Cancelled(tasks) => Entry::Cancelled(tasks),
+        }
+    }
+}
+
+/// A task came to wait as long before its end as all that it did took.
+fn end(at_us: u64, result: Result1) -> JobEnd {
+    let Result1 { index, attempt, executor, queued_us, delivery_us, outcome } = result;
+    let outputs = outcome.outputs.into_iter().map(|(output, object)| Delivered { output, object, place: None });
+    let outcome = Outcome {
+        status: outcome.status,
+        waited_us: outcome.waited_us,
+        ran_us: outcome.ran_us,
+        suspended_us: outcome.suspended_us,
+        cpu_us: outcome.cpu_us,
+        reads: outcome.reads,
+        stdout: outcome.stdout,
+        stderr: outcome.stderr,
+        cut_bytes: outcome.cut_bytes,
+        outputs: outputs.collect(),
+        reused: outcome.reused,
+        estimate: outcome.estimate,
+    };
+    let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
+    let outcome = &result.outcome;
+    let took_us = result.queued_us + outcome.waited_us + outcome.ran_us + outcome.suspended_us + result.delivery_us;
+    JobEnd { at_us, ready_us: at_us.saturating_sub(took_us), result }
+}
+
+/// Writes all entries again in the present format.
+pub(super) fn migrate(write: &WriteTransaction) -> Result<(), String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let mut entries = write.open_table(ENTRIES).map_err(|e| text(&e))?;
+    let mut next = (0, 0);
+    loop {
+        let row = entries.range(next..).map_err(|e| text(&e))?.next().transpose().map_err(|e| text(&e))?;
+        let Some((key, entry)) = row.map(|(key, entry)| (key.value(), entry.value().to_vec())) else { break };
+        let entry: Entry1 = postcard::from_bytes(&entry)
+            .map_err(|e| format!("entry {} of job {} cannot be decoded: {e}", key.1, key.0))?;
+        entries.insert(key, &encode(&Entry::from(entry))[..]).map_err(|e| text(&e))?;
+        next = (key.0, key.1 + 1);
+    }
+    Ok(())
+}
