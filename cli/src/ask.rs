@@ -18,7 +18,7 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, out, say};
 use crate::report::Form;
 use crate::waiting::{self, Progress};
-use crate::{Failure, get, report as pages, show, trace};
+use crate::{Failure, detach, get, report as pages, show, trace};
 
 /// A cluster that was told to stop is waited for so long.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
@@ -280,13 +280,19 @@ async fn by_version(client: &mut Client, source: &Name) -> Result<Vec<ObjectView
     Ok(found)
 }
 
-/// `eyas stop`: returns once the dispatcher has ended.
+/// `eyas stop`: returns once the dispatcher has ended, and all processes of the cluster on this machine.
 pub(crate) async fn stop(reach: &Reach) -> Result<ExitCode, Failure> {
     let mut client = connect(reach).await?;
     match client.ask(FromClient::Stop).await? {
-        ToClient::Done(executors) => {
-            if tokio::time::timeout(STOP_DEADLINE, client.closed()).await.is_err() {
-                return Err("the cluster was told to stop, but has not yet; see its log".into());
+        ToClient::Stopping { executors, processes } => {
+            let ended = async {
+                client.closed().await;
+                detach::wait_until_ended(&processes).await;
+            };
+            if tokio::time::timeout(STOP_DEADLINE, ended).await.is_err() {
+                return Err(
+                    "the cluster was told to stop, but some of its processes have not ended yet; see its log".into()
+                );
             }
             match reach.json {
                 true => show::json("executors stopped", &executors)?,

@@ -422,7 +422,7 @@ fn parse_interval_us(text: &str) -> Result<u64, String> {
 
 #[derive(Subcommand)]
 pub(crate) enum StartCommand {
-    /// A dispatcher, in the foreground
+    /// A dispatcher, in the foreground unless it is detached
     Dispatcher(DispatcherArgs),
     /// An executor, in the foreground
     Executor(ExecutorArgs),
@@ -447,6 +447,9 @@ pub(crate) struct DispatcherArgs {
     /// How often each executor must be heard of
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = units::parse_duration_us)]
     pub heartbeat: u64,
+    /// Return once it is up, and leave it running in the background
+    #[arg(long, conflicts_with = "owned")]
+    pub detach: bool,
     #[command(flatten)]
     pub placement: PlacementArgs,
     #[command(flatten)]
@@ -455,10 +458,11 @@ pub(crate) struct DispatcherArgs {
 
 #[derive(Args)]
 pub(crate) struct ExecutorArgs {
-    /// Name for people [default: the host's]
+    /// Name for people [default: the node's name in a Slurm allocation, else the host's]
     #[arg(long)]
     pub name: Option<String>,
-    /// Its folder on a disk of the node, for store and sandboxes [default: one in the temporary folder]
+    /// Its folder on a disk of the node, for store and sandboxes; in a batch system's allocation, one inside of it with the
+    /// executor's name [default: one in the temporary folder]
     #[arg(long, value_name = "PATH")]
     pub folder: Option<PathBuf>,
     #[command(flatten)]

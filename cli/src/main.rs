@@ -8,13 +8,16 @@
 // See `print`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod allocation;
 mod ask;
 mod command;
+mod detach;
 mod dfs;
 mod get;
 mod interrupt;
 mod io;
 mod local;
+mod log;
 mod map;
 mod model;
 mod print;
@@ -48,7 +51,7 @@ fn main() -> ExitCode {
         eyas_executor::guardian::run(executor, sandboxes);
         return ExitCode::SUCCESS;
     }
-    start_logging();
+    log::start(matches!(eyas.command, Command::Start(_)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -95,13 +98,4 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         }
         Command::Guard { .. } => Ok(ExitCode::SUCCESS),
     }
-}
-
-/// Logs go to standard error; `EYAS_LOG` says how much, as `tracing` filters are written.
-fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("EYAS_LOG");
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    // What cannot be written to standard error cannot be complained of there.
-    log.log_internal_errors(false).init();
 }

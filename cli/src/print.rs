@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use eyas_client::types::{shown, shown_lines};
 use serde::Serialize;
 
-use crate::Failure;
+use crate::{Failure, log};
 
 /// The exit code of a program that SIGPIPE has ended, as shells have it.
 const BROKEN_PIPE: u8 = 128 + 13;
@@ -98,7 +98,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// See [`say!`].
 pub(crate) fn speak(words: fmt::Arguments<'_>) {
-    complain(format!("eyas: {}\n", shown_lines(&words.to_string())).as_bytes());
+    complain(format!("{}eyas: {}\n", log::stamp(), shown_lines(&words.to_string())).as_bytes());
 }
 
 /// Writes content to standard error, as it is.

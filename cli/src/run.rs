@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -68,14 +67,16 @@ pub(crate) async fn run(args: Box<RunArgs>, reach: &Reach) -> Result<ExitCode, F
     done
 }
 
-/// A new folder for a cluster of this run's own, that only we can enter and whose name cannot be guessed.
+/// Where a cluster of this run's own has its folder, by a name that cannot be guessed. The cluster's dispatcher makes and
+/// removes it: it outlives this process, also if that is killed at once.
 fn private_folder() -> Result<PathBuf, Failure> {
     // Each state has keys of its own from the system's source of randomness.
     let random = std::collections::hash_map::RandomState::new().hash_one(unix_s());
-    let folder = std::env::temp_dir().join(format!("eyas-run-{}-{random:016x}", std::process::id()));
-    let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
-    made.map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
-    Ok(folder)
+    let temporary = std::env::temp_dir();
+    if !temporary.is_dir() {
+        return Err(format!("there is no temporary folder {}: set TMPDIR to one", temporary.display()).into());
+    }
+    Ok(temporary.join(format!("eyas-run-{}-{random:016x}", std::process::id())))
 }
 
 async fn draft(args: &RunArgs, progress: &Progress) -> Result<Draft, Failure> {

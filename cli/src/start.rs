@@ -1,54 +1,83 @@
 //! Starting processes: a dispatcher, an executor, a cluster on this machine.
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::process::ExitCode;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use eyas_client::types::Resources;
 use eyas_client::types::units::format_count;
+use eyas_client::{Cluster, ClusterError};
 use eyas_executor::Stop;
 use eyas_node::{Limits, Overlap};
+use eyas_session::{Access, AccessError};
 use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
+use crate::allocation::{Allocation, memory_limit};
 use crate::command::{
-    DispatcherArgs, ExecutorArgs, NodeArgs, OwnedArgs, PlacementArgs, Reach, StartCommand, labels, named_amounts,
+    DispatcherArgs, ExecutorArgs, NodeArgs, OwnedArgs, PlacementArgs, Reach, ShapeArgs, StartCommand, labels,
+    named_amounts,
 };
+use crate::detach::Detached;
 use crate::local::LocalCluster;
-use crate::print::{out, say};
-use crate::{Failure, show};
+use crate::print::{PrintError, out, say};
+use crate::{Failure, detach, show};
 
 /// What a process prints when it can be used. Before that, it prints what the user is to know, line by line.
 pub(crate) const READY: &str = "ready";
+/// Between two looks for the access file.
+const ACCESS_EVERY: Duration = Duration::from_millis(200);
+/// A folder that others write to is removed with as many tries, and pauses between them.
+const REMOVE_TRIES: usize = 100;
+const REMOVE_EVERY: Duration = Duration::from_millis(10);
 
 /// `eyas start …`
 pub(crate) async fn start(which: StartCommand, reach: &Reach) -> Result<ExitCode, Failure> {
     match which {
         StartCommand::Dispatcher(args) => dispatcher(args, reach).await?,
         StartCommand::Executor(args) => executor(args, reach).await?,
-        StartCommand::Local { shape, detach: true } => LocalCluster::detach(&reach.cluster()?, &shape).await?,
-        StartCommand::Local { shape, detach: false } => {
-            let cluster = reach.cluster()?;
-            let local = LocalCluster::start(cluster.folder(), &name_of(reach), &shape, false).await?;
-            say!(
-                "{} up; reach the cluster with {}. Stop with Ctrl-C or `eyas stop`.",
-                format_count(shape.nodes.into(), "executor"),
-                how_to_reach(reach)
-            );
-            local.news.iter().try_for_each(|line| out!("{line}"))?;
-            out!("{READY}")?;
-            local.wait(interrupted(false)).await;
-        }
+        StartCommand::Local { shape, detach } => local(&shape, detach, reach).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn local(shape: &ShapeArgs, is_detached: bool, reach: &Reach) -> Result<(), Failure> {
+    let cluster = reach.cluster()?;
+    detach::refuse_if_running(&cluster, reach).await?;
+    let executors = format_count(shape.nodes.into(), "executor");
+    if is_detached {
+        let Detached { log, news } = detach::detach(&cluster, "the cluster").await?;
+        detach::pass_on(&news);
+        say!("{executors} up; log: {}", log.display());
+        return Ok(());
+    }
+    let local = LocalCluster::start(cluster.folder(), &name_of(reach), shape, false).await?;
+    let reach = how_to_reach(reach);
+    say!("{executors} up; reach the cluster with {reach}. Stop with Ctrl-C or `eyas stop {reach}`.");
+    say_ready(local.news.iter().cloned())?;
+    local.wait(interrupted(false)).await;
+    Ok(())
 }
 
 async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> {
     raise_descriptor_limit();
     let cluster = reach.cluster()?;
+    let OwnedArgs { owned, ephemeral } = args.owned;
+    if !owned {
+        detach::refuse_if_running(&cluster, reach).await?;
+    }
+    if args.detach {
+        let Detached { log, news } = detach::detach(&cluster, "the dispatcher").await?;
+        detach::pass_on(&news);
+        announce(&cluster.access()?, cluster.access_path());
+        say!("its log is {}", log.display());
+        return Ok(());
+    }
     let advertise = args.advertise.or_else(|| args.listen.ip().is_unspecified().then(host_name));
     let config = eyas_dispatcher::Config {
         cluster: name_of(reach),
@@ -56,35 +85,61 @@ async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> 
         listen: args.listen,
         advertise,
         scheduler: scheduler(&args.placement)?,
-        is_ephemeral: args.owned.ephemeral,
+        is_ephemeral: ephemeral,
         heartbeat: Duration::from_micros(args.heartbeat.max(1000)),
+        processes: detach::own_names(),
     };
     let (stop, stopped) = watch::channel(false);
-    let running = eyas_dispatcher::start(config, stopped).await?;
-    if !args.owned.owned {
-        say!("the dispatcher listens on {}", running.access.dispatcher);
-        say!("start executors with `eyas start executor --access {}`", running.access_path.display());
-    }
-    running.unfinished.iter().try_for_each(|job| out!("{}", show::unfinished(job)))?;
-    out!("{READY}")?;
     tokio::spawn(async move {
-        interrupted(args.owned.owned).await;
+        interrupted(owned).await;
         stop.send_replace(true);
+        // The switch must stay while the dispatcher may look at it.
+        std::future::pending::<()>().await;
     });
-    let ended = running.wait().await;
-    if args.owned.ephemeral {
-        let _ = std::fs::remove_dir_all(cluster.folder());
+    let ended = match eyas_dispatcher::start(config, stopped).await {
+        Ok(running) => {
+            if !owned {
+                announce(&running.access, &running.access_path);
+            }
+            let said = say_ready(running.unfinished.iter().map(show::unfinished));
+            // The owner may be gone already; then this process ends by itself, in good order.
+            if !owned {
+                said?;
+            }
+            running.wait().await
+        }
+        Err(e) => Err(e),
+    };
+    if ephemeral {
+        remove_folder(cluster.folder()).await;
     }
     Ok(ended?)
 }
 
+/// Prints what is to be known, and that this process can be used.
+fn say_ready(mut news: impl Iterator<Item = String>) -> Result<(), PrintError> {
+    news.try_for_each(|line| out!("{line}"))?;
+    out!("{READY}")
+}
+
+/// Says how executors join.
+fn announce(access: &Access, path: &Path) {
+    say!("the dispatcher listens on {}", access.dispatcher);
+    say!("start executors with `eyas start executor --access {}`", path.display());
+}
+
 async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
+    let OwnedArgs { owned, ephemeral } = args.owned;
     let cluster = reach.cluster()?;
-    let access = cluster.access()?;
-    let name = args.name.unwrap_or_else(host_name);
-    let folder = match args.folder {
-        Some(folder) => folder,
-        None => {
+    let access = wait_for_access(&cluster, if owned { Duration::ZERO } else { args.reconnect.patience() }).await?;
+    let allocation = Allocation::current().unwrap_or_default();
+    let name = args.name.or_else(|| allocation.name.clone()).unwrap_or_else(host_name);
+    // All nodes of an allocation are told the same; one folder is one executor's.
+    let inner = (!owned && allocation != Allocation::default()).then(|| name.replace('/', "-"));
+    let folder = match (args.folder, inner) {
+        (Some(folder), Some(inner)) => folder.join(inner),
+        (Some(folder), None) => folder,
+        (None, _) => {
             std::env::temp_dir().join(format!("eyas-{}-{}-{name}", rustix::process::getuid().as_raw(), access.cluster))
         }
     };
@@ -94,7 +149,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         host: host_name(),
         labels: labels(&args.node.label)?,
         accept: args.node.accept.clone(),
-        capacity: capacity(&args.node, args.share)?,
+        capacity: capacity(&args.node, args.share, &allocation)?,
         limits: Limits {
             bytes: args.node.cache,
             inodes: args.node.cache_objects,
@@ -120,7 +175,6 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         guardian: Some(vec![own_path()?, "guard".into()]),
     };
     let (switch, stop) = Stop::new();
-    let OwnedArgs { owned, ephemeral } = args.owned;
     tokio::spawn(async move {
         interrupted(owned).await;
         switch.press();
@@ -129,9 +183,40 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
     });
     let ended = eyas_executor::run(config, access, stop).await;
     if ephemeral {
-        let _ = std::fs::remove_dir_all(folder);
+        remove_folder(&folder).await;
+        // Its dispatcher may have ended, and removed that folder, just before this one made its own in it again. One that
+        // is not empty is still another's.
+        let _ = std::fs::remove_dir(cluster.folder());
     }
     Ok(ended?)
+}
+
+/// The access file, which a dispatcher that was started at the same time may still be about to write.
+async fn wait_for_access(cluster: &Cluster, patience: Duration) -> Result<Access, Failure> {
+    let deadline = Instant::now() + patience;
+    let mut has_said = false;
+    loop {
+        match cluster.access() {
+            Err(ClusterError::Access(AccessError::Missing { path })) if Instant::now() < deadline => {
+                if !std::mem::replace(&mut has_said, true) {
+                    say!("waiting for the access file {}, which a dispatcher writes", path.display());
+                }
+                sleep(ACCESS_EVERY).await;
+            }
+            found => return Ok(found?),
+        }
+    }
+}
+
+/// Removes a folder, in which others may be removing theirs at this moment.
+pub(crate) async fn remove_folder(folder: &Path) {
+    for _ in 0..REMOVE_TRIES {
+        match std::fs::remove_dir_all(folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => sleep(REMOVE_EVERY).await,
+            _ => return,
+        }
+    }
+    tracing::warn!("cannot remove {}", folder.display());
 }
 
 /// The path of this program, for its other processes.
@@ -151,8 +236,14 @@ fn scheduler(args: &PlacementArgs) -> Result<eyas_sched::Config, Failure> {
     Ok(eyas_sched::Config { policy: args.policy, utilisation_threshold, window, ..eyas_sched::Config::default() })
 }
 
-fn capacity(args: &NodeArgs, share: u32) -> Result<Resources, Failure> {
-    let machine = eyas_executor::default_capacity();
+/// What an executor has for tasks: what was said, else its share of what this process may use.
+fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation) -> Result<Resources, Failure> {
+    let mut machine = eyas_executor::default_capacity();
+    if let Some(processors) = allocation.processors {
+        machine.cpus_milli = machine.cpus_milli.min(processors.saturating_mul(1000));
+    }
+    let limits = [allocation.memory, memory_limit()].into_iter().flatten();
+    machine.memory_bytes = limits.fold(machine.memory_bytes, u64::min);
     let share = u64::from(share.max(1));
     Ok(Resources {
         cpus_milli: match args.slots {
@@ -170,7 +261,8 @@ pub(crate) fn name_of(reach: &Reach) -> String {
     reach.cluster.clone().or_else(implied).unwrap_or_else(|| "default".into())
 }
 
-fn how_to_reach(reach: &Reach) -> String {
+/// The words that have a command reach this cluster.
+pub(crate) fn how_to_reach(reach: &Reach) -> String {
     match (&reach.access, &reach.cluster) {
         (Some(access), _) => format!("--access {}", access.display()),
         (None, Some(name)) => format!("--cluster {name}"),

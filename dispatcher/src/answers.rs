@@ -117,9 +117,11 @@ impl Brain {
                 ToClient::Kept(self.kept_part(job, from..to, &doubted))
             }
             FromClient::Stop => {
-                let count = self.executors.len() as u64;
+                let of_executors = self.executors.iter().map(|(_, executor)| executor.incarnation.clone());
+                let processes = of_executors.chain(self.processes.iter().cloned()).collect();
+                let executors = self.executors.len() as u64;
                 self.begin_to_stop();
-                ToClient::Done(count)
+                ToClient::Stopping { executors, processes }
             }
             FromClient::StopExecutor { executor } => ToClient::Done(self.stop_executor(&executor)?),
             FromClient::Submit { .. }

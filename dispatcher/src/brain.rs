@@ -83,6 +83,8 @@ pub(crate) struct Brain {
     caching: bool,
     heartbeat: Duration,
     pub(crate) executors: Executors,
+    /// The names of this process, and of the one that owns it.
+    pub(crate) processes: Vec<String>,
     pub(crate) journal: Journal,
     told: Told,
     /// Entries that were given to the journal and are not on disk yet.
@@ -110,6 +112,7 @@ impl Brain {
             caching,
             heartbeat,
             executors: Executors::default(),
+            processes: Vec::new(),
             journal,
             told: Told::default(),
             unwritten: BTreeMap::new(),

@@ -44,6 +44,8 @@ pub struct Config {
     pub is_ephemeral: bool,
     /// How often each executor must be heard of.
     pub heartbeat: Duration,
+    /// The names of the processes that end with it: its own, and that of its owner.
+    pub processes: Vec<String>,
 }
 
 /// Why a dispatcher has ended, or could not begin.
@@ -127,6 +129,7 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     let caching = policy != PlacementPolicy::FirstAvailable;
     let scheduler = Scheduler::new(config.scheduler.clone());
     let mut brain = Brain::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
+    brain.processes = config.processes.clone();
     brain.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
     let unfinished = brain.unfinished();
     // The journal is this process's alone, and so is what another has left here.

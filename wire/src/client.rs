@@ -138,7 +138,7 @@ pub enum FromClient {
     /// Let the next node that joins say which the cluster's file system is, or begin another. Answered by `Done`; refused
     /// while any node is there.
     ForgetFiles,
-    /// End the cluster: executors stop, then the dispatcher. Answered by `Done` first.
+    /// End the cluster: executors stop, then the dispatcher. Answered by `Stopping` first.
     Stop,
     /// Let one executor leave. Answered by `Done`.
     StopExecutor {
@@ -170,6 +170,13 @@ pub enum ToClient {
     Refused(String),
     /// It is done; how many tasks or executors it met.
     Done(u64),
+    /// The cluster ends.
+    Stopping {
+        /// Executors that are told to stop.
+        executors: u64,
+        /// The names of its processes, by which those on the same machine can be told to have ended.
+        processes: Vec<String>,
+    },
     /// Results, in the order in which they came.
     Results(Vec<TaskResult>),
     /// How the watched job stands.

@@ -11,7 +11,7 @@ use eyas_store::Emulation;
 /// What an executor has.
 #[derive(Args, Clone)]
 pub(crate) struct NodeArgs {
-    /// Processors of each executor [default: those of the machine, shared among local executors]
+    /// Processors of each executor [default: those of the machine or allocation, shared among local executors]
     #[arg(long, value_name = "N", help_heading = "Executors", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub slots: Option<u32>,
     /// Memory of each executor [default: as for --slots]

@@ -25,6 +25,7 @@ mod io_unordered;
 mod job_files;
 mod kept;
 mod leftovers;
+mod local_clusters;
 mod main_job;
 mod map;
 mod matchmaking;

@@ -1,0 +1,116 @@
+//! Processes in the background: started, waited for until they can be used, and waited for until they have ended.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use eyas_client::types::shown;
+use eyas_client::{Client, Cluster};
+use eyas_executor::Incarnation;
+use eyas_session::private::PrivateFolder;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::command::Reach;
+use crate::start::{READY, how_to_reach, own_path};
+use crate::{Failure, log, print};
+
+/// A process must be up within this time.
+pub(crate) const UP_DEADLINE: Duration = Duration::from_secs(30);
+/// A dispatcher that runs answers within this time.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
+/// Lines of the log that are shown if a process does not start.
+const LINES_SHOWN: usize = 5;
+/// Between two looks at whether processes have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Refuses to start a cluster that is running.
+pub(crate) async fn refuse_if_running(cluster: &Cluster, reach: &Reach) -> Result<(), Failure> {
+    let Ok(access) = cluster.access() else { return Ok(()) };
+    if !matches!(timeout(ANSWER_DEADLINE, Client::connect(&access)).await, Ok(Ok(_))) {
+        return Ok(());
+    }
+    let reach = how_to_reach(reach);
+    Err(format!(
+        "the cluster `{}` is running already, at {}: use it with {reach}, or stop it with `eyas stop {reach}`",
+        access.cluster, access.dispatcher
+    )
+    .into())
+}
+
+/// What was started in the background.
+pub(crate) struct Detached {
+    /// Where its log is.
+    pub log: PathBuf,
+    /// What it has to say: jobs that go on.
+    pub news: Vec<String>,
+}
+
+/// Says what it has to say.
+pub(crate) fn pass_on(news: &[String]) {
+    news.iter().for_each(|line| print::complain(format!("{}\n", shown(line)).as_bytes()));
+}
+
+/// Starts this command in the background, without `--detach`, and returns once what it starts can be used.
+pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, Failure> {
+    PrivateFolder::make(cluster.folder())?;
+    let log_path = cluster.folder().join("log");
+    let cannot = |e| format!("cannot write the log {}: {e}", log_path.display());
+    let mut log = File::options().create(true).append(true).read(true).open(&log_path).map_err(cannot)?;
+    let before = log.metadata().map_err(cannot)?.len();
+    let mut command = Command::new(own_path()?);
+    // In a group of its own: the terminal's interrupts are not for it.
+    command.args(std::env::args_os().skip(1).filter(|word| word != "--detach")).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.try_clone()?);
+    match wait_until_ready(&mut command.spawn()?).await {
+        Ok(news) => Ok(Detached { log: log_path, news }),
+        Err(e) => {
+            let said = log::added(&mut log, before, LINES_SHOWN);
+            Err(format!("{what} did not start: {e}. Its log, {}, says:\n{said}", log_path.display()).into())
+        }
+    }
+}
+
+/// Waits for the line by which a process says that it can be used; those that it has printed before.
+pub(crate) async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>, Failure> {
+    let output = process.stdout.take().ok_or("its output is not piped")?;
+    let mut lines = BufReader::new(output).lines();
+    let ready = async {
+        let mut before = Vec::new();
+        while let Some(line) = lines.next_line().await? {
+            if line == READY {
+                return Ok(before);
+            }
+            before.push(line);
+        }
+        Err::<_, Failure>("it ended at once".into())
+    };
+    timeout(UP_DEADLINE, ready).await.map_err(|_| "it took too long")?
+}
+
+/// This process's name, and that of the one which owns it, if that is eyas too.
+pub(crate) fn own_names() -> Vec<String> {
+    let is_eyas = |process: &Incarnation| {
+        let program = |process: String| std::fs::read_link(format!("/proc/{process}/exe")).ok();
+        let parent = process.local().and_then(|number| program(number.to_string()));
+        parent.is_some() && parent == program("self".into())
+    };
+    let own = Incarnation::own().ok();
+    let parent = Incarnation::parent().ok().filter(is_eyas);
+    own.into_iter().chain(parent).map(|process| process.to_string()).collect()
+}
+
+/// Returns when the processes of these names have ended, of those that are on this machine.
+pub(crate) async fn wait_until_ended(names: &[String]) {
+    let processes = names.iter().filter_map(|name| name.parse::<Incarnation>().ok());
+    let mut here: Vec<_> = processes.filter(|process| process.local().is_some()).collect();
+    loop {
+        here.retain(|process| !process.is_gone());
+        if here.is_empty() {
+            return;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}

@@ -1,0 +1,121 @@
+//! Clusters that are started and stopped again and again: nothing of one is in the way of the next.
+
+use std::fs;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::support::{Home, SmallDisk, finish, signal, wait_for, wait_until};
+
+const START: [&str; 7] = ["--cluster", "test", "start", "local", "--detach", "--nodes", "2"];
+
+fn log(home: &Home) -> String {
+    fs::read_to_string(home.path("home/clusters/test/log")).unwrap()
+}
+
+#[test]
+fn a_stopped_cluster_is_gone_and_can_be_started_at_once() {
+    let home = Home::new();
+    for _ in 0..4 {
+        home.eyas(&START).exits(0).says(&["2 executors up"]);
+        home.eyas(&["--cluster", "test", "stop"]).exits(0).says(&["stopped 2 executors"]);
+        assert_eq!(home.processes(), []);
+    }
+}
+
+#[test]
+fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
+    let home = Home::new();
+    home.eyas(&START).exits(0);
+    home.eyas(&["--cluster", "test", "run", "--array", "1", "--", "true"]).exits(0);
+    for words in [&START[..], &START[..4], &["--cluster", "test", "start", "dispatcher"]] {
+        let done = home.eyas(words).exits(1);
+        let said = done.says(&["`test` is running already", "--cluster test", "eyas stop --cluster test"]).stderr;
+        assert!(!said.contains("up"), "old lines of its log: {said}");
+    }
+    // It is not harmed.
+    home.eyas(&["--cluster", "test", "run", "--array", "1", "--", "true"]).exits(0);
+    home.eyas(&["--cluster", "test", "stop"]).exits(0);
+    let text = log(&home);
+    assert!(text.contains("2 executors up") && text.lines().all(|line| line.starts_with("20")), "{text}");
+    // One that cannot start says why, and nothing that an earlier one said.
+    fs::write(home.path("home/clusters/test/journal.redb"), "no journal").unwrap();
+    let done = home.eyas(&START).exits(1).says(&["did not start", "journal"]);
+    assert!(!done.stderr.contains("executors up"), "{}", done.stderr);
+}
+
+#[test]
+fn a_dispatcher_can_be_detached() {
+    let home = Home::new();
+    let start = ["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0", "--detach"];
+    home.eyas(&start).exits(0).says(&["listens on 127.0.0.1:", "eyas start executor --access", "its log is"]);
+    let jobs = home.eyas(&["--cluster", "test", "--json", "job", "list"]).exits(0).json("jobs");
+    assert_eq!(jobs.as_array().map(Vec::len), Some(0));
+    home.eyas(&["--cluster", "test", "stop"]).exits(0);
+    assert_eq!(home.processes(), []);
+    assert!(log(&home).contains("listens on"));
+}
+
+#[test]
+fn a_run_that_is_killed_as_soon_as_it_has_begun_leaves_no_folder() {
+    for how in [Signal::KILL, Signal::TERM] {
+        for number in 0..4 {
+            let home = Home::new();
+            let child = home.spawn(&["run", "--array", "1", "--", "true"]);
+            // At the first sign of its cluster, and a little later each time.
+            wait_until("its cluster begins", || match number {
+                0 => home.processes().len() > 1,
+                1 => !home.temporary().is_empty(),
+                2 => home.temporary().first().is_some_and(|folder| folder.join("access.toml").exists()),
+                _ => home.temporary().first().is_some_and(|folder| folder.join("n1").exists()),
+            });
+            signal(child.id(), how);
+            finish(child);
+            wait_until("its processes have ended", || home.processes().is_empty());
+            assert_eq!(home.temporary(), [] as [std::path::PathBuf; 0]);
+        }
+    }
+}
+
+#[test]
+fn a_run_in_a_full_temporary_folder_fails_and_leaves_nothing_there() {
+    let Some(disk) = SmallDisk::mount("size=64k") else { return };
+    let home = Home::new();
+    let _ = fs::write(disk.path().join("others"), [1; 128 << 10]);
+    let mut command = home.command(&["run", "--array", "1", "--", "true"]);
+    command.env("TMPDIR", disk.path());
+    home.finish(command).exits(1).says(&["No space left on device"]);
+    wait_until("its processes have ended", || home.processes().is_empty());
+    let left: Vec<_> = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["others"]);
+}
+
+#[test]
+fn an_executor_in_an_allocation_waits_for_its_dispatcher_and_has_what_it_was_given() {
+    let home = Home::new();
+    let folder = home.path("nodes");
+    let mut command = home.command(&["--cluster", "test", "start", "executor", "--folder"]);
+    command.arg(&folder).args(["--keep-free", "10MB"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    for (name, value) in
+        [("SLURM_JOB_ID", "7"), ("SLURMD_NODENAME", "c1"), ("SLURM_CPUS_ON_NODE", "1"), ("SLURM_MEM_PER_NODE", "64")]
+    {
+        command.env(name, value);
+    }
+    let mut executor = command.spawn().unwrap();
+    let mut said = std::io::BufReader::new(executor.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    assert!(line.contains("waiting for the access file"), "{line}");
+    let start = ["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0", "--detach"];
+    home.eyas(&start).exits(0);
+    let found = wait_for("it joins", || {
+        let found = home.eyas(&["--cluster", "test", "--json", "executor", "list"]).exits(0).json("executors");
+        found.get(0).cloned()
+    });
+    assert_eq!((&found["name"], &found["capacity"]["cpus_milli"]), (&"c1".into(), &1000.into()), "{found}");
+    assert_eq!(found["capacity"]["memory_bytes"], 64 << 20);
+    assert!(folder.join("c1/store").is_dir(), "a folder of its own");
+    home.eyas(&["--cluster", "test", "stop"]).exits(0);
+    assert_eq!(home.processes(), []);
+    executor.wait().unwrap();
+}
