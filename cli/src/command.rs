@@ -444,6 +444,9 @@ pub(crate) struct DispatcherArgs {
     /// Host name or address by which others reach it [default: this host's name]
     #[arg(long, value_name = "HOST")]
     pub advertise: Option<String>,
+    /// Move data between nodes and clients unencrypted, for closed networks; all executors must agree
+    #[arg(long)]
+    pub plain_data: bool,
     /// How often each executor must be heard of
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = units::parse_duration_us)]
     pub heartbeat: u64,

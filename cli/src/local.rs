@@ -78,6 +78,9 @@ impl Processes {
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
         dispatcher.args(["--policy", shape.placement.policy.name()]);
         dispatcher.args(["--utilisation", &shape.placement.utilisation.to_string()]);
+        if shape.node.plain_data {
+            dispatcher.arg("--plain-data");
+        }
         if let Some(window) = shape.placement.window {
             dispatcher.args(["--window", &window.to_string()]);
         }
@@ -180,6 +183,9 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
     args.io.iter().for_each(|access| say("io", access.display().to_string()));
     if args.no_overlap {
         words.push("--no-overlap".into());
+    }
+    if args.plain_data {
+        words.push("--plain-data".into());
     }
     if args.dfs {
         words.push("--dfs".into());

@@ -12,6 +12,7 @@ use eyas_client::{Cluster, ClusterError};
 use eyas_executor::Stop;
 use eyas_node::{Limits, Overlap};
 use eyas_session::{Access, AccessError};
+use eyas_wire::DataMode;
 use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
@@ -86,6 +87,7 @@ async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> 
         advertise,
         scheduler: scheduler(&args.placement)?,
         is_ephemeral: ephemeral,
+        data: data_mode(args.plain_data),
         heartbeat: Duration::from_micros(args.heartbeat.max(1000)),
         processes: detach::own_names(),
     };
@@ -132,6 +134,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
     let OwnedArgs { owned, ephemeral } = args.owned;
     let cluster = reach.cluster()?;
     let access = wait_for_access(&cluster, if owned { Duration::ZERO } else { args.reconnect.patience() }).await?;
+    let access = access.with_data(data_mode(args.node.plain_data));
     let allocation = Allocation::current().unwrap_or_default();
     let name = args.name.or_else(|| allocation.name.clone()).unwrap_or_else(host_name);
     // All nodes of an allocation are told the same; one folder is one executor's.
@@ -217,6 +220,10 @@ pub(crate) async fn remove_folder(folder: &Path) {
         }
     }
     tracing::warn!("cannot remove {}", folder.display());
+}
+
+fn data_mode(is_plain: bool) -> DataMode {
+    if is_plain { DataMode::Plain } else { DataMode::Encrypted }
 }
 
 /// The path of this program, for its other processes.

@@ -90,7 +90,8 @@ impl Client {
     /// If the dispatcher cannot be reached, or does not know this access file.
     pub async fn connect(access: &Access) -> Result<Self, ClientError> {
         let session = dial(access, Role::Client).await?;
-        Ok(Client { access: access.clone(), session, received: VecDeque::new() })
+        let access = access.clone().with_data(session.data);
+        Ok(Client { access, session, received: VecDeque::new() })
     }
 
     /// Asks anything but a submission or a watch.
@@ -309,6 +310,7 @@ impl Client {
             tokio::time::sleep(wait.min(deadline.saturating_duration_since(Instant::now()))).await;
             match dial(&self.access, Role::Client).await {
                 Ok(session) => {
+                    self.access = self.access.clone().with_data(session.data);
                     self.session = session;
                     self.received.clear();
                     return Ok(());

@@ -10,9 +10,9 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use eyas_session::Access;
+use eyas_session::{Access, DataKeys};
 use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError, path_of};
-use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, Holder, PeerKey, PeerLimits, Peers};
+use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, Holder, PeerLimits, Peers};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, Version, units};
 use eyas_wire::client::{FromClient, KeptOutput, ToClient};
 use tempfile::TempDir;
@@ -105,7 +105,7 @@ impl Landing {
         fs::create_dir_all(to).map_err(failed)?;
         let folder = tempfile::Builder::new().prefix(".eyas-").suffix(".tmp").tempdir_in(to).map_err(failed)?;
         let (store, _) = ObjectStore::open(folder.path())?;
-        let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
+        let peers = Peers::new(DataKeys::of(access), PeerLimits::default(), Limiter::unlimited());
         let fetcher = Fetcher::new(store.clone(), Storage::new(Limits::default()), peers);
         Ok(Landing { store, fetcher, _folder: folder })
     }

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_ring::{Answer, Listing, Op, Refusal, Ring, Version, View, majority};
-use eyas_session::Access;
+use eyas_session::{Access, DataKeys};
 use eyas_store::Limiter;
-use eyas_transfer::{PeerKey, PeerLimits, Peers};
+use eyas_transfer::{PeerLimits, Peers};
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -130,7 +130,7 @@ impl Files {
         near: Option<NodeId>,
         patience: Duration,
     ) -> Result<Self, FilesError> {
-        let peers = Peers::new(PeerKey(access.peer_key()), PeerLimits::default(), Limiter::unlimited());
+        let peers = Peers::new(DataKeys::of(&access), PeerLimits::default(), Limiter::unlimited());
         let calls = Arc::new(Calls::new(access));
         let deadline = Instant::now() + patience;
         let known = Mutex::new(discover(&calls, &seeds.iter().copied().collect(), deadline).await?);

@@ -16,6 +16,7 @@ mod node;
 mod protocol;
 mod room;
 mod runs;
+mod sealer;
 mod serve;
 
 pub use client::{

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use eyas_ring::{Event, Message, View};
-use eyas_session::{Acceptor, Access, Listener};
+use eyas_session::{Acceptor, Access, DataKeys, Listener};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -175,9 +175,8 @@ impl DfsNode {
         let saved = database.saved()?;
         let database = Arc::new(database);
         let me = Neighbour { address, transfer: server.addr(), free_bytes: room.free_bytes() };
-        let key = access.peer_key();
         let hearing = format!("{}/{}", access.cluster, place.system);
-        let gossip = Gossip::start(&hearing, &key, node, me, socket, &place.nodes).await;
+        let gossip = Gossip::start(&hearing, DataKeys::of(&access), node, me, socket, &place.nodes).await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
         let (told, listens) = mpsc::sync_channel(MAX_TOLD);

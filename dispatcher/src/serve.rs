@@ -8,8 +8,8 @@ use eyas_sched::Scheduler;
 use eyas_session::private::{PrivateError, PrivateFolder};
 use eyas_session::{Acceptor, Access, AccessError, Listener, Session, SessionError};
 use eyas_types::PlacementPolicy;
-use eyas_wire::Role;
 use eyas_wire::view::JobView;
+use eyas_wire::{DataMode, Role};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -46,6 +46,8 @@ pub struct Config {
     pub heartbeat: Duration,
     /// The names of the processes that end with it: its own, and that of its owner.
     pub processes: Vec<String>,
+    /// How the cluster moves bulk data.
+    pub data: DataMode,
 }
 
 /// Why a dispatcher has ended, or could not begin.
@@ -172,7 +174,7 @@ async fn listen(config: &Config, access_path: &Path) -> Result<(TcpListener, Acc
         Some(before) => before.moved_to(&config.cluster, &dispatcher),
         None => Access::create(&config.cluster, &dispatcher),
     };
-    Ok((listener, access))
+    Ok((listener, access.with_data(config.data)))
 }
 
 /// Accepts connections until the brain has ended, then waits for their sessions.

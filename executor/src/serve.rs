@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use eyas_dfs::{NodeError, Site};
 use eyas_node::Node;
 use eyas_session::private::PrivateError;
-use eyas_session::{Access, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
+use eyas_session::{Access, DataKeys, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
-use eyas_transfer::{Fetcher, PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_wire::Role;
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
@@ -146,17 +146,17 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         session = redial(&access, config.reconnect) => session?,
         _ = stop.wait() => return Ok(()),
     };
-    let key = access.peer_key();
+    let keys = DataKeys::of(&access);
     let listener = TcpListener::bind((session.local.ip(), 0)).map_err(io("listen for peers beside", &sandboxes))?;
     let server = PeerServer::start(
         listener,
         store.clone(),
-        PeerKey(key),
+        keys.clone(),
         PeerLimits::default(),
         (limits.link_in.clone(), limits.link_out.clone()),
     );
     let server = server.map_err(io("serve peers from", &sandboxes))?;
-    let peers = Peers::new(PeerKey(key), PeerLimits::default(), limits.link_in.clone());
+    let peers = Peers::new(keys, PeerLimits::default(), limits.link_in.clone());
     let order = match &config.io {
         Some(path) => Some(Turns::start(path).map_err(io("ask for turns by", path))?),
         None => None,
@@ -353,9 +353,7 @@ async fn redial(access: &Access, patience: Duration) -> Result<Session, SessionE
     loop {
         match dial(access, Role::Executor).await {
             Ok(session) => return Ok(session),
-            Err(e @ (SessionError::NotTrusted { .. } | SessionError::Dead { .. } | SessionError::Protocol { .. })) => {
-                return Err(e);
-            }
+            Err(e) if !matches!(e, SessionError::Unreachable { .. } | SessionError::Ended { .. }) => return Err(e),
             Err(e) if Instant::now() + wait > deadline => return Err(e),
             Err(_) => sleep(wait).await,
         }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use eyas_types::access::{Holder, KeyId, KeyRole};
+use eyas_wire::DataMode;
 use eyas_wire::trust::Trust;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -26,6 +27,8 @@ pub struct Access {
     credentials: Credentials,
     /// Whether what listens there is a node.
     is_of_node: bool,
+    /// How this process moves bulk data; not in the file, since the cluster decides it.
+    data: DataMode,
 }
 
 /// As it is written.
@@ -102,7 +105,7 @@ impl Access {
     pub fn new(cluster: &str, dispatcher: &str, authority: &str, own: Certified, trust: Trust) -> Result<Self, String> {
         let credentials = Credentials::new(authority, &own, trust)?;
         let (cluster, dispatcher, authority) = (cluster.to_owned(), dispatcher.to_owned(), authority.to_owned());
-        Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node: false })
+        Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node: false, data: DataMode::default() })
     }
 
     /// The same for a dispatcher that listens elsewhere now, or has another name.
@@ -118,6 +121,16 @@ impl Access {
     /// Whether what listens there is a node, not the dispatcher.
     pub(crate) fn is_of_node(&self) -> bool {
         self.is_of_node
+    }
+
+    /// The same for a process that moves bulk data so.
+    pub fn with_data(self, data: DataMode) -> Self {
+        Access { data, ..self }
+    }
+
+    /// How this process moves bulk data.
+    pub fn data(&self) -> DataMode {
+        self.data
     }
 
     /// With what this process proves itself, and whom it accepts.
@@ -159,12 +172,9 @@ impl Access {
         toml::to_string(&file).expect("five strings are valid TOML")
     }
 
-    /// The key with which those who exchange data know each other. In a cluster without a dispatcher that says what it is,
-    /// it follows from the access file.
-    pub fn peer_key(&self) -> [u8; 32] {
-        let told = self.credentials.data_secrets();
-        let secret = told.first().map_or(self.own.key.as_bytes(), |secret| &secret[..]);
-        blake3::derive_key("eyas 2026 transfer between executors", secret)
+    /// The secret key, PEM.
+    pub(crate) fn key(&self) -> &str {
+        &self.own.key
     }
 }
 
@@ -193,8 +203,8 @@ mod tests {
         access.save(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let loaded = Access::load(&path).unwrap();
-        assert_eq!(loaded.peer_key(), access.peer_key());
-        assert_ne!(loaded.peer_key(), Access::create("survey", "127.0.0.1:7000").peer_key());
+        assert_eq!(loaded.to_text(), access.to_text());
+        assert_ne!(loaded.to_text(), Access::create("survey", "127.0.0.1:7000").to_text());
         assert!(!format!("{loaded:?}").contains("PRIVATE"), "the secret is not for logs");
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eyas_types::access::Holder;
 use eyas_wire::frame::{self, Frame, HEADER_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES};
-use eyas_wire::{Hello, Role};
+use eyas_wire::{DataMode, Hello, Role};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustls::AlertDescription;
@@ -82,6 +82,14 @@ pub enum SessionError {
         /// Its size.
         bytes: usize,
     },
+    /// The other side moves bulk data otherwise.
+    #[error("{address} {}", other(*.ours))]
+    OtherDataMode {
+        /// Who.
+        address: String,
+        /// How this side does.
+        ours: DataMode,
+    },
     /// The connection has ended.
     #[error("the connection to {address} has ended: {why}")]
     Ended {
@@ -104,6 +112,8 @@ pub struct Session {
     pub remote: SocketAddr,
     /// Who the other side is, and whether that is still trusted.
     pub standing: Standing,
+    /// How the other side moves bulk data.
+    pub data: DataMode,
 }
 
 /// The receiving half.
@@ -126,12 +136,13 @@ pub struct Writer {
 pub struct Acceptor {
     credentials: Credentials,
     role: Role,
+    data: DataMode,
 }
 
 impl Acceptor {
     /// An acceptor for the cluster of `access`, of a process that is a `role`.
     pub fn new(access: &Access, role: Role) -> Self {
-        Acceptor { credentials: access.credentials().clone(), role }
+        Acceptor { credentials: access.credentials().clone(), role, data: access.data() }
     }
 
     /// Greets whoever connected; gives the session and what the other side is.
@@ -145,8 +156,10 @@ impl Acceptor {
         let mut session = Session::over(TlsStream::Server(stream), &self.credentials)?;
         let tells = self.role == Role::Dispatcher;
         let trust = tells.then(|| self.credentials.trust().told_to(session.standing.holder()));
-        session.writer.send(&[Hello::new(self.role, trust)]).await?;
+        let own = Hello::new(self.role, self.data, trust);
+        session.writer.send(std::slice::from_ref(&own)).await?;
         let hello = session.reader.hello(MAX_HELLO_BYTES).await?;
+        session.agree(&own, &hello)?;
         Ok((session, hello.role))
     }
 }
@@ -170,11 +183,13 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
         let mut session = Session::over(TlsStream::Client(stream.map_err(broken)?), credentials)?;
         // The other side speaks first: it closes without another word if it does not accept the key, and what was sent to it
         // meanwhile would make the system drop the reason.
-        let hello = session.reader.hello(MAX_FRAME_BYTES).await.map_err(|e| refused(e, credentials.holder()))?;
-        if let Some(trust) = hello.trust.filter(|_| session.standing.holder() == Holder::Dispatcher) {
+        let mut hello = session.reader.hello(MAX_FRAME_BYTES).await.map_err(|e| refused(e, credentials.holder()))?;
+        if let Some(trust) = hello.trust.take().filter(|_| session.standing.holder() == Holder::Dispatcher) {
             credentials.learn(trust);
         }
-        session.writer.send(&[Hello::new(role, None)]).await?;
+        let own = Hello::new(role, access.data(), None);
+        session.writer.send(std::slice::from_ref(&own)).await?;
+        session.agree(&own, &hello)?;
         Ok(session)
     };
     let late = || unreachable(io::Error::new(io::ErrorKind::TimedOut, "it did not answer in time"));
@@ -210,7 +225,17 @@ impl Session {
             local,
             remote,
             standing: credentials.standing(peer),
+            data: DataMode::default(),
         })
+    }
+
+    /// Both sides move bulk data alike, or part; each of them has heard the other.
+    fn agree(&mut self, own: &Hello, theirs: &Hello) -> Result<(), SessionError> {
+        self.data = theirs.data;
+        match own.agrees_with(theirs) {
+            true => Ok(()),
+            false => Err(SessionError::OtherDataMode { address: self.remote.to_string(), ours: own.data }),
+        }
     }
 }
 
@@ -318,6 +343,20 @@ fn refused(error: SessionError, holder: Holder) -> SessionError {
     SessionError::Dead { address, holder, why }
 }
 
+/// What a process that moves bulk data in one way says of one that moves it in the other.
+fn other(ours: DataMode) -> &'static str {
+    match ours {
+        DataMode::Encrypted => {
+            "moves data unencrypted (--plain-data), and this process encrypts it. That is one decision for the whole cluster: start \
+             the dispatcher and all executors with --plain-data, or none of them"
+        }
+        DataMode::Plain => {
+            "encrypts data, and this process was started with --plain-data. That is one decision for the whole cluster: start \
+             the dispatcher and all executors with --plain-data, or none of them"
+        }
+    }
+}
+
 fn address_of(address: io::Result<SocketAddr>) -> String {
     address.map_or_else(|_| "a closed connection".into(), |address| address.to_string())
 }
@@ -411,6 +450,21 @@ mod tests {
         assert!(matches!(served, Err(SessionError::NotTrusted { .. })));
         let error = dialled.err().expect("not let in").to_string();
         assert!(error.contains("access file"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn both_sides_say_that_they_move_data_in_two_ways() {
+        let (listener, address) = listener().await;
+        let access = Access::create("test", &address);
+        let acceptor = Acceptor::new(&access.clone().with_data(DataMode::Plain), Role::Dispatcher);
+        let accept = async || acceptor.accept(listener.accept().await.unwrap().0).await;
+        let (served, dialled) = tokio::join!(accept(), dial(&access, Role::Executor));
+        for (error, ours) in [(served.err(), "was started with"), (dialled.err(), "this process encrypts")] {
+            let error = error.expect("they part").to_string();
+            assert!(error.contains(ours) && error.contains("one decision"), "{error}");
+        }
+        let (served, dialled) = tokio::join!(accept(), dial(&access, Role::Client));
+        assert_eq!((dialled.unwrap().data, served.unwrap().1), (DataMode::Plain, Role::Client));
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use eyas_types::access::Holder;
 use eyas_wire::trust::{Refusal, SHARED_BYTES, Trust};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
-use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
 use crate::authority::Certified;
+use crate::suites;
 
 /// The name that clients of TLS have to say. Which server may answer is decided by its certificate.
 pub const SERVER_NAME: &str = "eyas";
@@ -48,7 +49,7 @@ struct State {
 impl Credentials {
     /// Those of the holder of `own`, who accepts what `authority` (PEM) has signed.
     pub(crate) fn new(authority: &str, own: &Certified, trust: Trust) -> Result<Self, String> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(suites::provider());
         let authority =
             CertificateDer::from_pem_slice(authority.as_bytes()).map_err(|e| format!("its authority: {e}"))?;
         let own = certified_key(own, &provider)?;
@@ -212,6 +213,7 @@ impl State {
         let mut config = builder.with_cert_resolver(Arc::new(Own(self.clone())));
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        config.ignore_client_order = suites::server_decides();
         Ok(Arc::new(config))
     }
 

@@ -63,7 +63,11 @@ async fn greet(stream: TcpStream, acceptor: Acceptor, guest: Guest) -> Result<(S
     // An error is met again when the stream is read.
     let _ = stream.readable().await;
     guest.spoke();
-    let (mut session, role) = acceptor.accept(stream).await?;
+    let accepted = acceptor.accept(stream).await;
+    if let Err(error @ SessionError::OtherDataMode { .. }) = &accepted {
+        tracing::warn!("{error}");
+    }
+    let (mut session, role) = accepted?;
     session.reader.keep(guest.prove());
     Ok((session, role))
 }

@@ -1,5 +1,6 @@
-//! How fast a peer's object gets from its page cache into this node's store, next to one stream of `iperf3`, which
-//! throws away what it receives. Both run in turns, so that a noisy machine is noisy for both.
+//! How fast a peer's object gets from its page cache into this node's store, encrypted and in plain, and what processor time that
+//! takes on both sides together; next to one stream of `iperf3`, which throws away what it receives. All run in turns, so that a
+//! noisy machine is noisy for all.
 //!
 //! ```text
 //! cargo bench -p eyas-transfer --bench loopback
@@ -9,11 +10,14 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use eyas_session::{Access, DataKeys};
 use eyas_store::{Limiter, ObjectStore, StagedBy};
-use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
+use eyas_wire::DataMode;
+use rustix::time::{ClockId, clock_gettime};
 
 struct Plan {
     object_bytes: usize,
@@ -21,6 +25,22 @@ struct Plan {
     rounds: usize,
     small_objects: usize,
     iperf_seconds: Option<u32>,
+}
+
+/// One way to move data between the two stores, and what was measured of it.
+struct Way {
+    name: &'static str,
+    server: PeerServer,
+    peers: Peers,
+    mb_per_s: Vec<f64>,
+    cpu_s_per_gb: Vec<f64>,
+    small_us: Vec<f64>,
+}
+
+/// What a fetch took.
+struct Took {
+    wall_s: f64,
+    cpu_s: f64,
 }
 
 fn main() {
@@ -44,54 +64,69 @@ fn main() {
     let (big, small) = (ObjectId([1; 16]), ObjectId([2; 16]));
     put(&there, big, plan.object_bytes);
     put(&there, small, 100);
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let key = PeerKey([5; 32]);
-    let server = PeerServer::start(
-        listener,
-        there,
-        key.clone(),
-        PeerLimits::default(),
-        (Limiter::unlimited(), Limiter::unlimited()),
-    );
-    let server = server.expect("the peer's server");
-    let peers = Peers::new(key, PeerLimits::default(), Limiter::unlimited());
+    let access = Access::create("bench", "127.0.0.1:1");
+    let way = |name, mode| Way::new(name, &there, DataKeys::of(&access.clone().with_data(mode)));
+    let mut ways = [way("encrypted", DataMode::Encrypted), way("plain", DataMode::Plain)];
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     // The removal in between is not counted: a node evicts when it must, not with every object that comes in.
-    let fetch_s = |id, size_bytes: usize| {
-        let started = Instant::now();
+    let fetch = |way: &Way, id, size_bytes: usize| {
+        let (started, before) = (Instant::now(), cpu_time());
         let into = here.begin(id, size_bytes as u64, false).expect("room");
-        runtime.block_on(peers.fetch(server.addr(), into, false, false)).expect("the object");
-        let took_s = started.elapsed().as_secs_f64();
+        runtime.block_on(way.peers.fetch(way.server.addr(), into, false, false)).expect("the object");
+        let took = Took { wall_s: started.elapsed().as_secs_f64(), cpu_s: (cpu_time() - before).as_secs_f64() };
         here.remove(id).expect("removal");
-        took_s
+        took
     };
 
     let iperf = plan.iperf_seconds.and_then(|_| Iperf::start());
-    let (mut ours, mut theirs, mut each_ms) = (Vec::new(), Vec::new(), Vec::new());
-    fetch_s(big, plan.object_bytes);
+    let mut theirs = Vec::new();
+    for way in &ways {
+        fetch(way, big, plan.object_bytes);
+    }
     for _ in 0..plan.rounds {
-        let round: Vec<f64> = (0..plan.objects_per_round).map(|_| fetch_s(big, plan.object_bytes)).collect();
-        ours.push((plan.object_bytes * round.len()) as f64 / round.iter().sum::<f64>() / 1e6);
-        each_ms.extend(round.iter().map(|took_s| took_s * 1e3));
+        for way in &mut ways {
+            let round: Vec<Took> = (0..plan.objects_per_round).map(|_| fetch(way, big, plan.object_bytes)).collect();
+            let gb = (plan.object_bytes * round.len()) as f64 / 1e9;
+            way.mb_per_s.push(gb * 1e3 / round.iter().map(|took| took.wall_s).sum::<f64>());
+            way.cpu_s_per_gb.push(round.iter().map(|took| took.cpu_s).sum::<f64>() / gb);
+        }
         theirs.extend(iperf.as_ref().and_then(|iperf| iperf.measure(plan.iperf_seconds.unwrap_or(1))));
     }
-    let (ours_mb_s, each_ms) = (median(&mut ours), median(&mut each_ms));
-    println!(
-        "peer to store, {} MB objects   median {ours_mb_s:.0} MB/s, {each_ms:.2} ms each",
-        plan.object_bytes / 1_000_000
-    );
-    if theirs.is_empty() {
-        println!("iperf3, one stream            not measured: install iperf3 and run `cargo bench`");
-    } else {
-        let theirs_mb_s = median(&mut theirs);
-        println!("iperf3, one stream            median {theirs_mb_s:.0} MB/s");
-        println!("ratio                         {:.0} %", ours_mb_s / theirs_mb_s * 100.0);
+    for way in &mut ways {
+        way.small_us = (0..plan.small_objects).map(|_| fetch(way, small, 100).wall_s * 1e6).collect();
     }
+    let object_mb = plan.object_bytes / 1_000_000;
+    println!("peer to store, medians           {object_mb} MB objects       processor time   100 B objects");
+    for way in &mut ways {
+        let (mb_per_s, cpu_s_per_gb) = (median(&mut way.mb_per_s), median(&mut way.cpu_s_per_gb));
+        let small_us = median(&mut way.small_us);
+        println!(
+            "  {:10}                   {mb_per_s:8.0} MB/s      {cpu_s_per_gb:5.2} s/GB      {small_us:8.0} us each",
+            way.name
+        );
+    }
+    match theirs.is_empty() {
+        true => println!("  iperf3, one stream           not measured: install iperf3 and run `cargo bench`"),
+        false => println!("  iperf3, one stream           {:8.0} MB/s", median(&mut theirs)),
+    }
+    println!("stage by hard link             {:8.1} us each", stage_us(&here, dir.path(), plan.small_objects));
+}
 
-    let mut small_us: Vec<f64> = (0..plan.small_objects).map(|_| fetch_s(small, 100) * 1e6).collect();
-    let each_us = median(&mut small_us);
-    println!("peer to store, 100 B objects  {each_us:.0} us each (median)");
-    println!("stage by hard link            {:.1} us each", stage_us(&here, dir.path(), plan.small_objects));
+impl Way {
+    fn new(name: &'static str, store: &ObjectStore, keys: DataKeys) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let unlimited = (Limiter::unlimited(), Limiter::unlimited());
+        let server = PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), unlimited);
+        let peers = Peers::new(keys, PeerLimits::default(), Limiter::unlimited());
+        let (mb_per_s, cpu_s_per_gb, small_us) = (Vec::new(), Vec::new(), Vec::new());
+        Way { name, server: server.expect("the peer's server"), peers, mb_per_s, cpu_s_per_gb, small_us }
+    }
+}
+
+/// What this process, which is both nodes, has used of its processors.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn put(store: &ObjectStore, id: ObjectId, size_bytes: usize) {

@@ -1,13 +1,13 @@
-//! Reading and writing whole messages on a blocking socket, with deadlines, for both sides.
+//! Reading whole messages from a blocking connection, with deadlines, for both sides.
 
 use std::io::{self, Read};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::link::Link;
 use crate::protocol::{MESSAGE_BYTES, Message, Nonce};
 
 /// Reads one message within `timeout`; nothing if the other side closed instead of beginning one.
-pub(crate) fn read_message(stream: &TcpStream, timeout: Duration) -> io::Result<Option<Message>> {
+pub(crate) fn read_message(link: &mut Link, timeout: Duration) -> io::Result<Option<Message>> {
     let deadline = Instant::now() + timeout;
     let mut message = [0; MESSAGE_BYTES];
     let mut filled = 0;
@@ -16,8 +16,8 @@ pub(crate) fn read_message(stream: &TcpStream, timeout: Duration) -> io::Result<
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left))?;
-        match (&*stream).read(&mut message[filled..]) {
+        link.tcp().set_read_timeout(Some(left))?;
+        match link.read(&mut message[filled..]) {
             Ok(0) if filled == 0 => return Ok(None),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => filled += count,

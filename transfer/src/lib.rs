@@ -7,8 +7,9 @@
 //! or from persistent storage, or a failure that tells what was tried.
 //!
 //! Hints about who has what come from outside and may be wrong; nothing here keeps a catalog or decides where a task
-//! runs. Bytes go over plain TCP between nodes that prove, in both directions, that they know the cluster's key: the
-//! data is neither secret from nor safe against someone who controls the network between the nodes.
+//! runs. Bytes go over TLS between nodes that prove, in both directions, that they have the cluster's key; or, if the cluster has
+//! decided so (`--plain-data`), over plain TCP, where both sides prove that they know it, and the data is neither secret from nor
+//! safe against someone who controls the network between the nodes.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ mod connection;
 mod error;
 mod fetcher;
 pub mod limits;
+mod link;
 mod peers;
 mod protocol;
 mod push;
@@ -26,6 +28,5 @@ pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
 pub use fetcher::{Fetched, Fetcher, Holder, Source};
 pub use limits::PeerLimits;
 pub use peers::{Broken, Peers};
-pub use protocol::PeerKey;
 pub use push::Expected;
 pub use server::{PeerServer, Served};

@@ -2,11 +2,12 @@
 //! how fast, and whether it is better left alone.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use eyas_session::DataKeys;
 use eyas_store::{Checksum, Incoming, Limiter};
 use eyas_types::ObjectId;
 use tokio::sync::Semaphore;
@@ -14,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::connection::{nonce, read_message};
 use crate::error::{PeerError, PeerErrorKind};
 use crate::limits::{MAX_PEERS, MAX_RANGE_BYTES, PeerLimits};
+use crate::link::{Link, Then};
 use crate::protocol::{self, PeerKey, Reply, Request, Session, TO_THE_END, Welcome};
 use crate::push::push;
 use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_range};
@@ -35,7 +37,7 @@ const CORRUPT_AVOID_FACTOR: u32 = 10;
 pub struct Peers(Arc<Inner>);
 
 pub(crate) struct Inner {
-    key: PeerKey,
+    keys: DataKeys,
     pub limits: PeerLimits,
     pub link_in: Limiter,
     peers: Mutex<Table>,
@@ -58,7 +60,7 @@ struct Peer {
 }
 
 pub(crate) struct Connection {
-    pub stream: TcpStream,
+    pub link: Link,
     session: Session,
     last_used: Instant,
 }
@@ -91,14 +93,14 @@ fn learn(average: &mut Option<f64>, seen: f64) {
 
 impl Peers {
     /// No connection yet.
-    pub fn new(key: PeerKey, limits: PeerLimits, link_in: Limiter) -> Self {
+    pub fn new(keys: DataKeys, limits: PeerLimits, link_in: Limiter) -> Self {
         let table = Table { peers: HashMap::new(), pace: Pace::default(), swept: Instant::now() };
-        Peers(Arc::new(Inner { key, limits, link_in, peers: Mutex::new(table), buffers: Mutex::default() }))
+        Peers(Arc::new(Inner { keys, limits, link_in, peers: Mutex::new(table), buffers: Mutex::default() }))
     }
 
     /// Other connections over the same link.
     pub fn with_limits(&self, limits: PeerLimits) -> Self {
-        Peers::new(self.0.key.clone(), limits, self.0.link_in.clone())
+        Peers::new(self.0.keys.clone(), limits, self.0.link_in.clone())
     }
 
     /// Receives from the peer at `addr` what is missing of an object, and makes it part of the store. If the object
@@ -325,24 +327,33 @@ impl Inner {
         let started = Instant::now();
         let stream =
             TcpStream::connect_timeout(&addr, self.limits.connect_timeout).map_err(failed("cannot be reached"))?;
+        let stream = Arc::new(stream);
         let rtt_s = started.elapsed().as_secs_f64();
         self.saw(addr, |pace| learn(&mut pace.rtt_s, rtt_s));
+        let key = PeerKey(self.keys.secrets()[0]);
         let greet = || {
             stream.set_nodelay(true)?;
             set_receive_buffer(&stream, self.limits.receive_buffer_bytes)?;
             stream.set_write_timeout(Some(self.limits.stall_timeout))?;
+            let deadline = Instant::now() + self.limits.handshake_timeout;
+            let mut link = Link::client(stream.clone(), &self.keys, deadline)?;
             let client = nonce()?;
-            (&stream).write_all(&protocol::hello(&self.key, &client))?;
-            Ok((client, read_message(&stream, self.limits.handshake_timeout)?))
+            link.send(&protocol::hello(&key, &client), Then::Nothing)?;
+            let answer = read_message(&mut link, self.limits.handshake_timeout)?;
+            answer.map(|answer| (link, client, answer)).ok_or_else(|| ErrorKind::UnexpectedEof.into())
         };
-        let (client, answer) = greet().map_err(failed("did not answer"))?;
-        let Some(answer) = answer else {
-            return Err(PeerError::unreachable(addr, "closed the connection: check that it has the same cluster key"));
-        };
-        match protocol::read_welcome(&self.key, &client, &answer) {
+        let (link, client, answer) = greet().map_err(|error: std::io::Error| match error.kind() {
+            // So does a server that does not let this side in, and one that awaits TLS, or does not.
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                let why = "closed the connection: check that it has the same cluster key, and that both or neither use --plain-data";
+                PeerError::unreachable(addr, why)
+            }
+            _ => failed("did not answer")(error),
+        })?;
+        match protocol::read_welcome(&key, &client, &answer) {
             Some((Welcome::Ready, server)) => {
-                let session = Session::new(&self.key, &client, &server);
-                Ok(Connection { stream, session, last_used: Instant::now() })
+                let session = Session::new(&key, &client, &server);
+                Ok(Connection { link, session, last_used: Instant::now() })
             }
             Some((Welcome::Busy, _)) => Err(PeerError::new(PeerErrorKind::Busy, addr, "has too many connections")),
             None => Err(PeerError::unreachable(addr, "does not know the cluster's key")),
@@ -405,13 +416,13 @@ impl Connection {
     pub fn exchange(&mut self, addr: SocketAddr, request: Request, timeout: Duration) -> Result<Reply, Failure> {
         let stale = |what: String| Failure { error: PeerError::unreachable(addr, what), may_be_stale: true };
         let message = self.session.request(request);
-        (&self.stream).write_all(&message).map_err(|error| stale(format!("cannot be asked: {error}")))?;
+        self.link.send(&message, Then::Nothing).map_err(|error| stale(format!("cannot be asked: {error}")))?;
         self.answer(addr, timeout)
     }
 
     /// The next answer to the last request.
     pub fn answer(&mut self, addr: SocketAddr, timeout: Duration) -> Result<Reply, Failure> {
-        match read_message(&self.stream, timeout) {
+        match read_message(&mut self.link, timeout) {
             Ok(Some(reply)) => self.session.read_reply(&reply).ok_or_else(|| strange_answer(addr)),
             Ok(None) => {
                 let error = PeerError::unreachable(addr, "closed the connection");

@@ -55,9 +55,9 @@ const VERSION: u16 = 3;
 pub(crate) type Message = [u8; MESSAGE_BYTES];
 pub(crate) type Nonce = [u8; 24];
 
-/// The secret that the nodes of a cluster share. Never sent.
+/// A secret that the nodes of a cluster share. Never sent.
 #[derive(Clone)]
-pub struct PeerKey(pub [u8; 32]);
+pub(crate) struct PeerKey(pub [u8; 32]);
 
 impl fmt::Debug for PeerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,8 +7,8 @@
 //! [`PeerServer::expect`]: crate::PeerServer::expect
 
 use std::collections::HashMap;
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eyas_store::{Checksum, Incoming, Limiter, PIECE_BYTES};
@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::error::PeerErrorKind;
 use crate::limits::PeerLimits;
+use crate::link::{Link, Then};
 use crate::peers::{Connection, Failure, Inner};
 use crate::protocol::{PieceHeader, PieceKind, Reply, Request, Session};
 use crate::receive::{BUFFER_BYTES, Follows, Patience, Pieces};
@@ -94,42 +95,42 @@ impl Expectations {
     /// The server's side of a push.
     pub fn receive(
         &self,
-        stream: &TcpStream,
+        link: &mut Link,
         peer: SocketAddr,
         session: &Session,
         request: Request,
         link_in: &Limiter,
         limits: &PeerLimits,
     ) -> io::Result<()> {
-        let answer = |reply| (&*stream).write_all(&session.reply(reply));
-        let Some(mut into) = self.take(request.id) else { return answer(Reply::NotHere) };
+        let answer = |link: &mut Link, reply| link.send(&session.reply(reply), Then::Nothing);
+        let Some(mut into) = self.take(request.id) else { return answer(link, Reply::NotHere) };
         if request.length != into.size_bytes() {
             self.put_back(into);
-            return answer(Reply::NoSuchRange);
+            return answer(link, Reply::NoSuchRange);
         }
         let offset = into.written_bytes();
-        answer(Reply::Wanted { offset })?;
+        answer(link, Reply::Wanted { offset })?;
         let follows = Follows { size_bytes: request.length, checksum: None, length: request.length - offset };
         let patience = Patience { stall: limits.stall_timeout, is_choosy: false };
-        let received = Pieces::new(peer, stream, link_in, limits.stall_timeout, follows, patience)
+        let received = Pieces::new(peer, link, link_in, limits.stall_timeout, follows, patience)
             .and_then(|mut pieces| pieces.receive(&mut into, &mut vec![0; BUFFER_BYTES]));
         let (id, is_whole) = (into.id(), into.written_bytes() == into.size_bytes());
         match received {
             Ok(()) => match into.commit() {
                 Ok(checksum) => {
                     self.stored(id, checksum);
-                    answer(Reply::Stored)
+                    answer(link, Reply::Stored)
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot store what was pushed");
                     self.give_up(id);
-                    answer(Reply::Failed)
+                    answer(link, Reply::Failed)
                 }
             },
             // All bytes came, and they are not those that were sent: none can be trusted.
             Err(failure) if is_whole && failure.error.kind == PeerErrorKind::Corrupt => {
                 self.give_up(id);
-                answer(Reply::Failed)
+                answer(link, Reply::Failed)
             }
             Err(failure) => {
                 self.put_back(into);
@@ -156,8 +157,8 @@ pub(crate) fn push(
         _ => return Err(Failure::unreachable(addr, "does not take what it was to get".into())),
     };
     let rest = &content[offset as usize..];
-    send_pieces(&connection.stream, rest, size_bytes)
-        .and_then(|()| send_end(&connection.stream, Checksum::of(content)))
+    send_pieces(&mut connection.link, rest, size_bytes)
+        .and_then(|()| send_end(&mut connection.link, Checksum::of(content)))
         .map_err(|error| Failure::unreachable(addr, format!("stopped taking what it was given: {error}")))?;
     match connection.answer(addr, inner.limits.stall_timeout)? {
         Reply::Stored => Ok(()),
@@ -165,17 +166,18 @@ pub(crate) fn push(
     }
 }
 
-fn send_pieces(mut stream: &TcpStream, content: &[u8], had_bytes: u64) -> io::Result<()> {
+fn send_pieces(link: &mut Link, content: &[u8], had_bytes: u64) -> io::Result<()> {
     for piece in content.chunks(PIECE_BYTES) {
         let header = PieceHeader { kind: PieceKind::Content, length: piece.len() as u32, had_bytes };
-        stream.write_all(&header.to_bytes())?;
-        stream.write_all(piece)?;
-        stream.write_all(&Checksum::of(piece).0.to_le_bytes())?;
+        link.send(&header.to_bytes(), Then::More)?;
+        link.send(piece, Then::More)?;
+        // The next piece follows, or the end.
+        link.send(&Checksum::of(piece).0.to_le_bytes(), Then::More)?;
     }
     Ok(())
 }
 
-fn send_end(mut stream: &TcpStream, checksum: Checksum) -> io::Result<()> {
-    stream.write_all(&PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 }.to_bytes())?;
-    stream.write_all(&checksum.0.to_le_bytes())
+fn send_end(link: &mut Link, checksum: Checksum) -> io::Result<()> {
+    link.send(&PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 }.to_bytes(), Then::More)?;
+    link.send(&checksum.0.to_le_bytes(), Then::Nothing)
 }

@@ -1,12 +1,13 @@
 //! What is made of the content that follows a reply, or a push: pieces, each held to its checksum before the store sees it.
 
-use std::io::Read;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use eyas_store::{Checksum, Incoming, Limiter, PIECE_BYTES};
 
 use crate::error::{PeerError, PeerErrorKind};
+use crate::link::Link;
 use crate::peers::{Connection, Failure, Inner};
 use crate::protocol::{CHECKSUM_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, Request, TO_THE_END};
 
@@ -56,7 +57,7 @@ pub(crate) fn receive_object(
         return Err(corrupt(format!("says that object {id} has {told} bytes; it has {known}")));
     }
     let stall = inner.limits.stall_timeout;
-    Pieces::new(addr, &connection.stream, &inner.link_in, stall, follows, patience)?.receive(into, buffer)
+    Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?.receive(into, buffer)
 }
 
 /// Receives a range into memory.
@@ -74,7 +75,7 @@ pub(crate) fn receive_range(
     let mut range = Vec::with_capacity(follows.length as usize);
     let mut buffer = vec![0; BUFFER_BYTES.min(follows.length as usize + CHECKSUM_BYTES)];
     let stall = inner.limits.stall_timeout;
-    let mut pieces = Pieces::new(addr, &connection.stream, &inner.link_in, stall, follows, patience)?;
+    let mut pieces = Pieces::new(addr, &mut connection.link, &inner.link_in, stall, follows, patience)?;
     while let Some((content, _)) = pieces.next(&mut buffer)? {
         range.extend_from_slice(content);
     }
@@ -85,7 +86,7 @@ pub(crate) fn receive_range(
 /// The pieces that follow a reply, or a push.
 pub(crate) struct Pieces<'a> {
     addr: SocketAddr,
-    stream: &'a TcpStream,
+    link: &'a mut Link,
     link_in: &'a Limiter,
     follows: Follows,
     patience: Patience,
@@ -102,18 +103,18 @@ struct Compared {
 }
 
 impl<'a> Pieces<'a> {
-    /// What comes from `addr` over `stream`, which may be silent for as long as `stall`.
+    /// What comes from `addr` over `link`, which may be silent for as long as `stall`.
     pub fn new(
         addr: SocketAddr,
-        stream: &'a TcpStream,
+        link: &'a mut Link,
         link_in: &'a Limiter,
         stall: Duration,
         follows: Follows,
         patience: Patience,
     ) -> Result<Self, Failure> {
         let (left, moved) = (follows.length, Instant::now());
-        let pieces = Pieces { addr, stream, link_in, follows, patience, left, moved, compared: None };
-        stream.set_read_timeout(Some(stall)).map_err(|error| pieces.stopped(error))?;
+        let pieces = Pieces { addr, link, link_in, follows, patience, left, moved, compared: None };
+        pieces.link.tcp().set_read_timeout(Some(stall)).map_err(|error| pieces.stopped(error))?;
         Ok(pieces)
     }
 
@@ -188,10 +189,14 @@ impl<'a> Pieces<'a> {
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
-        self.stream.read_exact(bytes).map_err(|error| self.stopped(error))
+        self.link.read_exact(bytes).map_err(|error| self.stopped(error))
     }
 
     fn stopped(&self, error: std::io::Error) -> Failure {
+        if error.kind() == ErrorKind::InvalidData {
+            // What was encrypted is not what was sent.
+            return Failure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data");
+        }
         Failure::unreachable(self.addr, format!("stopped in the middle: {error}"))
     }
 

@@ -1,5 +1,5 @@
 //! Gives this node's objects to its peers, whole ones and those that are still being received, and takes what it expects: a thread for each
-//! connection, `sendfile` from the page cache.
+//! connection, `sendfile` from the page cache where data goes in plain.
 //!
 //! What comes in over the port is read in messages of a fixed size, and until one proves that its sender knows the
 //! cluster's key nothing goes out, not even an error. Until then a [`Door`] bounds the connections; after that they are counted,
@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -16,12 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use eyas_session::{Door, Guest};
+use eyas_session::{DataKeys, Door, Guest};
 use eyas_store::{Arrival, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Progress, StoreErrorKind};
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::Shutdown;
 
 use crate::connection::{nonce, read_message};
 use crate::limits::PeerLimits;
+use crate::link::{Link, Then};
 use crate::protocol::{self, PeerKey, PieceHeader, PieceKind, Reply, Request, Session, Welcome};
 use crate::push::{Expectations, Expected};
 
@@ -59,7 +60,7 @@ pub struct Served {
 struct Shared {
     listener: TcpListener,
     store: ObjectStore,
-    key: PeerKey,
+    keys: DataKeys,
     limits: PeerLimits,
     link_in: Limiter,
     link_out: Limiter,
@@ -88,7 +89,7 @@ impl PeerServer {
     pub fn start(
         listener: TcpListener,
         store: ObjectStore,
-        key: PeerKey,
+        keys: DataKeys,
         limits: PeerLimits,
         (link_in, link_out): (Limiter, Limiter),
     ) -> io::Result<Self> {
@@ -98,7 +99,7 @@ impl PeerServer {
         let shared = Arc::new(Shared {
             listener,
             store,
-            key,
+            keys,
             limits,
             link_in,
             link_out,
@@ -182,7 +183,7 @@ fn accept(shared: &Arc<Shared>) {
         let thread = std::thread::Builder::new().name("peer-serve".into()).stack_size(STACK_BYTES);
         let spawned = thread.spawn(move || {
             let open = Open::register(&shared, stream);
-            match serve(&shared, &open.stream, peer, guest) {
+            match serve(&shared, open.stream.clone(), peer, guest) {
                 Ok(()) => {}
                 Err(error) => tracing::debug!(%peer, %error, "connection to a peer ended"),
             }
@@ -195,16 +196,18 @@ fn accept(shared: &Arc<Shared>) {
 }
 
 /// Speaks with one client until it closes, says something wrong, or times out.
-fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, guest: Guest) -> io::Result<()> {
+fn serve(shared: &Arc<Shared>, stream: Arc<TcpStream>, peer: SocketAddr, guest: Guest) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(shared.limits.stall_timeout))?;
     let deadline = Instant::now() + shared.limits.handshake_timeout;
     stream.set_read_timeout(Some(shared.limits.handshake_timeout))?;
     stream.peek(&mut [0])?;
     guest.spoke();
+    let mut link = Link::server(stream, &shared.keys, deadline)?;
     let left = deadline.saturating_duration_since(Instant::now());
-    let Some(hello) = read_message(stream, left)? else { return Ok(()) };
-    let Some(client) = protocol::read_hello(&shared.key, &hello) else {
+    let Some(hello) = read_message(&mut link, left)? else { return Ok(()) };
+    let known = |secret| Some((protocol::read_hello(&PeerKey(secret), &hello)?, PeerKey(secret)));
+    let Some((client, key)) = shared.keys.secrets().into_iter().find_map(known) else {
         tracing::debug!(%peer, "a stranger at the door; closed without a word");
         return Ok(());
     };
@@ -212,19 +215,23 @@ fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, guest: Gues
     let server = nonce()?;
     let admitted = Admitted::from(shared, peer.ip());
     let welcome = if admitted.is_some() { Welcome::Ready } else { Welcome::Busy };
-    (&*stream).write_all(&protocol::welcome(&shared.key, &client, &server, welcome))?;
+    link.send(&protocol::welcome(&key, &client, &server, welcome), Then::Nothing)?;
     if admitted.is_none() {
         return Ok(());
     }
-    let mut session = Session::new(&shared.key, &client, &server);
-    while let Some(message) = read_message(stream, shared.limits.idle_timeout)? {
+    let mut session = Session::new(&key, &client, &server);
+    while let Some(message) = read_message(&mut link, shared.limits.idle_timeout)? {
         let Some(request) = session.read_request(&message) else { return Ok(()) };
+        if !link.is_trusted(&shared.keys) {
+            tracing::debug!(%peer, "the key of a peer does not count any longer; closed");
+            return Ok(());
+        }
         match request.is_push {
             true => {
                 let Shared { link_in, limits, .. } = &**shared;
-                shared.expectations.receive(stream, peer, &session, request, link_in, limits)?;
+                shared.expectations.receive(&mut link, peer, &session, request, link_in, limits)?;
             }
-            false => answer(shared, stream, &session, request)?,
+            false => answer(shared, &mut link, &session, request)?,
         }
         if shared.is_stopping() {
             break;
@@ -233,37 +240,37 @@ fn serve(shared: &Arc<Shared>, stream: &TcpStream, peer: SocketAddr, guest: Gues
     Ok(())
 }
 
-fn answer(shared: &Shared, stream: &TcpStream, session: &Session, request: Request) -> io::Result<()> {
+fn answer(shared: &Shared, link: &mut Link, session: &Session, request: Request) -> io::Result<()> {
     let patience = if request.expected { EXPECTED_PATIENCE } else { Duration::ZERO };
     match shared.store.arriving(request.id, patience) {
-        Some(arriving) => relay(shared, stream, session, request, &arriving)?,
-        None => give(shared, stream, session, request)?,
+        Some(arriving) => relay(shared, link, session, request, &arriving)?,
+        None => give(shared, link, session, request)?,
     }
     Ok(())
 }
 
 /// Sends from an object that is here.
-fn give(shared: &Shared, stream: &TcpStream, session: &Session, request: Request) -> io::Result<()> {
-    let refuse = |reply| send_all(stream, &session.reply(reply), SendFlags::empty());
+fn give(shared: &Shared, link: &mut Link, session: &Session, request: Request) -> io::Result<()> {
+    let refuse = |link: &mut Link, reply| link.send(&session.reply(reply), Then::Nothing);
     // A task of this node may have written to the object through its link: such an object is dropped, not spread.
     if !shared.store.verify_untouched(request.id) {
-        return refuse(Reply::NotHere);
+        return refuse(link, Reply::NotHere);
     }
     let object = match shared.store.open_object(request.id) {
         Ok(object) => object,
-        Err(error) if error.kind == StoreErrorKind::NotHere => return refuse(Reply::NotHere),
+        Err(error) if error.kind == StoreErrorKind::NotHere => return refuse(link, Reply::NotHere),
         Err(error) => {
             tracing::warn!(%error, "cannot serve an object");
-            return refuse(Reply::Failed);
+            return refuse(link, Reply::Failed);
         }
     };
     let size_bytes = object.size_bytes;
-    let Some(end) = end_of_range(request, size_bytes) else { return refuse(Reply::NoSuchRange) };
+    let Some(end) = end_of_range(request, size_bytes) else { return refuse(link, Reply::NoSuchRange) };
     let here = Reply::Here { size_bytes, checksum: object.checksum, length: end - request.offset };
     // Leaves in one packet with the first bytes of the content.
-    let flags = if end > request.offset { SendFlags::MORE } else { SendFlags::empty() };
-    send_all(stream, &session.reply(here), flags)?;
-    let pieces = Pieces { shared, stream };
+    let then = if end > request.offset { Then::More } else { Then::Nothing };
+    link.send(&session.reply(here), then)?;
+    let mut pieces = Pieces { shared, link };
     let mut at = request.offset;
     while at < end {
         let known = |place: usize| object.pieces.as_ref().and_then(|pieces| pieces.get(place).copied());
@@ -274,18 +281,14 @@ fn give(shared: &Shared, stream: &TcpStream, session: &Session, request: Request
 }
 
 /// Sends from an object while it is being received.
-fn relay(
-    shared: &Shared,
-    stream: &TcpStream,
-    session: &Session,
-    request: Request,
-    arriving: &Arriving,
-) -> io::Result<()> {
+fn relay(shared: &Shared, link: &mut Link, session: &Session, request: Request, arriving: &Arriving) -> io::Result<()> {
     let size_bytes = arriving.size_bytes;
-    let refuse = |reply| send_all(stream, &session.reply(reply), SendFlags::empty());
-    let Some(end) = end_of_range(request, size_bytes) else { return refuse(Reply::NoSuchRange) };
-    send_all(stream, &session.reply(Reply::Coming { size_bytes, length: end - request.offset }), SendFlags::empty())?;
-    let pieces = Pieces { shared, stream };
+    let Some(end) = end_of_range(request, size_bytes) else {
+        return link.send(&session.reply(Reply::NoSuchRange), Then::Nothing);
+    };
+    let coming = Reply::Coming { size_bytes, length: end - request.offset };
+    link.send(&session.reply(coming), Then::Nothing)?;
+    let mut pieces = Pieces { shared, link };
     let mut at = request.offset;
     loop {
         // Its last byte says nothing before the whole is known to be good.
@@ -321,14 +324,14 @@ fn end_of_range(request: Request, size_bytes: u64) -> Option<u64> {
 /// Sends content piece by piece.
 struct Pieces<'a> {
     shared: &'a Shared,
-    stream: &'a TcpStream,
+    link: &'a mut Link,
 }
 
 impl Pieces<'_> {
     /// Sends what of `range` is in one piece of an object; tells how many bytes that were. Where the checksum of the piece
     /// is not `known`, or only a part of it is wanted, it is made from the content.
     fn send(
-        &self,
+        &mut self,
         file: &File,
         range: Range<u64>,
         size_bytes: u64,
@@ -352,42 +355,27 @@ impl Pieces<'_> {
         };
         let header = PieceHeader { kind: PieceKind::Content, length: length as u32, had_bytes };
         self.shared.link_out.take_blocking(length);
-        send_all(self.stream, &header.to_bytes(), SendFlags::MORE)?;
-        let mut at = part.start;
-        while at < part.end {
-            let left = (part.end - at) as usize;
-            if rustix::io::retry_on_intr(|| rustix::fs::sendfile(self.stream, file, Some(&mut at), left))? == 0 {
-                // Cut off by a task that wrote to its input. The peer notices that bytes are missing.
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let flags = if part.end < range.end { SendFlags::MORE } else { SendFlags::empty() };
-        send_all(self.stream, &checksum.0.to_le_bytes(), flags)?;
+        self.link.send(&header.to_bytes(), Then::More)?;
+        let then = if part.end < range.end { Then::More } else { Then::Nothing };
+        self.link.send_file(file, part)?;
+        self.link.send(&checksum.0.to_le_bytes(), then)?;
         self.shared.served_bytes.fetch_add(length, Ordering::Relaxed);
         Ok(length)
     }
 
-    fn wait(&self, had_bytes: u64) -> io::Result<()> {
+    fn wait(&mut self, had_bytes: u64) -> io::Result<()> {
         if self.shared.is_stopping() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         let header = PieceHeader { kind: PieceKind::Wait, length: 0, had_bytes };
-        send_all(self.stream, &header.to_bytes(), SendFlags::empty())
+        self.link.send(&header.to_bytes(), Then::Nothing)
     }
 
-    fn end(&self, checksum: Checksum) -> io::Result<()> {
+    fn end(&mut self, checksum: Checksum) -> io::Result<()> {
         let header = PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 };
-        send_all(self.stream, &header.to_bytes(), SendFlags::MORE)?;
-        send_all(self.stream, &checksum.0.to_le_bytes(), SendFlags::empty())
+        self.link.send(&header.to_bytes(), Then::More)?;
+        self.link.send(&checksum.0.to_le_bytes(), Then::Nothing)
     }
-}
-
-fn send_all(stream: &TcpStream, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let sent = rustix::io::retry_on_intr(|| rustix::net::send(stream, bytes, flags | SendFlags::NOSIGNAL))?;
-        bytes = &bytes[sent..];
-    }
-    Ok(())
 }
 
 /// A connection that a stop can cut.

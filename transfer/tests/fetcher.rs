@@ -4,10 +4,11 @@ mod cluster;
 
 use std::net::{SocketAddr, TcpListener};
 
-use cluster::{Node, content, holder, limits, source};
+use cluster::{Node, content, holder, limits, source, strange};
 use eyas_store::{Checksum, Emulation, Limits, Storage};
-use eyas_transfer::{FetchErrorKind, Fetched, Fetcher, PeerKey, Source};
+use eyas_transfer::{FetchErrorKind, Fetched, Fetcher, Source};
 use eyas_types::{JobId, ObjectSpec, TaskId, Version};
+use eyas_wire::DataMode;
 
 fn fetcher(node: &Node) -> Fetcher {
     Fetcher::new(node.store.clone(), Storage::new(Limits::default()), node.peers.clone())
@@ -74,7 +75,7 @@ async fn what_is_nowhere_else_is_asked_for_also_of_a_peer_that_is_avoided() {
 #[tokio::test]
 async fn a_failure_lists_what_was_tried() {
     let (here, wrong) = (Node::new(), Node::new());
-    let stranger = Node::with(PeerKey([9; 32]), limits());
+    let stranger = Node::with(strange(DataMode::Encrypted), limits());
     let mut spec = source(&here, "input", 10).await;
     std::fs::remove_file(here.dir.path().join("input")).unwrap();
     let holders = [wrong.addr(), stranger.addr()].map(holder);

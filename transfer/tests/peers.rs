@@ -3,13 +3,22 @@
 mod cluster;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cluster::{ID, KEY, Node, content, limits, tell};
+use cluster::{ID, Node, content, keys, limits, plain, strange, tell};
+use eyas_session::{Access, Authority, DataKeys};
 use eyas_store::{Checksum, Limiter, ObjectStore};
-use eyas_transfer::{PeerErrorKind, PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{PeerErrorKind, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
+use eyas_types::access::{Holder, KeyId, KeyRole};
+use eyas_wire::DataMode;
+use eyas_wire::trust::{Refusal, Trust};
+
+/// What TLS says to a stranger: that it closes the connection.
+const ALERT_BYTES: usize = 7;
 
 #[tokio::test]
 async fn an_object_of_any_size_comes_whole() {
@@ -95,21 +104,74 @@ async fn another_size_than_expected_is_not_the_object() {
 
 #[tokio::test]
 async fn without_the_key_the_port_says_nothing() {
-    let there = Node::new();
-    there.put(ID, b"secret");
-    for garbage in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n and so on, more than a message"[..], &[0; 64], &[0xff; 1000]] {
-        assert_eq!(tell(there.addr(), garbage), b"");
+    for keys in [plain(), keys()] {
+        let (there, mode) = (Node::with(keys.clone(), limits()), keys.mode());
+        there.put(ID, b"secret");
+        let most = if mode == DataMode::Plain { 0 } else { ALERT_BYTES };
+        for garbage in
+            [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n and so on, more than a message"[..], &[0; 64], &[0xff; 1000]]
+        {
+            assert!(tell(there.addr(), garbage).len() <= most, "{mode:?}");
+        }
+        let stranger = Node::with(strange(mode), limits());
+        let error = stranger.fetch(there.addr(), ID, 6).await.unwrap_err();
+        assert_eq!(error.kind, PeerErrorKind::Unreachable);
+        assert_eq!(there.server.served().count, 0);
     }
-    let stranger = Node::with(PeerKey([2; 32]), limits());
-    let error = stranger.fetch(there.addr(), ID, 6).await.unwrap_err();
-    assert_eq!(error.kind, PeerErrorKind::Unreachable);
-    assert!(error.message.contains("cluster key"), "{error}");
-    assert_eq!(there.server.served().count, 0);
+}
+
+#[tokio::test]
+async fn nodes_that_do_not_move_data_alike_say_what_may_be_wrong() {
+    let (encrypted, plain) = (Node::new(), Node::with(plain(), limits()));
+    for (there, here) in [(&encrypted, &plain), (&plain, &encrypted)] {
+        there.put(ID, b"x");
+        let error = here.fetch(there.addr(), ID, 1).await.unwrap_err();
+        assert_eq!(error.kind, PeerErrorKind::Unreachable);
+        assert!(error.message.contains("--plain-data"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_goes_over_the_network_is_encrypted_unless_the_cluster_does_without() {
+    let secret = b"the position of every star".repeat(10_000);
+    for (keys, is_seen) in [(keys(), false), (plain(), true)] {
+        let (there, here) = (Node::with(keys.clone(), limits()), Node::with(keys, limits()));
+        there.put(ID, &secret);
+        let (addr, recording) = record(there.addr());
+        here.fetch(addr, ID, secret.len()).await.unwrap();
+        let pushed = ObjectId([7; 16]);
+        let expected = there.server.expect(there.store.begin(pushed, secret.len() as u64, false).unwrap());
+        here.peers.push(addr, pushed, Arc::new(secret.clone())).await.unwrap();
+        assert!(expected.stored().await.is_some());
+        drop((there, here));
+        for said in recording.join().unwrap() {
+            assert!(said.len() > secret.len(), "one way it was fetched, the other way pushed");
+            assert_eq!(said.windows(20).any(|part| part == &secret[..20]), is_seen);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_gets_nothing_on_its_open_connection_either() {
+    let authority = Authority::create();
+    let trust = Trust { data: vec![[1; 32]], ..Trust::default() };
+    let access = |id, role| {
+        let own = authority.issue(Holder::Key(KeyId(id), role)).unwrap();
+        Access::new("test", "127.0.0.1:1", authority.certificate(), own, trust.clone()).unwrap()
+    };
+    let (node, reader) = (access(1, KeyRole::Executor), access(2, KeyRole::Read));
+    let [there, here] = [&node, &reader].map(|access| Node::with(DataKeys::of(access), limits()));
+    there.put(ID, b"x");
+    here.fetch(there.addr(), ID, 1).await.unwrap();
+    here.store.remove(ID).unwrap();
+    node.credentials().learn(Trust { dead: [(KeyId(2), Refusal::Revoked)].into(), ..trust });
+    let error = here.fetch(there.addr(), ID, 1).await.unwrap_err();
+    assert_eq!((error.kind, there.server.served().count), (PeerErrorKind::Unreachable, 1), "{error}");
 }
 
 #[tokio::test]
 async fn a_recorded_conversation_cannot_be_played_again() {
-    let (there, here) = (Node::new(), Node::new());
+    let (there, here) = (Node::with(plain(), limits()), Node::with(plain(), limits()));
     there.put(ID, b"secret");
     // A node in the middle that writes down what the client says.
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -143,9 +205,9 @@ async fn the_silent_and_the_slow_are_dropped() {
         stall_timeout: Duration::from_millis(300),
         ..limits()
     };
-    let (there, here) = (Node::with(KEY, short), Node::with(KEY, short));
+    let (there, here) = (Node::with(keys(), short), Node::with(keys(), short));
     assert_eq!(tell(there.addr(), b""), b"");
-    assert_eq!(tell(there.addr(), b"half a hello"), b"");
+    assert_eq!(tell(there.addr(), b"\x16\x03\x01\x02\x00half a hello"), b"");
     // A kept connection that the server has closed is replaced without a word.
     there.put(ID, b"x");
     here.fetch(there.addr(), ID, 1).await.unwrap();
@@ -180,7 +242,7 @@ async fn strangers_cannot_take_all_places_at_the_door() {
 #[tokio::test]
 async fn a_server_with_too_many_connections_says_so() {
     let few = PeerLimits { max_connections: 1, ..limits() };
-    let (there, first, second) = (Node::with(KEY, few), Node::new(), Node::new());
+    let (there, first, second) = (Node::with(keys(), few), Node::new(), Node::new());
     there.put(ID, b"x");
     first.fetch(there.addr(), ID, 1).await.unwrap();
     // The first keeps its connection for its next request.
@@ -219,7 +281,7 @@ async fn a_peer_that_stops_in_the_middle_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_transfers_share_few_connections() {
     let two = PeerLimits { max_connections: 2, max_transfers_per_peer: 2, ..limits() };
-    let (there, here) = (Node::with(KEY, two), Node::with(KEY, two));
+    let (there, here) = (Node::with(keys(), two), Node::with(keys(), two));
     let mut fetches = tokio::task::JoinSet::new();
     for number in 0..40u8 {
         let id = ObjectId([number; 16]);
@@ -252,10 +314,10 @@ async fn links_go_at_their_rate_both_ways() {
     let slow = || Limiter::own(20_000_000);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server =
-        PeerServer::start(listener, there.store.clone(), KEY, limits(), (Limiter::unlimited(), slow())).unwrap();
+        PeerServer::start(listener, there.store.clone(), keys(), limits(), (Limiter::unlimited(), slow())).unwrap();
     let here = Node::new();
     for (addr, link_in) in [(server.addr(), Limiter::unlimited()), (there.addr(), slow())] {
-        let peers = Peers::new(KEY, limits(), link_in);
+        let peers = Peers::new(keys(), limits(), link_in);
         let started = Instant::now();
         let into = here.store.begin(ID, 2_000_000, false).unwrap();
         peers.fetch(addr, into, false, false).await.unwrap();
@@ -263,6 +325,32 @@ async fn links_go_at_their_rate_both_ways() {
         assert!(started.elapsed() >= Duration::from_millis(85), "{:?}", started.elapsed());
         here.store.remove(ID).unwrap();
     }
+}
+
+/// A node in the middle of one connection to `target`: what the two sides say, once it has ended.
+fn record(target: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
+    let middle = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = middle.local_addr().unwrap();
+    let carry = |mut from: TcpStream, mut to: TcpStream| {
+        std::thread::spawn(move || {
+            let (mut said, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                said.extend_from_slice(&buffer[..count]);
+                if to.write_all(&buffer[..count]).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Both);
+            said
+        })
+    };
+    let recording = std::thread::spawn(move || {
+        let (client, _) = middle.accept().unwrap();
+        let server = TcpStream::connect(target).unwrap();
+        let there = carry(client.try_clone().unwrap(), server.try_clone().unwrap());
+        [there, carry(server, client)].map(|carried| carried.join().unwrap())
+    });
+    (addr, recording)
 }
 
 /// The old server's threads let go of the store when they see that their connections are cut.
@@ -279,5 +367,5 @@ fn reopen(dir: &std::path::Path) -> ObjectStore {
 
 fn serve(store: ObjectStore, limits: PeerLimits) -> PeerServer {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    PeerServer::start(listener, store, KEY, limits, (Limiter::unlimited(), Limiter::unlimited())).unwrap()
+    PeerServer::start(listener, store, keys(), limits, (Limiter::unlimited(), Limiter::unlimited())).unwrap()
 }

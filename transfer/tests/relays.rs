@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use cluster::{ID, KEY, Node, content, holder, limits, source};
+use cluster::{ID, Node, content, holder, keys, limits, source};
 use eyas_store::{Emulation, Limiter, PIECE_BYTES, Storage};
 use eyas_transfer::{FetchError, Fetched, Fetcher, Holder, PeerErrorKind, PeerLimits, PeerServer, Source};
 use eyas_types::ObjectSpec;
@@ -120,7 +120,7 @@ async fn who_is_expected_to_have_it_and_never_does_is_not_waited_for_long() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_that_hears_nothing_itself_is_left_after_a_while() {
     let short = PeerLimits { relay_patience: Duration::from_millis(1), ..limits() };
-    let (here, there) = (Node::with(KEY, short), Node::new());
+    let (here, there) = (Node::with(keys(), short), Node::new());
     let spec = source(&here, "input", 1_000).await;
     let stuck = there.store.begin(spec.id(), 1_000, false).unwrap();
     let fetched = begin(&here, &spec, "1GB/s", &[relay(&there)]).await.unwrap().unwrap();
@@ -134,9 +134,14 @@ async fn a_slow_relay_is_left_for_a_faster_source() {
     let [root, slow, last] = [(); 3].map(|()| Node::new());
     let spec = source(&root, "input", bytes).await;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let narrow =
-        PeerServer::start(listener, slow.store.clone(), KEY, limits(), (Limiter::unlimited(), Limiter::own(1_000_000)))
-            .unwrap();
+    let narrow = PeerServer::start(
+        listener,
+        slow.store.clone(),
+        keys(),
+        limits(),
+        (Limiter::unlimited(), Limiter::own(1_000_000)),
+    )
+    .unwrap();
     let first = begin(&root, &spec, "20MB/s", &[]);
     let second = begin(&slow, &spec, "1kB/s", &[relay(&root)]);
     let narrow_relay = Holder { is_relay: true, ..holder(narrow.addr()) };

@@ -81,13 +81,14 @@ pub fn decode<M: DeserializeOwned>(mut body: &[u8]) -> Result<Vec<M>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Hello, Role};
+    use crate::{DataMode, Hello, Role};
 
     #[test]
     fn messages_come_back_in_order_and_garbage_is_refused() {
         let mut frame = Frame::default();
         assert!(frame.is_empty());
-        let sent = [Hello::new(Role::Client, None), Hello::new(Role::Executor, None)];
+        let sent = [(Role::Client, DataMode::Encrypted), (Role::Executor, DataMode::Plain)];
+        let sent = sent.map(|(role, data)| Hello::new(role, data, None));
         sent.iter().for_each(|message| frame.push(message));
         let bytes = frame.take();
         let header = bytes[..HEADER_BYTES].try_into().unwrap();
@@ -100,8 +101,27 @@ mod tests {
 
     #[test]
     fn a_stranger_and_another_version_are_told_apart() {
-        assert!(Hello::new(Role::Client, None).check().is_ok());
-        assert!(Hello { version: 99, ..Hello::new(Role::Client, None) }.check().unwrap_err().contains("version 99"));
-        assert!(Hello { magic: *b"HTTP", ..Hello::new(Role::Client, None) }.check().is_err());
+        let hello = Hello::new(Role::Client, DataMode::Encrypted, None);
+        assert!(hello.check().is_ok());
+        assert!(Hello { version: 99, ..hello.clone() }.check().unwrap_err().contains("version 99"));
+        assert!(Hello { magic: *b"HTTP", ..hello }.check().is_err());
+    }
+
+    #[test]
+    fn processes_of_a_cluster_move_data_alike_and_clients_do_as_they_are_told() {
+        let agree = |one, other| {
+            let hello = |role, data| Hello::new(role, data, None);
+            assert!(hello(one, DataMode::Plain).agrees_with(&hello(other, DataMode::Plain)));
+            hello(one, DataMode::Plain).agrees_with(&hello(other, DataMode::Encrypted))
+        };
+        for (one, other) in
+            [(Role::Executor, Role::Dispatcher), (Role::Dispatcher, Role::Executor), (Role::Node, Role::Node)]
+        {
+            assert!(!agree(one, other), "{one:?} {other:?}");
+        }
+        for other in [Role::Dispatcher, Role::Node] {
+            assert!(agree(Role::Client, other) && agree(other, Role::Client), "{other:?}");
+        }
+        assert!(agree(Role::Agent, Role::Coordinator));
     }
 }

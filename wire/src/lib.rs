@@ -28,8 +28,20 @@ pub struct Hello {
     pub version: u16,
     /// What the sender is.
     pub role: Role,
+    /// How the sender moves bulk data.
+    pub data: DataMode,
     /// What the cluster trusts, if the sender is its dispatcher.
     pub trust: Option<Trust>,
+}
+
+/// How bulk data goes between the processes of a cluster: one decision for all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DataMode {
+    /// Over TLS.
+    #[default]
+    Encrypted,
+    /// Over plain TCP, for closed networks.
+    Plain,
 }
 
 /// What a process is.
@@ -51,8 +63,8 @@ pub enum Role {
 
 impl Hello {
     /// A greeting in the current version.
-    pub fn new(role: Role, trust: Option<Trust>) -> Self {
-        Hello { magic: *b"eyas", version: PROTOCOL_VERSION, role, trust }
+    pub fn new(role: Role, data: DataMode, trust: Option<Trust>) -> Self {
+        Hello { magic: *b"eyas", version: PROTOCOL_VERSION, role, data, trust }
     }
 
     /// Whether whoever sent this can be talked to.
@@ -70,5 +82,17 @@ impl Hello {
             ));
         }
         Ok(())
+    }
+
+    /// Whether two processes that greet each other move bulk data alike; clients do as they are told.
+    pub fn agrees_with(&self, other: &Hello) -> bool {
+        self.data == other.data || !(self.role.decides() && other.role.decides())
+    }
+}
+
+impl Role {
+    /// Whether the process moves bulk data as it was told when it started.
+    fn decides(self) -> bool {
+        matches!(self, Role::Dispatcher | Role::Executor | Role::Node)
     }
 }

@@ -38,6 +38,9 @@ pub(crate) struct NodeArgs {
     /// Keep files of the cluster's file system (`eyas dfs`) in each executor's store, too
     #[arg(long, help_heading = "Executors")]
     pub dfs: bool,
+    /// Move data between nodes and clients unencrypted, for closed networks; the dispatcher and all executors must agree
+    #[arg(long, help_heading = "Executors")]
+    pub plain_data: bool,
     /// Which object leaves a full store: random, fifo, lru, lfu
     #[arg(long, value_name = "POLICY", help_heading = "Executors", default_value = "lru")]
     pub eviction: EvictionPolicy,

@@ -33,6 +33,7 @@ mod node_ends;
 mod outputs;
 mod overlap;
 mod partition;
+mod plain_data;
 mod push;
 mod restarts;
 mod results;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eyas_dfs::{DfsNode, Files, FilesError, Room, Site, Waiting, WriteOptions};
-use eyas_session::Access;
+use eyas_session::{Access, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
-use eyas_transfer::{PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, Format};
 use eyas_wire::executor::FilesPlace;
@@ -88,11 +88,11 @@ impl Cluster {
         .await;
         let (store, site) = opened.unwrap();
         let unlimited = (Limiter::unlimited(), Limiter::unlimited());
-        let key = PeerKey(self.access.peer_key());
+        let keys = DataKeys::of(&self.access);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = PeerServer::start(listener, store.clone(), key.clone(), PeerLimits::default(), unlimited);
+        let server = PeerServer::start(listener, store.clone(), keys.clone(), PeerLimits::default(), unlimited);
         let server = Arc::new(server.unwrap());
-        let peers = Peers::new(key, PeerLimits::default(), Limiter::unlimited());
+        let peers = Peers::new(keys, PeerLimits::default(), Limiter::unlimited());
         let room = Arc::new(Disk { store: store.clone(), is_full });
         let parts = (store.clone(), peers, server.clone());
         let belongs = FilesPlace { system: SYSTEM, founds: place == 0, nodes: self.addresses() };

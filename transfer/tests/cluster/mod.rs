@@ -7,14 +7,32 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use eyas_session::{Access, DataKeys};
 use eyas_store::{Checksum, Limiter, Limits, ObjectStore, Storage};
-use eyas_transfer::{Holder, PeerError, PeerKey, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{Holder, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::{ObjectId, ObjectSpec};
+use eyas_wire::DataMode;
 
 pub const ID: ObjectId = ObjectId([0xab; 16]);
-pub const KEY: PeerKey = PeerKey([1; 32]);
+/// What all nodes of these tests share.
+static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::create("test", "127.0.0.1:1"));
+
+pub fn keys() -> DataKeys {
+    DataKeys::of(&ACCESS)
+}
+
+/// The same, for a cluster that does not encrypt.
+pub fn plain() -> DataKeys {
+    DataKeys::of(&ACCESS.clone().with_data(DataMode::Plain))
+}
+
+/// Of another cluster.
+pub fn strange(mode: DataMode) -> DataKeys {
+    DataKeys::of(&Access::create("another", "127.0.0.1:1").with_data(mode))
+}
 
 pub struct Node {
     pub dir: tempfile::TempDir,
@@ -25,22 +43,22 @@ pub struct Node {
 
 impl Node {
     pub fn new() -> Self {
-        Node::with(KEY, limits())
+        Node::with(keys(), limits())
     }
 
-    pub fn with(key: PeerKey, limits: PeerLimits) -> Self {
+    pub fn with(keys: DataKeys, limits: PeerLimits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = ObjectStore::open(dir.path().join("store")).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = PeerServer::start(
             listener,
             store.clone(),
-            key.clone(),
+            keys.clone(),
             limits,
             (Limiter::unlimited(), Limiter::unlimited()),
         )
         .unwrap();
-        Node { dir, store, server, peers: Peers::new(key, limits, Limiter::unlimited()) }
+        Node { dir, store, server, peers: Peers::new(keys, limits, Limiter::unlimited()) }
     }
 
     pub fn addr(&self) -> SocketAddr {
