@@ -11,6 +11,7 @@ use eyas_client::files::{File, Files, FilesError, FilesErrorKind, Gathering, Rec
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, Format, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
+use eyas_store::name_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::{DfsCommand, FileShapeArgs, Reach};
@@ -392,7 +393,7 @@ fn base_name(path: &Path) -> Option<&str> {
 }
 
 fn not_unicode(path: &Path) -> Failure {
-    format!("the name of {} is not Unicode: rename it first", path.display()).into()
+    format!("the name of `{}` is not UTF-8, as names in the cluster are: rename it first", name_of(path)).into()
 }
 
 fn of(source: &Path, error: FilesError) -> Failure {

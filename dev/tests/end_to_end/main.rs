@@ -34,6 +34,7 @@ mod outputs;
 mod overlap;
 mod partition;
 mod plain_data;
+mod printing;
 mod push;
 mod restarts;
 mod results;
