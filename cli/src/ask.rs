@@ -23,11 +23,11 @@ use crate::{Failure, detach, get, report as pages, show, trace};
 /// A cluster that was told to stop is waited for so long.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 
-async fn connect(reach: &Reach) -> Result<Client, Failure> {
+pub(crate) async fn connect(reach: &Reach) -> Result<Client, Failure> {
     Ok(Client::connect(&reach.cluster()?.access()?).await?)
 }
 
-fn unexpected<T>() -> Result<T, Failure> {
+pub(crate) fn unexpected<T>() -> Result<T, Failure> {
     Err(ClientError::Unexpected.into())
 }
 

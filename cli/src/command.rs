@@ -14,8 +14,8 @@ pub(crate) use crate::command::dfs::{DfsCommand, FileShapeArgs};
 pub(crate) use crate::command::node::{NodeArgs, labels, named_amounts};
 use crate::print::{self, PrintError};
 use crate::{
-    get::PlaceArgs, io::IoCommand, map::MapArgs, model::ModelArgs, push::PushArgs, report::Form, sim::SimCommand,
-    worker::WorkerCommand,
+    access::AccessCommand, get::PlaceArgs, io::IoCommand, map::MapArgs, model::ModelArgs, push::PushArgs, report::Form,
+    sim::SimCommand, worker::WorkerCommand,
 };
 
 mod dfs;
@@ -96,6 +96,9 @@ pub(crate) enum Command {
     /// Programs that share slow storage without trampling each other
     #[command(subcommand)]
     Io(IoCommand),
+    /// Keys of the cluster: show, rotate, revoke
+    #[command(subcommand)]
+    Access(AccessCommand),
     /// Write a job's report
     Report(ReportArgs),
     /// Watch the cluster: its executors, jobs and rates, as they change

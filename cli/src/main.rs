@@ -8,6 +8,7 @@
 // See `print`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod access;
 mod allocation;
 mod ask;
 mod command;
@@ -81,6 +82,7 @@ async fn act(eyas: Eyas) -> Result<ExitCode, Failure> {
         Command::Explain { task } => ask::explain(task, &reach).await,
         Command::Executor(which) => ask::executor(which, &reach).await,
         Command::Catalog(which) => ask::catalog(which, &reach).await,
+        Command::Access(what) => access::access(what, &reach).await,
         Command::Push(args) => push::push(args, &reach).await,
         Command::Report(args) => ask::report(args, &reach).await,
         Command::Top(args) => top::top(args, &reach).await,

@@ -173,7 +173,6 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         folder: folder.clone(),
         io: args.node.io.as_deref().map(std::path::absolute).transpose()?,
         eyas: own_path()?.into(),
-        access: std::path::absolute(cluster.access_path())?,
         reconnect: args.reconnect.patience(),
         guardian: Some(vec![own_path()?, "guard".into()]),
     };

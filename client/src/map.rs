@@ -13,8 +13,9 @@ mod worker;
 use std::time::Duration;
 
 use eyas_dfs::blocks::{DEFAULT_TERM_US, POLICIES, Policy};
-use eyas_dfs::{File, Files, FilesError, FilesErrorKind, RunPlace, RunSpec, RunStatus};
+use eyas_dfs::{File, Files, FilesError, FilesErrorKind, RunId, RunPlace, RunSpec, RunStatus};
 use eyas_session::Access;
+use eyas_types::access::FilesScope;
 use eyas_types::dfs::{FileName, NodeId};
 use eyas_types::task::Program;
 use eyas_types::{JobId, Piece, Resources, Status, TaskItem, TaskTemplate, Template, WorkingFolder};
@@ -204,7 +205,7 @@ impl MapJob {
     }
 
     /// Tasks that run these words of eyas's.
-    async fn draft(&self, name: &str, words: Vec<Template>, tasks: u32) -> Result<Draft, DraftError> {
+    async fn draft(&self, name: &str, words: Vec<Template>, tasks: u32, run: RunId) -> Result<Draft, DraftError> {
         let mut draft = Draft::new(name);
         let mut template = TaskTemplate::new(Program::Noop);
         let mut words = words;
@@ -222,6 +223,8 @@ impl MapJob {
         template.folder = WorkingFolder::Path(template.base.clone());
         template.resources = Resources { cpus_milli: 1000, ..Resources::default() };
         template.retries = self.retries;
+        // With the token of its job, a task may read these, and write what is not yet to be seen.
+        template.files = FilesScope { reads: self.files.clone(), folders: vec![run.folder()] };
         let template = draft.template(template)?;
         for _ in 0..tasks {
             draft.task(TaskItem { template, values: Vec::new(), inputs: Vec::new() })?;
@@ -316,7 +319,7 @@ impl Mapping {
         words.extend(self.job.program.iter().cloned());
         let words = words.into_iter().map(Template::literal).collect();
         let tasks = self.job.tasks.expect("it was counted when it began");
-        let draft = self.job.draft(&name_of(&self.job.program), words, tasks).await?;
+        let draft = self.job.draft(&name_of(&self.job.program), words, tasks, self.place.run).await?;
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
         let mut failures = Failures::default();
@@ -390,7 +393,7 @@ impl Mapping {
         // Tasks count from 1.
         words.push(Template(vec![Piece::Number]));
         words.extend(["--of", &reducers, "--", "sh", "-c", &reduce.command].into_iter().map(literal));
-        let draft = self.job.draft("reduce", words, reduce.reducers).await?;
+        let draft = self.job.draft("reduce", words, reduce.reducers, self.place.run).await?;
         let job = self.client.submit(draft).await?;
         self.under_way.push(job);
         let mut failures = Failures::default();

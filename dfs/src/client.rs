@@ -273,6 +273,7 @@ impl Files {
                     Refusal::Lives | Refusal::Missing(_) => return Err(unexpected()),
                 },
                 Ok(_) => return Err(unexpected()),
+                Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
                 Err(error) => {
                     last = Some(error);
                     self.refresh(deadline).await?;

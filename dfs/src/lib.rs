@@ -14,6 +14,7 @@ mod gossip;
 mod links;
 mod node;
 mod protocol;
+mod rights;
 mod room;
 mod runs;
 mod sealer;

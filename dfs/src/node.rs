@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use eyas_ring::{Event, Message, View};
-use eyas_session::{Acceptor, Access, DataKeys, Listener};
+use eyas_session::{Acceptor, Access, Credentials, DataKeys, Listener};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -110,6 +110,8 @@ pub(crate) struct Shared {
     pub database: Arc<Database>,
     pub chunks: Chunks,
     pub links: Links,
+    /// Says what tokens of jobs are good for.
+    pub credentials: Credentials,
     pub told: mpsc::SyncSender<Told>,
     pub runs: mpsc::SyncSender<runs::Told>,
     pub state: watch::Receiver<State>,
@@ -194,6 +196,7 @@ impl DfsNode {
             database: database.clone(),
             chunks,
             links,
+            credentials: access.credentials().clone(),
             told,
             runs: tell_runs,
             state,

@@ -97,6 +97,8 @@ pub(crate) enum Reply {
     Has(Vec<Held>),
     Usage(Usage),
     Run(RunReply),
+    /// The key or token of the session is not good for that: why, for a person.
+    Refused(String),
 }
 
 /// What a node has of a chunk.

@@ -8,6 +8,7 @@ use std::time::Instant;
 use eyas_ring::{Event, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
+use eyas_types::access::Holder;
 use eyas_types::dfs::NodeId;
 use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -17,6 +18,7 @@ use crate::brain::Told;
 use crate::chunks::Wanted;
 use crate::node::Shared;
 use crate::protocol::{Answered, Held, Reply, Request, ToPeer, Usage, What};
+use crate::rights::may_ask;
 use crate::runs::{self, RunId, RunRequest};
 
 /// Requests of one client that are not answered; further ones are read when some are.
@@ -53,9 +55,18 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
 }
 
 async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
-    let mut reader = session.reader;
+    let Session { mut reader, mut standing, remote, .. } = session;
+    if !matches!(standing.holder(), Holder::Key(_, role) if role.is_of_nodes()) {
+        tracing::warn!(%remote, holder = %standing.holder(), "who speaks is no node; ignored");
+        return Ok(());
+    }
     loop {
-        for message in reader.next::<ToPeer>().await? {
+        let messages = tokio::select! {
+            messages = reader.next::<ToPeer>() => messages?,
+            // With its new key it comes again.
+            _ = standing.ends() => return Ok(()),
+        };
+        for message in messages {
             let from = *said;
             match (message, from) {
                 (ToPeer::From(node, system), None) if system == shared.identity.system => *said = Some(node),
@@ -84,7 +95,7 @@ async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>)
                     shared.tell(Event::Good { name, objects, node });
                 }
                 (_, _) => {
-                    tracing::warn!(remote = %session.remote, "who speaks is no node of this file system; ignored")
+                    tracing::warn!(%remote, "who speaks is no node of this file system; ignored")
                 }
             }
         }
@@ -92,14 +103,28 @@ async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>)
 }
 
 async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
-    let Session { mut reader, writer, .. } = session;
+    let Session { mut reader, writer, mut standing, .. } = session;
+    let holder = standing.holder();
     let (outbox, send) = outbox::<Answered>(writer);
     let mut serving = JoinSet::new();
     serving.spawn(async move { drop(send.await) });
     let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
     loop {
-        for Request { number, what } in reader.next().await? {
+        let asked = tokio::select! {
+            asked = reader.next() => asked?,
+            _ = standing.ends() => return Ok(()),
+        };
+        for Request { number, what } in asked {
             while serving.try_join_next().is_some() {}
+            let may = match holder {
+                Holder::Job(job) => may_ask(holder, shared.credentials.trust().jobs.get(&job), &what),
+                holder => may_ask(holder, None, &what),
+            };
+            if !may {
+                let reply = Reply::Refused(format!("{holder} may not do that with files of the cluster"));
+                let _ = outbox.put(vec![Answered { number, reply }]).await;
+                continue;
+            }
             if let What::Tell { run, event } = what {
                 // At once, so that a worker's words stay in their order. What is lost, it says again.
                 let _ = shared.runs.try_send(runs::Told::Event { run, event });

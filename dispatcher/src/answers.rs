@@ -132,7 +132,7 @@ impl Brain {
             | FromClient::Withdraw => {
                 return Err("a submission begins with `Submit` and ends with `Commit`".into());
             }
-            FromClient::Watch { .. } | FromClient::Push(_) => {
+            FromClient::Watch { .. } | FromClient::Push(_) | FromClient::Keys(_) => {
                 return Err("a watch or a push is for a connection of its own".into());
             }
         })

@@ -1,15 +1,21 @@
 //! A session with a client: one request at a time, a submission in parts, a watch until its job has ended.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
 
 use eyas_jobs::{JobSpec, SpecError};
 use eyas_session::{Reader, Session, SessionError, Writer};
 use eyas_types::JobId;
-use eyas_wire::client::{FromClient, PushRequest, ToClient};
+use eyas_types::access::Holder;
+use eyas_wire::client::{FromClient, KeysRequest, PushRequest, ToClient};
+use eyas_wire::trust::{Refusal, SecretText};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::brain::Message;
 use crate::journal::Journal;
+use crate::keys::{Keys, KeysError};
+use crate::rights::may_ask;
 use crate::submission::compile;
 
 /// Journal entries read at a time for a watcher.
@@ -21,6 +27,8 @@ struct Client {
     writer: Writer,
     brain: mpsc::Sender<Message>,
     journal: Journal,
+    keys: Arc<Keys>,
+    holder: Holder,
     submission: Submission,
 }
 
@@ -85,26 +93,45 @@ impl Inbox {
     }
 }
 
-/// Serves one client until its connection ends, or the brain does.
+/// Serves one client until its connection ends, its key does, or the brain.
 pub(crate) async fn serve(
     session: Session,
     brain: mpsc::Sender<Message>,
     journal: Journal,
+    keys: Arc<Keys>,
 ) -> Result<(), SessionError> {
-    let Session { reader, writer, .. } = session;
+    let Session { reader, writer, mut standing, .. } = session;
     let mut inbox = Inbox::of(reader);
-    let mut client = Client { writer, brain, journal, submission: Submission::None };
+    let holder = standing.holder();
+    let mut client = Client { writer, brain, journal, keys, holder, submission: Submission::None };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
+            refusal = standing.ends() => return client.end(refusal).await,
             () = client.brain.closed() => return Ok(()),
         };
-        client.serve(request, &mut inbox).await?;
+        match request {
+            // To be answered also if it ends the key that it was asked with.
+            FromClient::Keys(request) => client.keys(request).await?,
+            request => tokio::select! {
+                served = client.serve(request, &mut inbox) => served?,
+                // In the middle of an answer, nothing else can be said.
+                _ = standing.ends() => return Ok(()),
+            },
+        }
     }
 }
 
 impl Client {
     async fn serve(&mut self, request: FromClient, inbox: &mut Inbox) -> Result<(), SessionError> {
+        let has_files = matches!(self.holder, Holder::Job(job) if self.keys.have_files(job));
+        if let Err(why) = may_ask(self.holder, has_files, &request) {
+            return match request.is_of_submission() {
+                // Answered with the end of the submission.
+                true => Ok(()),
+                false => self.writer.send(&[ToClient::Refused(why)]).await,
+            };
+        }
         match request {
             FromClient::Submit { name, templates, reuse, broadcast, distribution, tasks } => {
                 let spec = JobSpec { name, templates, reuse, broadcast, distribution, ..JobSpec::default() };
@@ -133,6 +160,33 @@ impl Client {
                 self.writer.send(&[answer.unwrap_or_else(stopping)]).await
             }
         }
+    }
+
+    /// Says why the session ends.
+    async fn end(&mut self, refusal: Refusal) -> Result<(), SessionError> {
+        let why = match refusal {
+            Refusal::Replaced => "was replaced (`eyas access rotate`): copy the cluster's new access file",
+            Refusal::Revoked => "was revoked (`eyas access revoke`): ask the cluster's owner for another access file",
+            Refusal::JobEnded => "ended with its job",
+        };
+        self.writer.send(&[ToClient::Refused(format!("{} {why}", self.holder))]).await?;
+        self.writer.close().await;
+        Ok(())
+    }
+
+    async fn keys(&mut self, request: KeysRequest) -> Result<(), SessionError> {
+        if let Err(why) = may_ask(self.holder, false, &FromClient::Keys(request.clone())) {
+            return self.writer.send(&[ToClient::Refused(why)]).await;
+        }
+        let keys = self.keys.clone();
+        // It writes to the disk.
+        let answer = tokio::task::spawn_blocking(move || answer_keys(&keys, request)).await;
+        let answer = match answer {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(e)) => ToClient::Refused(e.to_string()),
+            Err(_) => ToClient::Refused("the keys were not changed; see the dispatcher's log".into()),
+        };
+        self.writer.send(&[answer]).await
     }
 
     /// Goes on with the submission, if there is one and nothing was wrong with it. Millions of tasks take a while, during
@@ -257,6 +311,15 @@ impl Client {
             }
         }
         Ok(())
+    }
+}
+
+fn answer_keys(keys: &Keys, request: KeysRequest) -> Result<ToClient, KeysError> {
+    match request {
+        KeysRequest::List => Ok(ToClient::Keys(keys.views())),
+        KeysRequest::Issue { role } => keys.issue(role).map(|text| ToClient::Access(SecretText(text))),
+        KeysRequest::Rotate { role, grace_s } => keys.rotate(role, Duration::from_secs(grace_s)).map(ToClient::Keys),
+        KeysRequest::Revoke { key } => keys.revoke(key).map(ToClient::Keys),
     }
 }
 

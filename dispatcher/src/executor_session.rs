@@ -1,14 +1,27 @@
 //! A session with an executor: what it says goes to the brain, what the brain posts goes to it.
 
-use eyas_session::{Session, SessionError, outbox};
+use eyas_session::{Certified, Session, SessionError, Standing, WeakOutbox, outbox};
+use eyas_types::access::Holder;
 use eyas_wire::executor::{FromExecutor, ToExecutor};
+use eyas_wire::trust::{Refusal, SecretText};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::brain::Message;
+use crate::keys::Keys;
 
 /// Serves one executor until its connection ends.
-pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>) -> Result<(), SessionError> {
-    let Session { mut reader, writer, remote, .. } = session;
+pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>, keys: &Keys) -> Result<(), SessionError> {
+    let Session { mut reader, mut writer, remote, mut standing, .. } = session;
+    if !matches!(standing.holder(), Holder::Key(_, role) if role.is_of_nodes()) {
+        let why = format!(
+            "{} may not be an executor: start it with an access file for that, which an admin makes with `eyas access show \
+             --role executor -o FILE`",
+            standing.holder()
+        );
+        writer.send(&[ToExecutor::Refused(why)]).await?;
+        writer.close().await;
+        return Ok(());
+    }
     let mut first = reader.next::<FromExecutor>().await?.into_iter();
     let Some(FromExecutor::Register(registration)) = first.next() else {
         return Err(SessionError::Protocol { address: remote.to_string(), why: "it did not register".into() });
@@ -18,6 +31,7 @@ pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>) -> Res
     let accept = accept.map_err(|e| SessionError::Protocol { address: remote.to_string(), why: e.to_string() })?;
     let (outbox, send) = outbox::<ToExecutor>(writer);
     let (reply, id) = oneshot::channel();
+    let to_tell = outbox.downgrade();
     // If the brain is gone, the dispatcher is ending.
     let _ = brain.send(Message::Joined { registration, accept, outbox, reply }).await;
     let Ok(executor) = id.await else { return Ok(()) };
@@ -31,11 +45,45 @@ pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>) -> Res
             }
         }
     };
-    // Ends when either does; sending ends when the brain has dropped the executor's outbox.
+    // Ends when one does; sending ends when the brain has dropped the executor's outbox.
     let ended = tokio::select! {
         ended = receive => ended,
         ended = send => ended,
+        refusal = keep_current(&mut standing, to_tell, keys) => {
+            tracing::warn!(%executor, ?refusal, "its key is no longer accepted");
+            Err(SessionError::Ended { address: remote.to_string(), why: "its key is no longer accepted".into() })
+        }
     };
     let _ = brain.send(Message::Gone { executor }).await;
     ended
+}
+
+/// Has an executor know what is trusted and gives it a new key in time, until its key is no longer accepted.
+async fn keep_current(standing: &mut Standing, outbox: WeakOutbox<ToExecutor>, keys: &Keys) -> Refusal {
+    let mut trust = keys.for_nodes();
+    loop {
+        let now = trust.borrow_and_update().clone();
+        match keys.successor(standing.holder()) {
+            Ok(Some((holder, Certified { certificate, key }))) => {
+                let _ = outbox.put(vec![ToExecutor::Key { certificate, key: SecretText(key) }]).await;
+                // It has what it needs to prove itself once this session is over.
+                standing.becomes(holder);
+            }
+            Ok(None) => {}
+            Err(e) => tracing::error!("an executor cannot be given a new key: {e}"),
+        }
+        // If the connection has ended, so does the session.
+        let _ = outbox.put(vec![ToExecutor::Trust(Box::new((*now).clone()))]).await;
+        tokio::select! {
+            changed = trust.changed() => if changed.is_err() {
+                return std::future::pending().await;
+            },
+            refusal = standing.ends() => {
+                let is_exchanged = matches!(keys.successor(standing.holder()), Ok(Some(_)));
+                if !is_exchanged {
+                    return refusal;
+                }
+            }
+        }
+    }
 }

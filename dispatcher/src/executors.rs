@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, JobId, Load, ObjectId, Reads, Resources, TaskId};
+use eyas_types::{ExecutorId, JobId, Load, ObjectId, Reads, Resources, TaskId, TaskTemplate};
 use eyas_wire::executor::{Holder, Registration, ToExecutor};
+use eyas_wire::trust::SecretText;
+
+use crate::keys::Keys;
 
 /// Lost executors that later ones on their host are told of.
 const MAX_LOST: usize = 1024;
@@ -43,6 +47,8 @@ pub(crate) struct Executor {
     pub held: HashMap<ObjectId, u64>,
     pub held_bytes: u64,
     templates: HashSet<(JobId, u16)>,
+    /// Jobs whose token it has.
+    tokens: HashSet<JobId>,
 }
 
 #[derive(Default)]
@@ -53,6 +59,8 @@ pub(crate) struct Executors {
     lost: VecDeque<(String, String)>,
     /// Those that are to be sent something.
     to_send: Vec<ExecutorId>,
+    /// Makes tokens of jobs.
+    keys: Option<Arc<Keys>>,
 }
 
 impl Executors {
@@ -86,6 +94,7 @@ impl Executors {
             held: HashMap::new(),
             held_bytes: 0,
             templates: HashSet::new(),
+            tokens: HashSet::new(),
         };
         self.present.insert(id, executor);
         id
@@ -168,11 +177,15 @@ impl Executors {
 
     /// Has a message for an executor; it goes out with the others at the next [`flush`](Self::flush).
     pub fn send(&mut self, id: ExecutorId, message: ToExecutor) {
+        let token = match &message {
+            ToExecutor::Template { job, spec, .. } => self.token(id, *job, spec),
+            _ => None,
+        };
         let Some(executor) = self.present.get_mut(&id) else { return };
         if executor.messages.is_empty() {
             self.to_send.push(id);
         }
-        executor.messages.push(message);
+        executor.messages.extend(token.into_iter().chain([message]));
     }
 
     /// Sends what has gathered.
@@ -189,11 +202,35 @@ impl Executors {
         }
     }
 
-    /// A job is forgotten everywhere.
+    /// From now on, executors get the token of a job with its first template.
+    pub fn give_tokens(&mut self, keys: Arc<Keys>) {
+        self.keys = Some(keys);
+    }
+
+    /// The token of the job that a template is of, if it is the first one there.
+    fn token(&mut self, to: ExecutorId, job: JobId, template: &TaskTemplate) -> Option<ToExecutor> {
+        let keys = self.keys.as_ref()?;
+        match keys.token(job, &template.files) {
+            Ok(token) if self.present.get_mut(&to)?.tokens.insert(job) => {
+                Some(ToExecutor::Token { job, access: SecretText(token.to_string()) })
+            }
+            Ok(_) => None,
+            Err(e) => {
+                tracing::error!(%job, "its tasks run without a token: {e}");
+                None
+            }
+        }
+    }
+
+    /// A job is forgotten everywhere, and its token ends.
     pub fn forget_job(&mut self, job: JobId) {
+        if let Some(keys) = &self.keys {
+            keys.end_job(job);
+        }
         let knew = |executor: &mut Executor| {
             let before = executor.templates.len();
             executor.templates.retain(|(of, _)| *of != job);
+            executor.tokens.remove(&job);
             executor.templates.len() < before
         };
         let who_knew: Vec<_> =

@@ -16,7 +16,7 @@ use std::time::Duration;
 use eyas_jobs::{Entry, JobSpec, Record};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
-use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -281,9 +281,7 @@ fn write_all(database: &Database, batch: &[Record], transactions: u64) -> Result
         for record in batch {
             match record {
                 Record::Job { job, spec } => {
-                    for (number, part) in encode(&**spec).chunks(PART_BYTES).enumerate() {
-                        jobs.insert((job.0, number as u32), part)?;
-                    }
+                    put_job(&mut jobs, job.0, spec)?;
                     done.push(Written::Job(*job));
                 }
                 Record::Entry { job, number, entry } => {
@@ -303,6 +301,14 @@ fn write_all(database: &Database, batch: &[Record], transactions: u64) -> Result
     Ok(done)
 }
 
+/// Puts a job in the table, in parts.
+fn put_job(jobs: &mut Table<'_, (u32, u32), &[u8]>, job: u32, spec: &JobSpec) -> Result<(), redb::StorageError> {
+    for (number, part) in encode(spec).chunks(PART_BYTES).enumerate() {
+        jobs.insert((job, number as u32), part)?;
+    }
+    Ok(())
+}
+
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("jobs and entries can be encoded")
 }
@@ -310,10 +316,12 @@ fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use eyas_jobs::Items;
     use eyas_jobs::JobEnd;
     use eyas_types::outcome::Delivered;
     use eyas_types::{ObjectSpec, Outcome, Status, TaskId, TaskResult};
-    use format1::{Entry1, Outcome1, Result1};
+    use eyas_types::{Program, Template, WorkingFolder};
+    use format1::{Entry1, Outcome1, Result1, Spec1, Template1};
 
     fn result(index: u32) -> TaskResult {
         let outcome = Outcome::of(Status::Exited(index as i32));
@@ -431,6 +439,31 @@ mod tests {
                 estimate: None,
             },
         };
+        let template = |program| Template1 {
+            program,
+            env: vec![("A".into(), Template::literal("b"))],
+            folder: WorkingFolder::Sandbox,
+            base: "/".into(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            resources: Default::default(),
+            priority: 3,
+            requirements: None,
+            rank: Some("local_bytes".into()),
+            timeout_us: Some(9),
+            retries: 2,
+            capture_bytes: 10,
+        };
+        let spec1 = || Spec1 {
+            name: "earlier".into(),
+            templates: vec![template(Program::Noop), template(Program::Command(vec![Template::literal("true")]))],
+            objects: vec![object.clone()],
+            items: Items::default(),
+            submitted_unix_ms: 5,
+            reuse: true,
+            broadcast: vec![0],
+            distribution: Default::default(),
+        };
         let written = [
             Entry1::Results { at_us: 100, results: vec![result1(0), result1(1)] },
             Entry1::Retried(tasks()),
@@ -442,6 +475,9 @@ mod tests {
             let database = Database::create(&path).unwrap();
             let write = database.begin_write().unwrap();
             write.open_table(META).unwrap().insert("version", 1).unwrap();
+            for (number, part) in encode(&spec1()).chunks(7).enumerate() {
+                write.open_table(JOBS).unwrap().insert((7, number as u32), part).unwrap();
+            }
             for (number, entry) in written.iter().enumerate() {
                 write.open_table(ENTRIES).unwrap().insert((7, number as u64), &encode(entry)[..]).unwrap();
             }
@@ -463,6 +499,7 @@ mod tests {
         for _ in 0..2 {
             let journal = Journal::open(&path, false, |_| {}, |e| panic!("{e}")).unwrap();
             assert_eq!(journal.read(JobId(7), 0, u64::MAX).unwrap(), expected);
+            assert_eq!(journal.read_jobs().unwrap(), [(JobId(7), JobSpec::from(spec1()))]);
             close(journal);
         }
     }

@@ -15,9 +15,12 @@ mod clock;
 mod executor_session;
 mod executors;
 mod journal;
+mod keys;
+mod rights;
 mod serve;
 mod submission;
 mod told;
 mod trace;
 
+pub use keys::KeysError;
 pub use serve::{Config, DispatcherError, Running, start};

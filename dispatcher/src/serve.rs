@@ -1,12 +1,13 @@
 //! A dispatcher's life: opens its folder, listens, and works until it is stopped.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_sched::Scheduler;
 use eyas_session::private::{PrivateError, PrivateFolder};
-use eyas_session::{Acceptor, Access, AccessError, Listener, Session, SessionError};
+use eyas_session::{Acceptor, Access, Listener, Session, SessionError};
 use eyas_types::PlacementPolicy;
 use eyas_wire::view::JobView;
 use eyas_wire::{DataMode, Role};
@@ -17,15 +18,13 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::brain::{Brain, Message};
 use crate::journal::{Journal, JournalError};
+use crate::keys::{Keys, KeysError};
 use crate::{client_session, executor_session};
 
 /// Messages to the brain that wait; sessions with more wait, and with them their executors.
 const MAX_WAITING_MESSAGES: usize = 4096;
 /// Once the brain has ended, sessions have so long to say what they still have to.
 const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
-
-/// What the access file is called in the dispatcher's folder.
-const ACCESS_FILE: &str = "access.toml";
 
 /// Settings of a dispatcher.
 #[derive(Clone, Debug)]
@@ -64,9 +63,9 @@ pub enum DispatcherError {
     /// Its folder cannot be used.
     #[error("cannot keep a cluster here: {0}")]
     Folder(#[from] PrivateError),
-    /// The access file cannot be read or written.
+    /// Its keys cannot be read or written.
     #[error(transparent)]
-    Access(#[from] AccessError),
+    Keys(#[from] KeysError),
     /// The journal cannot be used, or not any longer.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -85,9 +84,9 @@ pub enum DispatcherError {
 
 /// A dispatcher at work.
 pub struct Running {
-    /// What others need to join it; also in the file at `access_path`.
+    /// The dispatcher's own access: where it listens.
     pub access: Access,
-    /// Where the access file is.
+    /// Where the access file is that others need to join it.
     pub access_path: PathBuf,
     /// Jobs that had not ended when the dispatcher did, and go on.
     pub unfinished: Vec<JobView>,
@@ -114,9 +113,7 @@ impl Running {
 /// If it cannot listen, or its folder cannot be used.
 pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Running, DispatcherError> {
     let folder = &config.folder;
-    let private = PrivateFolder::make(folder)?;
-    let access_path = folder.join(ACCESS_FILE);
-    let (listener, access) = listen(&config, &access_path).await?;
+    let (listener, keys) = listen(&config).await?;
     let (brain_sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
     let (failed_sender, failed) = mpsc::channel(1);
     // Bounded by what may wait to be written; bounded by itself, brain and journal could wait for each other.
@@ -134,15 +131,17 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     brain.processes = config.processes.clone();
     brain.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
     let unfinished = brain.unfinished();
-    // The journal is this process's alone, and so is what another has left here.
-    private.sweep(ACCESS_FILE.as_ref())?;
-    // Whoever finds the access file finds a dispatcher that listens.
-    access.save(&access_path)?;
+    brain.executors.give_tokens(keys.clone());
+    keys.begin()?;
+    let (access, access_path) = (keys.access().clone(), keys.access_path());
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
     let listener = Listener::new(listener, Acceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
-    let accepting = tokio::spawn(accept(listener, brain_sender, journal));
+    let accepting = tokio::spawn(accept(listener, brain_sender, journal, keys.clone()));
     let work = tokio::spawn(async move {
-        brain.run(inbox, written, stop).await;
+        tokio::select! {
+            () = brain.run(inbox, written, stop) => {}
+            () = keys.keep() => {}
+        }
         // It ends when the brain has.
         let _ = accepting.await;
     });
@@ -150,14 +149,10 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
 }
 
 /// Listens where the cluster was before, if it was, so that those who have its access file find it again.
-async fn listen(config: &Config, access_path: &Path) -> Result<(TcpListener, Access), DispatcherError> {
-    let before = match Access::load(access_path) {
-        Ok(access) => Some(access),
-        Err(AccessError::Missing { .. }) => None,
-        Err(e) => return Err(e.into()),
-    };
+async fn listen(config: &Config) -> Result<(TcpListener, Arc<Keys>), DispatcherError> {
+    let keys = Keys::open(PrivateFolder::make(&config.folder)?, &config.folder)?;
     let mut address = config.listen;
-    let port_before = before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());
+    let port_before = keys.before.as_ref().and_then(|before| before.rsplit_once(':')?.1.parse().ok());
     if let (0, Some(port)) = (address.port(), port_before) {
         address.set_port(port);
     }
@@ -170,15 +165,11 @@ async fn listen(config: &Config, access_path: &Path) -> Result<(TcpListener, Acc
         None => bound.ip().to_string(),
     };
     let dispatcher = format!("{host}:{}", bound.port());
-    let access = match before {
-        Some(before) => before.moved_to(&config.cluster, &dispatcher),
-        None => Access::create(&config.cluster, &dispatcher),
-    };
-    Ok((listener, access.with_data(config.data)))
+    Ok((listener, Arc::new(keys.at(&config.cluster, &dispatcher, config.data)?)))
 }
 
 /// Accepts connections until the brain has ended, then waits for their sessions.
-async fn accept(listener: Listener, brain: mpsc::Sender<Message>, journal: Journal) {
+async fn accept(listener: Listener, brain: mpsc::Sender<Message>, journal: Journal, keys: Arc<Keys>) {
     let mut sessions = JoinSet::new();
     loop {
         let greeting = tokio::select! {
@@ -186,9 +177,9 @@ async fn accept(listener: Listener, brain: mpsc::Sender<Message>, journal: Journ
             Some(_) = sessions.join_next() => continue,
             () = brain.closed() => break,
         };
-        let (brain, journal) = (brain.clone(), journal.clone());
+        let (brain, journal, keys) = (brain.clone(), journal.clone(), keys.clone());
         sessions.spawn(async move {
-            if let Err(e) = serve(greeting, brain, journal).await {
+            if let Err(e) = serve(greeting, brain, journal, keys).await {
                 tracing::debug!("{e}");
             }
         });
@@ -203,11 +194,12 @@ async fn serve(
     greeting: impl Future<Output = Result<(Session, Role), SessionError>>,
     brain: mpsc::Sender<Message>,
     journal: Journal,
+    keys: Arc<Keys>,
 ) -> Result<(), SessionError> {
     let (session, role) = greeting.await?;
     match role {
-        Role::Executor => executor_session::serve(session, brain).await,
-        Role::Client => client_session::serve(session, brain, journal).await,
+        Role::Executor => executor_session::serve(session, brain, &keys).await,
+        Role::Client => client_session::serve(session, brain, journal, keys).await,
         Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),
     }
 }

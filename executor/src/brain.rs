@@ -251,7 +251,10 @@ impl Brain {
 
     fn command(&mut self, command: ToExecutor) {
         match command {
-            ToExecutor::Welcome { .. } => tracing::warn!("welcomed twice"),
+            ToExecutor::Welcome { .. } | ToExecutor::Refused(_) => tracing::warn!("welcomed twice"),
+            // The session's own.
+            ToExecutor::Key { .. } | ToExecutor::Trust(_) => {}
+            ToExecutor::Token { job, access } => self.workshop.tokens.keep(job, access),
             ToExecutor::Heard => self.lease.answered(),
             ToExecutor::Template { job, template, spec } => {
                 self.templates.insert((job, template), Arc::new(*spec));
@@ -271,7 +274,10 @@ impl Brain {
             }
             ToExecutor::Check { task, objects } => self.check(task, objects),
             ToExecutor::Verify { object } => self.verify(object),
-            ToExecutor::ForgetJob { job } => self.templates.retain(|(of, _), _| *of != job),
+            ToExecutor::ForgetJob { job } => {
+                self.templates.retain(|(of, _), _| *of != job);
+                self.workshop.tokens.forget(job);
+            }
             ToExecutor::EndLeftovers { incarnation } => {
                 self.workshop.movers.spawn_blocking(move || leftovers::end_if_gone(&incarnation));
             }

@@ -45,8 +45,6 @@ pub struct Config {
     pub io: Option<PathBuf>,
     /// The `eyas` program itself, which tasks find under that name.
     pub eyas: PathBuf,
-    /// The cluster's access file, which tasks are told of.
-    pub access: PathBuf,
     /// After losing the dispatcher, it tries to come back for so long.
     pub reconnect: Duration,
     /// Command that starts a [guardian](crate::guardian); its marker and the folder
@@ -70,6 +68,10 @@ impl Config {
 
     pub(crate) fn files_folder(&self) -> PathBuf {
         self.folder.join("files")
+    }
+
+    pub(crate) fn tokens_folder(&self) -> PathBuf {
+        self.folder.join("tokens")
     }
 
     pub(crate) fn sandbox_folder(&self) -> PathBuf {

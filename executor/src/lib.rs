@@ -24,6 +24,7 @@ mod serve;
 mod spawn;
 mod stop;
 mod strays;
+mod tokens;
 mod turns;
 mod work;
 

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use eyas_dfs::{NodeError, Site};
 use eyas_node::Node;
 use eyas_session::private::PrivateError;
-use eyas_session::{Access, DataKeys, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
+use eyas_session::{Access, Certified, DataKeys, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
 use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
 use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
 use eyas_wire::Role;
 use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use eyas_wire::trust::SecretText;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -29,6 +30,7 @@ use crate::incarnation::Incarnation;
 use crate::lease::{Lease, Moment};
 use crate::stop::Stop;
 use crate::strays::Strays;
+use crate::tokens::Tokens;
 use crate::turns::Turns;
 use crate::work::Workshop;
 use crate::{leftovers, sandbox};
@@ -60,6 +62,9 @@ pub enum ExecutorError {
     /// What shall be emulated cannot be.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The dispatcher does not take it.
+    #[error("{0}")]
+    Refused(String),
     /// Its folder is not its own.
     #[error("cannot use the folder: {0}")]
     Folder(#[from] PrivateError),
@@ -182,7 +187,7 @@ async fn live(config: Config, access: Access, mut stop: Stop, movers: Handle) ->
         name: config.name.clone(),
         marker,
         eyas: config.eyas.clone(),
-        access: config.access.clone(),
+        tokens: Tokens::open(&config.tokens_folder())?,
         files_node: files.as_ref().map(|files| files.announced().node),
         sandboxes,
         folders: AtomicU64::new(0),
@@ -245,8 +250,16 @@ impl Executor {
         let registered = Moment::now();
         // The outbox is new and empty.
         let _ = outbox.post(vec![FromExecutor::Register(Box::new(registration))]);
+        let welcome = async {
+            loop {
+                let commands = self.learn(reader.next().await?);
+                if !commands.is_empty() {
+                    return Ok(commands);
+                }
+            }
+        };
         let first = tokio::select! {
-            first = timeout(WELCOME_DEADLINE, reader.next::<ToExecutor>()) => first,
+            first = timeout(WELCOME_DEADLINE, welcome) => first,
             _ = stop.wait() => return Ok(Ended::Stopped),
         };
         let first = match first {
@@ -258,9 +271,15 @@ impl Executor {
             }
         };
         let mut first = first.into_iter();
-        let Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us, files }) = first.next() else {
-            let why = "the dispatcher did not welcome this executor".to_owned();
-            return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
+        let (executor, caching, heartbeat_us, lease_us, files) = match first.next() {
+            Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us, files }) => {
+                (executor, caching, heartbeat_us, lease_us, files)
+            }
+            Some(ToExecutor::Refused(why)) => return Err(ExecutorError::Refused(why)),
+            _ => {
+                let why = "the dispatcher did not welcome this executor".to_owned();
+                return Ok(Ended::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
+            }
         };
         tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
         for part in if caching { later } else { &[] }.chunks(OUTBOX_MESSAGES) {
@@ -287,7 +306,7 @@ impl Executor {
             desk.brain().commands(first.collect());
             while !desk.brain().stopped {
                 match reader.next().await {
-                    Ok(commands) => desk.brain().commands(commands),
+                    Ok(commands) => desk.brain().commands(self.learn(commands)),
                     Err(why) => return Ended::Lost(why),
                 }
             }
@@ -321,6 +340,7 @@ impl Executor {
             }
         };
         wind_down(&desk).await;
+        self.workshop.tokens.forget_all();
         if matches!(ended, Ended::Stopped) {
             let mut facts = desk.brain().take_facts();
             facts.push(FromExecutor::Leaving);
@@ -331,6 +351,30 @@ impl Executor {
             sending.abort();
         }
         Ok(ended)
+    }
+
+    /// Takes over the keys and the trust that the dispatcher tells of; the other commands.
+    fn learn(&self, commands: Vec<ToExecutor>) -> Vec<ToExecutor> {
+        let is_of_keys = |command: &ToExecutor| matches!(command, ToExecutor::Key { .. } | ToExecutor::Trust(_));
+        if !commands.iter().any(is_of_keys) {
+            return commands;
+        }
+        let credentials = self.access.credentials();
+        let other = |command| match command {
+            ToExecutor::Trust(trust) => {
+                credentials.learn(*trust);
+                None
+            }
+            ToExecutor::Key { certificate, key: SecretText(key) } => {
+                match credentials.adopt(&Certified { certificate, key }) {
+                    Ok(()) => tracing::info!("has a new key of the cluster: {}", credentials.holder()),
+                    Err(why) => tracing::error!("the dispatcher's new key cannot be used: {why}"),
+                }
+                None
+            }
+            command => Some(command),
+        };
+        commands.into_iter().filter_map(other).collect()
     }
 
     fn node(&self, caching: bool) -> Node {

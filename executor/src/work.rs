@@ -24,6 +24,7 @@ use crate::room;
 use crate::sandbox::{self, Sandbox};
 use crate::stop::Stop;
 use crate::strays::Strays;
+use crate::tokens::Tokens;
 
 /// Marks every process that an executor has started, and all that they start, with the executor's name.
 pub(crate) const MARKER: &str = "EYAS_EXECUTOR";
@@ -51,7 +52,7 @@ pub(crate) struct Workshop {
     pub name: String,
     pub marker: String,
     pub eyas: PathBuf,
-    pub access: PathBuf,
+    pub tokens: Tokens,
     /// The executor's node of the file system, if it is one.
     pub files_node: Option<NodeId>,
     pub sandboxes: PathBuf,
@@ -307,7 +308,12 @@ impl Workshop {
         let task = work.assignment.task;
         command.env("EYAS_JOB_ID", task.job.to_string()).env(TASK, task.to_string());
         command.env("EYAS_SLOT", (work.slot + 1).to_string()).env(MARKER, &self.marker);
-        command.env("EYAS_ACCESS", &self.access);
+        match self.tokens.path_of(task.job) {
+            Ok(Some(token)) => command.env("EYAS_ACCESS", token),
+            // What the executor has in its own environment is not for tasks either.
+            Ok(None) => command.env_remove("EYAS_ACCESS"),
+            Err(e) => return Err(failed(FailureKind::Node, format!("cannot keep the token of its job: {e}"))),
+        };
         if let Some(node) = self.files_node {
             command.env("EYAS_DFS_NODE", node.to_string());
         }

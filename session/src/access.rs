@@ -54,8 +54,8 @@ pub enum AccessError {
     },
     /// Others can read it.
     #[error(
-        "{path} can be read by others (mode {mode:o}): it is the cluster's secret. Do `chmod 600 {path}`, and restart \
-         the cluster if someone may have seen it"
+        "{path} can be read by others (mode {mode:o}), and holds a secret key. Run `chmod 600 {path}`; if another \
+         user may have seen the key, replace it with `eyas access rotate`, or end it at once with `eyas access revoke`"
     )]
     Exposed {
         /// Which file.
@@ -146,7 +146,11 @@ impl Access {
         let malformed = |why: String| AccessError::Malformed { path: path.to_owned(), why };
         let content = private::read(path)?;
         let text = String::from_utf8(content).map_err(|_| malformed("it is not text".into()))?;
-        let file: AccessFile = toml::from_str(&text).map_err(|e| malformed(e.message().to_owned()))?;
+        let wrong = |e: toml::de::Error| match text.contains("certificate") && !text.contains("authority") {
+            true => malformed("an older eyas wrote it. Move it away, and copy the cluster's new one there".into()),
+            false => malformed(e.message().to_owned()),
+        };
+        let file: AccessFile = toml::from_str(&text).map_err(wrong)?;
         let AccessFile { cluster, dispatcher, authority, certificate, key } = file;
         Access::new(&cluster, &dispatcher, &authority, Certified { certificate, key }, Trust::default())
             .map_err(malformed)
@@ -170,6 +174,11 @@ impl Access {
         let Access { cluster, dispatcher, authority, .. } = self.clone();
         let file = AccessFile { cluster, dispatcher, authority, certificate, key };
         toml::to_string(&file).expect("five strings are valid TOML")
+    }
+
+    /// The certificate of the cluster's authority, PEM.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// The secret key, PEM.

@@ -3,7 +3,10 @@
 //! Only the dispatcher has the authority's own key, so that nobody else can make keys or tokens; its certificate is in
 //! every access file, so that everybody can check them.
 
+use std::io;
+
 use eyas_types::access::Holder;
+use eyas_wire::trust::SHARED_BYTES;
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +51,19 @@ impl Authority {
         let certificate = params(holders).signed_by(&key, &issuer).map_err(|e| format!("cannot sign a key: {e}"))?;
         Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
     }
+}
+
+/// A new secret for those who share one.
+///
+/// # Errors
+/// If the system has no randomness.
+pub fn new_secret() -> io::Result<[u8; SHARED_BYTES]> {
+    let mut secret = [0; SHARED_BYTES];
+    let mut filled = 0;
+    while filled < secret.len() {
+        filled += rustix::rand::getrandom(&mut secret[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(secret)
 }
 
 fn new_key() -> KeyPair {

@@ -164,10 +164,14 @@ impl Standing {
     /// Waits until it is trusted no longer, and tells why. Dropped before, nothing is lost by it.
     pub async fn ends(&mut self) -> Refusal {
         let holder = self.holder;
-        match self.trust.wait_for(|trust| trust.admits(holder).is_err()).await {
-            Ok(trust) => trust.admits(holder).expect_err("just looked at"),
-            // Nobody is left who could say so.
-            Err(_) => std::future::pending().await,
+        loop {
+            if let Err(refusal) = self.trust.borrow_and_update().admits(holder) {
+                return refusal;
+            }
+            if self.trust.changed().await.is_err() {
+                // Nobody is left who could say so.
+                return std::future::pending().await;
+            }
         }
     }
 }

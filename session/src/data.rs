@@ -25,12 +25,19 @@ pub struct DataKeys {
     credentials: Credentials,
     /// In a cluster without a dispatcher that says what its secrets are, they follow from the access file.
     own: Arc<str>,
+    /// The certificate of the cluster's authority.
+    authority: Arc<str>,
 }
 
 impl DataKeys {
     /// Those of the cluster of `access`, which moves data [as that says](Access::with_data).
     pub fn of(access: &Access) -> Self {
-        DataKeys { mode: access.data(), credentials: access.credentials().clone(), own: access.key().into() }
+        DataKeys {
+            mode: access.data(),
+            credentials: access.credentials().clone(),
+            own: access.key().into(),
+            authority: access.authority().into(),
+        }
     }
 
     /// Whether bulk data is encrypted.
@@ -38,9 +45,14 @@ impl DataKeys {
         self.mode
     }
 
-    /// The secrets of peers: the first is to be used, all are to be accepted. There is at least one.
+    /// The secrets of peers: the first is to be used, all are to be accepted. There is at least one. Where data is encrypted, the
+    /// certificates of TLS have said who is there, and what is proven inside is only that both are of one cluster: a program that
+    /// runs for longer than replaced secrets are accepted still reaches its peers.
     pub fn secrets(&self) -> Vec<Secret> {
-        self.derived(PEERS, &self.credentials.data_secrets())
+        match self.mode {
+            DataMode::Encrypted => vec![blake3::derive_key(PEERS, self.authority.as_bytes())],
+            DataMode::Plain => self.derived(PEERS, &self.credentials.data_secrets()),
+        }
     }
 
     /// The secrets of nodes among themselves, likewise.

@@ -19,11 +19,11 @@ mod sealed;
 mod suites;
 
 pub use access::{Access, AccessError};
-pub use authority::{Authority, Certified};
+pub use authority::{Authority, Certified, new_secret};
 pub use connection::{Acceptor, Reader, Session, SessionError, Writer, dial};
 pub use credentials::{Credentials, SERVER_NAME, Standing};
 pub use data::DataKeys;
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use listener::Listener;
-pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, outbox};
+pub use outbox::{OUTBOX_MESSAGES, Outbox, OutboxError, WeakOutbox, outbox};
 pub use sealed::SealedStream;

@@ -66,7 +66,29 @@ pub fn outbox<M: Serialize + Send + 'static>(
     (outbox, send)
 }
 
+/// A handle that does not keep an outbox open: what it is for goes on until the others are dropped.
+pub struct WeakOutbox<M> {
+    sender: mpsc::WeakUnboundedSender<Vec<M>>,
+    room: Arc<Semaphore>,
+}
+
+impl<M> WeakOutbox<M> {
+    /// Puts messages in, waiting for room.
+    ///
+    /// # Errors
+    /// If the connection has ended, or is about to.
+    pub async fn put(&self, messages: Vec<M>) -> Result<(), OutboxError> {
+        let sender = self.sender.upgrade().ok_or(OutboxError::Ended)?;
+        Outbox { sender, room: self.room.clone() }.put(messages).await
+    }
+}
+
 impl<M> Outbox<M> {
+    /// A handle that does not keep it open.
+    pub fn downgrade(&self) -> WeakOutbox<M> {
+        WeakOutbox { sender: self.sender.downgrade(), room: self.room.clone() }
+    }
+
     /// Puts messages in without waiting; all of them, or none.
     ///
     /// # Errors

@@ -132,11 +132,23 @@ impl PrivateFolder {
         rustix::fs::fchmod(&self.handle, Mode::RWXU).map_err(|e| failed(&self.path)(e.into()))
     }
 
-    /// Writes a file with mode 0600, whole or not at all; one of that name is replaced.
+    /// Writes a file with mode 0600, whole or not at all; one of that name is replaced. It is on disk when this returns.
     ///
     /// # Errors
     /// If the system refuses. Nothing of `content` is left on disk then.
     pub fn write(&self, name: &OsStr, content: &[u8]) -> Result<(), PrivateError> {
+        self.put(name, content, true)
+    }
+
+    /// The same for a file that need not outlive the machine's next stop.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_for_now(&self, name: &OsStr, content: &[u8]) -> Result<(), PrivateError> {
+        self.put(name, content, false)
+    }
+
+    fn put(&self, name: &OsStr, content: &[u8], is_synced: bool) -> Result<(), PrivateError> {
         let path = self.path.join(name);
         let partial = self.partial_name(name);
         let unfinished = Unfinished { folder: self, name: &partial };
@@ -145,11 +157,27 @@ impl PrivateFolder {
             let file = rustix::fs::openat(&self.handle, unfinished.name, flags, Mode::RUSR | Mode::WUSR)?;
             let mut file = File::from(file);
             file.write_all(content)?;
-            file.sync_all()?;
+            if is_synced {
+                file.sync_all()?;
+            }
             rustix::fs::renameat(&self.handle, unfinished.name, &self.handle, name)?;
-            Ok(rustix::fs::fsync(&self.handle)?)
+            if is_synced {
+                rustix::fs::fsync(&self.handle)?;
+            }
+            Ok(())
         };
         write().map_err(failed(&path))
+    }
+
+    /// Removes all files.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn clear(&self) -> Result<(), PrivateError> {
+        for entry in fs::read_dir(&self.path).map_err(failed(&self.path))? {
+            self.remove(&entry.map_err(failed(&self.path))?.file_name())?;
+        }
+        Ok(())
     }
 
     /// Removes a file, if it is there.

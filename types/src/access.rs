@@ -143,6 +143,11 @@ impl FilesScope {
         self.folders.iter().any(|folder| name.is_within(folder))
     }
 
+    /// Whether they may do all of that in a folder.
+    pub fn holds(&self, folder: &str) -> bool {
+        self.folders.iter().any(|own| own.trim_end_matches('/') == folder.trim_end_matches('/'))
+    }
+
     /// Takes what another allows, too.
     pub fn extend(&mut self, other: &FilesScope) {
         self.reads.extend(other.reads.iter().filter(|name| !self.reads.contains(name)).cloned().collect::<Vec<_>>());

@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+use crate::access::FilesScope;
 use crate::matching::Terms;
 use crate::name::Name;
 use crate::resource::Resources;
@@ -58,6 +59,8 @@ pub struct TaskTemplate {
     pub retries: u32,
     /// Bound on what is kept of stdout, and of stderr.
     pub capture_bytes: u64,
+    /// What its tasks may do with files of the cluster.
+    pub files: FilesScope,
 }
 
 impl TaskTemplate {
@@ -77,6 +80,7 @@ impl TaskTemplate {
             timeout_us: None,
             retries: 0,
             capture_bytes: DEFAULT_CAPTURE_BYTES,
+            files: FilesScope::default(),
         }
     }
 }

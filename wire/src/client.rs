@@ -4,10 +4,12 @@
 use std::net::SocketAddr;
 
 pub use eyas_types::TaskResult;
+use eyas_types::access::{KeyId, KeyRole};
 use eyas_types::{Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskId, TaskItem, TaskTemplate};
 use serde::{Deserialize, Serialize};
 
-use crate::view::{ExecutorView, Explanation, JobReport, JobView, ObjectView, PushView, TaskView};
+use crate::trust::SecretText;
+use crate::view::{ExecutorView, Explanation, JobReport, JobView, KeyView, ObjectView, PushView, TaskView};
 
 /// Items or objects in one message of a submission.
 pub const SUBMISSION_PART: usize = 4096;
@@ -145,6 +147,40 @@ pub enum FromClient {
         /// Its name or id, as `executor list` shows it.
         executor: String,
     },
+    /// The cluster's keys, and changes of them. Answered by `Keys`, or by `Access`.
+    Keys(KeysRequest),
+}
+
+impl FromClient {
+    /// Whether it is a part of a submission, which is answered with its end.
+    pub fn is_of_submission(&self) -> bool {
+        use FromClient::{Items, Numbers, Objects, Submit, Withdraw};
+        matches!(self, Submit { .. } | Objects(_) | Items(_) | Numbers { .. } | Withdraw)
+    }
+}
+
+/// What is asked of the cluster's keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeysRequest {
+    /// Which there are.
+    List,
+    /// An access file with the current key of a role. Answered by `Access`.
+    Issue {
+        /// Of which.
+        role: KeyRole,
+    },
+    /// New keys in place of the current ones.
+    Rotate {
+        /// Of which role; of all if it is not said.
+        role: Option<KeyRole>,
+        /// The old keys are accepted for so many seconds.
+        grace_s: u64,
+    },
+    /// The end of a key, at once.
+    Revoke {
+        /// Which.
+        key: KeyId,
+    },
 }
 
 /// Answers.
@@ -205,6 +241,10 @@ pub enum ToClient {
     Kept(KeptPart),
     /// A part of a job's trace.
     Trace(TracePart),
+    /// The cluster's keys, without their secrets.
+    Keys(Vec<KeyView>),
+    /// An access file.
+    Access(SecretText),
 }
 
 /// How some of a job's tasks went, of those that succeeded and ran themselves.

@@ -10,6 +10,8 @@ use eyas_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::trust::{SecretText, Trust};
+
 /// Facts from an executor, in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromExecutor {
@@ -163,6 +165,24 @@ pub enum ToExecutor {
         lease_us: u64,
         /// Where its node of the file system belongs, if it has one.
         files: Option<FilesPlace>,
+    },
+    /// It may not be an executor of this cluster: why, for a person. The last message.
+    Refused(String),
+    /// The key to prove itself with from now on; the one that it has is about to end.
+    Key {
+        /// Its certificate, PEM.
+        certificate: String,
+        /// The key itself, PEM.
+        key: SecretText,
+    },
+    /// What the cluster trusts from now on.
+    Trust(Box<Trust>),
+    /// The token of a job, an access file for its tasks; before the first template of the job.
+    Token {
+        /// Which job.
+        job: JobId,
+        /// The access file.
+        access: SecretText,
     },
     /// The answer to a heartbeat.
     Heard,

@@ -10,6 +10,16 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a secret that the members of a cluster share.
 pub const SHARED_BYTES: usize = 32;
 
+/// A text that is not for logs.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretText(pub String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(..)")
+    }
+}
+
 /// Why a key or a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {

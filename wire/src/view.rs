@@ -82,6 +82,47 @@ pub struct TaskView {
     pub reads: Reads,
 }
 
+/// A key of the cluster, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyView {
+    /// Its id.
+    pub key: String,
+    /// What its holder may do: `admin`, `submit`, `read` or `executor`.
+    pub role: String,
+    /// Whether it is accepted.
+    pub state: KeyState,
+    /// When it was made, milliseconds since 1970.
+    pub made_unix_ms: u64,
+    /// When it will be accepted no longer, if it was replaced.
+    pub until_unix_ms: Option<u64>,
+}
+
+/// Whether a key is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// It is, and new access files have it.
+    Active,
+    /// It is for a while: there is a newer one.
+    Retiring,
+    /// It is not: there is a newer one.
+    Replaced,
+    /// It is not: it was taken back.
+    Revoked,
+}
+
+impl KeyState {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyState::Active => "active",
+            KeyState::Retiring => "retiring",
+            KeyState::Replaced => "replaced",
+            KeyState::Revoked => "revoked",
+        }
+    }
+}
+
 /// An executor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecutorView {

@@ -24,6 +24,7 @@ mod io_programs;
 mod io_unordered;
 mod job_files;
 mod kept;
+mod keys;
 mod leftovers;
 mod local_clusters;
 mod main_job;

@@ -10,7 +10,7 @@ use eyas_wire::Role;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::client::error::FilesError;
+use crate::client::error::{FilesError, FilesErrorKind};
 use crate::protocol::{Answered, Reply, Request, What};
 
 /// A node that can be reached answers by then.
@@ -122,7 +122,10 @@ impl Calls {
 impl Replies {
     /// The next reply.
     pub async fn next(&mut self) -> Result<Reply, FilesError> {
-        self.replies.recv().await.ok_or_else(|| gone(self.address))
+        match self.replies.recv().await.ok_or_else(|| gone(self.address))? {
+            Reply::Refused(why) => Err(FilesError::new(FilesErrorKind::NotAllowed, why)),
+            reply => Ok(reply),
+        }
     }
 }
 

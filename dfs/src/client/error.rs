@@ -24,6 +24,8 @@ pub enum FilesErrorKind {
     Changed,
     /// It cannot be done at all.
     Invalid,
+    /// This process's key or token is not good for it.
+    NotAllowed,
     /// No node has room.
     Full,
     /// No replica of a part of it could be read.

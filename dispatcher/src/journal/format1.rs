@@ -1,13 +1,78 @@
 //! The journal's format 1, which is read once and written again in the present one. It had one time for all ends of an
 //! entry, none for pauses before a retry, no samples, and no places of outputs.
 
-use eyas_jobs::{Entry, JobEnd};
+use eyas_jobs::{Entry, Items, JobEnd, JobSpec};
+use eyas_types::access::FilesScope;
 use eyas_types::outcome::Delivered;
-use eyas_types::{Estimate, ObjectSpec, Outcome, Reads, Status, TaskId, TaskResult};
+use eyas_types::{
+    Distribution, Estimate, Input, Name, ObjectSpec, Outcome, OutputSpec, Program, Reads, Resources, Status, TaskId,
+    TaskResult, TaskTemplate, Template, WorkingFolder,
+};
 use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES, encode};
+use super::{ENTRIES, JOBS, encode, put_job};
+
+/// A job as it was submitted, in format 1: of its tasks nothing was said of files of the cluster.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Spec1 {
+    pub name: String,
+    pub templates: Vec<Template1>,
+    pub objects: Vec<ObjectSpec>,
+    pub items: Items,
+    pub submitted_unix_ms: u64,
+    pub reuse: bool,
+    pub broadcast: Vec<u32>,
+    pub distribution: Distribution,
+}
+
+/// A template, in format 1.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Template1 {
+    pub program: Program,
+    pub env: Vec<(String, Template)>,
+    pub folder: WorkingFolder,
+    pub base: Name,
+    pub inputs: Vec<Input>,
+    pub outputs: Vec<OutputSpec>,
+    pub resources: Resources,
+    pub priority: i32,
+    pub requirements: Option<String>,
+    pub rank: Option<String>,
+    pub timeout_us: Option<u64>,
+    pub retries: u32,
+    pub capture_bytes: u64,
+}
+
+impl From<Spec1> for JobSpec {
+    fn from(spec: Spec1) -> Self {
+        let Spec1 { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution } = spec;
+        let templates = templates.into_iter().map(TaskTemplate::from).collect();
+        let terms = Vec::new();
+        JobSpec { name, templates, objects, items, submitted_unix_ms, reuse, broadcast, distribution, terms }
+    }
+}
+
+impl From<Template1> for TaskTemplate {
+    fn from(template: Template1) -> Self {
+        TaskTemplate {
+            program: template.program,
+            env: template.env,
+            folder: template.folder,
+            base: template.base,
+            inputs: template.inputs,
+            outputs: template.outputs,
+            resources: template.resources,
+            priority: template.priority,
+            requirements: template.requirements,
+            rank: template.rank,
+            timeout_us: template.timeout_us,
+            retries: template.retries,
+            capture_bytes: template.capture_bytes,
+            files: FilesScope::default(),
+        }
+    }
+}
 
 /// What happened to a job, in format 1.
 #[derive(Debug, Serialize, Deserialize)]
@@ -87,8 +152,9 @@ fn end(at_us: u64, result: Result1) -> JobEnd {
     JobEnd { at_us, ready_us: at_us.saturating_sub(took_us), result }
 }
 
-/// Writes all entries again in the present format.
+/// Writes everything again in the present format.
 pub(super) fn migrate(write: &WriteTransaction) -> Result<(), String> {
+    migrate_jobs(write)?;
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let mut entries = write.open_table(ENTRIES).map_err(|e| text(&e))?;
     let mut next = (0, 0);
@@ -101,4 +167,27 @@ pub(super) fn migrate(write: &WriteTransaction) -> Result<(), String> {
         next = (key.0, key.1 + 1);
     }
     Ok(())
+}
+
+fn migrate_jobs(write: &WriteTransaction) -> Result<(), String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let mut jobs = write.open_table(JOBS).map_err(|e| text(&e))?;
+    let mut next = 0;
+    loop {
+        let mut encoded = Vec::new();
+        let mut job = None;
+        for row in jobs.range((next, 0)..).map_err(|e| text(&e))? {
+            let (key, part) = row.map_err(|e| text(&e))?;
+            if *job.get_or_insert(key.value().0) != key.value().0 {
+                break;
+            }
+            encoded.extend_from_slice(part.value());
+        }
+        let Some(job) = job else { return Ok(()) };
+        let spec: Spec1 = postcard::from_bytes(&encoded).map_err(|e| format!("job {job} cannot be decoded: {e}"))?;
+        jobs.retain_in((job, 0)..=(job, u32::MAX), |_, _| false).map_err(|e| text(&e))?;
+        put_job(&mut jobs, job, &JobSpec::from(spec)).map_err(|e| text(&e))?;
+        let Some(after) = job.checked_add(1) else { return Ok(()) };
+        next = after;
+    }
 }

@@ -1,0 +1,85 @@
+//! What a client of the file system may ask of a node, by the key or token of its session.
+
+use eyas_ring::Op;
+use eyas_types::access::{FilesScope, Holder, KeyRole};
+
+use crate::protocol::What;
+use crate::runs::RunRequest;
+
+/// Whether a holder may ask that; a job's token is good for what is in its `scope`.
+pub(crate) fn may_ask(holder: Holder, scope: Option<&FilesScope>, what: &What) -> bool {
+    match (holder, scope) {
+        (Holder::Key(_, KeyRole::Admin | KeyRole::Submit | KeyRole::Executor), _) => true,
+        (Holder::Key(_, KeyRole::Read), _) => only_reads(what),
+        (Holder::Job(_), Some(scope)) => is_within(scope, what),
+        (Holder::Job(_), None) | (Holder::Dispatcher, _) => false,
+    }
+}
+
+fn only_reads(what: &What) -> bool {
+    match what {
+        What::Membership | What::Usage | What::Check { .. } => true,
+        What::Operate(op) => matches!(op, Op::Stat { .. } | Op::List { .. }),
+        What::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
+        What::Store { .. } | What::Bad { .. } | What::Tell { .. } => false,
+    }
+}
+
+fn is_within(scope: &FilesScope, what: &What) -> bool {
+    match what {
+        What::Membership => true,
+        What::Operate(op) => match op {
+            Op::Stat { name } => scope.reads(name),
+            Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } => scope.writes(name),
+            Op::Rename { from, to, .. } => scope.writes(from) && scope.writes(to),
+            Op::List { folder, .. } => scope.holds(folder),
+            _ => false,
+        },
+        // A chunk is no file's before a file of it is created, and nobody asks for what is no file's.
+        What::Store { .. } => !scope.folders.is_empty(),
+        What::Bad { name, .. } => scope.reads(name),
+        What::Run { run, request } => {
+            scope.holds(&run.folder())
+                && matches!(request, RunRequest::Spec | RunRequest::Attend(_) | RunRequest::Status)
+        }
+        What::Tell { run, .. } => scope.holds(&run.folder()),
+        What::Check { .. } | What::Usage => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::RunId;
+    use eyas_types::JobId;
+    use eyas_types::access::KeyId;
+    use eyas_types::dfs::{FileId, FileName};
+
+    #[test]
+    fn each_holder_may_ask_what_it_is_for() {
+        let (own, other) = (RunId(1), RunId(2));
+        let scope = FilesScope { reads: ["/sky.csv".parse().unwrap()].into(), folders: [own.folder()].into() };
+        let stat = |name: FileName| What::Operate(Op::Stat { name });
+        let remove = |name: FileName| What::Operate(Op::Remove { name, id: FileId(1) });
+        let run = |run, request| What::Run { run, request };
+        // Submit, read, token of a job with this scope, token of a job with none.
+        for (what, may) in [
+            (What::Membership, [true, true, true, false]),
+            (What::Usage, [true, true, false, false]),
+            (stat("/sky.csv".parse().unwrap()), [true, true, true, false]),
+            (stat("/other.csv".parse().unwrap()), [true, true, false, false]),
+            (remove("/sky.csv".parse().unwrap()), [true, false, false, false]),
+            (stat(own.file("map-1")), [true, true, true, false]),
+            (remove(own.file("map-1")), [true, false, true, false]),
+            (remove(other.file("map-1")), [true, false, false, false]),
+            (run(own, RunRequest::Spec), [true, true, true, false]),
+            (run(other, RunRequest::Spec), [true, true, false, false]),
+            (run(own, RunRequest::Close), [true, false, false, false]),
+        ] {
+            let key = |role| may_ask(Holder::Key(KeyId(1), role), None, &what);
+            let token = |scope| may_ask(Holder::Job(JobId(7)), scope, &what);
+            let answers = [key(KeyRole::Submit), key(KeyRole::Read), token(Some(&scope)), token(None)];
+            assert_eq!(answers, may, "{what:?}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The cluster's keys and the tokens of its jobs, shared by all sessions: what is decided in [`ring`] is written to disk
+//! before it counts, and told to whoever has to know.
+
+mod ring;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use eyas_session::private::{self, PrivateError, PrivateFolder};
+use eyas_session::{Access, AccessError, Certified};
+use eyas_types::JobId;
+use eyas_types::access::{FilesScope, Holder, KeyId, KeyRole};
+use eyas_wire::DataMode;
+use eyas_wire::trust::Trust;
+use eyas_wire::view::KeyView;
+use thiserror::Error;
+use tokio::sync::{Notify, watch};
+
+use ring::Ring;
+
+/// What the access file of the current admin key is called in the dispatcher's folder.
+const ACCESS_FILE: &str = "access.toml";
+
+/// What all keys are called there, and the authority's.
+const KEYS_FILE: &str = "keys.toml";
+
+/// Keys that have had their time are looked for again after so long at the latest: clocks are set.
+const EXPIRY_CHECK: Duration = Duration::from_secs(60);
+
+/// Why keys cannot be used or changed.
+#[derive(Debug, Error)]
+pub enum KeysError {
+    /// The access file cannot be read or written.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// A file of secrets cannot be read or written.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
+    /// The system gives no randomness.
+    #[error("cannot make a secret: {0}")]
+    Random(#[from] std::io::Error),
+    /// What is in the file of keys is not.
+    #[error("the cluster's keys cannot be used: {0}")]
+    Unusable(String),
+    /// There is an access file, and not the keys of its cluster.
+    #[error(
+        "{0} is the access file of another cluster, or its cluster's {KEYS_FILE} is missing: start the dispatcher in the \
+         folder that has both, or move {0} away to begin a new cluster"
+    )]
+    Foreign(PathBuf),
+    /// There is no such key.
+    #[error("there is no key {0}: `eyas access show` lists those there are")]
+    NoSuchKey(KeyId),
+    /// Too many keys are remembered.
+    #[error("the cluster has {} keys, and makes no more: begin a new cluster in another folder", ring::MAX_KEYS)]
+    TooMany,
+}
+
+/// The keys of a running cluster.
+pub(crate) struct Keys {
+    folder: PrivateFolder,
+    path: PathBuf,
+    state: Mutex<State>,
+    /// The dispatcher's own.
+    access: Access,
+    /// What nodes are to be told.
+    for_nodes: watch::Sender<Arc<Trust>>,
+    /// Something may have its time sooner than it seemed.
+    has_changed: Notify,
+}
+
+struct State {
+    ring: Ring,
+    /// Jobs with tasks that may run.
+    jobs: BTreeMap<JobId, Job>,
+}
+
+/// The token of a job, and what it allows with files of the cluster.
+struct Job {
+    scope: FilesScope,
+    token: Arc<str>,
+}
+
+impl Keys {
+    /// The keys of the cluster in this folder, which are made if there are none; where its dispatcher was reached before.
+    pub fn open(folder: PrivateFolder, path: &Path) -> Result<Opened, KeysError> {
+        let access_path = path.join(ACCESS_FILE);
+        let before = match Access::load(&access_path) {
+            Ok(access) => Some(access.dispatcher),
+            Err(AccessError::Missing { .. }) => None,
+            Err(e) => return Err(e.into()),
+        };
+        let ring = match private::read(&path.join(KEYS_FILE)) {
+            Ok(text) => {
+                let text = String::from_utf8(text).map_err(|e| KeysError::Unusable(e.to_string()))?;
+                let mut ring: Ring = toml::from_str(&text).map_err(|e| KeysError::Unusable(e.message().to_owned()))?;
+                ring.expire(unix_s());
+                ring
+            }
+            Err(PrivateError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => match before {
+                Some(_) => return Err(KeysError::Foreign(access_path)),
+                None => Ring::create(unix_s())?,
+            },
+            Err(e) => return Err(e.into()),
+        };
+        Ok(Opened { folder, path: path.to_owned(), ring, before })
+    }
+
+    /// The dispatcher's own access.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Where the access file of the current admin key is.
+    pub fn access_path(&self) -> PathBuf {
+        self.path.join(ACCESS_FILE)
+    }
+
+    /// The keys as people see them.
+    pub fn views(&self) -> Vec<KeyView> {
+        self.state().ring.views()
+    }
+
+    /// An access file with the current key of a role: a secret.
+    pub fn issue(&self, role: KeyRole) -> Result<String, KeysError> {
+        let ring = &mut self.state().ring;
+        let (_, own) = ring.current(role, unix_s())?;
+        // It may be new.
+        self.write(ring)?;
+        self.access_text(ring, &own)
+    }
+
+    /// Replaces the keys of a role, or all; the old ones are accepted for so long.
+    pub fn rotate(&self, role: Option<KeyRole>, grace: Duration) -> Result<Vec<KeyView>, KeysError> {
+        self.change(|ring| ring.rotate(role, grace.as_secs(), unix_s()))
+    }
+
+    /// Takes a key back: its open sessions end, and it opens no other.
+    pub fn revoke(&self, key: KeyId) -> Result<Vec<KeyView>, KeysError> {
+        self.change(|ring| ring.revoke(key, unix_s()))
+    }
+
+    /// The key that an executor is to have instead of its own.
+    pub fn successor(&self, of: Holder) -> Result<Option<(Holder, Certified)>, KeysError> {
+        let Holder::Key(id, _) = of else { return Ok(None) };
+        let ring = &mut self.state().ring;
+        let successor = ring.successor(id, unix_s())?;
+        if successor.is_some() {
+            self.write(ring)?;
+        }
+        Ok(successor)
+    }
+
+    /// What nodes are to be told, as it changes.
+    pub fn for_nodes(&self) -> watch::Receiver<Arc<Trust>> {
+        self.for_nodes.subscribe()
+    }
+
+    /// The token with which tasks of a job may use the cluster, from now until the job has ended. More of it may be allowed each
+    /// time.
+    pub fn token(&self, job: JobId, scope: &FilesScope) -> Result<Arc<str>, KeysError> {
+        let mut state = self.state();
+        let State { ring, jobs } = &mut *state;
+        let is_new = !jobs.contains_key(&job);
+        if is_new {
+            let own = ring.authority().issue(Holder::Job(job)).map_err(KeysError::Unusable)?;
+            let token = self.access_text(ring, &own)?.into();
+            jobs.insert(job, Job { scope: FilesScope::default(), token });
+        }
+        let entry = jobs.get_mut(&job).expect("it is there now");
+        let before = entry.scope.clone();
+        entry.scope.extend(scope);
+        let (token, has_grown) = (entry.token.clone(), entry.scope != before);
+        if is_new || has_grown {
+            self.publish(&state);
+        }
+        Ok(token)
+    }
+
+    /// Whether the token of a job is good for any files of the cluster.
+    pub fn have_files(&self, job: JobId) -> bool {
+        self.state().jobs.get(&job).is_some_and(|entry| entry.scope != FilesScope::default())
+    }
+
+    /// A job has ended, and its token with it.
+    pub fn end_job(&self, job: JobId) {
+        let mut state = self.state();
+        if state.jobs.remove(&job).is_some() {
+            self.publish(&state);
+        }
+    }
+
+    /// Lets go of keys that have had their time, as long as it is polled.
+    pub async fn keep(&self) {
+        loop {
+            let next = self.state().ring.next_expiry();
+            let wait = next.map_or(EXPIRY_CHECK, |at| Duration::from_secs(at.saturating_sub(unix_s())));
+            // At least a moment: what is due was let go of before.
+            let wait = tokio::time::sleep(wait.clamp(Duration::from_millis(100), EXPIRY_CHECK));
+            tokio::select! {
+                () = wait => {}
+                () = self.has_changed.notified() => continue,
+            }
+            let mut state = self.state();
+            if state.ring.expire(unix_s()) {
+                if let Err(e) = self.write(&mut state.ring) {
+                    tracing::error!("keys that are no longer accepted are still in {KEYS_FILE}: {e}");
+                }
+                self.publish(&state);
+            }
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Ring) -> Result<(), KeysError>) -> Result<Vec<KeyView>, KeysError> {
+        let mut state = self.state();
+        let done = change(&mut state.ring);
+        // Also if it was done in part: what counts is what is on disk.
+        self.write(&mut state.ring)?;
+        self.publish(&state);
+        self.has_changed.notify_one();
+        done.map(|()| state.ring.views())
+    }
+
+    /// Puts the keys on disk, and the access file of the current admin key.
+    fn write(&self, ring: &mut Ring) -> Result<(), KeysError> {
+        let (_, admin) = ring.current(KeyRole::Admin, unix_s())?;
+        let text = toml::to_string(ring).map_err(|e| KeysError::Unusable(e.to_string()))?;
+        self.folder.write(OsStr::new(KEYS_FILE), text.as_bytes())?;
+        let access = self.access_text(ring, &admin)?;
+        Ok(self.folder.write(OsStr::new(ACCESS_FILE), access.as_bytes())?)
+    }
+
+    fn access_text(&self, ring: &Ring, own: &Certified) -> Result<String, KeysError> {
+        let Access { cluster, dispatcher, .. } = &self.access;
+        let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own.clone(), Trust::default());
+        Ok(access.map_err(KeysError::Unusable)?.to_text())
+    }
+
+    /// Has all sessions and nodes know what is trusted now.
+    fn publish(&self, state: &State) {
+        let mut trust = state.ring.trust();
+        trust.jobs = state.jobs.iter().map(|(job, entry)| (*job, entry.scope.clone())).collect();
+        let mut told = trust.clone();
+        // At nodes, a token is good for files alone.
+        told.jobs.retain(|_, scope| *scope != FilesScope::default());
+        self.access.credentials().learn(trust);
+        self.for_nodes.send_if_modified(|known| {
+            let is_new = **known != told;
+            if is_new {
+                *known = Arc::new(told);
+            }
+            is_new
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is whole before it can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keys before it is known where the dispatcher listens.
+pub(crate) struct Opened {
+    folder: PrivateFolder,
+    path: PathBuf,
+    ring: Ring,
+    /// Where it did the last time, `host:port`.
+    pub before: Option<String>,
+}
+
+impl Opened {
+    /// The keys of the cluster of this name, which moves data so, and whose dispatcher listens there. Nothing is on disk before [`Keys::begin`].
+    pub fn at(self, cluster: &str, dispatcher: &str, data: DataMode) -> Result<Keys, KeysError> {
+        let Opened { folder, path, ring, .. } = self;
+        let trust = ring.trust();
+        let own = ring.dispatcher().clone();
+        let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own, trust.clone());
+        let access = access.map_err(KeysError::Unusable)?.with_data(data);
+        let for_nodes = watch::Sender::new(Arc::new(trust));
+        let state = Mutex::new(State { ring, jobs: BTreeMap::new() });
+        Ok(Keys { folder, path, state, access, for_nodes, has_changed: Notify::new() })
+    }
+}
+
+impl Keys {
+    /// Puts keys and access file on disk: whoever finds the access file finds a dispatcher that listens.
+    pub fn begin(&self) -> Result<(), KeysError> {
+        // The folder is this process's alone by now, and so is what another has left here.
+        self.folder.sweep(OsStr::new(KEYS_FILE))?;
+        self.folder.sweep(OsStr::new(ACCESS_FILE))?;
+        self.write(&mut self.state().ring)
+    }
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

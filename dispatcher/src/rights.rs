@@ -1,0 +1,122 @@
+//! Who may ask what of the dispatcher, by the key or token of the session.
+
+use eyas_types::JobId;
+use eyas_types::access::{Holder, KeyRole};
+use eyas_wire::client::FromClient;
+
+/// Requests, by what they need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    /// Looks at one job.
+    Job(JobId),
+    /// Looks for nodes of the file system, which have rules of their own.
+    Files,
+    /// Looks at anything.
+    Read,
+    /// Has work done, or undone.
+    Submit,
+    /// Changes the cluster.
+    Admin,
+}
+
+/// Whether a holder may ask that; for the token of a job, whether that `has_files` is part of it.
+///
+/// # Errors
+/// Why not, for a person.
+pub(crate) fn may_ask(holder: Holder, has_files: bool, request: &FromClient) -> Result<(), String> {
+    let need = need(request);
+    let may = match holder {
+        Holder::Key(_, KeyRole::Admin) => true,
+        Holder::Key(_, KeyRole::Submit) => need <= Need::Submit,
+        Holder::Key(_, KeyRole::Read) => need <= Need::Read,
+        Holder::Key(_, KeyRole::Executor) | Holder::Dispatcher => false,
+        Holder::Job(own) => need == Need::Job(own) || need == Need::Files && has_files,
+    };
+    if may {
+        return Ok(());
+    }
+    Err(match (holder, need) {
+        (Holder::Job(own), _) => format!(
+            "the token of job {own} is good for that job and its files alone; name an access file with --access to do more"
+        ),
+        (holder, Need::Admin) => refused(holder, "change the cluster", "admin"),
+        (holder, Need::Submit) => refused(holder, "submit, change or end jobs", "submit"),
+        (holder, _) => refused(holder, "look at the cluster", "read"),
+    })
+}
+
+fn refused(holder: Holder, what: &str, role: &str) -> String {
+    format!(
+        "{holder} may not {what}: an admin can make an access file for that with `eyas access show --role {role} -o FILE`"
+    )
+}
+
+fn need(request: &FromClient) -> Need {
+    match request {
+        FromClient::Watch { job, .. }
+        | FromClient::Jobs { job: Some(job) }
+        | FromClient::Tasks { job, .. }
+        | FromClient::Report { job }
+        | FromClient::Kept { job, .. }
+        | FromClient::Trace { job, .. } => Need::Job(*job),
+        FromClient::Log { task } | FromClient::Explain { task } => Need::Job(task.job),
+        FromClient::FilesNodes => Need::Files,
+        FromClient::Jobs { job: None } | FromClient::Executors | FromClient::Catalog { .. } => Need::Read,
+        FromClient::Submit { .. }
+        | FromClient::Objects(_)
+        | FromClient::Items(_)
+        | FromClient::Numbers { .. }
+        | FromClient::Withdraw
+        | FromClient::Commit
+        | FromClient::Push(_)
+        | FromClient::Cancel { .. }
+        | FromClient::Retry { .. }
+        | FromClient::Release { .. } => Need::Submit,
+        FromClient::ForgetFiles | FromClient::Stop | FromClient::StopExecutor { .. } | FromClient::Keys(_) => {
+            Need::Admin
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eyas_types::TaskId;
+    use eyas_types::access::KeyId;
+    use eyas_wire::client::KeysRequest;
+
+    #[test]
+    fn each_role_may_ask_what_it_is_for() {
+        let job = |job| FromClient::Report { job: JobId(job) };
+        let log = |job| FromClient::Log { task: TaskId { job: JobId(job), index: 0 } };
+        // Admin, submit, read, executor, token of job 7.
+        for (request, may) in [
+            (FromClient::Keys(KeysRequest::List), [true, false, false, false, false]),
+            (FromClient::Stop, [true, false, false, false, false]),
+            (FromClient::Commit, [true, true, false, false, false]),
+            (FromClient::Cancel { job: JobId(7), task: None }, [true, true, false, false, false]),
+            (FromClient::Executors, [true, true, true, false, false]),
+            (FromClient::Jobs { job: None }, [true, true, true, false, false]),
+            (job(8), [true, true, true, false, false]),
+            (job(7), [true, true, true, false, true]),
+            (log(8), [true, true, true, false, false]),
+            (log(7), [true, true, true, false, true]),
+            (FromClient::FilesNodes, [true, true, true, false, true]),
+        ] {
+            let keys = [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
+            let holders = keys.map(|role| Holder::Key(KeyId(1), role)).into_iter().chain([Holder::Job(JobId(7))]);
+            let answers: Vec<_> = holders.map(|holder| may_ask(holder, true, &request).is_ok()).collect();
+            assert_eq!(answers, may, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_refused_is_told_which_key_would_do() {
+        let reader = Holder::Key(KeyId(4), KeyRole::Read);
+        may_ask(Holder::Job(JobId(7)), false, &FromClient::FilesNodes).unwrap_err();
+        let why = may_ask(reader, false, &FromClient::Commit).unwrap_err();
+        assert!(why.contains("k4") && why.contains("--role submit"), "{why}");
+        let why = may_ask(Holder::Job(JobId(7)), true, &FromClient::Stop).unwrap_err();
+        assert!(why.contains("job 7"), "{why}");
+    }
+}

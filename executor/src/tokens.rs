@@ -1,0 +1,107 @@
+//! Tokens of jobs: with them, tasks may use the cluster as far as their own job goes. A task finds its job's token in a
+//! file that `EYAS_ACCESS` names, which goes when the job has ended. The executor's own access file is not for tasks.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use eyas_session::private::{PrivateError, PrivateFolder};
+use eyas_types::JobId;
+use eyas_wire::trust::SecretText;
+
+/// The tokens that an executor has.
+pub(crate) struct Tokens {
+    folder: PrivateFolder,
+    path: PathBuf,
+    jobs: Mutex<HashMap<JobId, Token>>,
+}
+
+enum Token {
+    /// No task of the job has started yet.
+    Kept(SecretText),
+    Written(PathBuf),
+}
+
+impl Tokens {
+    /// Tokens in a folder of their own, from which those of an earlier executor are removed.
+    pub fn open(path: &Path) -> Result<Self, PrivateError> {
+        let folder = PrivateFolder::claim(path)?;
+        folder.close()?;
+        folder.clear()?;
+        Ok(Tokens { folder, path: path.to_owned(), jobs: Mutex::default() })
+    }
+
+    /// Keeps a job's token until a task asks for it.
+    pub fn keep(&self, job: JobId, access: SecretText) {
+        self.jobs().insert(job, Token::Kept(access));
+    }
+
+    /// Where the token of a job is; nowhere if there is none.
+    pub fn path_of(&self, job: JobId) -> Result<Option<PathBuf>, PrivateError> {
+        let mut jobs = self.jobs();
+        let Some(token) = jobs.get_mut(&job) else { return Ok(None) };
+        if let Token::Kept(SecretText(access)) = token {
+            let name = name(job);
+            self.folder.write_for_now(name.as_ref(), access.as_bytes())?;
+            *token = Token::Written(self.path.join(name));
+        }
+        match token {
+            Token::Written(path) => Ok(Some(path.clone())),
+            Token::Kept(_) => unreachable!("it was just written"),
+        }
+    }
+
+    /// The job has ended.
+    pub fn forget(&self, job: JobId) {
+        if let Some(Token::Written(_)) = self.jobs().remove(&job)
+            && let Err(e) = self.folder.remove(name(job).as_ref())
+        {
+            tracing::warn!("the token of job {job}, which has ended, is still there: {e}");
+        }
+    }
+
+    /// Nothing runs any more, and what is to run again gets its token anew.
+    pub fn forget_all(&self) {
+        self.jobs().clear();
+        if let Err(e) = self.folder.clear() {
+            tracing::warn!("tokens of jobs are still there: {e}");
+        }
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Token>> {
+        // No update of it can panic half-way.
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name(job: JobId) -> String {
+    format!("{job}.toml")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_there_from_the_first_task_to_the_end_of_the_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("3.toml"), "of an earlier executor").unwrap();
+        let names = || fs::read_dir(&path).unwrap().count();
+        let tokens = Tokens::open(&path).unwrap();
+        assert_eq!((tokens.path_of(JobId(7)).unwrap(), names()), (None, 0));
+        tokens.keep(JobId(7), SecretText("token".into()));
+        let at = tokens.path_of(JobId(7)).unwrap().expect("it is kept");
+        assert_eq!(eyas_session::private::read(&at).unwrap(), b"token");
+        assert_eq!(tokens.path_of(JobId(7)).unwrap(), Some(at));
+        tokens.forget(JobId(7));
+        assert_eq!((tokens.path_of(JobId(7)).unwrap(), names()), (None, 0));
+        tokens.keep(JobId(8), SecretText("token".into()));
+        tokens.path_of(JobId(8)).unwrap();
+        tokens.forget_all();
+        assert_eq!((tokens.path_of(JobId(8)).unwrap(), names()), (None, 0));
+    }
+}
