@@ -132,7 +132,8 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// One task for each file that the pattern names, which it reads (in quotes; again for more). A command without a
+    /// One task for each file that the pattern names, which it reads (in quotes; again for more); s3://BUCKET/PATTERN names
+    /// objects. A command without a
     /// placeholder for the item gets {} as its last word
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
     pub each: Vec<Name>,
@@ -150,7 +151,7 @@ pub(crate) struct RunArgs {
     /// Cut lines in columns {1}, {2} … at this text
     #[arg(long, value_name = "TEXT", requires = "each_line")]
     pub colsep: Option<String>,
-    /// A file that every task reads; may have placeholders (again for more)
+    /// A file that every task reads, or a pattern of files; may have placeholders (again for more)
     #[arg(long, short = 'i', value_name = "PATH", value_parser = words::name())]
     pub input: Vec<Name>,
     /// The same, and every executor that may run the tasks fetches it ahead of them (again for more)

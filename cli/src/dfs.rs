@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use eyas_client::Client;
 use eyas_client::files::{File, Files, FilesError, FilesErrorKind, Gathering, Recovery, WriteOptions};
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, Format, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
+use eyas_client::{Client, cluster_files};
 use eyas_store::name_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -55,7 +55,7 @@ impl Session {
             DfsCommand::Put { sources, name, recursive, shape } => self.put(&sources, &name, recursive, shape).await?,
             DfsCommand::Get { name, to, recursive, force } => self.get(&name, to, recursive, force).await?,
             DfsCommand::Rm { names, recursive } => self.remove(&names, recursive).await?,
-            DfsCommand::Cat { names, offset, length } => self.cat(&names, offset, length).await?,
+            DfsCommand::Cat { names, recursive, offset, length } => self.cat(&names, recursive, offset, length).await?,
             DfsCommand::Ls { folder } => {
                 let folder = rooted(folder.trim_end_matches('/'));
                 if !folder.is_empty() {
@@ -145,8 +145,9 @@ impl Session {
 
     async fn get(&self, name: &str, to: Option<PathBuf>, recursive: bool, force: bool) -> Result<(), Failure> {
         if !recursive {
-            let name: FileName = name.parse()?;
-            let file = self.files.stat(&name).await?;
+            let names = cluster_files(&self.files, name).await?;
+            let [name] = &names[..] else { return self.get_all(&names, to, force).await };
+            let file = self.files.stat(name).await?;
             return match to {
                 Some(to) if to == Path::new("-") => self.print(&file, 0, file.record.size_bytes()).await,
                 Some(to) if to.is_dir() => self.bring(&file, &to.join(name.base_name()), force).await,
@@ -170,6 +171,31 @@ impl Session {
                 std::fs::create_dir_all(parent).map_err(|e| format!("cannot make {}: {e}", parent.display()))?;
             }
             self.bring(&file, &place, force).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings what a pattern names, each file under its own name.
+    async fn get_all(&self, names: &[FileName], to: Option<PathBuf>, force: bool) -> Result<(), Failure> {
+        let to = to.unwrap_or_default();
+        if to == Path::new("-") {
+            for name in names {
+                let file = self.files.stat(name).await?;
+                self.print(&file, 0, file.record.size_bytes()).await?;
+            }
+            return Ok(());
+        }
+        let mut known = BTreeSet::new();
+        if let Some(twice) = names.iter().find(|name| !known.insert(name.base_name())) {
+            let base = twice.base_name();
+            return Err(
+                format!("several files are called {base}: get the folder with -r, which keeps them apart").into()
+            );
+        }
+        std::fs::create_dir_all(Path::new(".").join(&to)).map_err(|e| format!("cannot make {}: {e}", to.display()))?;
+        for name in names {
+            let file = self.files.stat(name).await?;
+            self.bring(&file, &to.join(name.base_name()), force).await?;
         }
         Ok(())
     }
@@ -213,8 +239,15 @@ impl Session {
         Ok(())
     }
 
-    async fn cat(&self, names: &[FileName], offset: u64, length: Option<u64>) -> Result<(), Failure> {
+    async fn cat(&self, names: &[String], recursive: bool, offset: u64, length: Option<u64>) -> Result<(), Failure> {
+        let mut all = Vec::new();
         for name in names {
+            match recursive {
+                true => all.extend(self.within(name).await?),
+                false => all.extend(cluster_files(&self.files, name).await?),
+            }
+        }
+        for name in &all {
             let file = self.files.stat(name).await?;
             let size_bytes = file.record.size_bytes();
             let start = offset.min(size_bytes);
@@ -222,6 +255,15 @@ impl Session {
             self.print(&file, start, end).await?;
         }
         Ok(())
+    }
+
+    /// The files in a folder and those within it; there has to be one.
+    async fn within(&self, folder: &str) -> Result<Vec<FileName>, Failure> {
+        let listed = self.files.list(&rooted(folder.trim_end_matches('/'))).await?;
+        if listed.is_empty() {
+            return Err(format!("there is no file in {folder}").into());
+        }
+        Ok(listed.into_iter().map(|listing| listing.name).collect())
     }
 
     async fn print(&self, file: &File, start: u64, end: u64) -> Result<(), Failure> {
@@ -235,7 +277,9 @@ impl Session {
     async fn remove(&self, names: &[String], recursive: bool) -> Result<(), Failure> {
         for name in names {
             if !recursive {
-                self.files.remove(&name.parse()?).await?;
+                for name in cluster_files(&self.files, name).await? {
+                    self.files.remove(&name).await?;
+                }
                 continue;
             }
             if !self.remove_all(&rooted(name.trim_end_matches('/'))).await? {

@@ -10,21 +10,22 @@ use eyas_client::types::Status;
 use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName};
 use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::MapView;
-use eyas_client::{MapJob, MapSeen, Mapping, Reduce};
+use eyas_client::{Client, MapJob, MapSeen, Mapping, Reduce, cluster_files};
+use eyas_session::Access;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::command::Reach;
 use crate::dfs::gather;
-use crate::interrupt::INTERRUPTED;
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, say};
-use crate::start::interrupted;
+use crate::waiting::Progress;
 use crate::{Failure, show};
 
 #[derive(Args)]
 pub(crate) struct MapArgs {
-    /// Files of the file system
+    /// Files of the file system, or patterns of them
     #[arg(required = true, value_name = "FILE")]
-    files: Vec<FileName>,
+    files: Vec<String>,
     /// Write into this folder of the file system, as part-00000 …, when all is done [default: to standard output]
     #[arg(long, value_name = "FOLDER")]
     to: Option<String>,
@@ -53,6 +54,10 @@ pub(crate) struct MapArgs {
     /// Try a failed task again so often
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
+    /// Start the program anew for each file, so that it reads one alone; its name is {file} in the arguments, which has the
+    /// same effect, and $EYAS_FILE
+    #[arg(long)]
+    by_file: bool,
     /// A local file that is brought along, such as the program (again for more)
     #[arg(long, short = 'i', value_name = "PATH")]
     input: Vec<String>,
@@ -76,32 +81,54 @@ fn parse_alpha(text: &str) -> Result<Alpha, String> {
 /// Maps, and reduces if that is asked for.
 pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    let MapArgs { files, to, reduce, reducers, combine, mut policy, alpha, tasks, term, retries, input, program } =
-        args;
+    let MapArgs {
+        files,
+        to,
+        reduce,
+        reducers,
+        combine,
+        mut policy,
+        alpha,
+        tasks,
+        term,
+        retries,
+        by_file,
+        input,
+        program,
+    } = args;
     match (&mut policy, alpha) {
         (_, None) => {}
         (Policy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
         (_, Some(_)) => return Err("--alpha is for --policy lean".into()),
     }
+    let mut interrupt = Interrupt::listen();
+    let access = reach.cluster()?.access()?;
+    let files = tokio::select! {
+        files = named(&access, &files) => files?,
+        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
     let job = MapJob {
         policy,
         term: Duration::from_micros(term),
         tasks,
         retries,
+        by_file,
         inputs: input,
         reduce: reduce.map(|command| Reduce { command, reducers, combine }),
         to: to.clone(),
         ..MapJob::new(files, program)
     };
-    let mut mapping = job.begin(&reach.cluster()?.access()?).await?;
+    let mut mapping = job.begin(&access).await?;
     gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
-    let progress = bar(mapping.chunks(), reach.json);
+    let bar = bar(mapping.chunks(), reach.json);
+    let abandoned = "its tasks may go on: `eyas job list` shows them, `eyas job cancel` ends them";
+    interrupt.last_words(Some(abandoned.into()));
     let worked = tokio::select! {
         biased;
-        () = interrupted(false) => None,
-        done = work(&mut mapping, to.is_none(), &progress) => Some(done),
+        () = interrupt.comes() => None,
+        done = work(&mut mapping, to.is_none(), &bar) => Some(done),
     };
-    progress.finish_and_clear();
+    bar.finish_and_clear();
     let ended = mapping.end().await;
     let Some(worked) = worked else { return Ok(ExitCode::from(INTERRUPTED)) };
     let (status, files) = worked?;
@@ -122,16 +149,23 @@ pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
+/// The files that are meant.
+async fn named(access: &Access, patterns: &[String]) -> Result<Vec<FileName>, Failure> {
+    let files = Client::connect(access).await?.files().await?;
+    let mut names = Vec::new();
+    for pattern in patterns {
+        names.extend(cluster_files(&files, pattern).await?);
+    }
+    Ok(names)
+}
+
 /// Has the job done, and prints what was written, if that is wanted.
-async fn work(
-    mapping: &mut Mapping,
-    is_printed: bool,
-    progress: &ProgressBar,
-) -> Result<(RunStatus, Vec<File>), Failure> {
-    let status = mapping.run(|seen| show_seen(seen, progress)).await?;
+async fn work(mapping: &mut Mapping, is_printed: bool, bar: &ProgressBar) -> Result<(RunStatus, Vec<File>), Failure> {
+    let mut progress = Progress::on(bar.clone());
+    let status = mapping.run(|seen| show_seen(seen, bar, &mut progress)).await?;
     let outputs = mapping.outputs().await?;
     if is_printed {
-        progress.finish_and_clear();
+        bar.finish_and_clear();
         print(mapping, &outputs).await?;
     }
     Ok((status, outputs))
@@ -148,9 +182,10 @@ async fn print(mapping: &Mapping, files: &[File]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_seen(seen: MapSeen, progress: &ProgressBar) {
+fn show_seen(seen: MapSeen, bar: &ProgressBar, progress: &mut Progress) {
     match seen {
-        MapSeen::Progress(status) => progress.set_position(status.committed_chunks.into()),
+        MapSeen::Progress(status) => bar.set_position(status.committed_chunks.into()),
+        MapSeen::Tasks(view) => progress.warn(view),
         MapSeen::Result(result) => {
             let outcome = &result.outcome;
             let is_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
@@ -161,7 +196,7 @@ fn show_seen(seen: MapSeen, progress: &ProgressBar) {
                 }
             });
         }
-        MapSeen::Dispatcher(seen) => progress.suspend(|| show::seen(seen)),
+        MapSeen::Dispatcher(seen) => progress.see(seen),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{Failure, show};
 
 #[derive(Args)]
 pub(crate) struct PushArgs {
-    /// Paths or URLs, as inputs of tasks are named; or eyas:// names of what is kept in the cluster
+    /// Paths, URLs or patterns, as inputs of tasks are named; or eyas:// names of what is kept in the cluster
     #[arg(required = true, value_name = "OBJECT", value_parser = words::name())]
     objects: Vec<Name>,
     /// Which executors: `all`, a name or id as `executor list` shows it, or a label as site=a (again for more)
@@ -34,7 +34,10 @@ pub(crate) struct PushArgs {
 pub(crate) async fn push(args: PushArgs, reach: &Reach) -> Result<ExitCode, Failure> {
     let (kept, names): (Vec<_>, Vec<_>) = args.objects.into_iter().partition(|name| name.starts_with(b"eyas://"));
     let mut draft = Draft::new("push");
-    draft.look_at(&names).await?;
+    for pattern in &names {
+        let found = draft.find(pattern).await?;
+        draft.look_at(&found).await?;
+    }
     let (objects, wait) = (draft.into_objects(), !args.no_wait);
     let mut client = Client::connect(&reach.cluster()?.access()?).await?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));

@@ -210,7 +210,7 @@ fn where_results_are(args: &RunArgs) -> String {
     };
     let outputs: Vec<_> = args.output.iter().map(destination).collect();
     let files = if outputs.is_empty() { String::new() } else { format!(", and their files {}", outputs.join(", ")) };
-    format!("The results are complete: what tasks printed is on standard output{files}.")
+    format!("Results are not affected: what tasks printed is on standard output{files}.")
 }
 
 fn report_again(job: JobId) -> String {

@@ -22,6 +22,9 @@ pub(crate) enum WorkerCommand {
         /// Apply a shell's command to them before, sorted by key
         #[arg(long, requires = "partitions")]
         combine: Option<String>,
+        /// Start the program anew for each file
+        #[arg(long)]
+        by_file: bool,
         #[arg(last = true, required = true)]
         program: Vec<String>,
     },
@@ -43,9 +46,9 @@ pub(crate) async fn worker(what: WorkerCommand, reach: &Reach) -> Result<ExitCod
     let files = Client::connect(&reach.cluster()?.access()?).await?.files().await?;
     let scratch = std::env::var_os("EYAS_SANDBOX").map_or_else(std::env::temp_dir, PathBuf::from);
     match what {
-        WorkerCommand::Map { place, partitions, combine, program } => {
+        WorkerCommand::Map { place, partitions, combine, by_file, program } => {
             let shuffle = partitions.map(|partitions| Shuffle { partitions, combine });
-            map_worker(&files, &MapTask { place, program, shuffle, scratch }).await?;
+            map_worker(&files, &MapTask { place, program, by_file, shuffle, scratch }).await?;
         }
         WorkerCommand::Reduce { place, number, of, program } => {
             reduce_worker(&files, &ReduceTask { place, number, count: of, program, scratch }).await?;

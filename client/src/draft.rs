@@ -9,6 +9,9 @@ use eyas_types::task::{MAX_TASKS, MAX_TEMPLATES};
 use eyas_types::{Distribution, Input, InputFrom, Name, Numbers, ObjectSpec, Program, TaskItem, TaskTemplate, Value};
 use thiserror::Error;
 
+use crate::globs::find;
+use crate::sources::SourceError;
+
 /// What is wrong with a job that is put together.
 #[derive(Debug, Error)]
 pub enum DraftError {
@@ -195,6 +198,15 @@ impl Draft {
             (self.see)(Preparing::Tasks(self.count as u64));
             tokio::task::yield_now().await;
         }
+    }
+
+    /// The files that a pattern names, or the objects of a bucket (`s3://…`), in order of name; a name that exists as it is
+    /// stands for itself, as do other URLs.
+    ///
+    /// # Errors
+    /// If there are none, or they cannot be looked for.
+    pub async fn find(&mut self, pattern: &Name) -> Result<Vec<Name>, SourceError> {
+        find(&self.storage, pattern, pattern).await
     }
 
     /// An input from a path or URL, with the version it has now.

@@ -23,23 +23,24 @@
 //! "sum.fits" }`; for a task that is an array, `{ task = "ID", index = 3, … }`, or all of them without `index`.
 
 use std::collections::HashMap;
-use std::fmt;
 
-use eyas_types::units;
+use eyas_store::Glob;
 use eyas_types::{
     Distribution, Input, InputFrom, Name, Numbers, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate,
     Template, Value, WorkingFolder,
 };
-use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::draft::{Draft, Preparing};
-use crate::sources::{Line, MAX_LINE_BYTES, array, files_of, lines_of};
+use crate::globs::find;
+use crate::sources::{Line, MAX_LINE_BYTES, array, lines_of};
 
 mod output;
+mod values;
 
 pub use output::{Keep, OutputFields};
+pub use values::{Bytes, Duration, OneOrMore};
 
 /// What is wrong in a job file, and where.
 #[derive(Debug, Error)]
@@ -173,80 +174,6 @@ impl InputFields {
     }
 }
 
-/// One word or a list of them.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(from = "Words")]
-pub struct OneOrMore(pub Vec<Name>);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Words {
-    One(Name),
-    More(Vec<Name>),
-}
-
-impl From<Words> for OneOrMore {
-    fn from(words: Words) -> Self {
-        match words {
-            Words::One(word) => OneOrMore(vec![word]),
-            Words::More(words) => OneOrMore(words),
-        }
-    }
-}
-
-/// A size: a number of bytes, or a text with a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub u64);
-
-/// A duration in microseconds: a number of seconds, or a text with a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Duration(pub u64);
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        amount(deserializer, "a size, such as \"4GiB\"", units::parse_bytes).map(Bytes)
-    }
-}
-
-impl<'de> Deserialize<'de> for Duration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        amount(deserializer, "a duration, such as \"90s\"", units::parse_duration_us).map(Duration)
-    }
-}
-
-/// An amount as a text with a unit, or a number without.
-fn amount<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    what: &'static str,
-    parse: fn(&str) -> Result<u64, String>,
-) -> Result<u64, D::Error> {
-    struct Amount(&'static str, fn(&str) -> Result<u64, String>);
-    impl Visitor<'_> for Amount {
-        type Value = u64;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(self.0)
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
-            (self.1)(text).map_err(E::custom)
-        }
-
-        fn visit_i64<E: de::Error>(self, number: i64) -> Result<u64, E> {
-            (self.1)(&number.to_string()).map_err(E::custom)
-        }
-
-        fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
-            (self.1)(&number.to_string()).map_err(E::custom)
-        }
-
-        fn visit_f64<E: de::Error>(self, number: f64) -> Result<u64, E> {
-            (self.1)(&number.to_string()).map_err(E::custom)
-        }
-    }
-    deserializer.deserialize_any(Amount(what, parse))
-}
-
 /// Reads a job file. One whose name ends in `.jsonl` or `.ndjson` has a task a line, any other is TOML. Tasks that do not
 /// say their priority have the given one, else the file's, else 0. `see` is shown how it goes on, until the job is accepted.
 ///
@@ -354,14 +281,20 @@ impl TaskFields {
 
     async fn add_to(&self, draft: &mut Draft, known: &mut Known) -> Result<(), String> {
         let mut template = self.template(draft)?;
-        let items = self.items().await?;
+        let items = self.items(draft).await?;
+        let mut named = Vec::new();
         for fields in self.inputs.iter().filter(|fields| !fields.is_of_item()) {
             let first = template.inputs.len() as u16;
             self.add_input(draft, known, fields, &mut [], &mut template.inputs).await?;
-            if let (Program::Command(words), Some(path)) = (&mut template.program, fields.path()) {
-                let named = words.iter_mut().zip(&self.command).filter(|(_, written)| same(written, path));
-                named.for_each(|(word, _)| *word = Template(vec![Piece::Input(first)]));
-            }
+            named.extend(fields.path().map(|path| (path, first..template.inputs.len() as u16)));
+        }
+        if let Program::Command(words) = &mut template.program {
+            // A word that names inputs becomes the paths at which the node has them.
+            let parsed = std::mem::take(words).into_iter().zip(&self.command);
+            words.extend(parsed.flat_map(|(word, written)| match named.iter().find(|(path, _)| same(written, path)) {
+                Some((_, inputs)) => inputs.clone().map(|place| Template(vec![Piece::Input(place)])).collect(),
+                None => vec![word],
+            }));
         }
         if let Program::Command(words) = &mut template.program
             && self.is_item_appended()
@@ -474,8 +407,8 @@ impl TaskFields {
         })
     }
 
-    /// What tasks there are. Finding and reading files may take long, so it is not done here.
-    async fn items(&self) -> Result<Items, String> {
+    /// What tasks there are.
+    async fn items(&self, draft: &mut Draft) -> Result<Items, String> {
         let given = [!self.each.0.is_empty(), self.each_line.is_some(), self.array.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
             return Err("a task has one of `each`, `each_line` and `array`".into());
@@ -483,16 +416,20 @@ impl TaskFields {
         if let Some(range) = &self.array {
             return array(range).map(Items::Numbers).map_err(|e| e.to_string());
         }
-        let (patterns, file, separator) = (self.each.0.clone(), self.each_line.clone(), self.separator.clone());
-        let read = tokio::task::spawn_blocking(move || match file {
-            Some(file) => lines_of(&file, separator.as_deref().map(str::as_bytes)).map(Items::Lines),
-            None if patterns.is_empty() => Ok(Items::One),
-            None => {
-                let files: Result<Vec<_>, _> = patterns.iter().map(files_of).collect();
-                Ok(Items::Files(files?.concat()))
-            }
-        });
-        read.await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+        if let Some(file) = self.each_line.clone() {
+            let separator = self.separator.clone();
+            // It may be long, or come from a slow program.
+            let read = tokio::task::spawn_blocking(move || lines_of(&file, separator.as_deref().map(str::as_bytes)));
+            return read.await.map_err(|e| e.to_string())?.map(Items::Lines).map_err(|e| e.to_string());
+        }
+        if self.each.0.is_empty() {
+            return Ok(Items::One);
+        }
+        let mut files = Vec::new();
+        for pattern in &self.each.0 {
+            files.extend(draft.find(pattern).await.map_err(|e| e.to_string())?);
+        }
+        Ok(Items::Files(files))
     }
 
     async fn add_task(
@@ -572,16 +509,33 @@ impl TaskFields {
         }
         let with = eyas_types::template::Expansion { values, staged: &[], template_inputs: 0, number: 0, slot: 0 };
         let source = parsed.expand(&with);
-        let mut input = draft.input(&source).await.map_err(|e| e.to_string())?;
-        input.name = name;
-        if broadcast {
-            draft.broadcast(&input);
+        let sources = match parsed.is_glob() {
+            false => vec![source.clone()],
+            true => {
+                // What an item has in its name makes no pattern of it.
+                let escape = |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
+                let values: Vec<_> = values.iter().map(escape).collect();
+                let pattern = parsed.expand(&eyas_types::template::Expansion { values: &values, ..with });
+                let found = find(&draft.storage, &source, &pattern).await.map_err(|e| e.to_string())?;
+                draft.look_at(&found).await.map_err(|e| e.to_string())?;
+                found
+            }
+        };
+        if name.is_some() && sources.len() > 1 {
+            return Err(format!("input `{path}` names {} files, and `name` is of one: leave it out", sources.len()));
         }
-        let place = inputs.len() as u16;
-        inputs.push(input);
-        // The column that names this file is its staged path from now on.
-        if let Some(value) = values.iter_mut().find(|value| value.text == source && value.input.is_none()) {
-            value.input = Some(place);
+        for found in sources {
+            let mut input = draft.input(&found).await.map_err(|e| e.to_string())?;
+            input.name = name.clone();
+            if broadcast {
+                draft.broadcast(&input);
+            }
+            let place = inputs.len() as u16;
+            inputs.push(input);
+            // The column that names this file is its staged path from now on.
+            if let Some(value) = values.iter_mut().find(|value| value.text == found && value.input.is_none()) {
+                value.input = Some(place);
+            }
         }
         Ok(())
     }

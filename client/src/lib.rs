@@ -24,6 +24,7 @@ mod client;
 mod clusters;
 mod draft;
 mod get;
+mod globs;
 mod jobfile;
 mod map;
 mod sources;
@@ -32,6 +33,7 @@ pub use client::{Client, ClientError, Seen};
 pub use clusters::{Cluster, ClusterError, home};
 pub use draft::{Draft, DraftError, Preparing};
 pub use get::{Brought, GetError, Wish};
+pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
     Bytes, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields, read_job_file,
 };

@@ -20,7 +20,7 @@ use eyas_types::dfs::{FileName, NodeId};
 use eyas_types::task::Program;
 use eyas_types::{JobId, Piece, Resources, Status, TaskItem, TaskTemplate, Template, WorkingFolder};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
-use eyas_wire::view::JobState;
+use eyas_wire::view::{JobState, JobView};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -88,6 +88,9 @@ pub struct MapJob {
     pub tasks: Option<u32>,
     /// How often each is tried again.
     pub retries: u32,
+    /// Whether the program is started anew for each file, so that it reads one alone. It is also if its name, `{file}`, is
+    /// among the arguments.
+    pub by_file: bool,
     /// Local files that are brought along, such as the program.
     pub inputs: Vec<String>,
     /// What becomes of the lines that the program writes; they are gathered as they are, if it is not said.
@@ -134,6 +137,8 @@ pub enum MapSeen<'a> {
     Progress(&'a RunStatus),
     /// A task has ended.
     Result(&'a TaskResult),
+    /// How its tasks stand.
+    Tasks(&'a JobView),
     /// The dispatcher is gone, or back.
     Dispatcher(&'a Seen),
 }
@@ -164,6 +169,7 @@ impl MapJob {
             term: Duration::from_micros(DEFAULT_TERM_US),
             tasks: None,
             retries: 0,
+            by_file: false,
             inputs: Vec::new(),
             reduce: None,
             to: None,
@@ -314,6 +320,9 @@ impl Mapping {
         if let Some(reduce) = &self.job.reduce {
             words.extend(["--partitions".into(), reduce.reducers.to_string()]);
             words.extend(reduce.combine.iter().flat_map(|combine| ["--combine".to_owned(), combine.clone()]));
+        }
+        if self.job.by_file || self.job.program.iter().any(|word| word.contains(worker::FILE)) {
+            words.push("--by-file".into());
         }
         words.push("--".into());
         words.extend(self.job.program.iter().cloned());
@@ -468,7 +477,7 @@ impl Failures {
                     see(MapSeen::Result(result));
                 }
             }
-            Seen::Progress(_) => {}
+            Seen::Progress(view) => see(MapSeen::Tasks(view)),
             Seen::Lost(_) | Seen::Back => see(MapSeen::Dispatcher(seen)),
         }
     }

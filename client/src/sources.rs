@@ -33,6 +33,9 @@ pub enum SourceError {
     /// A folder on the way cannot be read.
     #[error(transparent)]
     Folder(GlobError),
+    /// Persistent storage cannot say.
+    #[error(transparent)]
+    Storage(#[from] eyas_store::StorageError),
     /// A range that is none.
     #[error("`{0}` is not a range: write FIRST-LAST, or FIRST-LAST:STEP, for example 1-100")]
     Range(String),
@@ -71,16 +74,20 @@ pub fn files_of(pattern: &Name) -> Result<Vec<Name>, SourceError> {
     if pattern.is_url() || path_of(pattern).exists() {
         return Ok(vec![pattern.clone()]);
     }
-    let wrong = |e| match e {
-        GlobError::Pattern(why) => SourceError::Pattern { pattern: pattern.clone(), why: why.to_owned() },
-        e @ GlobError::Unreadable { .. } => SourceError::Folder(e),
-    };
     // As a shell does it: `*` does not meet hidden files.
-    let paths = Glob::parse(pattern).and_then(|glob| glob.find(Path::new(""), false)).map_err(wrong)?;
+    let paths = Glob::parse(pattern).and_then(|glob| glob.find(Path::new(""), false));
+    let paths = paths.map_err(|e| wrong_pattern(pattern, e))?;
     let files: Vec<_> = paths.into_iter().filter(|path| !path.is_dir()).map(name_of).collect();
     match files.is_empty() {
         true => Err(SourceError::NoMatch(pattern.clone())),
         false => Ok(files),
+    }
+}
+
+pub(crate) fn wrong_pattern(pattern: &Name, error: GlobError) -> SourceError {
+    match error {
+        GlobError::Pattern(why) => SourceError::Pattern { pattern: pattern.clone(), why: why.to_owned() },
+        e @ GlobError::Unreadable { .. } => SourceError::Folder(e),
     }
 }
 

@@ -20,8 +20,8 @@ use crate::submission::compile;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
-/// Requests of a client that are read before they are served, and frames of them.
-const MAX_READ_AHEAD: usize = 16;
+/// Requests of a client that are read while another is served: enough to see that a submission is withdrawn.
+const MAX_READ_AHEAD: usize = 4;
 
 struct Client {
     writer: Writer,
@@ -49,7 +49,7 @@ struct Inbox {
 
 impl Inbox {
     fn of(mut reader: Reader) -> Self {
-        let (sender, frames) = mpsc::channel(MAX_READ_AHEAD);
+        let (sender, frames) = mpsc::channel(1);
         tokio::spawn(async move {
             loop {
                 let read = tokio::select! {

@@ -9,14 +9,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
 use std::time::{Duration, Instant};
 
-use eyas_node::{Effect, Event, FetchFailure, Node};
-use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
+use eyas_node::{Effect, Event, Node};
+use eyas_transfer::Fetcher;
 use eyas_types::outcome::FailureKind;
-use eyas_types::{
-    JobId, Load, ObjectId, ObjectSpec, Origin, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
-};
+use eyas_types::{JobId, Load, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate};
 use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
 use crate::lease::{Lease, Moment};
@@ -25,6 +24,7 @@ use crate::places::Claim;
 use crate::process::Control;
 use crate::work::{Done, Work, Workshop};
 
+mod fetch;
 mod hold;
 mod pin;
 
@@ -96,6 +96,8 @@ struct Fetching {
     size_bytes: u64,
     /// Whether it is to be had from executors alone.
     is_kept: bool,
+    /// What fetches it, unless it is given by others.
+    mover: Option<AbortHandle>,
 }
 
 pub(crate) struct Brain {
@@ -294,7 +296,7 @@ impl Brain {
         let name = |object: &ObjectSpec| match self.caching {
             true => object.id(),
             // First-available shares nothing, not even between the tasks of one node.
-            false => private_id(task, object),
+            false => fetch::private_id(task, object),
         };
         let objects: Vec<_> = assignment.inputs.iter().map(|input| name(&input.object)).collect();
         let mut inputs: Vec<_> =
@@ -307,43 +309,6 @@ impl Brain {
         let assignment = Some(assignment);
         let given = Given { attempt, assignment, template, objects, arrived, control: None, restaged: false };
         self.tasks.insert(task, given);
-    }
-
-    /// A fetch has ended.
-    fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>, took: Duration) {
-        let Some(Fetching { size_bytes, is_kept }) = self.fetching.remove(&object) else { return };
-        let event = match result {
-            Ok(from) => {
-                self.to_hold.remove(&object);
-                let took_us = took.as_micros() as u64;
-                if self.caching {
-                    if from != Origin::Local {
-                        self.tell(FromExecutor::Fetched { object, from, took_us });
-                    }
-                    self.tell(FromExecutor::Stored { object, size_bytes });
-                }
-                Event::Fetched { object, from, took_us }
-            }
-            Err(error) => Event::FetchFailed { object, failure: self.fetch_failed(object, error, is_kept) },
-        };
-        self.events.push_back(event);
-        self.settle();
-    }
-
-    fn fetch_failed(&mut self, object: ObjectId, error: FetchError, is_kept: bool) -> FetchFailure {
-        tracing::info!(%object, "fetch failed: {error}");
-        let kind = match error.kind {
-            FetchErrorKind::Full => {
-                self.look_at_disk();
-                return FetchFailure::Full;
-            }
-            FetchErrorKind::Local => FailureKind::Node,
-            _ if is_kept => FailureKind::Lost,
-            FetchErrorKind::Changed => FailureKind::InputChanged,
-            _ => FailureKind::Input,
-        };
-        self.unavailable.insert(object, (kind, error.message));
-        FetchFailure::Unavailable
     }
 
     /// Lets the node decide until nothing is left to decide.
@@ -441,32 +406,6 @@ impl Brain {
         }
     }
 
-    fn fetch(&mut self, object: ObjectId, task: Option<TaskId>) {
-        let (spec, holders) = match task {
-            Some(task) => {
-                let given = &self.tasks[&task];
-                let place = given.objects.iter().position(|other| *other == object).expect("the task needs it");
-                let input = &given.assignment.as_ref().expect("it has not started").inputs[place];
-                (input.object.clone(), input.holders.clone())
-            }
-            None => self.to_hold[&object].clone(),
-        };
-        self.fetching.insert(object, Fetching { size_bytes: spec.size_bytes(), is_kept: spec.is_kept() });
-        let (fetcher, workshop, desk, caching) =
-            (self.fetcher.clone(), self.workshop.clone(), self.desk.clone(), self.caching);
-        self.workshop.movers.spawn(async move {
-            let began = Instant::now();
-            let result = match caching {
-                true => fetch_shared(&fetcher, &spec, holders).await,
-                false => fetch_private(&workshop, &spec, object).await,
-            };
-            // If it is gone, the session has ended.
-            if let Some(desk) = desk.upgrade() {
-                desk.brain().fetched(object, result, began.elapsed());
-            }
-        });
-    }
-
     fn start(&mut self, task: TaskId, slot: u32, reads: Reads) {
         let given = self.tasks.get_mut(&task).expect("the node knows no other tasks");
         if given.template.program == Program::Noop {
@@ -555,40 +494,6 @@ fn slot_thread(workshop: Arc<Workshop>, desk: Weak<Desk>) -> threads::Sender<Wor
     };
     std::thread::Builder::new().name("slot".into()).spawn(run).expect("a thread for a slot");
     sender
-}
-
-async fn fetch_shared(
-    fetcher: &Fetcher,
-    spec: &ObjectSpec,
-    holders: Vec<executor::Holder>,
-) -> Result<Origin, FetchError> {
-    let holders = holders.into_iter().map(|executor::Holder { transfer, is_relay, others }| Holder {
-        addr: transfer,
-        is_relay,
-        others,
-    });
-    let holders: Vec<_> = holders.collect();
-    let Fetched { from, .. } = fetcher.fetch(spec, &holders).await?;
-    Ok(match from {
-        Source::Local => Origin::Local,
-        Source::Peer(_) => Origin::Peer,
-        Source::Persistent => Origin::Persistent,
-    })
-}
-
-/// Straight from persistent storage, under a name that only one task uses.
-async fn fetch_private(workshop: &Workshop, spec: &ObjectSpec, name: ObjectId) -> Result<Origin, FetchError> {
-    let into = workshop.store.begin(name, spec.size_bytes(), spec.executable)?;
-    workshop.storage.fetch(spec, into).await.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
-    Ok(Origin::Persistent)
-}
-
-fn private_id(task: TaskId, object: &ObjectSpec) -> ObjectId {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&task.job.0.to_le_bytes()).update(&task.index.to_le_bytes()).update(&object.id().0);
-    let mut id = [0; 16];
-    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    ObjectId(id)
 }
 
 /// How often the disk is looked at and a sign of life is given, for a heartbeat that must come every `heartbeat`.

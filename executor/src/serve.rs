@@ -339,7 +339,7 @@ impl Executor {
                 () = retired => break Ended::Stopped,
             }
         };
-        wind_down(&desk).await;
+        wind_down(&desk, matches!(ended, Ended::Stopped)).await;
         self.workshop.tokens.forget_all();
         if matches!(ended, Ended::Stopped) {
             let mut facts = desk.brain().take_facts();
@@ -405,14 +405,17 @@ async fn redial(access: &Access, patience: Duration) -> Result<Session, SessionE
     }
 }
 
-/// Kills what runs and waits until it has ended, and until what is being fetched is there. Commands that still come are
-/// for a session that has ended.
-async fn wind_down(desk: &Desk) {
+/// Kills what runs and waits until it has ended, and until what is being fetched is there, unless the executor stops for good.
+/// Commands that still come are for a session that has ended.
+async fn wind_down(desk: &Desk, for_good: bool) {
     let wait = async {
         loop {
             let is_idle = {
                 let mut brain = desk.brain();
                 brain.kill_all();
+                if for_good {
+                    brain.abandon_fetches();
+                }
                 brain.is_idle()
             };
             if is_idle {

@@ -92,6 +92,13 @@ impl Glob {
         Ok(search.found.into_iter().filter(is_meant).collect())
     }
 
+    /// Whether it names this path, of a place whose folders cannot be looked into. As a shell does it: `*` names no hidden
+    /// file.
+    pub fn names(&self, path: &[u8]) -> bool {
+        let components: Vec<_> = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
+        self.is_absolute == path.starts_with(b"/") && !self.names_folders && are_named(&self.parts, &components)
+    }
+
     /// `name` as a pattern that names it alone.
     pub fn escape(name: &[u8]) -> Name {
         let mut pattern = Name::default();
@@ -103,6 +110,29 @@ impl Glob {
         }
         pattern
     }
+}
+
+/// Whether these parts name these components, one by one.
+fn are_named(parts: &[Part], components: &[&[u8]]) -> bool {
+    match (parts, components) {
+        ([], components) => components.is_empty(),
+        ([Part::Folders], components) => !components.is_empty() && !components.iter().any(|name| is_hidden(name)),
+        ([Part::Folders, rest @ ..], [first, behind @ ..]) => {
+            are_named(rest, components) || !is_hidden(first) && are_named(parts, behind)
+        }
+        ([Part::Plain(plain), rest @ ..], [first, behind @ ..]) => {
+            plain.as_bytes() == *first && are_named(rest, behind)
+        }
+        ([Part::Pattern(tokens), rest @ ..], [first, behind @ ..]) => {
+            let may_be = !is_hidden(first) || tokens.first() == Some(&Token::Letter(Letter::Char('.')));
+            may_be && matches(tokens, &letters(first)) && are_named(rest, behind)
+        }
+        (_, []) => false,
+    }
+}
+
+fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".")
 }
 
 fn part(text: &[u8]) -> Result<Part, GlobError> {
@@ -329,6 +359,26 @@ mod tests {
         }
         let odd = b"a[1]*?\xff";
         assert!(is_named(&Glob::escape(odd), odd));
+    }
+
+    #[test]
+    fn paths_are_named_where_there_are_no_folders_to_look_into() {
+        for (pattern, named, others) in [
+            (
+                "s3://b/x/*.f",
+                &["s3://b/x/a.f"][..],
+                &["s3://b/x/.a.f", "s3://b/x/y/a.f", "s3://b/x", "s3://c/x/a.f"][..],
+            ),
+            ("/a/**/b", &["/a/b", "/a/x/y/b"], &["/a/x/y", "a/b", "/a/.x/b"]),
+            ("/a/**", &["/a/b", "/a/b/c"], &["/a", "/b/c"]),
+            ("/a/.*", &["/a/.b"], &["/a/b"]),
+            ("/a/b", &["/a/b", "/a//b"], &["/a/c"]),
+            ("/a/*/", &[], &["/a/b"]),
+        ] {
+            let glob = Glob::parse(pattern.as_bytes()).unwrap();
+            assert!(named.iter().all(|path| glob.names(path.as_bytes())), "{pattern}");
+            assert!(!others.iter().any(|path| glob.names(path.as_bytes())), "{pattern}");
+        }
     }
 
     #[test]

@@ -25,8 +25,12 @@ use crate::url::{Place, text_of};
 use remote::Remote;
 use sink::Sink;
 
-/// Tries at one request, the first included.
+/// Tries at one request, the first included. With [`SILENCE_TIMEOUT`], a server that says nothing is given up after less than a
+/// minute and a half.
 const MAX_TRIES: u32 = 4;
+
+/// Without a byte from a server, a try has failed.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Pause after the first try; it doubles from try to try.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -53,7 +57,12 @@ impl Storage {
 
     /// The same. What is fetched is read in its turn, if somebody gives turns.
     pub fn ordered(limits: Limits, order: Option<Arc<dyn Order>>) -> Self {
-        Storage(Arc::new(Inner { limits, remote: Remote::default(), order }))
+        Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order }))
+    }
+
+    /// One that tries again sooner where a server is silent.
+    pub fn impatient(limits: Limits, silence: Duration) -> Self {
+        Storage(Arc::new(Inner { limits, remote: Remote::new(silence), order: None }))
     }
 
     /// The object that `url` names now. `executable` overrides what a file's mode says; elsewhere nothing is executable
@@ -73,6 +82,16 @@ impl Storage {
                 Ok(ObjectSpec { source: url.clone(), version, executable: executable.unwrap_or(false) })
             }
         }
+    }
+
+    /// Objects of a bucket whose URL begins so; of a bucket alone, all of it. Elsewhere nothing is listed.
+    ///
+    /// # Errors
+    /// `Denied`, `Unreachable`; `Invalid` for what is no place in a bucket.
+    pub async fn list(&self, prefix: &Name) -> Result<Vec<Name>, StorageError> {
+        self.0.limits.request().await;
+        let found = self.0.remote.list(text_of(prefix)?).await?;
+        Ok(found.into_iter().map(Name::from).collect())
     }
 
     /// Brings the object into the store.
@@ -254,7 +273,7 @@ impl Tries {
         if !error.kind.is_retryable() || self.failed >= MAX_TRIES {
             return Err(error);
         }
-        tracing::debug!(%error, failed = self.failed, "trying again");
+        tracing::warn!("{error}; try {} of {MAX_TRIES} follows", self.failed + 1);
         Ok(FIRST_PAUSE * 2u32.pow(self.failed - 1))
     }
 

@@ -110,6 +110,23 @@ async fn what_passes_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_falls_silent_is_asked_four_times_in_all() {
+    let site = Site::new();
+    // With a strong tag the content alone is asked for; else the tag is looked at before.
+    for etag in ["\"v1\"", "W/\"v1\""] {
+        site.web.put("/x", tagged(etag));
+        let spec = site.stat("/x").await.unwrap();
+        let before = site.web.state.lock().unwrap().requests.len();
+        site.web.put("/x", Page { silent_first: 99, ..tagged(etag) });
+        let storage = Storage::impatient(Limits::default(), std::time::Duration::from_millis(100));
+        let into = site.store.begin(spec.id(), spec.size_bytes(), false).unwrap();
+        let error = storage.fetch(&spec, into).await.unwrap_err();
+        assert_eq!(error.kind, StorageErrorKind::Unreachable, "{error}");
+        assert_eq!(site.web.state.lock().unwrap().requests.len() - before, 4);
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_pass_is_given_up() {
     let site = Site::new();
     site.web.put("/x", tagged("\"v1\""));

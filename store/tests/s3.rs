@@ -48,6 +48,17 @@ async fn write_and_read(web: Web) {
     assert_eq!(web.count("PUT /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
     assert_eq!(web.count("GET /bucket/a%20folder/big%20%C3%A9%2B%25%3F%23"), 4);
 
+    for key in ["survey/a.fits", "survey/b.fits", "survey/deep/c.fits", "survey-old/d.fits"] {
+        web.put(&format!("/bucket/{key}"), Page { etag: Some("\"e\"".into()), ..Page::default() });
+    }
+    let listed = async |prefix: &str| storage.list(&prefix.into()).await.unwrap();
+    let urls = |keys: &[&str]| keys.iter().map(|key| Name::from(format!("s3://bucket/{key}"))).collect::<Vec<_>>();
+    assert_eq!(listed("s3://bucket/survey/").await, urls(&["survey/a.fits", "survey/b.fits", "survey/deep/c.fits"]));
+    assert_eq!(listed("s3://bucket/survey-o").await, urls(&["survey-old/d.fits"]));
+    assert!(listed("s3://bucket/").await.len() >= 7, "all of the bucket");
+    assert_eq!(listed("s3://bucket/none").await, urls(&[]));
+    assert_eq!(storage.list(&"s3://bucket".into()).await.unwrap_err().kind, StorageErrorKind::Invalid);
+
     let spec = storage.stat(&"s3://bucket/small".into(), None).await.unwrap();
     let page = |etag: &str, cut_first| Page {
         content: vec![9; 100_000],

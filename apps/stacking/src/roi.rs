@@ -5,8 +5,44 @@
 //! one run, and a row is a slice of it. ROIs are shifted, never rotated or scaled, as in the paper: right for point
 //! sources, and for frames of one survey.
 
+use std::str::FromStr;
+
 use crate::fits_read::Rows;
 use crate::profile::{Block, Profile};
+
+/// The background of a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sky {
+    /// The same everywhere, in counts.
+    Counts(f64),
+    /// What the median pixel of each ROI has: stars and the object itself cover few of its pixels.
+    Median,
+}
+
+impl Sky {
+    fn counts(self, pixels: &[f64]) -> f64 {
+        match self {
+            Sky::Counts(counts) => counts,
+            Sky::Median => {
+                let mut sorted = pixels.to_vec();
+                let middle = sorted.len() / 2;
+                *sorted.select_nth_unstable_by(middle, f64::total_cmp).1
+            }
+        }
+    }
+}
+
+impl FromStr for Sky {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<f64>() {
+            _ if text == "median" => Ok(Sky::Median),
+            Ok(counts) if counts.is_finite() => Ok(Sky::Counts(counts)),
+            _ => Err(format!("`{text}` is neither a number of counts nor `median`")),
+        }
+    }
+}
 
 /// Where the ROI of one object lies on its frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,16 +77,19 @@ impl Window {
         self.size + 1
     }
 
-    /// Cuts this window out of `rows` and makes it ready to be summed; `sky` is in counts, `cal` in flux per count.
-    /// None where one of its pixels is undefined (BLANK or NaN).
-    pub fn cut(&self, rows: &Rows, sky: f64, cal: f64, profile: &mut Profile) -> Option<Vec<f64>> {
+    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count. None where one of its
+    /// pixels is undefined (BLANK or NaN).
+    pub fn cut(&self, rows: &Rows, sky: Sky, cal: f64, profile: &mut Profile) -> Option<Vec<f64>> {
         let edge = self.tile_size();
         let tile = profile.time(Block::GetTile, || rows.tile(self.x, self.y, edge, edge));
         let mut pixels = profile.time(Block::ConvertArray, || tile.convert());
         if pixels.iter().any(|pixel| !pixel.is_finite()) {
             return None;
         }
-        profile.time(Block::Calibration, || calibrate(&mut pixels, sky, cal));
+        profile.time(Block::Calibration, || {
+            let sky = sky.counts(&pixels);
+            calibrate(&mut pixels, sky, cal);
+        });
         Some(profile.time(Block::Interpolation, || interpolate(&pixels, self.size, self.shift_x, self.shift_y)))
     }
 }
@@ -96,6 +135,14 @@ mod tests {
         assert!(window(5.0, 14.9).is_some());
         assert_eq!(window(5.0, 15.0), None);
         assert_eq!(window(f64::NAN, 5.0), None);
+    }
+
+    #[test]
+    fn a_sky_is_a_number_or_the_median() {
+        assert_eq!(("12.5".parse(), "median".parse()), (Ok(Sky::Counts(12.5)), Ok(Sky::Median)));
+        assert!(["", "mean", "nan", "inf"].iter().all(|text| text.parse::<Sky>().is_err()));
+        assert_eq!(Sky::Median.counts(&[3.0, 900.0, 1.0, 2.0, 4.0]), 3.0);
+        assert_eq!(Sky::Counts(7.0).counts(&[1.0]), 7.0);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::objects::SkyObject;
 use crate::output;
 use crate::profile::{Block, Profile};
 use crate::projection::Projection;
-use crate::roi::Window;
+use crate::roi::{Sky, Window};
 use crate::source::Source;
 
 /// A square image of doubles, row after row; the object is at pixel `size / 2` in both directions.
@@ -31,6 +31,16 @@ pub struct Stack {
     image: Image,
     summed: u64,
     skipped: u64,
+    assumed: Assumed,
+}
+
+/// What is taken of frames whose header does not say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Assumed {
+    /// For SKY.
+    pub sky: Option<Sky>,
+    /// For CAL: the flux of one count.
+    pub cal: Option<f64>,
 }
 
 /// What became of a list of objects on one frame.
@@ -51,7 +61,13 @@ pub struct FrameReport {
 impl Stack {
     /// Nothing yet, for ROIs of `size` pixels an edge.
     pub fn new(size: usize) -> Self {
-        Self { image: Image { size, pixels: vec![0.0; size * size] }, summed: 0, skipped: 0 }
+        let image = Image { size, pixels: vec![0.0; size * size] };
+        Self { image, summed: 0, skipped: 0, assumed: Assumed::default() }
+    }
+
+    /// Takes frames that lack keywords, too.
+    pub fn assuming(self, assumed: Assumed) -> Self {
+        Self { assumed, ..self }
     }
 
     /// ROIs summed.
@@ -110,8 +126,15 @@ impl Stack {
         let mut report = FrameReport { objects: objects.len() as u64, ..FrameReport::default() };
         let source = profile.time(Block::Open, || Source::open(path))?;
         let frame = profile.time(Block::ReadHdu, || FitsFile::read_header(source))?;
-        let sky = frame.number("SKY", "the background, counts")?;
-        let cal = frame.number("CAL", "the flux of one count")?;
+        let sky = match (frame.optional_number("SKY")?, self.assumed.sky) {
+            (Some(counts), _) => Sky::Counts(counts),
+            (None, Some(assumed)) => assumed,
+            (None, None) => frame.number("SKY", "the background, counts; or say it with --sky").map(Sky::Counts)?,
+        };
+        let cal = match (frame.optional_number("CAL")?, self.assumed.cal) {
+            (Some(cal), _) | (None, Some(cal)) => cal,
+            (None, None) => frame.number("CAL", "the flux of one count; or say it with --cal")?,
+        };
 
         let windows = profile.time(Block::Radec2xy, || {
             let projection = Projection::of(&frame)?;
@@ -187,7 +210,7 @@ impl Stack {
         if pixels.iter().any(|pixel| !pixel.is_finite()) {
             return Err(FileError::new(path, Problem::Partial("it has pixels that are no numbers".to_owned())));
         }
-        Ok(Self { image: Image { size, pixels }, summed, skipped })
+        Ok(Self { image: Image { size, pixels }, summed, skipped, assumed: Assumed::default() })
     }
 
     /// Sums partial stacks, in the order given, which fixes the last bits of the result.

@@ -155,11 +155,56 @@ fn frames_without_what_is_needed_are_refused_by_name() {
     refused(replace(b"'DEC--TAN'", b"'GLAT-TAN'"), false, false, "CTYPE2: is 'GLAT-TAN'");
     refused(replace(b"'RA---TAN'", b"'RA---XYZ'"), false, false, "CTYPE1: a projection that we do not know");
     refused(replace(b"CRVAL2", b"CXVAL2"), false, false, "lacks CRVAL2");
-    refused(replace(b"SKY     ", b"SKI     "), false, false, "lacks SKY (the background, counts)");
-    refused(replace(b"CAL     ", b"CAT     "), false, false, "lacks CAL (the flux of one count)");
+    refused(
+        replace(b"SKY     ", b"SKI     "),
+        false,
+        false,
+        "lacks SKY (the background, counts; or say it with --sky)",
+    );
+    refused(replace(b"CAL     ", b"CAT     "), false, false, "lacks CAL (the flux of one count; or say it with --cal)");
     refused(replace(b"NAXIS   =                    2", b"NAXIS   =                    1"), false, false, "NAXIS: 1");
     refused(replace(b"BITPIX  =                   16", b"BITPIX  =                   17"), false, false, "bad FITS");
     refused(replace(b"NAXIS2  =                  170", b"NAXIS2  =                  999"), false, false, "truncated");
+}
+
+#[test]
+fn frames_of_other_surveys_are_stacked_with_what_is_said_of_them() {
+    let room = tempfile::tempdir().unwrap();
+    let room = room.path();
+    survey(room, &["--out", ".", "--frames", "20", "--objects", "80", "--size", "180x170", "--seed", "9", "--plain"]);
+    let frames: Vec<_> = fs::read_dir(room.join("frames")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let names: Vec<_> = frames.iter().map(|frame| frame.to_str().unwrap()).collect();
+    let of = |more: &[&str]| {
+        let said = stack(room, &[&["--list", "objects.csv", "--out", "p.fits", "--size", "60"], more, &names].concat());
+        assert_eq!((said.0, said.2.as_str()), (0, ""));
+        stack(room, &["--sum", "p.fits"]).1
+    };
+    let by_headers = of(&[]);
+    assert_eq!(of(&["--sky", "0", "--cal", "1e9"]), by_headers, "what a header says counts");
+    for frame in &frames {
+        let mut bytes = fs::read(frame).unwrap();
+        replace(b"SKY     ", b"SKI     ")(&mut bytes);
+        replace(b"CAL     ", b"CAT     ")(&mut bytes);
+        fs::write(frame, bytes).unwrap();
+    }
+    let measured = of(&["--sky", "median", "--cal", "1"]);
+    let number = |line: &str, key: &str| value(line, key).parse::<f64>().unwrap();
+    assert_eq!(value(&measured, "stacked"), "80");
+    // Flux is in counts now, and the source as plain as before.
+    assert!(number(&measured, "signal_to_noise") > 0.8 * number(&by_headers, "signal_to_noise"), "{measured}");
+    assert!(number(&measured, "flux") > 2.0 * number(&measured, "flux_sigma"), "{measured}");
+    // The background is gone from the sum, where it would be 1,000 counts and more of each region.
+    let counts_of_a_region = || {
+        let bytes = fs::read(room.join("p.fits")).unwrap();
+        let pixels = bytes[bytes.len() - 60 * 60 * 8..].as_chunks().0.iter().map(|pixel| f64::from_be_bytes(*pixel));
+        pixels.sum::<f64>() / (60.0 * 60.0 * 80.0)
+    };
+    assert!(counts_of_a_region().abs() < 10.0, "{}", counts_of_a_region());
+    of(&["--sky", "0", "--cal", "1"]);
+    assert!(counts_of_a_region() > 1000.0, "{}", counts_of_a_region());
+    for wrong in [["--sky", "mean"], ["--cal", "nan"]] {
+        assert_eq!(stack(room, &[&["--list", "objects.csv"], &wrong[..], &names].concat()).0, 2);
+    }
 }
 
 #[test]

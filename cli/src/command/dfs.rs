@@ -23,9 +23,9 @@ pub(crate) enum DfsCommand {
     },
     /// Write a file of the file system to a local one
     Get {
-        /// The file; or a folder, with -r
+        /// The file, or a pattern of files; or a folder, with -r
         name: String,
-        /// Where to; `-` is standard output [default: its own name, in this folder]
+        /// Where to; `-` is standard output; for a pattern, a folder [default: its own name, in this folder]
         to: Option<PathBuf>,
         /// A folder, with all that is in it
         #[arg(short, long)]
@@ -36,7 +36,7 @@ pub(crate) enum DfsCommand {
     },
     /// Remove files
     Rm {
-        /// Files; or folders, with -r
+        /// Files and patterns of files; or folders, with -r
         #[arg(required = true)]
         names: Vec<String>,
         /// Folders, with all that is in them
@@ -45,9 +45,12 @@ pub(crate) enum DfsCommand {
     },
     /// Write files to standard output, one after the other
     Cat {
-        /// Files
+        /// Files and patterns of files; or folders, with -r
         #[arg(required = true)]
-        names: Vec<FileName>,
+        names: Vec<String>,
+        /// Folders, with all that is in them, in order of name
+        #[arg(short, long)]
+        recursive: bool,
         /// From this byte on
         #[arg(long, value_name = "BYTES", default_value_t = 0)]
         offset: u64,

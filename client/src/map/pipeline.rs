@@ -45,15 +45,6 @@ impl Pipeline {
         Ok((Pipeline { programs, ended: 0 }, input.expect("the first has a pipe")))
     }
 
-    /// What the last writes, if that is a pipe.
-    ///
-    /// # Errors
-    /// If it cannot be read outside of an executor of futures.
-    pub fn output(&mut self) -> io::Result<Option<std::fs::File>> {
-        let output = self.programs.last_mut().and_then(|(_, last)| last.stdout.take());
-        output.map(|output| output.into_owned_fd().map(Into::into)).transpose()
-    }
-
     /// Waits until all have ended. Dropped before, nothing is lost by it.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! Each run of the program is a worker of the run. What it wrote is stored under the worker's own name, where nobody looks
 //! for it unless the run's leader has said that it counts. So whatever dies when, each chunk counts once.
 
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, PipeWriter, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -26,6 +26,12 @@ use super::pipeline::{Pipeline, program, shell, sort};
 /// A worker says so often that it is alive, and asks again what was not answered.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// Stands for the name of the file that a program reads, in its arguments.
+pub(super) const FILE: &str = "{file}";
+
+/// The same in its environment, as long as it reads one file alone.
+const FILE_VARIABLE: &str = "EYAS_FILE";
+
 /// Looked at to see whether a program writes text.
 const LOOKED_AT_BYTES: u64 = 8 << 10;
 
@@ -34,8 +40,10 @@ const LOOKED_AT_BYTES: u64 = 8 << 10;
 pub struct MapTask {
     /// The run that it works at.
     pub place: RunPlace,
-    /// What reads the blocks, and its arguments.
+    /// What reads the blocks, and its arguments, in which [`FILE`] stands for the name of the file that it reads.
     pub program: Vec<String>,
+    /// Whether the program is started anew for each file of a block, so that it reads one file alone.
+    pub by_file: bool,
     /// What becomes of the lines that it writes; they are stored as they are, if it is not said.
     pub shuffle: Option<Shuffle>,
     /// A folder for what the program writes, until that is stored.
@@ -96,7 +104,7 @@ async fn work_through_block(
     let name = task.place.run.file(part_name(worker));
     let input = Input { fed: None, loading: None, ahead: None, pipe: None };
     let owner = Owner::new(worker, files.near().unwrap_or(NO_NODE));
-    let mut block = Block { files, task, chunks, owner, input, state: State::Idle, name };
+    let mut block = Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
     let done = block.work(&mut attendance, busy).await;
     let is_asking = matches!(block.state, State::Committing);
     block.state = State::Idle;
@@ -129,6 +137,8 @@ struct Block<'a> {
     chunks: &'a [(Arc<File>, usize)],
     owner: Owner,
     input: Input,
+    /// What the program reads, or has read last.
+    file: Option<Arc<File>>,
     state: State,
     /// What is written is stored under it.
     name: FileName,
@@ -139,6 +149,8 @@ enum State {
     Idle,
     /// The program runs.
     Running(Pipeline, Output),
+    /// It has ended well, and what follows is of another file, for which it is started anew.
+    BetweenFiles(Output),
     /// The program has ended well.
     Storing(Storing),
     Committing,
@@ -148,7 +160,28 @@ enum State {
 enum Output {
     Whole(std::fs::File),
     /// Lines, parted among reducers.
-    Parted(JoinHandle<io::Result<Box<dyn Read + Send>>>),
+    Parted(PipeWriter, JoinHandle<io::Result<Box<dyn Read + Send>>>),
+}
+
+impl Output {
+    /// For the output of a block's programs, one after the other.
+    fn begin(task: &MapTask) -> io::Result<Self> {
+        let Some(Shuffle { partitions, .. }) = task.shuffle else {
+            return Ok(Output::Whole(tempfile::tempfile_in(&task.scratch)?));
+        };
+        let (lines, writer) = io::pipe()?;
+        let scratch = task.scratch.clone();
+        let parting = tokio::task::spawn_blocking(move || partition(lines, partitions, &scratch));
+        Ok(Output::Parted(writer, parting))
+    }
+
+    /// Where a program writes.
+    fn of_program(&self) -> io::Result<Stdio> {
+        Ok(match self {
+            Output::Whole(file) => file.try_clone()?.into(),
+            Output::Parted(writer, _) => writer.try_clone()?.into(),
+        })
+    }
 }
 
 /// Ends when it is dropped.
@@ -213,14 +246,15 @@ impl Block<'_> {
         if matches!(self.state, State::Storing(_) | State::Committing) {
             return Ok(());
         }
-        let is_reading = matches!(self.state, State::Idle) || self.input.pipe.is_some();
+        let is_between = matches!(self.state, State::Idle | State::BetweenFiles(_));
+        let is_reading = is_between || self.input.pipe.is_some();
         if let Some(question) = self.owner.request().filter(|_| is_reading) {
             attendance.tell(question).await;
         }
-        if let (State::Idle, Some(_)) = (&self.state, self.owner.current()) {
-            self.start()?;
+        if let (true, Some(chunk)) = (is_between, self.owner.current()) {
+            self.start(chunk)?;
         }
-        if self.owner.is_at_end() {
+        if self.owner.is_at_end() || self.is_at_other_file() {
             self.input.pipe = None;
         }
         if let Some(chunk) = self.owner.current()
@@ -237,28 +271,34 @@ impl Block<'_> {
         Ok(())
     }
 
-    /// Starts the program.
-    fn start(&mut self) -> Result<(), WorkError> {
-        let mut commands = vec![program(&self.task.program)];
+    /// Whether the program has all of its file, and what follows is of another.
+    fn is_at_other_file(&self) -> bool {
+        let current = self.owner.current().map(|chunk| &self.chunks[chunk as usize].0);
+        let is_other = matches!((current, &self.file), (Some(current), Some(file)) if !Arc::ptr_eq(current, file));
+        self.task.by_file && is_other && self.input.fed.is_none()
+    }
+
+    /// Starts the program, which begins with this chunk.
+    fn start(&mut self, chunk: u32) -> Result<(), WorkError> {
+        let file = &self.chunks[chunk as usize].0;
+        let reads_one_file = self.task.by_file || self.chunks.iter().all(|(other, _)| Arc::ptr_eq(other, file));
+        let name = file.name.as_str();
+        let words: Vec<_> = self.task.program.iter().map(|word| word.replace(FILE, name)).collect();
+        let mut first = program(if self.task.by_file { &words } else { &self.task.program });
+        if reads_one_file {
+            first.env(FILE_VARIABLE, name);
+        }
+        let mut commands = vec![first];
         if let Some(combine) = self.task.shuffle.as_ref().and_then(|shuffle| shuffle.combine.as_ref()) {
             commands.extend([sort(&self.task.scratch), shell(combine)]);
         }
-        let (pipeline, output) = match &self.task.shuffle {
-            None => {
-                let file = tempfile::tempfile_in(&self.task.scratch)?;
-                let (pipeline, pipe) = start(commands, file.try_clone()?.into())?;
-                self.input.pipe = Some(pipe);
-                (pipeline, Output::Whole(file))
-            }
-            Some(shuffle) => {
-                let (mut pipeline, pipe) = start(commands, Stdio::piped())?;
-                self.input.pipe = Some(pipe);
-                let lines = pipeline.output()?.expect("it is a pipe");
-                let (partitions, scratch) = (shuffle.partitions, self.task.scratch.clone());
-                let parting = tokio::task::spawn_blocking(move || partition(lines, partitions, &scratch));
-                (pipeline, Output::Parted(parting))
-            }
+        self.file = Some(file.clone());
+        let output = match std::mem::replace(&mut self.state, State::Idle) {
+            State::BetweenFiles(output) => output,
+            _ => Output::begin(self.task)?,
         };
+        let (pipeline, pipe) = Pipeline::start(commands, output.of_program()?).map_err(WorkError::Program)?;
+        self.input.pipe = Some(pipe);
         self.state = State::Running(pipeline, output);
         Ok(())
     }
@@ -277,6 +317,10 @@ impl Block<'_> {
                 let State::Running(_, output) = std::mem::replace(&mut self.state, State::Committing) else {
                     unreachable!("what has ended was running")
                 };
+                if self.is_at_other_file() {
+                    self.state = State::BetweenFiles(output);
+                    return Ok(());
+                }
                 let (files, name) = (self.files.clone(), self.name.clone());
                 self.state = State::Storing(Storing(tokio::spawn(store(files, name, output))));
             }
@@ -327,7 +371,7 @@ impl State {
             State::Storing(Storing(storing)) => {
                 storing.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())).map(|()| Next::Stored)
             }
-            State::Idle | State::Committing => std::future::pending().await,
+            State::Idle | State::BetweenFiles(_) | State::Committing => std::future::pending().await,
         }
     }
 }
@@ -380,15 +424,12 @@ impl Drop for Storing {
     }
 }
 
-fn start(commands: Vec<tokio::process::Command>, output: Stdio) -> Result<(Pipeline, ChildStdin), WorkError> {
-    Pipeline::start(commands, output).map_err(WorkError::Program)
-}
-
 /// Stores what a program wrote.
 async fn store(files: Files, name: FileName, output: Output) -> Result<(), WorkError> {
     match output {
         Output::Whole(file) => store_whole(&files, &name, file).await,
-        Output::Parted(parting) => {
+        Output::Parted(writer, parting) => {
+            drop(writer);
             let parted = parting.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))?;
             let options = WriteOptions::of(Format::Fixed { record_bytes: 1 });
             files.write(&name, parted, options, |_| {}).await?;

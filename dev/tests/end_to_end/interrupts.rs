@@ -1,5 +1,7 @@
 //! Whoever starts `eyas run` can end it, in any way, and nothing runs on.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::process::Child;
 
 use rustix::process::Signal;
@@ -117,4 +119,34 @@ fn a_local_cluster_stops_when_it_is_told_to() {
     let local = home.processes().into_iter().find(|(_, words)| words.contains("start local")).unwrap().0;
     signal(local, Signal::INT);
     wait_until("the cluster has ended", || home.processes().is_empty());
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_a_server_that_has_fallen_silent() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/big", listener.local_addr().unwrap());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Kept, so that connections stay open.
+        let mut silent = Vec::new();
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let request = lines.next().unwrap_or_default();
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nETag: \"x\"\r\nConnection: close\r\n\r\n";
+            let _ = (&stream).write_all(head.as_bytes());
+            if request.starts_with("GET") {
+                let _ = (&stream).write_all(b"so far");
+                silent.push(stream);
+                let _ = tell.send(());
+            }
+        }
+    });
+    let child = home.spawn(&["run", "--nodes", "1", "--report", "none", "-i", &url, "--", "true"]);
+    told.recv_timeout(crate::support::DEADLINE).expect("the input is asked for");
+    signal(child.id(), Signal::INT);
+    let done = finish(child).exits(130).says(&["0 of 1 task succeeded, 1 cancelled"]);
+    assert!(!done.stderr.contains("not ended in time"), "{}", done.stderr);
+    home.wait_until_empty();
 }

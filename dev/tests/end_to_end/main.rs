@@ -34,6 +34,7 @@ mod node_ends;
 mod outputs;
 mod overlap;
 mod partition;
+mod patterns;
 mod plain_data;
 mod printing;
 mod push;

@@ -312,3 +312,35 @@ fn what_cannot_be_is_said() {
     finish(map).exits(130);
     assert_eq!(names(&cluster), ["/text"]);
 }
+
+#[test]
+fn a_program_knows_the_file_that_it_reads() {
+    let cluster = Cluster::start(&[NODE]);
+    let text = text();
+    // A row of chunks of each, and one that has no more than one.
+    let logs = [("/logs/a.log", &text[..100_000]), ("/logs/b.log", &text[100_000..180_000]), ("/logs/c.log", "only\n")];
+    let mut expected = String::new();
+    for (name, content) in logs {
+        let content = content.trim_start_matches(|c| c != '\n').trim_start().to_owned() + "last\n";
+        cluster.write("log", &content);
+        put(&cluster, "log", name);
+        expected.extend(content.lines().map(|line| format!("{name}:{line}\n")));
+    }
+    let map = |words: &[&str]| cluster.run(&[&["map", "/logs/*.log", "--tasks", "1"], words].concat()).exits(0).stdout;
+    let named = map(&["--", "sh", "-c", "test $EYAS_FILE = $1 && sed \"s|^|$1:|\"", "sh", "{file}"]);
+    assert_eq!(sorted(&named), sorted(&expected));
+    let by_variable = map(&["--by-file", "--", "sh", "-c", "sed \"s|^|$EYAS_FILE:|\""]);
+    assert_eq!(sorted(&by_variable), sorted(&expected));
+    // Without, one program reads all of its block, and is not told a name that would be wrong for some of it.
+    assert_eq!(map(&["--", "sh", "-c", "cat >/dev/null; echo \"<$EYAS_FILE>\""]), "<>\n");
+    let one = ["map", "/logs/a.log", "--tasks", "1", "--", "sh", "-c", "cat >/dev/null; echo $EYAS_FILE"];
+    assert_eq!(cluster.run(&one).exits(0).stdout, "/logs/a.log\n");
+    let count = "awk -F'\\t' '{ n[$1] += $2 } END { for (k in n) print k \"\\t\" n[k] }'";
+    let words = ["--combine", count, "--reduce", count, "--", "sed", "s|.*|{file}\t1|"];
+    let counted = map(&words);
+    let lines = |name: &str| expected.lines().filter(|line| line.starts_with(name)).count();
+    let counts: String = logs.iter().map(|(name, _)| format!("{name}\t{}\n", lines(name))).collect();
+    assert_eq!(sorted(&counted), sorted(&counts));
+    let failed = ["map", "/logs/*.log", "--", "sh", "-c", "cat; test $1 != /logs/b.log", "sh", "{file}"];
+    cluster.run(&failed).exits(1).says(&["exit code 1"]);
+}

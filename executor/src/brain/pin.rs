@@ -72,7 +72,7 @@ impl Brain {
     pub(super) fn expected(&mut self, object: ObjectId) {
         let waiting = self.pinning.get_mut(&object).and_then(Vec::pop);
         let Pinning { size_bytes, reserved } = waiting.expect("it was asked for");
-        self.fetching.insert(object, Fetching { size_bytes, is_kept: false });
+        self.fetching.insert(object, Fetching { size_bytes, is_kept: false, mover: None });
         // If nobody waits for it any more, it does not come.
         if reserved.send(Ok(())).is_err() {
             self.fetching.remove(&object);

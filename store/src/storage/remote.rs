@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use eyas_types::{ObjectSpec, Version};
 use futures_util::StreamExt;
-use opendal::options::{ReaderOptions, WriteOptions};
+use opendal::options::{ListOptions, ReaderOptions, WriteOptions};
 use opendal::{
     Buffer, ErrorKind, HttpBody, HttpTransport, HttpTransporter, Metadata, OperationContext, Operator, services,
 };
@@ -27,8 +27,8 @@ use crate::url::{Place, text_of};
 /// To connect, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Without a byte from the server.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Without a byte from the server, it is said that it is waited for.
+const NOTICED_SILENCE: Duration = Duration::from_secs(5);
 
 /// Buckets whose operators are kept; past it, all are made anew.
 const MAX_OPERATORS: usize = 64;
@@ -49,19 +49,27 @@ const MAX_PARTS: u64 = 9_000;
 const PAGE: &str = "page";
 
 /// Connections, and an operator for each bucket.
-#[derive(Default)]
 pub(super) struct Remote {
+    /// A try has failed without a byte for so long.
+    silence: Duration,
     transport: OnceLock<Result<ReqwestTransport, StorageError>>,
     buckets: Mutex<HashMap<String, Operator>>,
 }
 
 impl Remote {
+    pub fn new(silence: Duration) -> Self {
+        Remote { silence, transport: OnceLock::new(), buckets: Mutex::default() }
+    }
+
     /// The version that `url` has now.
     pub async fn stat(&self, url: &str) -> Result<Version, StorageError> {
+        self.stat_within(url, &mut Tries::default()).await
+    }
+
+    async fn stat_within(&self, url: &str, tries: &mut Tries) -> Result<Version, StorageError> {
         let (operator, path) = self.operator(url)?;
-        let mut tries = Tries::default();
         loop {
-            match operator.stat(path).await {
+            match self.hear(url, operator.stat(path)).await {
                 Ok(metadata) => return version(url, &metadata),
                 Err(error) => tries.again(read_error(url, &error)).await?,
             }
@@ -79,7 +87,7 @@ impl Remote {
         let mut writer = Writer::start(into);
         let mut tries = Tries::default();
         loop {
-            match self.read_once(spec, &mut writer, limits).await {
+            match self.read_once(spec, &mut writer, limits, &mut tries).await {
                 Ok(()) => return writer.finish().await,
                 // The writer's own failure explains more than that it went away.
                 Err(error) if writer.is_gone() => return Err(writer.finish().await.err().unwrap_or(error)),
@@ -88,7 +96,14 @@ impl Remote {
         }
     }
 
-    async fn read_once(&self, spec: &ObjectSpec, writer: &mut Writer, limits: &Limits) -> Result<(), StorageError> {
+    /// What is asked beside the content has a part in its tries.
+    async fn read_once(
+        &self,
+        spec: &ObjectSpec,
+        writer: &mut Writer,
+        limits: &Limits,
+        tries: &mut Tries,
+    ) -> Result<(), StorageError> {
         let url = text_of(&spec.source)?;
         let (operator, path) = self.operator(url)?;
         let is_s3 = matches!(Place::of(&spec.source)?, Place::S3 { .. });
@@ -98,7 +113,7 @@ impl Remote {
             _ => None,
         };
         if if_match.is_none() {
-            self.check(spec).await?;
+            self.check(spec, tries).await?;
         }
         // A web server may ignore ranges, so its pages are read in one piece and from the start.
         let (chunk, concurrent, offset) = match is_s3 {
@@ -115,11 +130,11 @@ impl Remote {
             let options = ReaderOptions { if_match, chunk, concurrent, ..Default::default() };
             let reader = operator.reader_options(path, options).await.map_err(|error| read_error(url, &error))?;
             let stream = match offset {
-                0 => reader.into_stream(..).await,
-                _ => reader.into_stream(offset..spec.size_bytes()).await,
+                0 => self.hear(url, reader.into_stream(..)).await,
+                _ => self.hear(url, reader.into_stream(offset..spec.size_bytes())).await,
             };
             let mut stream = stream.map_err(|error| read_error(url, &error))?;
-            while let Some(buffer) = stream.next().await {
+            while let Some(buffer) = self.hear(url, stream.next()).await {
                 let buffer = buffer.map_err(|error| read_error(url, &error))?;
                 let skipped = to_skip.min(buffer.len() as u64);
                 limits.read(skipped).await;
@@ -137,13 +152,64 @@ impl Remote {
             return Err(StorageError::new(StorageErrorKind::Unreachable, message));
         }
         // S3 holds each answer to the tag. Web servers may ignore the condition.
-        if is_s3 && is_conditional { Ok(()) } else { self.check(spec).await }
+        if is_s3 && is_conditional { Ok(()) } else { self.check(spec, tries).await }
     }
 
-    async fn check(&self, spec: &ObjectSpec) -> Result<(), StorageError> {
-        match self.stat(text_of(&spec.source)?).await? {
+    async fn check(&self, spec: &ObjectSpec, tries: &mut Tries) -> Result<(), StorageError> {
+        match self.stat_within(text_of(&spec.source)?, tries).await? {
             now if now == spec.version => Ok(()),
             _ => Err(StorageError::changed(&spec.source, "its tag, date or size is another")),
+        }
+    }
+
+    /// URLs of a bucket's objects that begin with `prefix`.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<String>, StorageError> {
+        let wrong = || {
+            let message = format!("`{prefix}` is no place in a bucket: write s3://bucket/ and a pattern");
+            StorageError::new(StorageErrorKind::Invalid, message)
+        };
+        let (bucket, key) = prefix.strip_prefix("s3://").and_then(|rest| rest.split_once('/')).ok_or_else(wrong)?;
+        if bucket.is_empty() {
+            return Err(wrong());
+        }
+        let operator = self.bucket(bucket, prefix)?;
+        let mut tries = Tries::default();
+        loop {
+            match self.list_once(&operator, bucket, key).await {
+                Ok(found) => return Ok(found),
+                Err(error) => tries.again(remote_error("list", prefix, &error)).await?,
+            }
+        }
+    }
+
+    async fn list_once(&self, operator: &Operator, bucket: &str, key: &str) -> opendal::Result<Vec<String>> {
+        let options = ListOptions { recursive: true, ..Default::default() };
+        let from = if key.is_empty() { "/" } else { key };
+        let url = format!("s3://{bucket}/{key}");
+        let mut entries = self.hear(&url, operator.lister_options(from, options)).await?;
+        let mut found = Vec::new();
+        while let Some(entry) = self.hear(&url, entries.next()).await {
+            let entry = entry?;
+            if entry.metadata().is_file() {
+                found.push(format!("s3://{bucket}/{}", entry.path()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Waits for something from a server, and says so if that takes long.
+    async fn hear<T>(&self, url: &str, answer: impl IntoFuture<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer.into_future());
+        match tokio::time::timeout(NOTICED_SILENCE, &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let silence = self.silence.as_secs();
+                tracing::warn!(
+                    "waiting for `{url}`: nothing has come for {} s; after {silence} s it is asked again",
+                    NOTICED_SILENCE.as_secs()
+                );
+                answer.await
+            }
         }
     }
 
@@ -265,18 +331,18 @@ impl Remote {
     }
 
     fn transport(&self) -> Result<ReqwestTransport, StorageError> {
-        self.transport.get_or_init(connect).clone()
+        self.transport.get_or_init(|| connect(self.silence)).clone()
     }
 }
 
-fn connect() -> Result<ReqwestTransport, StorageError> {
+fn connect(silence: Duration) -> Result<ReqwestTransport, StorageError> {
     // Fails if the process has chosen one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = || {
         reqwest::Client::builder()
             .user_agent(concat!("eyas/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(SILENCE_TIMEOUT)
+            .read_timeout(silence)
     };
     let built = client().build().or_else(|error| {
         tracing::warn!(%error, "no certificates on this node: https will not work; install ca-certificates");

@@ -19,6 +19,8 @@ pub struct Page {
     pub fail_first: usize,
     /// Cuts the first so many bodies in the middle.
     pub cut_first: usize,
+    /// Says nothing more in the middle of the first so many answers, and keeps the connection open.
+    pub silent_first: usize,
     /// Gets this tag after the next GET.
     pub etag_after_read: Option<String>,
 }
@@ -87,34 +89,39 @@ impl Web {
             .collect();
         let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
         reader.read_exact(&mut body).ok()?;
-        let (head, body, is_cut) = self.answer(&method, &target, &headers, body);
-        let sent = if is_cut { body.len() / 2 } else { body.len() };
-        stream.write_all(head.as_bytes()).ok()?;
-        if method != "HEAD" {
+        let Answer { head, body, fault } = self.answer(&method, &target, &headers, body);
+        if method == "HEAD" {
+            let sent = if fault == Fault::Silent { head.len() / 2 } else { head.len() };
+            stream.write_all(&head.as_bytes()[..sent]).ok()?;
+        } else {
+            let sent = if fault == Fault::None { body.len() } else { body.len() / 2 };
+            stream.write_all(head.as_bytes()).ok()?;
             stream.write_all(&body[..sent]).ok()?;
         }
-        if is_cut {
-            stream.shutdown(std::net::Shutdown::Both).ok()?;
-            return None;
+        match fault {
+            Fault::None => Some(()),
+            Fault::Cut => {
+                stream.shutdown(std::net::Shutdown::Both).ok()?;
+                None
+            }
+            // Until the other side has had enough of it.
+            Fault::Silent => reader.read(&mut [0]).ok().and(None),
         }
-        Some(())
     }
 
-    fn answer(
-        &self,
-        method: &str,
-        target: &str,
-        headers: &HashMap<String, String>,
-        body: Vec<u8>,
-    ) -> (String, Vec<u8>, bool) {
+    fn answer(&self, method: &str, target: &str, headers: &HashMap<String, String>, body: Vec<u8>) -> Answer {
         let mut state = self.state.lock().unwrap();
         state.requests.push(format!("{method} {target}"));
         let plain = |status: &str, extra: &str, body: Vec<u8>| {
-            (format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{extra}\r\n", body.len()), body, false)
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{extra}\r\n", body.len());
+            Answer { head, body, fault: Fault::None }
         };
         if method == "PUT" || method == "POST" {
             return plain_put(&mut state, method, target, body)
                 .map_or_else(|| plain("400 Bad Request", "", vec![]), |(extra, body)| plain("200 OK", &extra, body));
+        }
+        if let Some((bucket, query)) = target.split_once("?").filter(|(_, query)| query.contains("list-type=2")) {
+            return plain("200 OK", "", listed(&state, bucket.trim_end_matches('/'), query).into());
         }
         let Some(page) = state.pages.get_mut(target) else { return plain("404 Not Found", "", vec![]) };
         if page.fail_first > 0 {
@@ -148,9 +155,54 @@ impl Web {
         }
         let is_cut = method == "GET" && page.cut_first > 0;
         page.cut_first -= usize::from(is_cut);
-        let (head, body, _) = plain(status, &extra, content);
-        (head, body, is_cut)
+        let is_silent = page.silent_first > 0;
+        page.silent_first -= usize::from(is_silent);
+        let fault = match (is_cut, is_silent) {
+            (true, _) => Fault::Cut,
+            (false, true) => Fault::Silent,
+            (false, false) => Fault::None,
+        };
+        Answer { fault, ..plain(status, &extra, content) }
     }
+}
+
+struct Answer {
+    head: String,
+    body: Vec<u8>,
+    fault: Fault,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    Cut,
+    Silent,
+}
+
+/// S3's list of a bucket's keys that begin with a prefix, two at a time.
+fn listed(state: &State, bucket: &str, query: &str) -> String {
+    let parameter = |name: &str| {
+        let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+        Some(value.replace("%2F", "/"))
+    };
+    let (prefix, after) =
+        (parameter("prefix").unwrap_or_default(), parameter("continuation-token").unwrap_or_default());
+    let key = |page: &String| page.strip_prefix(bucket)?.strip_prefix('/').map(str::to_owned);
+    let mut keys: Vec<_> = state.pages.keys().filter_map(key).filter(|key| key.starts_with(&prefix)).collect();
+    keys.sort();
+    keys.retain(|key| *key > after);
+    let is_truncated = keys.len() > 2;
+    keys.truncate(2);
+    let next = keys.last().filter(|_| is_truncated);
+    let next = next.map_or_else(String::new, |key| format!("<NextContinuationToken>{key}</NextContinuationToken>"));
+    let of = |key: &String| {
+        format!(
+            "<Contents><Key>{key}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>\"e\"</ETag>\
+             <Size>1</Size></Contents>"
+        )
+    };
+    let contents: String = keys.iter().map(of).collect();
+    format!("<ListBucketResult><IsTruncated>{is_truncated}</IsTruncated>{next}{contents}</ListBucketResult>")
 }
 
 /// S3's simple put and multipart upload.

@@ -11,7 +11,8 @@ use eyas_stacking::measure::Measurement;
 use eyas_stacking::objects::{self, SkyObject};
 use eyas_stacking::picture;
 use eyas_stacking::profile::{Block, Profile};
-use eyas_stacking::stack::Stack;
+use eyas_stacking::roi::Sky;
+use eyas_stacking::stack::{Assumed, Stack};
 
 /// Stack images of the sky: sum the same small region around many objects, to see what no single image shows.
 ///
@@ -32,7 +33,7 @@ struct Args {
     /// Sum partial stacks: files, directories of *.fits, or @FILE with a path on each line
     #[arg(long, value_name = "PARTIAL", group = "mode", num_args = 1..)]
     sum: Vec<PathBuf>,
-    /// Frames: FITS files, gzip or not, with the keywords SKY and CAL and a WCS
+    /// Frames: FITS files, gzip or not, with the keywords SKY and CAL (or --sky and --cal) and a WCS
     #[arg(value_name = "FRAME", conflicts_with = "sum")]
     frames: Vec<PathBuf>,
     /// Write the sum of the regions here; with --sum, their mean
@@ -44,12 +45,23 @@ struct Args {
     /// Edge of the region around an object, pixels
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=8192), conflicts_with = "sum")]
     size: u16,
+    /// Background of frames without the keyword SKY: counts, or `median` for the median pixel of each region
+    #[arg(long, value_name = "COUNTS", conflicts_with = "sum", allow_hyphen_values = true)]
+    sky: Option<Sky>,
+    /// Flux of one count in frames without the keyword CAL
+    #[arg(long, value_name = "FLUX", conflicts_with = "sum", value_parser = flux)]
+    cal: Option<f64>,
     /// Read frames to their end, so that gzip's checksum covers them; by default reading stops after the last row needed
     #[arg(long, conflicts_with = "sum")]
     verify: bool,
     /// Tell on stderr how long each code block of the paper's section 6.4 took, in ms
     #[arg(long, conflicts_with = "sum")]
     profile: bool,
+}
+
+fn flux(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| format!("`{text}` is no number"))
 }
 
 fn main() -> ExitCode {
@@ -71,7 +83,7 @@ fn stack(args: &Args) -> Result<(), FileError> {
         (None, object) => object.into_iter().collect(),
     };
     let mut profile = Profile::default();
-    let mut stack = Stack::new(args.size.into());
+    let mut stack = Stack::new(args.size.into()).assuming(Assumed { sky: args.sky, cal: args.cal });
     for frame in &args.frames {
         let report = stack.add_frame(frame, &objects, args.verify, &mut profile)?;
         println!(

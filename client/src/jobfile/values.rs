@@ -1,0 +1,81 @@
+//! Values that a job file may write in several ways: one word or a list, a number or a text with a unit.
+
+use std::fmt;
+
+use eyas_types::{Name, units};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// One word or a list of them.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(from = "Words")]
+pub struct OneOrMore(pub Vec<Name>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    One(Name),
+    More(Vec<Name>),
+}
+
+impl From<Words> for OneOrMore {
+    fn from(words: Words) -> Self {
+        match words {
+            Words::One(word) => OneOrMore(vec![word]),
+            Words::More(words) => OneOrMore(words),
+        }
+    }
+}
+
+/// A size: a number of bytes, or a text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+/// A duration in microseconds: a number of seconds, or a text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duration(pub u64);
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        amount(deserializer, "a size, such as \"4GiB\"", units::parse_bytes).map(Bytes)
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        amount(deserializer, "a duration, such as \"90s\"", units::parse_duration_us).map(Duration)
+    }
+}
+
+/// An amount as a text with a unit, or a number without.
+fn amount<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    what: &'static str,
+    parse: fn(&str) -> Result<u64, String>,
+) -> Result<u64, D::Error> {
+    struct Amount(&'static str, fn(&str) -> Result<u64, String>);
+    impl Visitor<'_> for Amount {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+            (self.1)(text).map_err(E::custom)
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<u64, E> {
+            (self.1)(&number.to_string()).map_err(E::custom)
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
+            (self.1)(&number.to_string()).map_err(E::custom)
+        }
+
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<u64, E> {
+            (self.1)(&number.to_string()).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Amount(what, parse))
+}
