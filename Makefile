@@ -17,7 +17,8 @@ demo: need ## Stack a small sky survey under two policies, and compare them
 test: check unit bench-tiny ## Everything that CI does: check, all tests, benchmarks in miniature
 	@echo 'make test: all of it passed'
 
-soak: need ## Simulated faults, seed after seed: make soak MINUTES=60
+soak: need ## Simulated faults, seed after seed, and the model on many scenarios: make soak MINUTES=60
+	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
 
 check: fmt layers lint doc ## Formatting, layers, lints, documentation

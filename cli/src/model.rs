@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use eyas_client::types::units::{self, format_bytes, format_duration_us};
 use eyas_sim::cluster::{Cluster, Disk, Storage};
-use eyas_sim::model::{Demand, Limit, Prediction, predict};
+use eyas_sim::model::{Demand, Doubt, Limit, Prediction, predict};
 use eyas_sim::scenario::Scenario;
 use serde_json::json;
 
@@ -107,7 +107,7 @@ impl ModelArgs {
         }
         let Storage { bytes_per_s, client_bytes_per_s, latency_ns } = cluster.storage;
         let rate = |given: Option<u64>, usual: f64| given.map_or(usual, |rate| rate as f64);
-        let time_ns = |given: Option<u64>, usual: u64| given.map_or(usual, |us| us * NS_PER_US);
+        let time_ns = |given: Option<u64>, usual: u64| given.map_or(usual, |us| us.saturating_mul(NS_PER_US));
         Cluster {
             nodes: self.nodes.unwrap_or(cluster.nodes),
             cpus: self.slots.unwrap_or(cluster.cpus),
@@ -145,6 +145,8 @@ fn usual() -> (Cluster, Demand) {
         card_bytes_per_s: 125e6,
         disk: Some(Disk { read_bytes_per_s: 1e9, write_bytes_per_s: 1e9 }),
         decision_ns: 10_000,
+        // No option says how large one is.
+        page_cache_bytes: 0,
         // Little else of it matters here: messages and peers answer as on the papers' cluster.
         ..Cluster::teragrid_64(10_000_000_000)
     };
@@ -167,8 +169,11 @@ fn name(limit: Limit) -> (&'static str, &'static str) {
     match limit {
         Limit::Processors => ("processors", "processors"),
         Limit::PersistentStorage => ("persistent_storage", "persistent storage"),
+        Limit::StorageClients => ("storage_clients", "persistent storage, what it gives to one node"),
         Limit::NetworkCards => ("network_cards", "network cards"),
-        Limit::Stores => ("stores", "reading from stores"),
+        Limit::Switch => ("switch", "the switch"),
+        Limit::Fetches => ("fetches", "fetches at a time on each node"),
+        Limit::Stores => ("stores", "reading and writing stores"),
         Limit::Dispatcher => ("dispatcher", "the dispatcher"),
         Limit::Arrivals => ("arrivals", "the rate at which tasks come"),
     }
@@ -187,7 +192,8 @@ pub(crate) fn model(args: &ModelArgs, reach: &Reach) -> Result<ExitCode, Failure
 }
 
 fn print_json(prediction: &Prediction) -> Result<(), Failure> {
-    let Prediction { costs, ratios, .. } = prediction;
+    let Prediction { costs, ratios, one_processor_ratios, .. } = prediction;
+    let busy = prediction.busy.iter().map(|(limit, busy_s)| (name(*limit).0.to_owned(), json!(busy_s)));
     let model = json!({
         "time_s": prediction.time_s,
         "limited_by": name(prediction.limit).0,
@@ -196,6 +202,9 @@ fn print_json(prediction: &Prediction) -> Result<(), Failure> {
         "utilisation": prediction.utilisation,
         "sustained_tasks_per_s": prediction.sustained_per_s,
         "one_processor_s": prediction.one_processor_s,
+        "one_processor_storage_share": one_processor_ratios.storage,
+        "busy_s": busy.collect::<serde_json::Map<_, _>>(),
+        "doubts": prediction.doubts.iter().map(|doubt| reason(*doubt)).collect::<Vec<_>>(),
         "task_s": prediction.task_s,
         "data_fits_in_stores": prediction.fits,
         "local_share": ratios.local,
@@ -231,5 +240,50 @@ fn print_table(prediction: &Prediction) -> Result<(), Failure> {
         format!("{:.1} tasks/s", prediction.sustained_per_s),
         name(prediction.limit).1.into(),
     ]);
-    whole.print()
+    whole.print()?;
+    out!()?;
+    let mut busy = show::Table::new(&["BUSY", "FOR", "OF THE TIME"]);
+    let mut all = prediction.busy;
+    all.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    for (limit, busy_s) in all.into_iter().filter(|(_, busy_s)| *busy_s > 0.0) {
+        busy.row(vec![name(limit).1.into(), time(busy_s), percent(busy_s / prediction.time_s)]);
+    }
+    busy.print()?;
+    if prediction.efficiency > 1.0 {
+        let [one, all] = [prediction.one_processor_ratios, *ratios].map(|ratios| percent(ratios.storage));
+        out!(
+            "\nMore than 100% because of the stores: one processor would have the store of one node, with {one} of its reads from \
+             persistent storage instead of {all}, and the memory of one node for what it reads again."
+        )?;
+    }
+    if !prediction.doubts.is_empty() {
+        out!("\nThis may be off by more than 15%:")?;
+        prediction.doubts.iter().try_for_each(|doubt| out!("- {}", reason(*doubt)))?;
+    }
+    Ok(())
+}
+
+/// Why a prediction is not as good as others, for a person.
+fn reason(doubt: Doubt) -> String {
+    match doubt {
+        Doubt::FewTasks(tasks) => format!("a processor has {tasks:.1} tasks, so that the beginning and the end count"),
+        Doubt::NearlyAsBusy(limit, share) => {
+            format!("{} would be busy {:.0}% of the time, too: waiting for both adds up", name(limit).1, 100.0 * share)
+        }
+        Doubt::FewReads(reads) => {
+            format!("an object is read {reads:.1} times, so that stores are being filled for much of the time")
+        }
+        Doubt::FewObjects(objects) => {
+            format!(
+                "there are {objects:.1} objects for each that is read at a time, so that nodes wait for the same ones"
+            )
+        }
+        Doubt::Short(seconds) => format!("it takes {seconds:.1} s, so that messages and waiting for peers count"),
+        Doubt::NoRoom(room) => {
+            format!(
+                "stores have room for {:.0}% of the data: which objects are there depends on the policies",
+                100.0 * room
+            )
+        }
+    }
 }

@@ -85,7 +85,7 @@ fn main() {
             workload.tasks(),
             outcome.makespan_s(),
             outcome.decisions as f64 / outcome.makespan_s(),
-            100.0 * outcome.hit_rates()[0],
+            100.0 * outcome.read_shares()[0],
             outcome.storage_bytes as f64 / 1e9,
             began.elapsed().as_secs_f64(),
             used_cpu_s() - used_s,

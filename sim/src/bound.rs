@@ -11,6 +11,8 @@ pub struct Needs {
     pub inputs_bytes: u64,
     /// What all tasks compute, microseconds.
     pub computing_us: u128,
+    /// What the longest of them computes, microseconds.
+    pub longest_us: u64,
     /// When the last task comes, microseconds.
     pub last_us: u64,
     /// Bytes of all objects that some task reads.
@@ -33,6 +35,7 @@ impl Needs {
             }
             needs.inputs_bytes = needs.inputs_bytes.max(inputs_bytes);
             needs.computing_us += u128::from(task.compute_us);
+            needs.longest_us = needs.longest_us.max(task.compute_us);
             needs.last_us = needs.last_us.max(task.at_us);
         }
         needs
@@ -69,8 +72,13 @@ mod tests {
         let cluster = Cluster { nodes: 10, ..Cluster::teragrid_64(1_000_000_000) };
         let pairs = AllPairs { side: 100, object_bytes: 5_500_000, compute_us: 1_000_000, order: Order::Rows };
         let needs = Needs::of(&pairs);
-        let expected =
-            Needs { inputs_bytes: 11_000_000, computing_us: 10_000_000_000, last_us: 0, read_bytes: 1_100_000_000 };
+        let expected = Needs {
+            inputs_bytes: 11_000_000,
+            computing_us: 10_000_000_000,
+            longest_us: 1_000_000,
+            last_us: 0,
+            read_bytes: 1_100_000_000,
+        };
         assert_eq!(needs, expected);
         assert_eq!(needs.least(&cluster).map(|(_, ns)| ns / SECOND), [500, 0, 2]);
         assert_eq!(needs.bound_ns(&cluster), 500 * SECOND);

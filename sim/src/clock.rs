@@ -39,6 +39,12 @@ impl<T> Clock<T> {
         self.plans += 1;
     }
 
+    /// How much is planned.
+    #[cfg(test)]
+    pub(crate) fn planned(&self) -> usize {
+        self.planned.len()
+    }
+
     /// When the next thing happens.
     pub fn next_at(&self) -> Option<Ns> {
         self.planned.peek().map(|next| next.at)

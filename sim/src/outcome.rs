@@ -27,6 +27,11 @@ pub struct Outcome {
     pub broken_connections: u64,
     /// Where tasks' inputs came from.
     pub reads: Reads,
+    /// What nodes got for tasks from each other and from persistent storage, also for tasks that were decided again and ran
+    /// elsewhere.
+    pub loads: Reads,
+    /// Tasks that were broken off because the time of their node was over.
+    pub out_of_time: u64,
     /// Bytes that nodes got from each other.
     pub peer_bytes: u64,
     /// Bytes read from persistent storage.
@@ -154,10 +159,12 @@ impl Outcome {
         self.done == self.tasks
     }
 
-    /// Part of the inputs that were on the node, at a peer, in persistent storage.
-    pub fn hit_rates(&self) -> [f64; 3] {
-        let all = self.reads.count().max(1) as f64;
-        [self.reads.local, self.reads.peer, self.reads.persistent].map(|amount| amount.count as f64 / all)
+    /// Part of all that was read that tasks read from their node's store, and nodes got from peers and from persistent
+    /// storage.
+    pub fn read_shares(&self) -> [f64; 3] {
+        let counts = [self.reads.local.count, self.loads.peer.count, self.loads.persistent.count];
+        let all = counts.iter().sum::<u64>().max(1) as f64;
+        counts.map(|count| count as f64 / all)
     }
 
     /// Processor hours of nodes while they were there.

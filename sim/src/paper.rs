@@ -8,7 +8,13 @@ use crate::clock::SECOND;
 use crate::cluster::{Cluster, Policies};
 use crate::nodes::Batch;
 use crate::outcome::Outcome;
-use crate::workload::{AllPairs, MonotonicallyIncreasing, Order, SineWave, Workload};
+use crate::workload::{AllPairs, First, MonotonicallyIncreasing, Order, SineWave, Workload};
+
+mod document;
+mod repeated;
+
+pub use document::{stamp, stamp_in, with_results};
+pub use repeated::{HEADINGS, LEGEND, Repeated};
 
 /// Which tasks read which objects does not matter; those of this seed.
 const SEED: u64 = 1;
@@ -65,16 +71,38 @@ const ROUNDS: &str = "each of seven rounds takes 96 s through cards of 1 Gb/s; t
 const READ_MORE: &str = "persistent storage is read more often, 906 GB in the paper; why was not found";
 const TOLD: &str = "the paper's tasks came row by row";
 
+/// How large experiments are.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// Nodes, and rows and columns of All-Pairs, are a part of those of the paper.
+    smaller: u32,
+    /// Tasks of other workloads at most.
+    most_tasks: u64,
+}
+
+const FULL: Scale = Scale { smaller: 1, most_tasks: u64::MAX };
+
 impl Experiment {
     /// All of them, in the paper's order.
     pub fn all() -> Vec<Experiment> {
+        Experiment::all_at(FULL)
+    }
+
+    /// All of them, and the sensitivities, many times `smaller`, and with no more tasks than that. They say nothing of the
+    /// paper, and take seconds.
+    pub(crate) fn small(smaller: u32, most_tasks: u64) -> Vec<Experiment> {
+        let scale = Scale { smaller, most_tasks };
+        Experiment::all_at(scale).into_iter().chain(Experiment::sensitivities_at(scale)).collect()
+    }
+
+    fn all_at(scale: Scale) -> Vec<Experiment> {
         use PlacementPolicy::{
             FirstAvailable as Fa, GoodCacheCompute as Gcc, MaxCacheHit as Mch, MaxComputeUtil as Mcu,
         };
-        let of = |name, place, cluster, workload, placement, measured, cause| Experiment {
+        let of = |name, place, cluster: Cluster, workload, placement, measured, cause| Experiment {
             name,
             place,
-            cluster,
+            cluster: Cluster { nodes: cluster.nodes.div_ceil(scale.smaller), ..cluster },
             workload,
             policies: Policies::of_the_paper(placement),
             measured,
@@ -86,17 +114,18 @@ impl Experiment {
         let provisioned = |cluster| Cluster { batch: Some(Batch::of_the_paper()), ..cluster };
         let mi = |name, place, cache_bytes, placement, makespan_s, cpu_hours, cause| {
             let cluster = provisioned(Cluster::teragrid_64(cache_bytes));
-            let workload = Box::new(MonotonicallyIncreasing::paper(SEED));
+            let workload = Box::new(First { workload: MonotonicallyIncreasing::paper(SEED), most: scale.most_tasks });
             let mi = of(name, place, cluster, workload, placement, Makespan(makespan_s), cause);
             Experiment { cpu_hours, ..mi }
         };
         let teragrid = || Cluster::teragrid_100(50_000_000_000);
         let sw = |name, place, cluster, placement, makespan_s, cpu_hours| {
-            let workload = Box::new(SineWave::paper(SEED));
+            let workload = Box::new(First { workload: SineWave::paper(SEED), most: scale.most_tasks });
             let sw = of(name, place, cluster, workload, placement, Makespan(makespan_s), "");
             Experiment { cpu_hours: Some(cpu_hours), ..sw }
         };
         let ap = |name, place, cluster, pairs: AllPairs, placement, efficiency, cause| {
+            let pairs = AllPairs { side: pairs.side.div_ceil(scale.smaller), ..pairs };
             of(name, place, cluster, Box::new(pairs), placement, Efficiency(efficiency), cause)
         };
         // The paper's best case counts no decisions: the dispatcher is the faster one.
@@ -136,8 +165,12 @@ impl Experiment {
     /// Those that differ by more than a tenth, and others beside them, each with one thing or two changed that the
     /// difference might be due to.
     pub fn sensitivities() -> Vec<Experiment> {
+        Experiment::sensitivities_at(FULL)
+    }
+
+    fn sensitivities_at(scale: Scale) -> Vec<Experiment> {
         let changed = |of: &str, name, cause, change: fn(&mut Experiment)| {
-            let all = Experiment::all().into_iter();
+            let all = Experiment::all_at(scale).into_iter();
             let mut experiment = all.into_iter().find(|other| other.name == of).expect("it is one of them");
             (experiment.name, experiment.cause, experiment.is_changed) = (name, cause, true);
             change(&mut experiment);
@@ -170,6 +203,13 @@ impl Experiment {
         ]
     }
 
+    /// All that it is, for a digest.
+    fn described(&self) -> String {
+        let Experiment { name, place, cluster, workload, policies, measured, cpu_hours, cause, .. } = self;
+        let shape = (workload.tasks(), workload.objects(), workload.object_bytes());
+        format!("{name} {place} {cluster:?} {shape:?} {policies:?} {measured:?} {cpu_hours:?} {cause}")
+    }
+
     /// What decides about its data: a way of pushing them, or its placement policy.
     pub fn policy(&self) -> &'static str {
         self.policies.distribution.map_or(self.policies.placement.name(), Distribution::name)
@@ -198,7 +238,7 @@ impl Experiment {
 
     /// How long it takes if all data are local.
     fn all_local_s(&self) -> f64 {
-        *self.all_local_s.get_or_init(|| crate::all_local_s(&self.cluster, &*self.workload))
+        *self.all_local_s.get_or_init(|| crate::all_local_s(&self.cluster, &*self.workload, SEED))
     }
 }
 

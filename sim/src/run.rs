@@ -25,7 +25,7 @@ use crate::run::membership::Membership;
 use crate::run::object::{Owner, id_of, object_of};
 use crate::run::push::Push;
 use crate::run::task::{Task, Tasks};
-use crate::workload::Workload;
+use crate::workload::{Uneven, Workload};
 
 mod batch;
 mod dispatchers;
@@ -160,10 +160,15 @@ pub fn run_watched(
 
 /// How long a workload takes, seconds, with "all data accesses occurring to local disk" (data-diffusion §5.3): every node
 /// has all objects from the beginning, none of them in memory if it has a disk, and the dispatcher takes no time.
-pub fn all_local_s(cluster: &Cluster, workload: &dyn Workload) -> f64 {
+///
+/// Tasks compute a little longer or shorter than the workload says, by a seed. Tasks that all compute for the same time would
+/// read at the same time on the processors of a node, and share its disk from the first task to the last, which no other
+/// run does.
+pub fn all_local_s(cluster: &Cluster, workload: &dyn Workload, seed: u64) -> f64 {
     let (batch, failures) = (None, Failures::default());
     let cluster = Cluster { decision_ns: 0, message_ns: 0, page_cache_bytes: 0, batch, failures, ..cluster.clone() };
-    let mut run = Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), workload, 0);
+    let uneven = Uneven { workload, seed };
+    let mut run = Run::new(&cluster, &Policies::of_the_paper(PlacementPolicy::FirstAvailable), &uneven, 0);
     run.is_warm = true;
     run.begin();
     while let Some(next) = run.next_at() {

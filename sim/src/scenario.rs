@@ -107,6 +107,17 @@ pub enum Hopeless {
         "`distribution` pushes into stores, and under `fa` nodes keep nothing: leave it out, or choose another `placement`"
     )]
     KeptByNobody,
+    /// A node is there for less time than a task takes.
+    #[error(
+        "a task computes for {}, a node is there for {} only: make `walltime` longer, or no such task ever ends",
+        format_duration_us(*.task_us), format_duration_us(*.walltime_us)
+    )]
+    OutOfTime {
+        /// What the longest task computes.
+        task_us: u64,
+        /// For how long a node is there.
+        walltime_us: u64,
+    },
     /// It takes longer than it may.
     #[error("{what} takes at least {}, the run is broken off after {}: make `limit` longer", format_duration_us(*.least_us), format_duration_us(*.limit_us))]
     TooLong {
@@ -196,7 +207,7 @@ impl Scenario {
         scenario.check(&scenario.cluster, &scenario.policies).map_err(|hopeless| {
             let at = match hopeless {
                 Hopeless::CacheTooSmall { .. } | Hopeless::CacheTooSmallForAll { .. } => cache_at,
-                Hopeless::PushedToNobody => provisioning_at,
+                Hopeless::PushedToNobody | Hopeless::OutOfTime { .. } => provisioning_at,
                 Hopeless::KeptByNobody => policies_at,
                 Hopeless::NoNodes { .. } | Hopeless::Provisioned(_) => dispatchers_at,
                 Hopeless::TooLong { .. } => workload_at,
@@ -233,6 +244,11 @@ impl Scenario {
             if data_bytes > cache_bytes {
                 return Err(Hopeless::CacheTooSmallForAll { cache_bytes, data_bytes });
             }
+        }
+        let (task_us, walltime_ns) = (self.needs.longest_us, cluster.batch.as_ref().map(|batch| batch.walltime_ns));
+        if let Some(walltime_us) = walltime_ns.map(|ns| ns / MICROSECOND).filter(|walltime_us| task_us >= *walltime_us)
+        {
+            return Err(Hopeless::OutOfTime { task_us, walltime_us });
         }
         let limit_us = self.limit_us;
         let too_long = self.needs.least(cluster).into_iter().find(|(_, least_ns)| *least_ns > self.limit_ns());

@@ -7,10 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use eyas_client::types::PlacementPolicy;
-use eyas_sim::bound::Needs;
 use eyas_sim::outcome::Outcome;
-use eyas_sim::paper::{Experiment, Measured};
+use eyas_sim::paper::{Experiment, HEADINGS, LEGEND, Measured, Repeated, with_results};
 use serde_json::json;
 
 use super::{Columns, Stop, csv, object, progress, write};
@@ -29,17 +27,9 @@ pub(crate) struct PaperArgs {
     /// Write the table as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-}
-
-/// What came of an experiment.
-struct Repeated {
-    experiment: Experiment,
-    /// With the paper's policies.
-    there: Outcome,
-    /// With eyas's, and cost placement, unless something is changed.
-    eyas: Option<Outcome>,
-    /// The best that any placement could do.
-    bound: f64,
+    /// Put the table into a document that has one, in its place
+    #[arg(long, value_name = "FILE", requires = "sensitivities", conflicts_with = "only")]
+    document: Option<PathBuf>,
 }
 
 /// How often is looked whether it should stop.
@@ -75,7 +65,7 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         bar.set_position(repeated.len() as u64);
     }
     bar.finish_and_clear();
-    let columns: Vec<_> = repeated.iter().map(Repeated::columns).collect();
+    let columns: Vec<_> = repeated.iter().map(columns).collect();
     if let Some(path) = &args.csv {
         write(path, &csv(&columns))?;
     }
@@ -83,119 +73,51 @@ pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCod
         true => show::json("paper", &columns.into_iter().map(object).collect::<Vec<_>>())?,
         false => print_table(&repeated)?,
     }
+    if let Some(path) = args.document.as_ref().filter(|_| repeated.len() == names.len()) {
+        let document = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        write(path, &with_results(&document, &repeated).map_err(|why| format!("{}: {why}", path.display()))?)?;
+    }
     if repeated.len() < names.len() {
         say!("interrupted; these are {} of {} experiments", repeated.len(), names.len());
     }
     Ok(stop.code(repeated.iter().all(Repeated::is_complete)))
 }
 
-impl Repeated {
-    /// Simulates all that is to be said of an experiment.
-    fn of(experiment: Experiment) -> Self {
-        let there = experiment.with_the_papers_policies();
-        let eyas = (!experiment.is_changed).then(|| experiment.with_ours(PlacementPolicy::Cost));
-        let makespan_ns = Needs::of(&*experiment.workload).bound_ns(&experiment.cluster);
-        let bound = experiment.measure(&Outcome { makespan_ns, ..Outcome::default() });
-        Repeated { experiment, there, eyas, bound }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.there.is_complete() && self.eyas.as_ref().is_none_or(Outcome::is_complete)
-    }
-
-    /// What the paper says.
-    fn paper(&self) -> f64 {
-        let (Measured::Makespan(paper) | Measured::Efficiency(paper)) = self.experiment.measured;
-        paper
-    }
-
-    /// What was measured, of an outcome.
-    fn measure(&self, outcome: &Outcome) -> f64 {
-        self.experiment.measure(outcome)
-    }
-
-    fn columns(&self) -> Columns {
-        let Repeated { experiment, there, eyas, .. } = self;
-        let (measured, unit) = match experiment.measured {
-            Measured::Makespan(_) => ("time", "s"),
-            Measured::Efficiency(_) => ("efficiency", "share"),
-        };
-        let [local, peer, storage] = there.hit_rates();
-        vec![
-            ("experiment", experiment.name.into()),
-            ("place", experiment.place.into()),
-            ("policy", experiment.policy().into()),
-            ("measured", measured.into()),
-            ("unit", unit.into()),
-            ("paper", json!(self.paper())),
-            ("as_there", json!(self.measure(there))),
-            ("eyas", json!(eyas.as_ref().map(|eyas| self.measure(eyas)))),
-            ("bound", json!(self.bound)),
-            ("paper_cpu_hours", json!(experiment.cpu_hours)),
-            ("as_there_cpu_hours", json!(there.cpu_hours())),
-            ("eyas_cpu_hours", json!(eyas.as_ref().map(Outcome::cpu_hours))),
-            ("local_share", json!(local)),
-            ("peer_share", json!(peer)),
-            ("storage_share", json!(storage)),
-            ("eyas_storage_bytes", json!(eyas.as_ref().map(|eyas| eyas.storage_bytes))),
-            ("cause", experiment.cause.into()),
-        ]
-    }
+/// Its columns for programs.
+fn columns(of: &Repeated) -> Columns {
+    let Repeated { experiment, there, eyas, .. } = of;
+    let (measured, unit) = match experiment.measured {
+        Measured::Makespan(_) => ("time", "s"),
+        Measured::Efficiency(_) => ("efficiency", "share"),
+    };
+    let [local, peer, storage] = there.read_shares();
+    vec![
+        ("experiment", experiment.name.into()),
+        ("place", experiment.place.into()),
+        ("policy", experiment.policy().into()),
+        ("measured", measured.into()),
+        ("unit", unit.into()),
+        ("paper", json!(of.paper())),
+        ("as_there", json!(of.measure(there))),
+        ("eyas", json!(eyas.as_ref().map(|eyas| of.measure(eyas)))),
+        ("bound", json!(of.bound)),
+        ("paper_cpu_hours", json!(experiment.cpu_hours)),
+        ("as_there_cpu_hours", json!(there.cpu_hours())),
+        ("eyas_cpu_hours", json!(eyas.as_ref().map(Outcome::cpu_hours))),
+        ("local_share", json!(local)),
+        ("peer_share", json!(peer)),
+        ("storage_share", json!(storage)),
+        ("eyas_storage_bytes", json!(eyas.as_ref().map(|eyas| eyas.storage_bytes))),
+        ("cause", experiment.cause.into()),
+    ]
 }
 
-fn print_table(repeated: &[Repeated]) -> Result<(), Failure> {
-    let mut table = Table::new(&[
-        "EXPERIMENT",
-        "IN",
-        "POLICY",
-        "PAPER",
-        "AS THERE",
-        "DIFFERENCE",
-        "EYAS",
-        "BOUND",
-        "PAPER H",
-        "THERE H",
-        "EYAS H",
-        "LOCAL",
-        "PEER",
-        "STORAGE",
-        "STORAGE GB",
-        "EYAS GB",
-    ]);
-    for of in repeated {
-        let Repeated { experiment, there, eyas, .. } = of;
-        let written = |value: f64| match experiment.measured {
-            Measured::Makespan(_) => format!("{value:.0} s"),
-            Measured::Efficiency(_) => format!("{:.1}%", value * 100.0),
-        };
-        let hours = |hours: f64| format!("{hours:.0}");
-        let [local, peer, storage] = there.hit_rates().map(|rate| format!("{:.1}%", rate * 100.0));
-        table.row(vec![
-            experiment.name.into(),
-            experiment.place.into(),
-            experiment.policy().into(),
-            written(of.paper()),
-            written(of.measure(there)),
-            format!("{:+.1}%", 100.0 * (of.measure(there) / of.paper() - 1.0)),
-            eyas.as_ref().map_or(String::new(), |eyas| written(of.measure(eyas))),
-            written(of.bound),
-            experiment.cpu_hours.map_or("-".into(), hours),
-            hours(there.cpu_hours()),
-            eyas.as_ref().map_or(String::new(), |eyas| hours(eyas.cpu_hours())),
-            local,
-            peer,
-            storage,
-            format!("{:.0}", there.storage_bytes as f64 / 1e9),
-            eyas.as_ref().map_or(String::new(), |eyas| format!("{:.0}", eyas.storage_bytes as f64 / 1e9)),
-        ]);
-    }
+fn print_table(all: &[Repeated]) -> Result<(), Failure> {
+    let mut table = Table::new(&HEADINGS);
+    all.iter().for_each(|of| table.row(of.cells()));
     table.print()?;
-    out!(
-        "AS THERE: the paper's policies on its cluster; so are LOCAL to STORAGE GB. DIFFERENCE: of it from the paper."
-    )?;
-    out!("EYAS: what eyas does, with cost placement; so is EYAS GB. BOUND: no placement could do better.")?;
-    out!("H: processor hours of nodes while they were there, in the paper, as there, and with eyas.")?;
-    for Experiment { name, cause, .. } in repeated.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty()) {
+    out!("{LEGEND}")?;
+    for Experiment { name, cause, .. } in all.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty()) {
         out!("{name}: {cause}.")?;
     }
     Ok(())

@@ -17,7 +17,9 @@ const MEASURES: [Measure; 6] = [
         100.0 * view::metrics(row.outcome).efficiency.unwrap_or_default()
     }),
     ("Response time", "From a task's arrival to its end, on average", "s", |row| row.outcome.mean_response_s()),
-    ("Local hits", "Share of inputs that were in the node's own store", "%", |row| 100.0 * row.outcome.hit_rates()[0]),
+    ("Local hits", "Share of inputs that were in the node's own store", "%", |row| {
+        100.0 * row.outcome.read_shares()[0]
+    }),
     ("Read from persistent storage", "Bytes that no store had", "GB", |row| row.outcome.storage_bytes as f64 / 1e9),
     ("Moved between nodes", "Bytes that stores gave each other", "GB", |row| row.outcome.peer_bytes as f64 / 1e9),
 ];

@@ -41,7 +41,7 @@ impl<'a> Row<'a> {
     pub fn columns(&self) -> Columns {
         let Row { cluster, policies, outcome, tasks, bound_ns } = *self;
         let metrics = view::metrics(outcome);
-        let [local, peer, storage] = outcome.hit_rates();
+        let [local, peer, storage] = outcome.read_shares();
         vec![
             ("placement", policies.placement.name().into()),
             ("eviction", policies.eviction.name().into()),
@@ -59,6 +59,7 @@ impl<'a> Row<'a> {
             ("provisioning", cluster.batch.as_ref().map_or("none", |batch| batch.policy.name()).into()),
             ("lost_nodes", outcome.lost_nodes.into()),
             ("broken_connections", outcome.broken_connections.into()),
+            ("tasks_out_of_time", outcome.out_of_time.into()),
             ("held_cpu_hours", json!(outcome.cpu_hours())),
             ("response_s", json!(outcome.mean_response_s())),
             ("decisions", outcome.decisions.into()),
@@ -99,7 +100,7 @@ pub(super) fn table(rows: &[Row<'_>]) -> Table {
     for row in rows {
         let Row { cluster, policies, outcome, tasks, bound_ns } = *row;
         let percent = |share: f64| format!("{:.1}%", 100.0 * share);
-        let [local, peer, storage] = outcome.hit_rates().map(percent);
+        let [local, peer, storage] = outcome.read_shares().map(percent);
         table.row(vec![
             policies.placement.to_string(),
             policies.eviction.to_string(),

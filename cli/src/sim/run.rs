@@ -68,7 +68,14 @@ pub(super) fn why_incomplete(scenario: &Scenario, outcome: &Outcome, stop: &Stop
     match outcome {
         Outcome { unplaceable: 1.., .. } => format!("{ended}; no executor could take {}", outcome.unplaceable),
         _ if outcome.makespan_ns >= scenario.limit_ns() => {
-            format!("{ended} at its limit of {}: make `limit` longer", format_duration_us(scenario.limit_us))
+            let limit = format_duration_us(scenario.limit_us);
+            match outcome.out_of_time {
+                0 => format!("{ended} at its limit of {limit}: make `limit` longer"),
+                count => format!(
+                    "{ended} at its limit of {limit}; {count} times a task was broken off because the time of its node was over: make \
+                     `walltime` or `limit` longer"
+                ),
+            }
         }
         _ if stop.is_wished() => format!("{ended}: it was interrupted"),
         _ => format!("{ended}, and nothing more would happen"),

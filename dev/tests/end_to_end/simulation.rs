@@ -44,6 +44,29 @@ fn the_example_of_the_page_runs() {
 }
 
 #[test]
+fn the_model_answers_with_what_can_be() {
+    let home = Home::new();
+    let words = "--nodes 10 --storage 100GB/s --tasks 1000 --compute 1ms --objects 1000 --object-size 10MB --misses 1";
+    let model = |more: &str| {
+        let words: Vec<&str> = ["--json", "model"].into_iter().chain(words.split(' ')).chain(more.split(' ')).collect();
+        home.eyas(&words)
+    };
+    let clients = model("--storage-client 1MB/s").exits(0).json("model");
+    assert_eq!(clients["limited_by"], "storage_clients", "{clients}");
+    assert!((999.0..1_001.0).contains(&clients["time_s"].as_f64().unwrap()), "10 GB through 10 MB/s: {clients}");
+    assert!(clients["efficiency"].as_f64().unwrap() <= 1.0, "{clients}");
+    model("--arrivals 1e-308").exits(1).says(&["the arrival of all tasks would take more than a hundred years"]);
+    model("--storage-latency 100000d").exits(1).says(&["would take more than a hundred years"]);
+    // One node's store holds a part of what all hold.
+    let words =
+        "--nodes 10 --cache 1GB --storage 100MB/s --tasks 100000 --compute 1ms --objects 1000 --object-size 10MB";
+    let words: Vec<&str> = ["model"].into_iter().chain(words.split(' ')).collect();
+    let stdout = home.eyas(&words).exits(0).stdout;
+    assert!(stdout.contains("More than 100% because of the stores"), "{stdout}");
+    assert!(stdout.contains("This may be off by more than 15%"), "{stdout}");
+}
+
+#[test]
 fn nodes_are_asked_for_and_fail_as_a_scenario_says() {
     let home = Home::new();
     let failing = "[failures]\nnode_lost_after = \"20 s\"\nnode_back_after = \"10 s\"\ndisconnected_after = \"10 s\"\n";

@@ -21,7 +21,8 @@ pub(super) struct BatchSystem {
     /// Nodes that have not come of each request, in order.
     requests: BTreeMap<RequestId, Request>,
     dice: Random,
-    /// When the provisioner is told that time has passed.
+    /// When the provisioner is told that time has passed. Of what the clock has planned for that, only what is planned for
+    /// then counts: the rest is of times that were due before something earlier was.
     due: Ns,
     nodes: BTreeMap<u32, Node>,
     /// Executors that were given tasks or have ended some, or are to leave.
@@ -79,7 +80,7 @@ impl Run<'_> {
     }
 
     pub(super) fn is_due(&mut self) {
-        if let Some(batch) = &mut self.batch {
+        if let Some(batch) = self.batch.as_mut().filter(|batch| batch.due <= self.now) {
             batch.due = Ns::MAX;
             self.tell_provisioner(Event::TimePassed);
         }

@@ -122,6 +122,11 @@ impl Executor {
         assert!(self.stored_bytes <= cluster.cache_bytes, "a store has {} bytes", self.stored_bytes);
     }
 
+    /// How many tasks are in its slots.
+    pub fn running(&self) -> u64 {
+        self.running.into()
+    }
+
     pub fn capacity(cluster: &Cluster) -> Resources {
         Resources { cpus_milli: cluster.cpus * 1000, ..Resources::default() }
     }

@@ -21,6 +21,8 @@ pub(super) struct Fetch {
     by: u32,
     id: ObjectId,
     object: u32,
+    /// Not only to hold it.
+    is_for_task: bool,
     began: Ns,
     /// To be tried, the last first.
     sources: SmallVec<[Source; 5]>,
@@ -121,7 +123,9 @@ impl Run<'_> {
         }
         let (began, from, flow, waiting) = (self.now, Source::Storage, None, Vec::new());
         let lacks = self.workload.size_bytes(object) as f64;
-        let fetch = self.fetches.add(Fetch { by, id, object, began, sources, from, asked: 0, flow, lacks, waiting });
+        let is_for_task = task.is_some();
+        let fetch = Fetch { by, id, object, is_for_task, began, sources, from, asked: 0, flow, lacks, waiting };
+        let fetch = self.fetches.add(fetch);
         if self.caches {
             self.executors[by as usize].replicas.insert(object, Replica::Partial(fetch));
             for expecting in self.fetches.expecting.remove(&(by, object)).unwrap_or_default() {
@@ -303,16 +307,19 @@ impl Run<'_> {
     }
 
     pub(super) fn fetched(&mut self, number: u32) {
-        let Fetch { by, id, object, began, from, .. } = self.fetches.remove(number);
+        let Fetch { by, id, object, is_for_task, began, from, .. } = self.fetches.remove(number);
         let bytes = self.workload.size_bytes(object);
+        let loads = is_for_task.then_some(&mut self.outcome.loads);
         let took_us = (self.now - began) / MICROSECOND;
         let from = match from {
             Source::Peer { .. } => {
                 self.outcome.peer_bytes += bytes;
+                loads.into_iter().for_each(|loads| loads.peer.add(bytes));
                 Origin::Peer
             }
             Source::Storage => {
                 self.outcome.storage_bytes += bytes;
+                loads.into_iter().for_each(|loads| loads.persistent.add(bytes));
                 Origin::Persistent
             }
             Source::Here => Origin::Local,

@@ -205,6 +205,7 @@ impl Run<'_> {
         let of = &self.membership.machines[machine as usize];
         if of.holdings == holding && of.since.is_some() {
             let executor = of.executor;
+            self.outcome.out_of_time += self.executors.get(executor).map_or(0, Executor::running);
             self.end_node(executor);
             self.say(Fact::Gone { executor });
         }

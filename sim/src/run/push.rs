@@ -103,7 +103,7 @@ mod tests {
         let outcome = pushed(Distribution::SpanningTree);
         assert!((3.2..3.21).contains(&outcome.makespan_s()), "{}", outcome.makespan_s());
         assert_eq!(outcome.peer_bytes, 700_000_000);
-        assert_eq!(outcome.hit_rates(), [1.0, 0.0, 0.0], "all is there before tasks are");
+        assert_eq!(outcome.read_shares(), [1.0, 0.0, 0.0], "all is there before tasks are");
     }
 
     #[test]

@@ -134,6 +134,11 @@ fn mistakes_are_told_with_their_line() {
         (&zipf("", "[provisioning]\nidle = \"0 s\"\n"), 6, "longer than nothing"),
         (&zipf("", "[provisioning]\ngrant_least = \"61 s\"\n"), 6, "longer than `grant_most`"),
         (&zipf("", "[provisioning]\nwalltime = \"2 min\"\n"), 6, "`walltime` is too short"),
+        (
+            &zipf("", "[provisioning]\nwalltime = \"3 min\"\n").replace("compute = \"10 ms\"", "compute = \"3 min\""),
+            6,
+            "a task computes for 3 min 0 s, a node is there for 3 min 0 s only: make `walltime` longer",
+        ),
         (&zipf("", "[failures]\nnode_lost_after = \"0 s\"\n"), 6, "longer than nothing"),
         (&zipf("", "[failures]\nnode_back_after = \"1 s\"\n"), 6, "give `node_lost_after`, too"),
         (&zipf("", "[failures]\nslow_disks = 1.5\n"), 7, "from 0 to 1"),

@@ -4,17 +4,21 @@
 //! standard library to the next are those of `libm`.
 
 mod all_pairs;
+mod first;
 mod monotonically_increasing;
 mod scan;
 mod sine_wave;
 mod stacking;
+mod uneven;
 mod zipf;
 
 pub use all_pairs::{AllPairs, Order};
+pub use first::First;
 pub use monotonically_increasing::MonotonicallyIncreasing;
 pub use scan::Scan;
 pub use sine_wave::SineWave;
 pub use stacking::{LOCALITIES, Locality, Stacking};
+pub use uneven::Uneven;
 pub use zipf::Zipf;
 
 use smallvec::smallvec;

@@ -100,6 +100,41 @@ fn requests_that_fail_are_made_again() {
 }
 
 #[test]
+fn what_is_planned_does_not_grow_with_time() {
+    let most_planned = |hours: u64| {
+        let workload = Zipf { objects: 50, tasks: hours * 6, interval_us: 600_000_000, ..Zipf::default() };
+        let failures = Failures { failed_requests: 0.9, ..Failures::default() };
+        // Some are always there, so that something is always due.
+        let policy = ProvisioningPolicy::OneAtATime;
+        let batch = Batch { policy, min_nodes: 10, walltime_ns: 6 * 3_600 * SECOND, ..Batch::default() };
+        let cluster = Cluster { batch: Some(batch), failures, ..plain(20, 2) };
+        let mut run = Run::new(&cluster, &Policies::of_eyas(PlacementPolicy::Cost), &workload, 1);
+        run.begin();
+        let mut most = 0;
+        while run.has_tasks() {
+            let next = run.next_at().expect("tasks are still to end");
+            run.step(next);
+            most = most.max(run.clock.planned());
+        }
+        most
+    };
+    let (short, long) = (most_planned(12), most_planned(36));
+    assert!(long < short + short / 2, "{short} things are planned at a time in 12 hours, {long} in 36");
+}
+
+#[test]
+fn tasks_that_are_cut_off_with_their_node_are_counted() {
+    // None of them ends before its node's time is over; a scenario that says so is refused.
+    let workload = Zipf { objects: 50, tasks: 4, compute_us: 600_000_000, ..Zipf::default() };
+    let batch = Batch { walltime_ns: 300 * SECOND, ..Batch::default() };
+    let cluster = Cluster { batch: Some(batch), ..plain(2, 2) };
+    let policies = Policies::of_eyas(PlacementPolicy::Cost);
+    let go_on = &mut |_: &Outcome| ControlFlow::Continue(());
+    let outcome = run_watched(&cluster, &policies, &workload, 1, 3_600 * SECOND, go_on);
+    assert!(outcome.done == 0 && outcome.out_of_time >= 16, "{} were cut off", outcome.out_of_time);
+}
+
+#[test]
 fn what_a_lost_node_had_is_done_again_elsewhere() {
     let failures = Failures { lost_after_ns: Some(60 * SECOND), ..Failures::default() };
     let cluster = Cluster { failures, ..plain(8, 2) };
