@@ -56,7 +56,18 @@ pub(crate) fn state(state: JobState) -> &'static str {
 }
 
 pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), Failure> {
-    let mut table = Table::new(&["JOB", "NAME", "STATE", "TASKS", "WAITING", "RUNNING", "SUCCEEDED", "FAILED", "TIME"]);
+    let mut table = Table::new(&[
+        "JOB",
+        "NAME",
+        "STATE",
+        "TASKS",
+        "WAITING",
+        "ASSIGNED",
+        "SUCCEEDED",
+        "FAILED",
+        "CANCELLED",
+        "TIME",
+    ]);
     for job in jobs {
         let tasks = &job.tasks;
         table.row(vec![
@@ -67,7 +78,8 @@ pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), Failure> {
             (tasks.waiting + tasks.blocked).to_string(),
             tasks.assigned.to_string(),
             tasks.succeeded.to_string(),
-            (tasks.failed + tasks.cancelled).to_string(),
+            tasks.failed.to_string(),
+            tasks.cancelled.to_string(),
             format_duration_us(job.elapsed_us),
         ]);
     }

@@ -94,7 +94,7 @@ fn head(canvas: &mut Canvas, cluster: &str, overview: &Overview) {
 
     let rate = sums.tasks_per_s.map_or_else(|| UNKNOWN.into(), number);
     let (busy, capacity) = (cpus(sums.busy_milli), cpus(sums.capacity_milli));
-    let words = format!(" {busy}/{capacity}   {} waiting   {} running   {rate} tasks/s", sums.waiting, sums.assigned);
+    let words = format!(" {busy}/{capacity}   {} waiting   {} running   {rate} tasks/s", sums.waiting, sums.running);
     let label = "cpus ";
     let gauge = canvas.area.width.saturating_sub(width_of(label) + width_of(&words)).min(MAX_GAUGE);
     canvas.line(1, &format!("{label}{}{words}", " ".repeat(usize::from(gauge))), Style::new());
@@ -192,7 +192,7 @@ mod tests {
     fn eighty_columns_have_what_matters() {
         let expected = [
             "eyas sky   2 executors   2 jobs running",
-            "cpus ████████████████████░░░░░░░ 3.0/4.0   992 waiting   8 running   250 tasks/s",
+            "cpus ████████████████████░░░░░░░ 3.0/4.0   992 waiting   2 running   250 tasks/s",
             "reads local 0 B/s   peers 0 B/s   storage 0 B/s",
             "── Jobs: 3 ─────────────────────────────────────────────────────────────────────",
             "JOB NAME         STATE     PROGRESS               TASKS FAILED   RATE        ETA",
@@ -217,7 +217,7 @@ mod tests {
         let ascii = Look { colour: false, unicode: false };
         let expected = "\
 eyas sky   2 executors   2 jobs running
-cpus ######... 3.0/4.0   992 waiting   8 running   250 tasks/s
+cpus ######... 3.0/4.0   992 waiting   2 running   250 tasks/s
 reads local 0 B/s   peers 0 B/s   storage 0 B/s
 -- Jobs: 3 ---------------------------------------------------
 JOB NAME         PROGRESS              TASKS   RATE        ETA

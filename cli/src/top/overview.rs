@@ -50,6 +50,8 @@ pub(crate) struct ClusterLine {
     pub waiting: u64,
     /// Tasks at executors.
     pub assigned: u64,
+    /// Tasks that run, as executors said last; others that are assigned are staged or next in line.
+    pub running: u64,
     /// Tasks that ended, cancelled ones left out.
     pub tasks_per_s: Option<f64>,
     /// Where the inputs of ended tasks came from.
@@ -108,6 +110,7 @@ impl Overview {
             running_jobs: jobs.iter().filter(|line| line.view.state == JobState::Running).count() as u64,
             waiting: jobs.iter().map(|line| line.view.tasks.waiting + line.view.tasks.blocked).sum(),
             assigned: jobs.iter().map(|line| line.view.tasks.assigned).sum(),
+            running: executors.iter().map(|line| line.view.computing).sum(),
             tasks_per_s: rates.map(|_| jobs.iter().filter_map(|line| line.tasks_per_s).sum()),
             reads: rates.map(|rates| rates.cluster_reads(&later.jobs)),
         };

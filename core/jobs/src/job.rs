@@ -412,16 +412,21 @@ impl Job {
         self.reused += u64::from(result.outcome.reused.is_some());
         let outcome = &result.outcome;
         self.output_bytes += output_bytes(outcome);
-        self.course.ended(&Ended {
-            at_us,
-            ready_us,
-            queued_us: result.queued_us,
-            waited_us: outcome.waited_us,
-            ran_us: outcome.ran_us,
-            delivery_us: result.delivery_us,
-            cpu_us: outcome.cpu_us,
-            reads: outcome.reads,
-        });
+        if phase == Phase::Cancelled {
+            // It is no throughput, and its times are nothing to go by.
+            self.course.cancelled(outcome.reads);
+        } else {
+            self.course.ended(&Ended {
+                at_us,
+                ready_us,
+                queued_us: result.queued_us,
+                waited_us: outcome.waited_us,
+                ran_us: outcome.ran_us,
+                delivery_us: result.delivery_us,
+                cpu_us: outcome.cpu_us,
+                reads: outcome.reads,
+            });
+        }
         self.cancelling.remove(&index);
         self.enter(index, phase);
         self.tasks[index as usize].assigned_us = self.entries;

@@ -104,6 +104,12 @@ impl Course {
         self.push(sample);
     }
 
+    /// A task was cancelled, which had read this much.
+    pub fn cancelled(&mut self, reads: Reads) {
+        self.current.reads += reads;
+        self.sums.reads += reads;
+    }
+
     /// Takes samples that the journal has, in their order. The ends among them were told before.
     pub fn recovered(&mut self, samples: &[Sample]) {
         for sample in samples {

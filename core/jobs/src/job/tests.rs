@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::course::JobState;
+use eyas_types::course::{JobState, Sample};
 use eyas_types::outcome::{Delivered, FailureKind};
 use eyas_types::{
     ExecutorId, Input, InputFrom, JobId, ObjectSpec, Outcome, OutputSpec, Program, Status, TaskId, TaskItem,
@@ -164,4 +164,13 @@ fn a_task_whose_producer_left_its_output_out_does_not_run() {
     assert_eq!(released, Released { ready: vec![], hopeless: vec![2] });
     job.ended(0, 2, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
     assert_eq!(job.failed_tasks(), Vec::<u32>::new(), "a retry would end the same way");
+}
+
+#[test]
+fn a_cancelled_task_is_no_throughput() {
+    let mut job = diamond();
+    run(&mut job, 4, wrote(4));
+    job.ended(0, 0, 0, String::new(), Outcome::of(Status::Cancelled));
+    job.course.tick(true, Sample { at_us: 1, ..Sample::default() });
+    assert_eq!((job.samples()[0].ended, job.counts.cancelled), (1, 1));
 }
