@@ -256,6 +256,8 @@ pub enum Ended {
     Again,
     /// It was given back before it started.
     Returned,
+    /// It failed here within moments: another executor tries it next, if there is one that takes tasks and has not tried it.
+    Elsewhere,
     /// This executor cannot take it; another may.
     Refused,
 }

@@ -9,6 +9,7 @@ use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{Ended, ExecutorId, Outcome, PlaceId, Status, TaskId};
 
 use crate::event::Effect;
+use crate::health::is_quick;
 use crate::job::{Phase, Released};
 use crate::jobs::Jobs;
 
@@ -82,7 +83,7 @@ impl Jobs {
             }
             status if status.is_retryable() && u32::from(state.failures) < retries => {
                 state.failures += 1;
-                Ended::Again
+                if is_quick(&outcome) { Ended::Elsewhere } else { Ended::Again }
             }
             _ => Ended::Finished,
         };

@@ -20,6 +20,11 @@ const FIRST_PAUSE_US: u64 = 60_000_000;
 /// The longest time, microseconds.
 const LONGEST_PAUSE_US: u64 = 30 * 60_000_000;
 
+/// Whether a task was at its executor for moments only, so that its end may be the node's doing.
+pub(crate) fn is_quick(outcome: &Outcome) -> bool {
+    outcome.waited_us + outcome.ran_us < QUICK_US
+}
+
 /// Executors that failed tasks or are set aside; nothing is kept of others.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
@@ -70,7 +75,7 @@ impl Health {
     /// Takes note of how a task went on an executor; which executors are to be set aside for it.
     pub fn ended(&mut self, executor: ExecutorId, task: TaskId, outcome: &Outcome, now_us: u64) -> Vec<ExecutorId> {
         if outcome.status != Status::Succeeded {
-            if outcome.status.is_retryable() && outcome.waited_us + outcome.ran_us < QUICK_US {
+            if outcome.status.is_retryable() && is_quick(outcome) {
                 self.suspects.entry(executor).or_default().failed_quickly(task);
             }
             return Vec::new();

@@ -140,6 +140,8 @@ pub(crate) struct Queue {
     taken: u64,
     /// Executors that refused a task, for the few tasks that were.
     pub refusals: BTreeMap<TaskKey, Vec<ExecutorKey>>,
+    /// Executors among those that have not refused the task but failed it, so that others try it first.
+    pub failed_on: BTreeMap<TaskKey, Vec<ExecutorKey>>,
 }
 
 /// What tasks of a class need.
@@ -349,6 +351,7 @@ impl Queue {
         let task = core::mem::replace(&mut self.tasks[key.place()], gone);
         assert_eq!(task.state, State::Held, "task {} forgotten while {:?}", task.id, task.state);
         self.refusals.remove(&key);
+        self.failed_on.remove(&key);
         self.free.push(key);
         self.leave_class(task.class);
         if let Some(places) = self.jobs.get_mut(&task.id.job) {

@@ -241,9 +241,21 @@ impl Scheduler {
                 self.enqueue(task, true);
                 self.offer_returned(task, effects);
             }
+            Ended::Elsewhere => {
+                self.queue[task].was_refused = true;
+                self.queue.refusals.entry(task).or_default().push(by);
+                self.queue.failed_on.entry(task).or_default().push(by);
+                if !self.has_untried(task) {
+                    self.forget_failures(task);
+                }
+                self.enqueue(task, true);
+            }
             Ended::Refused => {
                 self.queue[task].was_refused = true;
                 self.queue.refusals.entry(task).or_default().push(by);
+                if self.is_hopeless(task) {
+                    self.forget_failures(task);
+                }
                 if self.is_hopeless(task) {
                     effects.push(Effect::Unplaceable { task: id });
                     self.forget(task);
@@ -272,8 +284,9 @@ impl Scheduler {
             self.unassign(task, gone);
             self.enqueue(task, true);
         }
-        for refusals in self.queue.refusals.values_mut() {
-            refusals.retain(|by| *by != gone);
+        let queue = &mut self.queue;
+        for executors in queue.refusals.values_mut().chain(queue.failed_on.values_mut()) {
+            executors.retain(|by| *by != gone);
         }
         self.relays.executor_left(&mut self.executors, gone);
         self.executors.leave(gone);
@@ -335,11 +348,32 @@ impl Scheduler {
         large_enough.peek().is_some() && large_enough.all(|(by, _)| search::has_refused(&self.queue, by, task))
     }
 
+    /// Whether an executor that takes tasks could try the task and has neither refused nor failed it.
+    fn has_untried(&self, task: TaskKey) -> bool {
+        self.executors.all().any(|(by, _)| search::may_ever_take(&self.queue, &self.executors, by, task))
+    }
+
+    /// Executors that failed the task may try it again.
+    fn forget_failures(&mut self, task: TaskKey) {
+        let Some(failed) = self.queue.failed_on.remove(&task) else { return };
+        if let Some(refusals) = self.queue.refusals.get_mut(&task) {
+            refusals.retain(|by| !failed.contains(by));
+            if refusals.is_empty() {
+                self.queue.refusals.remove(&task);
+            }
+        }
+    }
+
     /// With one executor less, a task may have been refused by all that are left.
     fn give_up_on_refused(&mut self, effects: &mut Vec<Effect>) {
         let refused: Vec<_> = self.queue.refusals.keys().copied().collect();
         for task in refused {
             let waits = self.queue[task].state == State::Waiting;
+            if waits && self.queue.failed_on.contains_key(&task) && !self.has_untried(task) {
+                self.dequeue(task);
+                self.forget_failures(task);
+                self.enqueue(task, true);
+            }
             if waits && self.is_hopeless(task) {
                 effects.push(Effect::Unplaceable { task: self.queue[task].id });
                 self.dequeue(task);

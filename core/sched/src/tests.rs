@@ -124,8 +124,8 @@ impl Scheduler {
             let all: u64 = tasks.clone().map(cpus).sum();
             let recalled: u64 = tasks.filter(is_recalled).map(cpus).sum();
             let slots = u64::from(executor.capacity.cpus_milli);
-            busy += if executor.is_draining { 0 } else { all.min(slots) };
-            coming_back += if executor.is_draining { 0 } else { recalled.min(all.saturating_sub(slots)) };
+            busy += if executor.takes_tasks() { all.min(slots) } else { 0 };
+            coming_back += if executor.takes_tasks() { recalled.min(all.saturating_sub(slots)) } else { 0 };
             for (object, held) in &executor.held {
                 assert_eq!(self.catalog[*object].holders[held.place as usize], key);
                 let to_tell = self.catalog[*object].to_tell.iter().filter(|by| **by == key).count();

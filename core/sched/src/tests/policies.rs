@@ -155,6 +155,72 @@ fn a_task_every_executor_refused_is_given_up() {
 }
 
 #[test]
+fn a_task_that_failed_within_moments_is_tried_elsewhere_first() {
+    for policy in [PlacementPolicy::FirstAvailable, PlacementPolicy::GoodCacheCompute, PlacementPolicy::Cost] {
+        let mut scheduler = scheduler(policy);
+        scheduler.join(1, 1);
+        scheduler.join(2, 1);
+        let first = assigned(&scheduler.submit(0, &[1]))[0].0;
+        let fail =
+            |by| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended: Ended::Elsewhere, ran_us: None };
+        let second = assigned(&scheduler.run(fail(first)))[0].0;
+        assert_ne!(first, second, "{policy:?}");
+        // All have tried it: any may again.
+        let third = assigned(&scheduler.run(fail(second)))[0].0;
+        // The other is lost before it could.
+        assert_eq!(assigned(&scheduler.run(fail(third))), [(3 - third, 0)]);
+        scheduler.run(Event::ExecutorLeft { executor: ExecutorId(third) });
+        assert_eq!(assigned(&scheduler.run(fail(3 - third))), [(3 - third, 0)], "{policy:?}");
+    }
+}
+
+#[test]
+fn one_that_failed_a_task_and_one_that_refused_it_do_not_make_it_hopeless() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    scheduler.join(1, 1);
+    scheduler.join(2, 1);
+    let first = assigned(&scheduler.submit(0, &[1]))[0].0;
+    let end = |by, ended| Event::TaskEnded { executor: ExecutorId(by), task: task(0), ended, ran_us: None };
+    assert_eq!(assigned(&scheduler.run(end(first, Ended::Elsewhere))), [(3 - first, 0)]);
+    assert_eq!(assigned(&scheduler.run(end(3 - first, Ended::Refused))), [(first, 0)]);
+    assert_eq!(scheduler.run(end(first, Ended::Refused)), [Effect::Unplaceable { task: task(0) }]);
+}
+
+#[test]
+fn an_executor_that_is_set_aside_is_given_nothing_and_asked_for_what_it_has() {
+    for policy in [PlacementPolicy::FirstAvailable, PlacementPolicy::MaxCacheHit, PlacementPolicy::Cost] {
+        let mut scheduler = scheduler(policy);
+        scheduler.join(1, 1);
+        scheduler.store(1, 1);
+        assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
+        assert_eq!(assigned(&scheduler.submit(1, &[1])), [(1, 1)], "in line");
+        let aside = Event::ExecutorSetAside { executor: ExecutorId(1) };
+        let recall = |index| Effect::Recall { executor: ExecutorId(1), task: task(index) };
+        assert_eq!(scheduler.run(aside), [recall(0), recall(1)], "{policy:?}");
+        let returned =
+            Event::TaskEnded { executor: ExecutorId(1), task: task(1), ended: Ended::Returned, ran_us: None };
+        assert_eq!(assigned(&scheduler.run(returned)), []);
+        assert_eq!(assigned(&scheduler.finish(1, 0)), []);
+        assert_eq!(scheduler.utilisation().total_milli, 0);
+        assert_eq!(assigned(&scheduler.join(2, 1)), [(2, 1)], "{policy:?}: another takes it, whoever holds its input");
+        assert!(scheduler.is_held(object(1)));
+        let back = Event::ExecutorTakenBack { executor: ExecutorId(1) };
+        scheduler.submit(2, &[]);
+        assert_eq!(assigned(&scheduler.run(back)).first().map(|(by, _)| *by).unwrap_or(1), 1);
+        assert_eq!(scheduler.utilisation().total_milli, 2000);
+    }
+}
+
+#[test]
+fn tasks_that_are_withdrawn_leave_the_queue_together() {
+    let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
+    (0..3).for_each(|index| _ = scheduler.submit(index, &[]));
+    let tasks = [task(0), task(1), task(7)].into();
+    assert_eq!(scheduler.run(Event::TasksWithdrawn { tasks }), []);
+    assert_eq!(assigned(&scheduler.join(1, 4)), [(1, 2)]);
+}
+
+#[test]
 fn an_idle_executor_gets_what_is_lined_up_elsewhere() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 1);
