@@ -96,7 +96,7 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 
 fn print(keys: &[KeyView], reach: &Reach) -> Result<(), Failure> {
     if reach.json {
-        return Ok(show::json("keys", keys)?);
+        return show::json("keys", keys);
     }
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let mut table = Table::new(&["KEY", "ROLE", "AGE", "STATE"]);
@@ -110,5 +110,5 @@ fn print(keys: &[KeyView], reach: &Reach) -> Result<(), Failure> {
         };
         table.row(vec![key.key.clone(), key.role.clone(), age, state]);
     }
-    Ok(table.print()?)
+    table.print()
 }

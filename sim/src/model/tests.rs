@@ -1,3 +1,5 @@
+//! The model held against the worked examples, and against the bounds that no cluster can pass.
+
 use eyas_types::PlacementPolicy;
 
 use super::*;
