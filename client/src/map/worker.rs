@@ -40,7 +40,7 @@ const LOOKED_AT_BYTES: u64 = 8 << 10;
 pub struct MapTask {
     /// The run that it works at.
     pub place: RunPlace,
-    /// What reads the blocks, and its arguments, in which [`FILE`] stands for the name of the file that it reads.
+    /// What reads the blocks, and its arguments, in which `FILE` stands for the name of the file that it reads.
     pub program: Vec<String>,
     /// Whether the program is started anew for each file of a block, so that it reads one file alone.
     pub by_file: bool,

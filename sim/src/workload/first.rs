@@ -3,7 +3,7 @@
 use super::Workload;
 use crate::arrival::Arrival;
 
-/// See the [module's](self) documentation.
+/// The first tasks of another workload.
 pub struct First<W> {
     /// The other.
     pub workload: W,

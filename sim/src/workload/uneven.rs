@@ -7,7 +7,7 @@ use crate::random::Random;
 /// By this share more or less, at most. It is enough for the processors of a node to leave the same step within a few tasks.
 const VARIES: f64 = 0.1;
 
-/// See the [module's](self) documentation.
+/// Another workload whose tasks do not all compute for the same time.
 pub struct Uneven<'a> {
     /// The other.
     pub workload: &'a dyn Workload,
