@@ -38,11 +38,15 @@ impl Stop {
         }
     }
 
+    /// When the order was given, if it has been.
+    pub(crate) fn told(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+
     /// When the order was given, if it is within `patience`.
     pub(crate) async fn within(&self, patience: Duration) -> Option<Instant> {
-        let told = *self.0.borrow();
-        match told {
-            Some(_) => told,
+        match self.told() {
+            Some(told) => Some(told),
             None => tokio::time::timeout(patience, self.clone().wait()).await.ok(),
         }
     }

@@ -139,8 +139,11 @@ impl Workshop {
     /// What a task's failure is instead, where its node is to blame: it was ended with the node, or met a full disk.
     fn excuse(&self, outcome: &Outcome, ended: Instant, ground: &Ground) -> Option<Status> {
         let status = &outcome.status;
-        let patience = if blame::may_be_the_nodes(status) { SIGNAL_SPREAD } else { Duration::ZERO };
-        let told = self.movers.block_on(self.stop.within(patience));
+        // A timer takes up to a millisecond even for no time at all, which most tasks need not lose.
+        let told = match blame::may_be_the_nodes(status) {
+            true => self.movers.block_on(self.stop.within(SIGNAL_SPREAD)),
+            false => self.stop.told(),
+        };
         if told.is_some_and(|told| blame::was_the_nodes(status, ended, told)) {
             tracing::info!("a task ended with its node ({status}); it runs again elsewhere");
             return Some(Status::Cancelled);
