@@ -181,6 +181,13 @@ mod tests {
     fn what_a_dead_executor_left_is_killed() {
         let executor = format!("guardian-test-{}", std::process::id());
         let mut left = Command::new("sleep").arg("1000").env(MARKER, &executor).spawn().unwrap();
+        // It has been started a moment before its environment can be read.
+        let environment = || std::fs::read(format!("/proc/{}/environ", left.id())).unwrap_or_default();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while environment().is_empty() {
+            assert!(Instant::now() < deadline, "it has no environment");
+            std::thread::yield_now();
+        }
         let folder = tempfile::tempdir().unwrap();
         let sandboxes = folder.path().join("sandboxes").join(&executor);
         std::fs::create_dir_all(&sandboxes).unwrap();
