@@ -10,7 +10,7 @@
 //! let mut draft = Draft::new("count");
 //! let template = draft.template(TaskTemplate::new(Program::Command(words.to_vec())))?;
 //! for file in ["a.fits", "b.fits"] {
-//!     draft.task_on_file(template, file).await?;
+//!     draft.task_on_file(template, &file.into()).await?;
 //! }
 //! let job = client.submit(draft).await?;
 //! client.watch(job, true, std::time::Duration::from_secs(60), |_| {}).await?;
