@@ -1,11 +1,12 @@
 //! The one owner of the dispatcher's state. Messages come in from sessions and the journal; it never waits for any.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_dispatch::Exchange;
 use eyas_jobs::{self as jobs, Entry, JobSpec, Jobs};
-use eyas_sched::{Effect, Event, Profile, Scheduler};
+use eyas_sched::{Event, Profile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
@@ -75,9 +76,9 @@ pub(crate) struct Brain {
     pub(crate) clock: Clock,
     pub(crate) scheduler: Scheduler,
     pub(crate) jobs: Jobs,
-    /// What the deciders have said and was not done yet.
-    to_do: VecDeque<deciders::ToDo>,
-    /// It is being done; what is said meanwhile waits for its turn.
+    /// Passes on what the two deciders say to each other.
+    exchange: Exchange,
+    /// What the deciders have said is being done.
     is_at_work: bool,
     pub(crate) policy: String,
     caching: bool,
@@ -92,7 +93,6 @@ pub(crate) struct Brain {
     /// Results were put to be written and are not on disk yet.
     writing: bool,
     pushes: Pushes,
-    effects: Vec<Effect>,
     /// When it was told to stop.
     stopping_us: Option<u64>,
     last_tick_us: u64,
@@ -106,7 +106,7 @@ impl Brain {
             last_tick_us: clock.now_us(),
             clock,
             scheduler,
-            to_do: VecDeque::new(),
+            exchange: Exchange::default(),
             is_at_work: false,
             policy,
             caching,
@@ -118,7 +118,6 @@ impl Brain {
             unwritten: BTreeMap::new(),
             writing: false,
             pushes: Pushes::default(),
-            effects: Vec::new(),
             stopping_us: None,
         }
     }
