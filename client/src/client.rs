@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use eyas_dfs::{Files, FilesError};
-use eyas_session::{Access, Reader, Session, SessionError, dial};
+use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_types::dfs::NodeId;
 use eyas_types::{JobId, TaskItem};
 use eyas_wire::Role;
@@ -331,7 +331,7 @@ impl Client {
     }
 }
 
-async fn next(reader: &mut Reader, received: &mut VecDeque<ToClient>) -> Result<ToClient, ClientError> {
+async fn next(reader: &mut FrameReader, received: &mut VecDeque<ToClient>) -> Result<ToClient, ClientError> {
     loop {
         match received.pop_front() {
             Some(ToClient::Refused(why)) => return Err(ClientError::Refused(why)),
@@ -368,7 +368,7 @@ fn can_come_back(why: &SessionError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eyas_session::Acceptor;
+    use eyas_session::SessionAcceptor;
     use eyas_types::{Outcome, Reads, Status};
     use eyas_wire::view::{JobState, TaskCounts};
     use tokio::net::TcpListener;
@@ -407,7 +407,7 @@ mod tests {
 
     /// Serves one connection after the other, each until its answers are sent; where each watch began.
     async fn serve(listener: TcpListener, access: &Access, connections: Vec<Vec<ToClient>>) -> Vec<u64> {
-        let acceptor = Acceptor::new(access, Role::Dispatcher);
+        let acceptor = SessionAcceptor::new(access, Role::Dispatcher);
         let mut began = Vec::new();
         for answers in connections {
             let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();

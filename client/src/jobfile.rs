@@ -26,8 +26,8 @@ use std::collections::HashMap;
 
 use eyas_store::Glob;
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, OutputSpec, Piece, Program, Resources, TaskItem, TaskTemplate,
-    Template, Value, WorkingFolder,
+    Distribution, Input, InputFrom, Name, Numbers, OutputSpec, Program, Resources, TaskItem, TaskTemplate, Template,
+    TemplatePart, Value, WorkingFolder,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -292,7 +292,7 @@ impl TaskFields {
             // A word that names inputs becomes the paths at which the node has them.
             let parsed = std::mem::take(words).into_iter().zip(&self.command);
             words.extend(parsed.flat_map(|(word, written)| match named.iter().find(|(path, _)| same(written, path)) {
-                Some((_, inputs)) => inputs.clone().map(|place| Template(vec![Piece::Input(place)])).collect(),
+                Some((_, inputs)) => inputs.clone().map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
                 None => vec![word],
             }));
         }

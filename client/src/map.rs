@@ -18,7 +18,7 @@ use eyas_session::Access;
 use eyas_types::access::FilesScope;
 use eyas_types::dfs::{FileName, NodeId};
 use eyas_types::task::Program;
-use eyas_types::{JobId, Piece, Resources, Status, TaskItem, TaskTemplate, Template, WorkingFolder};
+use eyas_types::{JobId, Resources, Status, TaskItem, TaskTemplate, Template, TemplatePart, WorkingFolder};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{JobState, JobView};
 use thiserror::Error;
@@ -219,8 +219,8 @@ impl MapJob {
             let place = template.inputs.len() as u16;
             template.inputs.push(draft.input(&path.as_str().into()).await?);
             for word in &mut words {
-                if matches!(&word.0[..], [Piece::Literal(text)] if same(text, path.as_bytes())) {
-                    *word = Template(vec![Piece::Input(place)]);
+                if matches!(&word.0[..], [TemplatePart::Literal(text)] if same(text, path.as_bytes())) {
+                    *word = Template(vec![TemplatePart::Input(place)]);
                 }
             }
         }
@@ -400,7 +400,7 @@ impl Mapping {
         let (place, reducers) = (self.place.to_string(), reduce.reducers.to_string());
         let mut words: Vec<_> = ["eyas", "worker", "reduce", &place].into_iter().map(literal).collect();
         // Tasks count from 1.
-        words.push(Template(vec![Piece::Number]));
+        words.push(Template(vec![TemplatePart::Number]));
         words.extend(["--of", &reducers, "--", "sh", "-c", &reduce.command].into_iter().map(literal));
         let draft = self.job.draft("reduce", words, reduce.reducers, self.place.run).await?;
         let job = self.client.submit(draft).await?;

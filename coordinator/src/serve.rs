@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use eyas_ioq::{ClientId, Effect, Event, Request, RequestId, ServerId, Servers};
-use eyas_session::{Acceptor, Access, Listener, Outbox, Session, SessionError, dial, outbox};
+use eyas_session::{Access, Listener, Outbox, Session, SessionAcceptor, SessionError, dial, outbox};
 use eyas_wire::Role;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -45,7 +45,8 @@ pub async fn serve(listener: TcpListener, access: &Access, rules: Rules) {
     let (tell, told) = mpsc::channel(MAX_WAITING);
     let mut tasks = JoinSet::new();
     tasks.spawn(Brain::new(rules).run(told));
-    accept(Listener::new(listener, Acceptor::new(access, Role::Coordinator), "the coordinator's port"), tell).await;
+    accept(Listener::new(listener, SessionAcceptor::new(access, Role::Coordinator), "the coordinator's port"), tell)
+        .await;
 }
 
 /// What the brain is told.

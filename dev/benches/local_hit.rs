@@ -25,7 +25,7 @@ use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_dev::bench::{Owned, eyas, home, is_tiny, median};
-use eyas_session::{Acceptor, Access, Session};
+use eyas_session::{Access, Session, SessionAcceptor};
 use eyas_types::{
     ExecutorId, JobId, ObjectSpec, Outcome, Program, TaskId, TaskTemplate, Template, Version, WorkingFolder,
 };
@@ -153,7 +153,7 @@ impl Executor {
         let process = Owned(command.stdin(Stdio::piped()).spawn().expect("eyas can be started"));
         let (stream, _) = listener.accept().await.expect("the executor connects");
         let (mut session, _) =
-            Acceptor::new(&access, Role::Dispatcher).accept(stream).await.expect("it has the access file");
+            SessionAcceptor::new(&access, Role::Dispatcher).accept(stream).await.expect("it has the access file");
         let first = session.reader.next::<FromExecutor>().await.expect("it registers");
         assert!(matches!(first[..], [FromExecutor::Register(_)]), "{first:?}");
         let welcome = ToExecutor::Welcome {

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use eyas_ring::{Event, Message, View};
-use eyas_session::{Acceptor, Access, Credentials, DataKeys, Listener};
+use eyas_session::{Access, Credentials, DataKeys, Listener, SessionAcceptor};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
 use eyas_types::ObjectId;
@@ -222,7 +222,7 @@ impl DfsNode {
         };
         let threads = vec![thread("dfs-ring", live)?, thread("dfs-runs", lead)?];
         let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
-        let acceptor = Acceptor::new(&access, Role::Node);
+        let acceptor = SessionAcceptor::new(&access, Role::Node);
         let listener = Listener::new(listener.map_err(failed("listen"))?, acceptor, "the file system's port");
         let mut tasks = JoinSet::new();
         tasks.spawn(serve::accept(shared.clone(), listener));

@@ -1,18 +1,18 @@
 //! What a client of the file system may ask of a node, by the key or token of its session.
 
 use eyas_ring::Op;
-use eyas_types::access::{FilesScope, Holder, KeyRole};
+use eyas_types::access::{FilesScope, KeyRole, Principal};
 
 use crate::protocol::What;
 use crate::runs::RunRequest;
 
 /// Whether a holder may ask that; a job's token is good for what is in its `scope`.
-pub(crate) fn may_ask(holder: Holder, scope: Option<&FilesScope>, what: &What) -> bool {
+pub(crate) fn may_ask(holder: Principal, scope: Option<&FilesScope>, what: &What) -> bool {
     match (holder, scope) {
-        (Holder::Key(_, KeyRole::Admin | KeyRole::Submit | KeyRole::Executor), _) => true,
-        (Holder::Key(_, KeyRole::Read), _) => only_reads(what),
-        (Holder::Job(_), Some(scope)) => is_within(scope, what),
-        (Holder::Job(_), None) | (Holder::Dispatcher, _) => false,
+        (Principal::Key(_, KeyRole::Admin | KeyRole::Submit | KeyRole::Executor), _) => true,
+        (Principal::Key(_, KeyRole::Read), _) => only_reads(what),
+        (Principal::Job(_), Some(scope)) => is_within(scope, what),
+        (Principal::Job(_), None) | (Principal::Dispatcher, _) => false,
     }
 }
 
@@ -76,8 +76,8 @@ mod tests {
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Close), [true, false, false, false]),
         ] {
-            let key = |role| may_ask(Holder::Key(KeyId(1), role), None, &what);
-            let token = |scope| may_ask(Holder::Job(JobId(7)), scope, &what);
+            let key = |role| may_ask(Principal::Key(KeyId(1), role), None, &what);
+            let token = |scope| may_ask(Principal::Job(JobId(7)), scope, &what);
             let answers = [key(KeyRole::Submit), key(KeyRole::Read), token(Some(&scope)), token(None)];
             assert_eq!(answers, may, "{what:?}");
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use eyas_ring::{Event, Refusal};
 use eyas_session::{Listener, Outbox, Session, SessionError, outbox};
 use eyas_types::ObjectId;
-use eyas_types::access::Holder;
+use eyas_types::access::Principal;
 use eyas_types::dfs::NodeId;
 use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -56,7 +56,7 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
 
 async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
     let Session { mut reader, mut standing, remote, .. } = session;
-    if !matches!(standing.holder(), Holder::Key(_, role) if role.is_of_nodes()) {
+    if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         tracing::warn!(%remote, holder = %standing.holder(), "who speaks is no node; ignored");
         return Ok(());
     }
@@ -117,7 +117,7 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
         for Request { number, what } in asked {
             while serving.try_join_next().is_some() {}
             let may = match holder {
-                Holder::Job(job) => may_ask(holder, shared.credentials.trust().jobs.get(&job), &what),
+                Principal::Job(job) => may_ask(holder, shared.credentials.trust().jobs.get(&job), &what),
                 holder => may_ask(holder, None, &what),
             };
             if !may {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use eyas_jobs::{self as jobs, Entry, Job, Phase};
 use eyas_sched::ObjectView as ScheduledObject;
-use eyas_types::{ExecutorId, InputFrom, JobId, Load, Name, ObjectId, Resources, TaskId, TaskItem, units};
+use eyas_types::{ExecutorId, ExecutorLoad, InputFrom, JobId, Name, ObjectId, Resources, TaskId, TaskItem, units};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
@@ -330,11 +330,11 @@ impl Brain {
     }
 
     /// What an executor does, in a word.
-    fn state_of(&self, executor: ExecutorId, load: &Load) -> &'static str {
+    fn state_of(&self, executor: ExecutorId, load: &ExecutorLoad) -> &'static str {
         match load {
             _ if self.jobs.set_aside_until(executor).is_some() => "set aside",
-            Load { computing: 1.., .. } => "computing",
-            Load { staging: 1.., .. } => "staging",
+            ExecutorLoad { computing: 1.., .. } => "computing",
+            ExecutorLoad { staging: 1.., .. } => "staging",
             _ => "idle",
         }
     }

@@ -10,7 +10,7 @@ use eyas_sched::{Event, Profile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
-use eyas_types::{ExecutorId, JobId, Load, ObjectId, Resources};
+use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Resources};
 use eyas_wire::client::{FromClient, PushRequest, ToClient};
 use eyas_wire::executor::{FilesNode, FilesPlace, FromExecutor, Registration, ToExecutor};
 use eyas_wire::view::PushView;
@@ -286,7 +286,7 @@ impl Brain {
             }
             FromExecutor::Load(load) => {
                 entry.load = load;
-                let Load { lent_milli, light_bytes, .. } = load;
+                let ExecutorLoad { lent_milli, light_bytes, .. } = load;
                 self.tell(Event::Staging { executor, lent_milli, light_bytes });
             }
             FromExecutor::Suspended { task } => _ = entry.suspended.insert(task),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_jobs::{JobSpec, SpecError};
-use eyas_session::{Reader, Session, SessionError, Writer};
+use eyas_session::{FrameReader, FrameWriter, Session, SessionError};
 use eyas_types::JobId;
-use eyas_types::access::Holder;
+use eyas_types::access::Principal;
 use eyas_wire::client::{FromClient, KeysRequest, PushRequest, ToClient};
-use eyas_wire::trust::{Refusal, SecretText};
+use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::brain::Message;
@@ -24,11 +24,11 @@ const ENTRIES_AT_ONCE: u64 = 8;
 const MAX_READ_AHEAD: usize = 4;
 
 struct Client {
-    writer: Writer,
+    writer: FrameWriter,
     brain: mpsc::Sender<Message>,
     journal: Journal,
     keys: Arc<Keys>,
-    holder: Holder,
+    holder: Principal,
     submission: Submission,
 }
 
@@ -48,7 +48,7 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn of(mut reader: Reader) -> Self {
+    fn of(mut reader: FrameReader) -> Self {
         let (sender, frames) = mpsc::channel(1);
         tokio::spawn(async move {
             loop {
@@ -124,7 +124,7 @@ pub(crate) async fn serve(
 
 impl Client {
     async fn serve(&mut self, request: FromClient, inbox: &mut Inbox) -> Result<(), SessionError> {
-        let has_files = matches!(self.holder, Holder::Job(job) if self.keys.have_files(job));
+        let has_files = matches!(self.holder, Principal::Job(job) if self.keys.have_files(job));
         if let Err(why) = may_ask(self.holder, has_files, &request) {
             return match request.is_of_submission() {
                 // Answered with the end of the submission.
@@ -163,11 +163,13 @@ impl Client {
     }
 
     /// Says why the session ends.
-    async fn end(&mut self, refusal: Refusal) -> Result<(), SessionError> {
+    async fn end(&mut self, refusal: TrustRefusal) -> Result<(), SessionError> {
         let why = match refusal {
-            Refusal::Replaced => "was replaced (`eyas access rotate`): copy the cluster's new access file",
-            Refusal::Revoked => "was revoked (`eyas access revoke`): ask the cluster's owner for another access file",
-            Refusal::JobEnded => "ended with its job",
+            TrustRefusal::Replaced => "was replaced (`eyas access rotate`): copy the cluster's new access file",
+            TrustRefusal::Revoked => {
+                "was revoked (`eyas access revoke`): ask the cluster's owner for another access file"
+            }
+            TrustRefusal::JobEnded => "ended with its job",
         };
         self.writer.send(&[ToClient::Refused(format!("{} {why}", self.holder))]).await?;
         self.writer.close().await;

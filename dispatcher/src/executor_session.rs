@@ -1,9 +1,9 @@
 //! A session with an executor: what it says goes to the brain, what the brain posts goes to it.
 
-use eyas_session::{Certified, Session, SessionError, Standing, WeakOutbox, outbox};
-use eyas_types::access::Holder;
+use eyas_session::{Certified, Session, SessionError, TrustWatch, WeakOutbox, outbox};
+use eyas_types::access::Principal;
 use eyas_wire::executor::{FromExecutor, ToExecutor};
-use eyas_wire::trust::{Refusal, SecretText};
+use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::brain::Message;
@@ -12,7 +12,7 @@ use crate::keys::Keys;
 /// Serves one executor until its connection ends.
 pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>, keys: &Keys) -> Result<(), SessionError> {
     let Session { mut reader, mut writer, remote, mut standing, .. } = session;
-    if !matches!(standing.holder(), Holder::Key(_, role) if role.is_of_nodes()) {
+    if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         let why = format!(
             "{} may not be an executor: start it with an access file for that, which an admin makes with `eyas access show \
              --role executor -o FILE`",
@@ -59,7 +59,7 @@ pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>, keys: 
 }
 
 /// Has an executor know what is trusted and gives it a new key in time, until its key is no longer accepted.
-async fn keep_current(standing: &mut Standing, outbox: WeakOutbox<ToExecutor>, keys: &Keys) -> Refusal {
+async fn keep_current(standing: &mut TrustWatch, outbox: WeakOutbox<ToExecutor>, keys: &Keys) -> TrustRefusal {
     let mut trust = keys.for_nodes();
     loop {
         let now = trust.borrow_and_update().clone();

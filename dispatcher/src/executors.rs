@@ -7,8 +7,8 @@ use std::sync::Arc;
 use eyas_sched as sched;
 use eyas_session::{Outbox, OutboxError};
 use eyas_types::matching::Labels;
-use eyas_types::{ExecutorId, JobId, Load, ObjectId, Reads, Resources, TaskId, TaskTemplate};
-use eyas_wire::executor::{Holder, Registration, ToExecutor};
+use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId, TaskTemplate};
+use eyas_wire::executor::{PeerHint, Registration, ToExecutor};
 use eyas_wire::trust::SecretText;
 
 use crate::keys::Keys;
@@ -39,7 +39,7 @@ pub(crate) struct Executor {
     pub last_heard_us: u64,
     /// It does not read what it is sent, and has missed something.
     pub is_deaf: bool,
-    pub load: Load,
+    pub load: ExecutorLoad,
     /// Its tasks that it has suspended.
     pub suspended: BTreeSet<TaskId>,
     pub ended: u64,
@@ -87,7 +87,7 @@ impl Executors {
             messages: Vec::new(),
             last_heard_us: now_us,
             is_deaf: false,
-            load: Load::default(),
+            load: ExecutorLoad::default(),
             suspended: BTreeSet::new(),
             ended: 0,
             reads: Reads::default(),
@@ -145,10 +145,10 @@ impl Executors {
     }
 
     /// Where those of them that are here give objects.
-    pub fn where_to_ask(&self, holders: &[sched::Holder]) -> Vec<Holder> {
+    pub fn where_to_ask(&self, holders: &[sched::Holder]) -> Vec<PeerHint> {
         let holders = holders.iter().filter_map(|sched::Holder { executor, is_relay, others }| {
             let transfer = self.get(*executor)?.transfer;
-            Some(Holder { transfer, is_relay: *is_relay, others: *others })
+            Some(PeerHint { transfer, is_relay: *is_relay, others: *others })
         });
         holders.collect()
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use eyas_session::private::{self, PrivateError, PrivateFolder};
 use eyas_session::{Access, AccessError, Certified};
 use eyas_types::JobId;
-use eyas_types::access::{FilesScope, Holder, KeyId, KeyRole};
+use eyas_types::access::{FilesScope, KeyId, KeyRole, Principal};
 use eyas_wire::DataMode;
 use eyas_wire::trust::Trust;
 use eyas_wire::view::KeyView;
@@ -144,8 +144,8 @@ impl Keys {
     }
 
     /// The key that an executor is to have instead of its own.
-    pub fn successor(&self, of: Holder) -> Result<Option<(Holder, Certified)>, KeysError> {
-        let Holder::Key(id, _) = of else { return Ok(None) };
+    pub fn successor(&self, of: Principal) -> Result<Option<(Principal, Certified)>, KeysError> {
+        let Principal::Key(id, _) = of else { return Ok(None) };
         let ring = &mut self.state().ring;
         let successor = ring.successor(id, unix_s())?;
         if successor.is_some() {
@@ -166,7 +166,7 @@ impl Keys {
         let State { ring, jobs } = &mut *state;
         let is_new = !jobs.contains_key(&job);
         if is_new {
-            let own = ring.authority().issue(Holder::Job(job)).map_err(KeysError::Unusable)?;
+            let own = ring.authority().issue(Principal::Job(job)).map_err(KeysError::Unusable)?;
             let token = self.access_text(ring, &own)?.into();
             jobs.insert(job, Job { scope: FilesScope::default(), token });
         }

@@ -1,7 +1,7 @@
 //! Who may ask what of the dispatcher, by the key or token of the session.
 
 use eyas_types::JobId;
-use eyas_types::access::{Holder, KeyRole};
+use eyas_types::access::{KeyRole, Principal};
 use eyas_wire::client::FromClient;
 
 /// Requests, by what they need.
@@ -23,20 +23,20 @@ enum Need {
 ///
 /// # Errors
 /// Why not, for a person.
-pub(crate) fn may_ask(holder: Holder, has_files: bool, request: &FromClient) -> Result<(), String> {
+pub(crate) fn may_ask(holder: Principal, has_files: bool, request: &FromClient) -> Result<(), String> {
     let need = need(request);
     let may = match holder {
-        Holder::Key(_, KeyRole::Admin) => true,
-        Holder::Key(_, KeyRole::Submit) => need <= Need::Submit,
-        Holder::Key(_, KeyRole::Read) => need <= Need::Read,
-        Holder::Key(_, KeyRole::Executor) | Holder::Dispatcher => false,
-        Holder::Job(own) => need == Need::Job(own) || need == Need::Files && has_files,
+        Principal::Key(_, KeyRole::Admin) => true,
+        Principal::Key(_, KeyRole::Submit) => need <= Need::Submit,
+        Principal::Key(_, KeyRole::Read) => need <= Need::Read,
+        Principal::Key(_, KeyRole::Executor) | Principal::Dispatcher => false,
+        Principal::Job(own) => need == Need::Job(own) || need == Need::Files && has_files,
     };
     if may {
         return Ok(());
     }
     Err(match (holder, need) {
-        (Holder::Job(own), _) => format!(
+        (Principal::Job(own), _) => format!(
             "the token of job {own} is good for that job and its files alone; name an access file with --access to do more"
         ),
         (holder, Need::Admin) => refused(holder, "change the cluster", "admin"),
@@ -45,7 +45,7 @@ pub(crate) fn may_ask(holder: Holder, has_files: bool, request: &FromClient) -> 
     })
 }
 
-fn refused(holder: Holder, what: &str, role: &str) -> String {
+fn refused(holder: Principal, what: &str, role: &str) -> String {
     format!(
         "{holder} may not {what}: an admin can make an access file for that with `eyas access show --role {role} -o FILE`"
     )
@@ -104,7 +104,7 @@ mod tests {
             (FromClient::FilesNodes, [true, true, true, false, true]),
         ] {
             let keys = [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
-            let holders = keys.map(|role| Holder::Key(KeyId(1), role)).into_iter().chain([Holder::Job(JobId(7))]);
+            let holders = keys.map(|role| Principal::Key(KeyId(1), role)).into_iter().chain([Principal::Job(JobId(7))]);
             let answers: Vec<_> = holders.map(|holder| may_ask(holder, true, &request).is_ok()).collect();
             assert_eq!(answers, may, "{request:?}");
         }
@@ -112,11 +112,11 @@ mod tests {
 
     #[test]
     fn who_is_refused_is_told_which_key_would_do() {
-        let reader = Holder::Key(KeyId(4), KeyRole::Read);
-        may_ask(Holder::Job(JobId(7)), false, &FromClient::FilesNodes).unwrap_err();
+        let reader = Principal::Key(KeyId(4), KeyRole::Read);
+        may_ask(Principal::Job(JobId(7)), false, &FromClient::FilesNodes).unwrap_err();
         let why = may_ask(reader, false, &FromClient::Commit).unwrap_err();
         assert!(why.contains("k4") && why.contains("--role submit"), "{why}");
-        let why = may_ask(Holder::Job(JobId(7)), true, &FromClient::Stop).unwrap_err();
+        let why = may_ask(Principal::Job(JobId(7)), true, &FromClient::Stop).unwrap_err();
         assert!(why.contains("job 7"), "{why}");
     }
 }

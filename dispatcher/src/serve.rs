@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use eyas_sched::Scheduler;
 use eyas_session::private::{PrivateError, PrivateFolder};
-use eyas_session::{Acceptor, Access, Listener, Session, SessionError};
+use eyas_session::{Access, Listener, Session, SessionAcceptor, SessionError};
 use eyas_types::PlacementPolicy;
 use eyas_wire::view::JobView;
 use eyas_wire::{DataMode, Role};
@@ -135,7 +135,7 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     keys.begin()?;
     let (access, access_path) = (keys.access().clone(), keys.access_path());
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
-    let listener = Listener::new(listener, Acceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
+    let listener = Listener::new(listener, SessionAcceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
     let accepting = tokio::spawn(accept(listener, brain_sender, journal, keys.clone()));
     let work = tokio::spawn(async move {
         tokio::select! {

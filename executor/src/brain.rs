@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use eyas_node::{Effect, Event, Node};
 use eyas_transfer::Fetcher;
 use eyas_types::outcome::FailureKind;
-use eyas_types::{JobId, Load, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate};
+use eyas_types::{
+    ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
+};
 use eyas_wire::executor::{self, Assignment, FromExecutor, ToExecutor};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
@@ -116,7 +118,7 @@ pub(crate) struct Brain {
     /// Fetches under way.
     fetching: HashMap<ObjectId, Fetching>,
     /// Objects that are to be held and are not here yet, with those who may have them.
-    to_hold: HashMap<ObjectId, (ObjectSpec, Vec<executor::Holder>)>,
+    to_hold: HashMap<ObjectId, (ObjectSpec, Vec<executor::PeerHint>)>,
     /// Chunks of the file system that are held, or are to be.
     pins: HashSet<ObjectId>,
     /// Those that wait for room.
@@ -133,7 +135,7 @@ pub(crate) struct Brain {
     slots: Vec<threads::Sender<Work>>,
     running: usize,
     /// What the dispatcher was told of the load.
-    told: Load,
+    told: ExecutorLoad,
     /// What runs is being killed because this executor leaves; its tasks go back.
     leaving: bool,
     /// The dispatcher told it to stop.
@@ -171,7 +173,7 @@ impl Brain {
             unavailable: HashMap::new(),
             slots: Vec::new(),
             running: 0,
-            told: Load::default(),
+            told: ExecutorLoad::default(),
             leaving: false,
             stopped: false,
         }
@@ -329,7 +331,7 @@ impl Brain {
     /// has, which it does with each task.
     fn tell_load(&mut self, at_all_events: bool) {
         let load = self.node.load();
-        let of_note = |load: Load| (load.staging, load.suspended, load.lent_milli);
+        let of_note = |load: ExecutorLoad| (load.staging, load.suspended, load.lent_milli);
         if of_note(load) != of_note(self.told) || (at_all_events && load != self.told) {
             self.told = load;
             self.tell(FromExecutor::Load(load));

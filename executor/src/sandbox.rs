@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use eyas_store::{Glob, GlobError, ObjectStore, StoreError, name_of, path_of};
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Piece, Template, shown};
+use eyas_types::{Name, ObjectId, Template, TemplatePart, shown};
 use eyas_wire::executor::AssignedInput;
 
 /// A sandbox; removed when dropped.
@@ -225,7 +225,7 @@ pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (Name, bo
     let mut pattern = Name::default();
     for piece in &template.0 {
         match piece {
-            Piece::Literal(text) => pattern.push(text),
+            TemplatePart::Literal(text) => pattern.push(text),
             value => pattern.push(Glob::escape(&Template(vec![value.clone()]).expand(with))),
         }
     }

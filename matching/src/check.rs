@@ -9,7 +9,7 @@ use std::fmt;
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr, operators as op};
-use eyas_types::matching::{Attribute, Kind};
+use eyas_types::matching::{Attribute, AttributeType};
 
 use crate::known_attributes;
 
@@ -37,13 +37,13 @@ impl fmt::Display for Type {
     }
 }
 
-impl From<Kind> for Type {
-    fn from(kind: Kind) -> Self {
+impl From<AttributeType> for Type {
+    fn from(kind: AttributeType) -> Self {
         match kind {
-            Kind::Whole => Type::Whole,
-            Kind::Fraction => Type::Fraction,
-            Kind::Text => Type::Text,
-            Kind::Labels => Type::Labels,
+            AttributeType::Whole => Type::Whole,
+            AttributeType::Fraction => Type::Fraction,
+            AttributeType::Text => Type::Text,
+            AttributeType::Labels => Type::Labels,
         }
     }
 }

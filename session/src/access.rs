@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use eyas_types::access::{Holder, KeyId, KeyRole};
+use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_wire::DataMode;
 use eyas_wire::trust::Trust;
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ impl Access {
     /// `dispatcher` (`host:port`) has it too. There are no roles, and it cannot be replaced.
     pub fn create(cluster: &str, dispatcher: &str) -> Self {
         let authority = Authority::create();
-        let holders = [Holder::Dispatcher, Holder::Key(KeyId(1), KeyRole::Admin)];
+        let holders = [Principal::Dispatcher, Principal::Key(KeyId(1), KeyRole::Admin)];
         let own = authority.issue_to(&holders).expect("the authority is new");
         Access::new(cluster, dispatcher, authority.certificate(), own, Trust::default()).expect("all of it is new")
     }

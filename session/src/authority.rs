@@ -5,7 +5,7 @@
 
 use std::io;
 
-use eyas_types::access::Holder;
+use eyas_types::access::Principal;
 use eyas_wire::trust::SHARED_BYTES;
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use serde::{Deserialize, Serialize};
@@ -40,11 +40,11 @@ impl Authority {
     ///
     /// # Errors
     /// If the authority's own key cannot be read: for a person.
-    pub fn issue(&self, holder: Holder) -> Result<Certified, String> {
+    pub fn issue(&self, holder: Principal) -> Result<Certified, String> {
         self.issue_to(&[holder])
     }
 
-    pub(crate) fn issue_to(&self, holders: &[Holder]) -> Result<Certified, String> {
+    pub(crate) fn issue_to(&self, holders: &[Principal]) -> Result<Certified, String> {
         let own = KeyPair::from_pem(&self.0.key).map_err(|e| format!("the authority's key: {e}"))?;
         let key = new_key();
         let issuer = Issuer::new(params(&[]), own);
@@ -71,7 +71,7 @@ fn new_key() -> KeyPair {
 }
 
 /// Of the holders' certificate; of the authority's own, if there are none.
-fn params(holders: &[Holder]) -> CertificateParams {
+fn params(holders: &[Principal]) -> CertificateParams {
     let names: Vec<_> = holders.iter().map(|holder| holder.host_name()).collect();
     let mut params = CertificateParams::new(names).expect("holders' names are valid host names");
     params.distinguished_name = DistinguishedName::new();

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use eyas_types::access::Holder;
+use eyas_types::access::Principal;
 use eyas_wire::frame::{self, Frame, HEADER_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES};
 use eyas_wire::{DataMode, Hello, Role};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::access::Access;
-use crate::credentials::{Credentials, SERVER_NAME, Standing};
+use crate::credentials::{Credentials, SERVER_NAME, TrustWatch};
 use crate::door::Proven;
 
 /// A dispatcher that is dialled must have answered by then.
@@ -62,7 +62,7 @@ pub enum SessionError {
         /// Where.
         address: String,
         /// Whose key.
-        holder: Holder,
+        holder: Principal,
         /// Why not, and what can be done.
         why: &'static str,
     },
@@ -103,21 +103,21 @@ pub enum SessionError {
 /// Both halves of a connection.
 pub struct Session {
     /// What comes in.
-    pub reader: Reader,
+    pub reader: FrameReader,
     /// What goes out.
-    pub writer: Writer,
+    pub writer: FrameWriter,
     /// This side's address.
     pub local: SocketAddr,
     /// The other side's.
     pub remote: SocketAddr,
     /// Who the other side is, and whether that is still trusted.
-    pub standing: Standing,
+    pub standing: TrustWatch,
     /// How the other side moves bulk data.
     pub data: DataMode,
 }
 
 /// The receiving half.
-pub struct Reader {
+pub struct FrameReader {
     stream: ReadHalf<TlsStream<TcpStream>>,
     address: String,
     body: Vec<u8>,
@@ -126,23 +126,23 @@ pub struct Reader {
 }
 
 /// The sending half.
-pub struct Writer {
+pub struct FrameWriter {
     stream: WriteHalf<TlsStream<TcpStream>>,
     address: String,
 }
 
 /// Lets in peers that have a key of the cluster. It has no deadline of its own; [`Listener`](crate::Listener) has.
 #[derive(Clone)]
-pub struct Acceptor {
+pub struct SessionAcceptor {
     credentials: Credentials,
     role: Role,
     data: DataMode,
 }
 
-impl Acceptor {
+impl SessionAcceptor {
     /// An acceptor for the cluster of `access`, of a process that is a `role`.
     pub fn new(access: &Access, role: Role) -> Self {
-        Acceptor { credentials: access.credentials().clone(), role, data: access.data() }
+        SessionAcceptor { credentials: access.credentials().clone(), role, data: access.data() }
     }
 
     /// Greets whoever connected; gives the session and what the other side is.
@@ -184,7 +184,7 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
         // The other side speaks first: it closes without another word if it does not accept the key, and what was sent to it
         // meanwhile would make the system drop the reason.
         let mut hello = session.reader.hello(MAX_FRAME_BYTES).await.map_err(|e| refused(e, credentials.holder()))?;
-        if let Some(trust) = hello.trust.take().filter(|_| session.standing.holder() == Holder::Dispatcher) {
+        if let Some(trust) = hello.trust.take().filter(|_| session.standing.holder() == Principal::Dispatcher) {
             credentials.learn(trust);
         }
         let own = Hello::new(role, access.data(), None);
@@ -220,8 +220,8 @@ impl Session {
         let (reader, writer) = tokio::io::split(stream);
         let address = remote.to_string();
         Ok(Session {
-            reader: Reader { stream: reader, address: address.clone(), body: Vec::new(), proven: None },
-            writer: Writer { stream: writer, address },
+            reader: FrameReader { stream: reader, address: address.clone(), body: Vec::new(), proven: None },
+            writer: FrameWriter { stream: writer, address },
             local,
             remote,
             standing: credentials.standing(peer),
@@ -239,7 +239,7 @@ impl Session {
     }
 }
 
-impl Reader {
+impl FrameReader {
     /// Counts as a proven connection until it is dropped.
     pub(crate) fn keep(&mut self, proven: Proven) {
         self.proven = Some(proven);
@@ -284,7 +284,7 @@ impl Reader {
     }
 }
 
-impl Writer {
+impl FrameWriter {
     /// Sends messages in as few frames as they fit.
     ///
     /// # Errors
@@ -328,13 +328,13 @@ impl Writer {
 }
 
 /// What the other side's alert means for who has this key.
-fn refused(error: SessionError, holder: Holder) -> SessionError {
+fn refused(error: SessionError, holder: Principal) -> SessionError {
     let SessionError::NotTrusted { address, alert: Some(alert), why } = error else { return error };
     let why = match (alert, holder) {
         (AlertDescription::CertificateRevoked, _) => {
             "it was revoked (`eyas access revoke`). Ask the cluster's owner for another access file"
         }
-        (AlertDescription::CertificateExpired, Holder::Job(_)) => "the job has ended",
+        (AlertDescription::CertificateExpired, Principal::Job(_)) => "the job has ended",
         (AlertDescription::CertificateExpired, _) => {
             "it was replaced (`eyas access rotate`). Copy the cluster's new access file"
         }
@@ -401,7 +401,7 @@ mod tests {
     async fn messages_cross_and_arrive_in_order() {
         let (listener, address) = listener().await;
         let access = Access::create("test", &address);
-        let acceptor = Acceptor::new(&access, Role::Dispatcher);
+        let acceptor = SessionAcceptor::new(&access, Role::Dispatcher);
         let serve = async {
             let (mut session, role) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
             let mut received = Vec::new();
@@ -424,7 +424,7 @@ mod tests {
     async fn what_is_too_large_for_the_other_side_is_not_sent() {
         let (listener, address) = listener().await;
         let access = Access::create("test", &address);
-        let acceptor = Acceptor::new(&access, Role::Dispatcher);
+        let acceptor = SessionAcceptor::new(&access, Role::Dispatcher);
         let serve = async {
             let (mut session, _) = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
             session.reader.next::<String>().await.unwrap()
@@ -443,7 +443,7 @@ mod tests {
     #[tokio::test]
     async fn another_clusters_secret_does_not_open_the_door() {
         let (listener, address) = listener().await;
-        let acceptor = Acceptor::new(&Access::create("ours", &address), Role::Dispatcher);
+        let acceptor = SessionAcceptor::new(&Access::create("ours", &address), Role::Dispatcher);
         let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await };
         let other = Access::create("theirs", &address);
         let (served, dialled) = tokio::join!(serve, dial(&other, Role::Client));
@@ -456,7 +456,7 @@ mod tests {
     async fn both_sides_say_that_they_move_data_in_two_ways() {
         let (listener, address) = listener().await;
         let access = Access::create("test", &address);
-        let acceptor = Acceptor::new(&access.clone().with_data(DataMode::Plain), Role::Dispatcher);
+        let acceptor = SessionAcceptor::new(&access.clone().with_data(DataMode::Plain), Role::Dispatcher);
         let accept = async || acceptor.accept(listener.accept().await.unwrap().0).await;
         let (served, dialled) = tokio::join!(accept(), dial(&access, Role::Executor));
         for (error, ours) in [(served.err(), "was started with"), (dialled.err(), "this process encrypts")] {
@@ -470,7 +470,7 @@ mod tests {
     #[tokio::test]
     async fn garbage_on_the_port_is_dropped() {
         let (listener, address) = listener().await;
-        let acceptor = Acceptor::new(&Access::create("ours", &address), Role::Dispatcher);
+        let acceptor = SessionAcceptor::new(&Access::create("ours", &address), Role::Dispatcher);
         let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await };
         let garbage = async {
             let mut stream = TcpStream::connect(&address).await.unwrap();

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use eyas_types::access::Holder;
-use eyas_wire::trust::{Refusal, SHARED_BYTES, Trust};
+use eyas_types::access::Principal;
+use eyas_wire::trust::{SHARED_BYTES, Trust, TrustRefusal};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -81,7 +81,7 @@ impl Credentials {
     }
 
     /// Whose these are.
-    pub fn holder(&self) -> Holder {
+    pub fn holder(&self) -> Principal {
         let own = self.state.own();
         holders(&own.cert[0]).ok().and_then(|holders| one_of(&holders)).expect("checked when it was taken over")
     }
@@ -90,7 +90,7 @@ impl Credentials {
     ///
     /// # Errors
     /// If there are none, or none with a name of eyas's.
-    pub fn peer(certificates: Option<&[CertificateDer<'_>]>) -> Result<Holder, Error> {
+    pub fn peer(certificates: Option<&[CertificateDer<'_>]>) -> Result<Principal, Error> {
         let certificate = certificates.and_then(|shown| shown.first()).ok_or(Error::NoCertificatesPresented)?;
         one_of(&holders(certificate)?).ok_or(not_ours())
     }
@@ -123,8 +123,8 @@ impl Credentials {
     }
 
     /// Watches over the trust in somebody.
-    pub fn standing(&self, holder: Holder) -> Standing {
-        Standing { holder, trust: self.state.trust.subscribe() }
+    pub fn standing(&self, holder: Principal) -> TrustWatch {
+        TrustWatch { holder, trust: self.state.trust.subscribe() }
     }
 
     /// Secrets of those who exchange data with nodes: the first is to be used, all are to be accepted.
@@ -145,24 +145,24 @@ impl fmt::Debug for Credentials {
 }
 
 /// Whether somebody with an open session is still trusted.
-pub struct Standing {
-    holder: Holder,
+pub struct TrustWatch {
+    holder: Principal,
     trust: watch::Receiver<Arc<Trust>>,
 }
 
-impl Standing {
+impl TrustWatch {
     /// Who it is.
-    pub fn holder(&self) -> Holder {
+    pub fn holder(&self) -> Principal {
         self.holder
     }
 
     /// It has another key now.
-    pub fn becomes(&mut self, holder: Holder) {
+    pub fn becomes(&mut self, holder: Principal) {
         self.holder = holder;
     }
 
     /// Waits until it is trusted no longer, and tells why. Dropped before, nothing is lost by it.
-    pub async fn ends(&mut self) -> Refusal {
+    pub async fn ends(&mut self) -> TrustRefusal {
         let holder = self.holder;
         loop {
             if let Err(refusal) = self.trust.borrow_and_update().admits(holder) {
@@ -184,10 +184,10 @@ enum Expected {
 }
 
 impl Expected {
-    fn is(self, holder: Holder) -> bool {
+    fn is(self, holder: Principal) -> bool {
         match (self, holder) {
-            (Expected::Dispatcher, Holder::Dispatcher) => true,
-            (Expected::Node, Holder::Key(_, role)) => role.is_of_nodes(),
+            (Expected::Dispatcher, Principal::Dispatcher) => true,
+            (Expected::Node, Principal::Key(_, role)) => role.is_of_nodes(),
             _ => false,
         }
     }
@@ -222,7 +222,7 @@ impl State {
     }
 
     /// Whose certificate this is, if the authority has signed it and its holder is trusted.
-    fn check(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Holder>, Error> {
+    fn check(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Principal>, Error> {
         let holders = self.signed(certificate, usage)?;
         let trust = self.trust.borrow().clone();
         for holder in &holders {
@@ -232,7 +232,7 @@ impl State {
     }
 
     /// Whose certificate this is, if the authority has signed it.
-    fn signed(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Holder>, Error> {
+    fn signed(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Principal>, Error> {
         let anchor = anchor_from_trusted_cert(&self.authority).map_err(|_| not_ours())?;
         let parsed = EndEntityCert::try_from(certificate).map_err(|_| not_ours())?;
         let algorithms = self.provider.signature_verification_algorithms.all;
@@ -256,10 +256,10 @@ impl State {
 }
 
 /// How the other side hears of it: as the alert of TLS that belongs to the error.
-fn error_of(refusal: Refusal) -> CertificateError {
+fn error_of(refusal: TrustRefusal) -> CertificateError {
     match refusal {
-        Refusal::Revoked => CertificateError::Revoked,
-        Refusal::Replaced | Refusal::JobEnded => CertificateError::Expired,
+        TrustRefusal::Revoked => CertificateError::Revoked,
+        TrustRefusal::Replaced | TrustRefusal::JobEnded => CertificateError::Expired,
     }
 }
 
@@ -267,15 +267,15 @@ fn not_ours() -> Error {
     Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
 }
 
-fn holders(certificate: &CertificateDer<'_>) -> Result<Vec<Holder>, Error> {
+fn holders(certificate: &CertificateDer<'_>) -> Result<Vec<Principal>, Error> {
     let parsed = EndEntityCert::try_from(certificate).map_err(|_| not_ours())?;
-    let holders: Vec<_> = parsed.valid_dns_names().filter_map(Holder::of_host_name).collect();
+    let holders: Vec<_> = parsed.valid_dns_names().filter_map(Principal::of_host_name).collect();
     if holders.is_empty() { Err(not_ours()) } else { Ok(holders) }
 }
 
 /// Whoever is a dispatcher and more is meant as what it is beside.
-fn one_of(holders: &[Holder]) -> Option<Holder> {
-    holders.iter().find(|holder| **holder != Holder::Dispatcher).or(holders.first()).copied()
+fn one_of(holders: &[Principal]) -> Option<Principal> {
+    holders.iter().find(|holder| **holder != Principal::Dispatcher).or(holders.first()).copied()
 }
 
 fn certified_key(own: &Certified, provider: &CryptoProvider) -> Result<CertifiedKey, String> {

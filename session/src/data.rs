@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use eyas_types::access::Holder;
+use eyas_types::access::Principal;
 use eyas_wire::DataMode;
 use eyas_wire::trust::SHARED_BYTES;
 use rustls::{ClientConfig, ServerConfig};
@@ -61,7 +61,7 @@ impl DataKeys {
     }
 
     /// Whether the cluster still trusts who proved itself with this key.
-    pub fn admits(&self, holder: Holder) -> bool {
+    pub fn admits(&self, holder: Principal) -> bool {
         self.credentials.trust().admits(holder).is_ok()
     }
 

@@ -20,8 +20,8 @@ mod suites;
 
 pub use access::{Access, AccessError};
 pub use authority::{Authority, Certified, new_secret};
-pub use connection::{Acceptor, Reader, Session, SessionError, Writer, dial};
-pub use credentials::{Credentials, SERVER_NAME, Standing};
+pub use connection::{FrameReader, FrameWriter, Session, SessionAcceptor, SessionError, dial};
+pub use credentials::{Credentials, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use listener::Listener;

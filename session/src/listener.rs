@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::connection::{Acceptor, Session, SessionError, ended};
+use crate::connection::{Session, SessionAcceptor, SessionError, ended};
 use crate::door::{Door, Guest, PROOF_DEADLINE};
 
 /// Before accepting again after the process ran out of something: of descriptors, most likely.
@@ -17,13 +17,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A listener with its [`Door`].
 pub struct Listener {
     tcp: TcpListener,
-    acceptor: Acceptor,
+    acceptor: SessionAcceptor,
     door: Door,
 }
 
 impl Listener {
     /// Listens for peers that `acceptor` lets in; the log calls it by its `name`.
-    pub fn new(tcp: TcpListener, acceptor: Acceptor, name: &'static str) -> Self {
+    pub fn new(tcp: TcpListener, acceptor: SessionAcceptor, name: &'static str) -> Self {
         Listener { tcp, acceptor, door: Door::new(name) }
     }
 
@@ -59,7 +59,7 @@ impl Listener {
     }
 }
 
-async fn greet(stream: TcpStream, acceptor: Acceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
+async fn greet(stream: TcpStream, acceptor: SessionAcceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
     // An error is met again when the stream is read.
     let _ = stream.readable().await;
     guest.spoke();
@@ -86,7 +86,7 @@ mod tests {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
         let access = Access::create("test", &address.to_string());
-        let listener = Listener::new(tcp, Acceptor::new(&access, Role::Dispatcher), "test");
+        let listener = Listener::new(tcp, SessionAcceptor::new(&access, Role::Dispatcher), "test");
         let mut silent = Vec::new();
         let (mut greetings, mut sessions) = (JoinSet::new(), JoinSet::new());
         for _ in 0..=MAX_UNPROVEN_PER_ADDRESS {

@@ -6,7 +6,7 @@ use eyas_wire::frame::Frame;
 use serde::Serialize;
 use tokio::sync::{AcquireError, Semaphore, TryAcquireError, mpsc};
 
-use crate::connection::{SessionError, Writer};
+use crate::connection::{FrameWriter, SessionError};
 
 /// An outbox holds so many messages. Who cannot wait for room ([`Outbox::post`]) is told that it is full, which means
 /// that the other side has stopped reading.
@@ -32,7 +32,7 @@ pub enum OutboxError {
 
 /// An outbox, and the future that sends what is put in it until all its handles are dropped or the connection ends.
 pub fn outbox<M: Serialize + Send + 'static>(
-    mut writer: Writer,
+    mut writer: FrameWriter,
 ) -> (Outbox<M>, impl Future<Output = Result<(), SessionError>> + Send) {
     let (sender, mut receiver) = mpsc::unbounded_channel::<Vec<M>>();
     let room = Arc::new(Semaphore::new(OUTBOX_MESSAGES));

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_types::access::Holder;
+use eyas_types::access::Principal;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
@@ -135,7 +135,7 @@ impl SealedStream {
     }
 
     /// Who the other side has proven to be.
-    pub fn peer(&self) -> Option<Holder> {
+    pub fn peer(&self) -> Option<Principal> {
         let shown = match &self.tls {
             Tls::Client(tls) => tls.peer_certificates(),
             Tls::Server(tls) => tls.peer_certificates(),

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use eyas_session::{Acceptor, Access, Authority, Session, SessionError, dial};
+use eyas_session::{Access, Authority, Session, SessionAcceptor, SessionError, dial};
 use eyas_types::JobId;
-use eyas_types::access::{FilesScope, Holder, KeyId, KeyRole};
+use eyas_types::access::{FilesScope, KeyId, KeyRole, Principal};
 use eyas_wire::Role;
-use eyas_wire::trust::{Refusal, Trust};
+use eyas_wire::trust::{Trust, TrustRefusal};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-const ADMIN: Holder = Holder::Key(KeyId(1), KeyRole::Admin);
-const READER: Holder = Holder::Key(KeyId(2), KeyRole::Read);
-const EXECUTOR: Holder = Holder::Key(KeyId(3), KeyRole::Executor);
-const TASK: Holder = Holder::Job(JobId(7));
+const ADMIN: Principal = Principal::Key(KeyId(1), KeyRole::Admin);
+const READER: Principal = Principal::Key(KeyId(2), KeyRole::Read);
+const EXECUTOR: Principal = Principal::Key(KeyId(3), KeyRole::Executor);
+const TASK: Principal = Principal::Job(JobId(7));
 
 struct Cluster {
     authority: Authority,
@@ -27,7 +27,7 @@ struct Cluster {
 
 impl Cluster {
     /// One of whose processes, held by `holder`, listens.
-    async fn with(holder: Holder, role: Role, trust: Trust) -> Self {
+    async fn with(holder: Principal, role: Role, trust: Trust) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let authority = Authority::create();
         let address = listener.local_addr().unwrap().to_string();
@@ -37,17 +37,17 @@ impl Cluster {
     }
 
     async fn with_dispatcher(trust: Trust) -> Self {
-        Cluster::with(Holder::Dispatcher, Role::Dispatcher, trust).await
+        Cluster::with(Principal::Dispatcher, Role::Dispatcher, trust).await
     }
 
-    fn access(&self, holder: Holder) -> Access {
+    fn access(&self, holder: Principal) -> Access {
         let own = self.authority.issue(holder).unwrap();
         Access::new("test", &self.access.dispatcher, self.authority.certificate(), own, Trust::default()).unwrap()
     }
 
     /// Both ends of a session.
     async fn meet(&self, access: &Access) -> (Result<Session, SessionError>, Result<Session, SessionError>) {
-        let acceptor = Acceptor::new(&self.access, self.role);
+        let acceptor = SessionAcceptor::new(&self.access, self.role);
         let serve =
             async { acceptor.accept(self.listener.accept().await.unwrap().0).await.map(|(session, _)| session) };
         timeout(DEADLINE, async { tokio::join!(serve, dial(access, Role::Client)) }).await.expect("in time")
@@ -63,7 +63,7 @@ async fn a_session_knows_who_is_at_its_other_end() {
         let access = cluster.access(holder);
         let (served, dialled) = cluster.meet(&access).await;
         assert_eq!(served.unwrap().standing.holder(), holder);
-        assert_eq!(dialled.unwrap().standing.holder(), Holder::Dispatcher);
+        assert_eq!(dialled.unwrap().standing.holder(), Principal::Dispatcher);
         // With its greeting, the dispatcher has said what they may know.
         assert_eq!(access.credentials().data_secrets(), [[1; 32]]);
         assert_eq!(access.credentials().node_secrets().len(), usize::from(holder == ADMIN || holder == EXECUTOR));
@@ -73,8 +73,8 @@ async fn a_session_knows_who_is_at_its_other_end() {
 #[tokio::test]
 async fn a_key_that_was_taken_back_is_refused_and_why_is_said() {
     let mut trust = Trust::default();
-    trust.dead.insert(KeyId(1), Refusal::Replaced);
-    trust.dead.insert(KeyId(2), Refusal::Revoked);
+    trust.dead.insert(KeyId(1), TrustRefusal::Replaced);
+    trust.dead.insert(KeyId(2), TrustRefusal::Revoked);
     let cluster = Cluster::with_dispatcher(trust).await;
     for (holder, words) in
         [(ADMIN, ["k1", "eyas access rotate"]), (READER, ["k2", "was revoked"]), (TASK, ["job 7", "has ended"])]
@@ -95,9 +95,9 @@ async fn an_open_session_ends_with_its_key_and_no_other() {
     let mut read = cluster.meet(&reader).await.0.unwrap();
     let mut manage = cluster.meet(&admin).await.0.unwrap();
     let mut trust = Trust::default();
-    trust.dead.insert(KeyId(2), Refusal::Revoked);
+    trust.dead.insert(KeyId(2), TrustRefusal::Revoked);
     cluster.access.credentials().learn(trust);
-    assert_eq!(timeout(DEADLINE, read.standing.ends()).await.unwrap(), Refusal::Revoked);
+    assert_eq!(timeout(DEADLINE, read.standing.ends()).await.unwrap(), TrustRefusal::Revoked);
     let goes_on = async {
         tokio::select! { biased; _ = manage.standing.ends() => false, () = async {} => true }
     };

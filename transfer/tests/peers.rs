@@ -13,9 +13,9 @@ use eyas_session::{Access, Authority, DataKeys};
 use eyas_store::{Checksum, Limiter, ObjectStore};
 use eyas_transfer::{PeerErrorKind, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
-use eyas_types::access::{Holder, KeyId, KeyRole};
+use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_wire::DataMode;
-use eyas_wire::trust::{Refusal, Trust};
+use eyas_wire::trust::{Trust, TrustRefusal};
 
 /// What TLS says to a stranger: that it closes the connection.
 const ALERT_BYTES: usize = 7;
@@ -156,7 +156,7 @@ async fn a_key_that_is_revoked_gets_nothing_on_its_open_connection_either() {
     let authority = Authority::create();
     let trust = Trust { data: vec![[1; 32]], ..Trust::default() };
     let access = |id, role| {
-        let own = authority.issue(Holder::Key(KeyId(id), role)).unwrap();
+        let own = authority.issue(Principal::Key(KeyId(id), role)).unwrap();
         Access::new("test", "127.0.0.1:1", authority.certificate(), own, trust.clone()).unwrap()
     };
     let (node, reader) = (access(1, KeyRole::Executor), access(2, KeyRole::Read));
@@ -164,7 +164,7 @@ async fn a_key_that_is_revoked_gets_nothing_on_its_open_connection_either() {
     there.put(ID, b"x");
     here.fetch(there.addr(), ID, 1).await.unwrap();
     here.store.remove(ID).unwrap();
-    node.credentials().learn(Trust { dead: [(KeyId(2), Refusal::Revoked)].into(), ..trust });
+    node.credentials().learn(Trust { dead: [(KeyId(2), TrustRefusal::Revoked)].into(), ..trust });
     let error = here.fetch(there.addr(), ID, 1).await.unwrap_err();
     assert_eq!((error.kind, there.server.served().count), (PeerErrorKind::Unreachable, 1), "{error}");
 }

@@ -81,7 +81,7 @@ impl FromStr for KeyRole {
 
 /// Who is at the other end of a session, as its certificate says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Holder {
+pub enum Principal {
     /// The cluster's dispatcher.
     Dispatcher,
     /// The holder of a key.
@@ -90,35 +90,35 @@ pub enum Holder {
     Job(JobId),
 }
 
-impl Holder {
+impl Principal {
     /// Its name in a certificate, which has the form of a host's.
     pub fn host_name(self) -> String {
         match self {
-            Holder::Dispatcher => "dispatcher.eyas".into(),
-            Holder::Key(id, role) => format!("{id}.{role}.eyas"),
-            Holder::Job(job) => format!("{job}.job.eyas"),
+            Principal::Dispatcher => "dispatcher.eyas".into(),
+            Principal::Key(id, role) => format!("{id}.{role}.eyas"),
+            Principal::Job(job) => format!("{job}.job.eyas"),
         }
     }
 
     /// Who has this name in a certificate.
     pub fn of_host_name(name: &str) -> Option<Self> {
         if name == "dispatcher.eyas" {
-            return Some(Holder::Dispatcher);
+            return Some(Principal::Dispatcher);
         }
         let (id, role) = name.strip_suffix(".eyas")?.split_once('.')?;
         match role {
-            "job" => Some(Holder::Job(id.parse().ok()?)),
-            role => Some(Holder::Key(id.parse().ok()?, role.parse().ok()?)),
+            "job" => Some(Principal::Job(id.parse().ok()?)),
+            role => Some(Principal::Key(id.parse().ok()?, role.parse().ok()?)),
         }
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Holder::Dispatcher => f.write_str("the dispatcher"),
-            Holder::Key(id, role) => write!(f, "key {id} (role {role})"),
-            Holder::Job(job) => write!(f, "the token of job {job}"),
+            Principal::Dispatcher => f.write_str("the dispatcher"),
+            Principal::Key(id, role) => write!(f, "key {id} (role {role})"),
+            Principal::Job(job) => write!(f, "the token of job {job}"),
         }
     }
 }
@@ -162,14 +162,14 @@ mod tests {
 
     #[test]
     fn names_in_certificates_come_back() {
-        let keys = KeyRole::ALL.into_iter().map(|role| Holder::Key(KeyId(7), role));
-        for holder in keys.chain([Holder::Dispatcher, Holder::Job(JobId(12))]) {
-            assert_eq!(Holder::of_host_name(&holder.host_name()), Some(holder));
+        let keys = KeyRole::ALL.into_iter().map(|role| Principal::Key(KeyId(7), role));
+        for holder in keys.chain([Principal::Dispatcher, Principal::Job(JobId(12))]) {
+            assert_eq!(Principal::of_host_name(&holder.host_name()), Some(holder));
         }
         for name in
             ["", "eyas", "k1.eyas", "k1.root.eyas", "1.admin.eyas", "k1.job.eyas", "x.dispatcher.eyas", "k1.admin"]
         {
-            assert_eq!(Holder::of_host_name(name), None, "{name}");
+            assert_eq!(Principal::of_host_name(name), None, "{name}");
         }
     }
 

@@ -30,7 +30,7 @@ pub mod units;
 pub use estimate::Estimate;
 pub use id::{ExecutorId, JobId, ObjectId, PlaceId, TaskId};
 pub use io::{Extent, FileId, Operation};
-pub use load::Load;
+pub use load::ExecutorLoad;
 pub use name::Name;
 pub use numbers::{NumberRange, Numbers};
 pub use object::{ObjectSpec, Version};
@@ -39,4 +39,4 @@ pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPoli
 pub use resource::Resources;
 pub use shown::{shown, shown_lines};
 pub use task::{Input, InputFrom, Need, OutputSpec, Program, TaskItem, TaskTemplate, Value, WorkingFolder};
-pub use template::{Piece, Template};
+pub use template::{Template, TemplatePart};

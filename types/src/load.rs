@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What an executor's slots do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
+pub struct ExecutorLoad {
     /// Tasks that run.
     pub computing: u32,
     /// Data-intensive tasks whose inputs are not all there.

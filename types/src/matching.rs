@@ -13,7 +13,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AttributeType {
     /// A whole number.
     Whole,
     /// A number with a fraction.
@@ -40,8 +40,8 @@ macro_rules! attributes {
             }
 
             /// What it is.
-            pub fn kind(self) -> Kind {
-                match self { $(Attribute::$variant => Kind::$kind,)+ }
+            pub fn kind(self) -> AttributeType {
+                match self { $(Attribute::$variant => AttributeType::$kind,)+ }
             }
 
             /// Whether it is the same for all tasks of equal needs, for as long as an executor is there. All others
@@ -83,13 +83,13 @@ attributes! {
 /// The value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fact<'a> {
-    /// Of [`Kind::Whole`].
+    /// Of [`AttributeType::Whole`].
     Whole(u64),
-    /// Of [`Kind::Fraction`].
+    /// Of [`AttributeType::Fraction`].
     Fraction(f64),
-    /// Of [`Kind::Text`].
+    /// Of [`AttributeType::Text`].
     Text(&'a str),
-    /// Of [`Kind::Labels`].
+    /// Of [`AttributeType::Labels`].
     Labels(&'a Labels),
 }
 

@@ -22,11 +22,11 @@ use crate::task::Value;
 
 /// One word: literal text and placeholders in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Template(pub Vec<Piece>);
+pub struct Template(pub Vec<TemplatePart>);
 
 /// One part of a word.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Piece {
+pub enum TemplatePart {
     /// Itself.
     Literal(Name),
     /// The item, or one column of it.
@@ -34,7 +34,7 @@ pub enum Piece {
         /// From 1; 0 for the whole item.
         column: u16,
         /// Which part of it.
-        part: Part,
+        part: PathPart,
     },
     /// The staged path of an input, from 0.
     Input(u16),
@@ -46,7 +46,7 @@ pub enum Piece {
 
 /// Which part of a value a placeholder takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Part {
+pub enum PathPart {
     /// `{}`
     Whole,
     /// `{.}`
@@ -76,19 +76,19 @@ pub struct Expansion<'a> {
 impl Template {
     /// Whether it has the task's number in it.
     pub fn has_number(&self) -> bool {
-        self.0.contains(&Piece::Number)
+        self.0.contains(&TemplatePart::Number)
     }
 
     /// A word without placeholders.
     pub fn literal(text: impl Into<Name>) -> Self {
-        Template(alloc::vec![Piece::Literal(text.into())])
+        Template(alloc::vec![TemplatePart::Literal(text.into())])
     }
 
     /// Whether it is a pattern of file names: only what the user wrote can make it one, never the name of an item that
     /// happens to have a bracket in it.
     pub fn is_glob(&self) -> bool {
         let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[');
-        self.0.iter().any(|piece| matches!(piece, Piece::Literal(text) if text.iter().any(is_special)))
+        self.0.iter().any(|piece| matches!(piece, TemplatePart::Literal(text) if text.iter().any(is_special)))
     }
 
     /// Finds the placeholders in `text`.
@@ -102,7 +102,7 @@ impl Template {
             match position(rest, b'}').and_then(|close| Some((placeholder(&rest[1..close])?, close))) {
                 Some((piece, close)) => {
                     if !literal.is_empty() {
-                        pieces.push(Piece::Literal(core::mem::take(&mut literal)));
+                        pieces.push(TemplatePart::Literal(core::mem::take(&mut literal)));
                     }
                     pieces.push(piece);
                     rest = &rest[close + 1..];
@@ -115,7 +115,7 @@ impl Template {
         }
         literal.push(rest);
         if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal));
+            pieces.push(TemplatePart::Literal(literal));
         }
         Template(pieces)
     }
@@ -125,14 +125,14 @@ impl Template {
         let mut word = Name::default();
         for piece in &self.0 {
             match piece {
-                Piece::Literal(text) => word.push(text),
-                Piece::Value { column, part } => {
+                TemplatePart::Literal(text) => word.push(text),
+                TemplatePart::Value { column, part } => {
                     let column = if *column == 0 { "".into() } else { column.to_string() };
                     word.push(alloc::format!("{{{column}{}}}", part.written()));
                 }
-                Piece::Input(input) => word.push(alloc::format!("{{input:{}}}", input + 1)),
-                Piece::Number => word.push("{#}"),
-                Piece::Slot => word.push("{%}"),
+                TemplatePart::Input(input) => word.push(alloc::format!("{{input:{}}}", input + 1)),
+                TemplatePart::Number => word.push("{#}"),
+                TemplatePart::Slot => word.push("{%}"),
             }
         }
         word
@@ -140,17 +140,21 @@ impl Template {
 
     /// Whether the item appears in it.
     pub fn has_value(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Value { .. }))
+        self.0.iter().any(|piece| matches!(piece, TemplatePart::Value { .. }))
     }
 
     /// The highest column it asks for.
     pub fn highest_column(&self) -> u16 {
-        self.0.iter().map(|piece| if let Piece::Value { column, .. } = piece { *column } else { 0 }).max().unwrap_or(0)
+        self.0
+            .iter()
+            .map(|piece| if let TemplatePart::Value { column, .. } = piece { *column } else { 0 })
+            .max()
+            .unwrap_or(0)
     }
 
     /// The number of inputs it needs, so that each `{input:N}` stands for one.
     pub fn highest_input(&self) -> u16 {
-        self.0.iter().map(|piece| if let Piece::Input(input) = piece { input + 1 } else { 0 }).max().unwrap_or(0)
+        self.0.iter().map(|piece| if let TemplatePart::Input(input) = piece { input + 1 } else { 0 }).max().unwrap_or(0)
     }
 
     /// The word with everything filled in. A column or input that the task does not have becomes empty; submission
@@ -159,11 +163,13 @@ impl Template {
         let mut word = Name::default();
         for piece in &self.0 {
             match piece {
-                Piece::Literal(text) => word.push(text),
-                Piece::Value { column, part } => word.push(with.value(*column, *part)),
-                Piece::Input(input) => word.push(with.staged.get(usize::from(*input)).map_or(&b""[..], Name::as_bytes)),
-                Piece::Number => word.push(with.number.to_string()),
-                Piece::Slot => word.push(with.slot.to_string()),
+                TemplatePart::Literal(text) => word.push(text),
+                TemplatePart::Value { column, part } => word.push(with.value(*column, *part)),
+                TemplatePart::Input(input) => {
+                    word.push(with.staged.get(usize::from(*input)).map_or(&b""[..], Name::as_bytes))
+                }
+                TemplatePart::Number => word.push(with.number.to_string()),
+                TemplatePart::Slot => word.push(with.slot.to_string()),
             }
         }
         word
@@ -171,9 +177,9 @@ impl Template {
 }
 
 impl Expansion<'_> {
-    fn value(&self, column: u16, part: Part) -> Cow<'_, [u8]> {
+    fn value(&self, column: u16, part: PathPart) -> Cow<'_, [u8]> {
         let whole = |value| match part {
-            Part::Whole => self.staged_path(value),
+            PathPart::Whole => self.staged_path(value),
             _ => part.of(&value.text),
         };
         match (column, self.values) {
@@ -190,7 +196,7 @@ impl Expansion<'_> {
     }
 }
 
-impl Part {
+impl PathPart {
     fn of(self, text: &[u8]) -> &[u8] {
         let (folder, base) = match text.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&text[..slash.max(1)], &text[slash + 1..]),
@@ -201,21 +207,21 @@ impl Part {
             _ => 0,
         };
         match self {
-            Part::Whole => text,
-            Part::WithoutExtension => &text[..text.len() - extension_bytes],
-            Part::Base => base,
-            Part::Folder => folder,
-            Part::BaseWithoutExtension => &base[..base.len() - extension_bytes],
+            PathPart::Whole => text,
+            PathPart::WithoutExtension => &text[..text.len() - extension_bytes],
+            PathPart::Base => base,
+            PathPart::Folder => folder,
+            PathPart::BaseWithoutExtension => &base[..base.len() - extension_bytes],
         }
     }
 
     fn written(self) -> &'static str {
         match self {
-            Part::Whole => "",
-            Part::WithoutExtension => ".",
-            Part::Base => "/",
-            Part::Folder => "//",
-            Part::BaseWithoutExtension => "/.",
+            PathPart::Whole => "",
+            PathPart::WithoutExtension => ".",
+            PathPart::Base => "/",
+            PathPart::Folder => "//",
+            PathPart::BaseWithoutExtension => "/.",
         }
     }
 }
@@ -225,14 +231,14 @@ fn position(text: &[u8], wanted: u8) -> Option<usize> {
 }
 
 /// The placeholder between two braces, if it is one.
-fn placeholder(inside: &[u8]) -> Option<Piece> {
+fn placeholder(inside: &[u8]) -> Option<TemplatePart> {
     let inside = core::str::from_utf8(inside).ok()?;
     if let Some(number) = inside.strip_prefix("input:") {
-        return number.parse::<u16>().ok()?.checked_sub(1).map(Piece::Input);
+        return number.parse::<u16>().ok()?.checked_sub(1).map(TemplatePart::Input);
     }
     match inside {
-        "#" => return Some(Piece::Number),
-        "%" => return Some(Piece::Slot),
+        "#" => return Some(TemplatePart::Number),
+        "%" => return Some(TemplatePart::Slot),
         _ => {}
     }
     let digits = inside.bytes().take_while(u8::is_ascii_digit).count();
@@ -241,14 +247,14 @@ fn placeholder(inside: &[u8]) -> Option<Piece> {
         number => number.parse::<u16>().ok().filter(|n| *n > 0)?,
     };
     let part = match &inside[digits..] {
-        "" => Part::Whole,
-        "." => Part::WithoutExtension,
-        "/" => Part::Base,
-        "//" => Part::Folder,
-        "/." => Part::BaseWithoutExtension,
+        "" => PathPart::Whole,
+        "." => PathPart::WithoutExtension,
+        "/" => PathPart::Base,
+        "//" => PathPart::Folder,
+        "/." => PathPart::BaseWithoutExtension,
         _ => return None,
     };
-    Some(Piece::Value { column, part })
+    Some(TemplatePart::Value { column, part })
 }
 
 impl core::fmt::Display for Template {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use eyas_types::dfs::{FileSystemId, NodeId};
 use eyas_types::matching::Labels;
 use eyas_types::{
-    ExecutorId, JobId, Load, Name, ObjectId, ObjectSpec, Origin, Outcome, PlaceId, Resources, TaskId, TaskTemplate,
-    Value,
+    ExecutorId, ExecutorLoad, JobId, Name, ObjectId, ObjectSpec, Origin, Outcome, PlaceId, Resources, TaskId,
+    TaskTemplate, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ pub enum FromExecutor {
     /// It has to leave, and holds objects that others may not have: it stays until it is told to stop.
     Retiring,
     /// How its load stands, told when what it stages or has suspended changes, and now and then.
-    Load(Load),
+    Load(ExecutorLoad),
     /// It has suspended a task, for one of higher priority.
     Suspended {
         /// Which.
@@ -212,7 +212,7 @@ pub enum ToExecutor {
         /// Which.
         object: ObjectSpec,
         /// Peers that may have it, the first to be tried first.
-        holders: Vec<Holder>,
+        holders: Vec<PeerHint>,
     },
     /// An object that need not be held any longer.
     Release {
@@ -276,12 +276,12 @@ pub struct AssignedInput {
     /// Its name in the sandbox; the last component of its source where this is `None`.
     pub name: Option<Name>,
     /// Peers that may give it, the first to be tried first.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<PeerHint>,
 }
 
 /// A peer that may give an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct PeerHint {
     /// Where it gives objects.
     pub transfer: SocketAddr,
     /// It is receiving the object itself, or about to.

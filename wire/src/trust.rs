@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use eyas_types::JobId;
-use eyas_types::access::{FilesScope, Holder, KeyId};
+use eyas_types::access::{FilesScope, KeyId, Principal};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a secret that the members of a cluster share.
@@ -22,7 +22,7 @@ impl fmt::Debug for SecretText {
 
 /// Why a key or a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusal {
+pub enum TrustRefusal {
     /// The key was replaced, and its grace is over.
     Replaced,
     /// The key was revoked.
@@ -35,7 +35,7 @@ pub enum Refusal {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
     /// Keys that are not accepted.
-    pub dead: BTreeMap<KeyId, Refusal>,
+    pub dead: BTreeMap<KeyId, TrustRefusal>,
     /// Jobs whose tokens are accepted, and what those may do with files of the cluster.
     pub jobs: BTreeMap<JobId, FilesScope>,
     /// Secrets of those who exchange data, the current one first; those behind it are accepted for a while.
@@ -49,19 +49,19 @@ impl Trust {
     ///
     /// # Errors
     /// Why it is not.
-    pub fn admits(&self, holder: Holder) -> Result<(), Refusal> {
+    pub fn admits(&self, holder: Principal) -> Result<(), TrustRefusal> {
         match holder {
-            Holder::Dispatcher => Ok(()),
-            Holder::Key(id, _) => self.dead.get(&id).map_or(Ok(()), |refusal| Err(*refusal)),
-            Holder::Job(job) if self.jobs.contains_key(&job) => Ok(()),
-            Holder::Job(_) => Err(Refusal::JobEnded),
+            Principal::Dispatcher => Ok(()),
+            Principal::Key(id, _) => self.dead.get(&id).map_or(Ok(()), |refusal| Err(*refusal)),
+            Principal::Job(job) if self.jobs.contains_key(&job) => Ok(()),
+            Principal::Job(_) => Err(TrustRefusal::JobEnded),
         }
     }
 
     /// What a holder is told of it: who is no node needs neither the nodes' secrets nor others' jobs.
-    pub fn told_to(&self, holder: Holder) -> Trust {
+    pub fn told_to(&self, holder: Principal) -> Trust {
         match holder {
-            Holder::Key(_, role) if role.is_of_nodes() => self.clone(),
+            Principal::Key(_, role) if role.is_of_nodes() => self.clone(),
             _ => Trust { dead: self.dead.clone(), data: self.data.clone(), ..Trust::default() },
         }
     }
@@ -83,17 +83,17 @@ mod tests {
     #[test]
     fn dead_keys_and_ended_jobs_are_refused() {
         let mut trust = Trust::default();
-        trust.dead.insert(KeyId(1), Refusal::Replaced);
-        trust.dead.insert(KeyId(2), Refusal::Revoked);
+        trust.dead.insert(KeyId(1), TrustRefusal::Replaced);
+        trust.dead.insert(KeyId(2), TrustRefusal::Revoked);
         trust.jobs.insert(JobId(7), FilesScope::default());
-        let key = |id| Holder::Key(KeyId(id), KeyRole::Admin);
+        let key = |id| Principal::Key(KeyId(id), KeyRole::Admin);
         for (holder, answer) in [
-            (key(1), Err(Refusal::Replaced)),
-            (key(2), Err(Refusal::Revoked)),
+            (key(1), Err(TrustRefusal::Replaced)),
+            (key(2), Err(TrustRefusal::Revoked)),
             (key(3), Ok(())),
-            (Holder::Job(JobId(7)), Ok(())),
-            (Holder::Job(JobId(8)), Err(Refusal::JobEnded)),
-            (Holder::Dispatcher, Ok(())),
+            (Principal::Job(JobId(7)), Ok(())),
+            (Principal::Job(JobId(8)), Err(TrustRefusal::JobEnded)),
+            (Principal::Dispatcher, Ok(())),
         ] {
             assert_eq!(trust.admits(holder), answer, "{holder}");
         }
@@ -108,11 +108,11 @@ mod tests {
             (told.data.len(), told.nodes.len(), told.jobs.len())
         };
         for role in [KeyRole::Admin, KeyRole::Executor] {
-            assert_eq!(told(Holder::Key(KeyId(1), role)), (1, 1, 1));
+            assert_eq!(told(Principal::Key(KeyId(1), role)), (1, 1, 1));
         }
         for role in [KeyRole::Submit, KeyRole::Read] {
-            assert_eq!(told(Holder::Key(KeyId(1), role)), (1, 0, 0));
+            assert_eq!(told(Principal::Key(KeyId(1), role)), (1, 0, 0));
         }
-        assert_eq!(told(Holder::Job(JobId(7))), (1, 0, 0));
+        assert_eq!(told(Principal::Job(JobId(7))), (1, 0, 0));
     }
 }

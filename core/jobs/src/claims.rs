@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use eyas_types::template::Expansion;
-use eyas_types::{Name, OutputSpec, Piece, TaskItem, TaskTemplate, Template, Value};
+use eyas_types::{Name, OutputSpec, TaskItem, TaskTemplate, Template, TemplatePart, Value};
 
 use crate::spec::{JobSpec, SpecError};
 
@@ -95,7 +95,7 @@ fn file_name(item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
 
 /// Whether it is told before the task runs what it is.
 fn is_known(word: &Template) -> bool {
-    !word.0.iter().any(|piece| matches!(piece, Piece::Slot | Piece::Input(_)))
+    !word.0.iter().any(|piece| matches!(piece, TemplatePart::Slot | TemplatePart::Input(_)))
 }
 
 fn expand(word: &Template, item: &TaskItem, task: u32) -> Name {

@@ -7,7 +7,7 @@
 //! A task moves `Queued → Staging → Ready → Running`, and between running and suspended. It enters staging only when room for all its missing inputs
 //! has been reserved at once, in order of arrival: so tasks never hold half of their inputs while waiting for each
 //! other's room. Past one that waits for room go a few that need none. While some compute, the inputs of the next are
-//! staged, and while a data-intensive one is staged, others have its processors ([`Load::lent_milli`](eyas_types::Load)).
+//! staged, and while a data-intensive one is staged, others have its processors ([`ExecutorLoad::lent_milli`](eyas_types::ExecutorLoad)).
 //!
 //! A task whose inputs are beyond the store's limits is refused at once and for ever. One that the disk has no room for
 //! waits as long as something here can still leave, and is refused for now when nothing can: a full disk never fails a

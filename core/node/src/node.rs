@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use eyas_types::{EvictionPolicy, Load, ObjectId, Origin, Reads, Resources, TaskId, units};
+use eyas_types::{EvictionPolicy, ExecutorLoad, ObjectId, Origin, Reads, Resources, TaskId, units};
 
 use crate::event::{Effect, Event, FetchFailure};
 use crate::overlap::{self, Awaited, Overlap};
@@ -206,8 +206,8 @@ impl Node {
     }
 
     /// How it stands.
-    pub fn load(&self) -> Load {
-        Load {
+    pub fn load(&self) -> ExecutorLoad {
+        ExecutorLoad {
             computing: self.running.len() as u32,
             staging: self.awaited.tasks,
             suspended: self.suspended.len() as u32,

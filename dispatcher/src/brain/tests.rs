@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc as std_mpsc;
 
 use eyas_jobs::{MAX_RECOMPUTATIONS, Phase, RETURN_GRACE_US};
-use eyas_session::{Acceptor, Access, dial, outbox};
+use eyas_session::{Access, SessionAcceptor, dial, outbox};
 use eyas_types::outcome::Delivered;
 use eyas_types::{
     Distribution, Input, InputFrom, ObjectSpec, Outcome, OutputSpec, PlacementPolicy, Program, Resources, Status,
@@ -45,7 +45,7 @@ impl Dispatcher {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let access = Access::create("test", &listener.local_addr().unwrap().to_string());
         let accept =
-            async { Acceptor::new(&access, Role::Dispatcher).accept(listener.accept().await.unwrap().0).await };
+            async { SessionAcceptor::new(&access, Role::Dispatcher).accept(listener.accept().await.unwrap().0).await };
         let (accepted, _dialled) = tokio::join!(accept, dial(&access, Role::Executor));
         let (outbox, _) = outbox(accepted.unwrap().0.writer);
         Dispatcher { brain, written, outbox, folder }

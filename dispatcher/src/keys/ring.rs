@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use eyas_session::{Authority, Certified, new_secret};
-use eyas_types::access::{Holder, KeyId, KeyRole};
-use eyas_wire::trust::{Refusal, SHARED_BYTES, Trust};
+use eyas_types::access::{KeyId, KeyRole, Principal};
+use eyas_wire::trust::{SHARED_BYTES, Trust, TrustRefusal};
 use eyas_wire::view::{KeyState, KeyView};
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl Ring {
     /// Keys of a new cluster: one, of an admin.
     pub fn create(now_unix_s: u64) -> Result<Self, KeysError> {
         let authority = Authority::create();
-        let dispatcher = authority.issue(Holder::Dispatcher).map_err(KeysError::Unusable)?;
+        let dispatcher = authority.issue(Principal::Dispatcher).map_err(KeysError::Unusable)?;
         let mut ring = Ring { next: 1, authority, dispatcher, secrets: vec![Secrets::new()?], keys: Vec::new() };
         ring.current(KeyRole::Admin, now_unix_s)?;
         Ok(ring)
@@ -95,7 +95,7 @@ impl Ring {
             return Err(KeysError::TooMany);
         }
         let id = KeyId(self.next);
-        let own = self.authority.issue(Holder::Key(id, role)).map_err(KeysError::Unusable)?;
+        let own = self.authority.issue(Principal::Key(id, role)).map_err(KeysError::Unusable)?;
         self.next += 1;
         self.keys.push(Key { id, role, made_unix_s, state: State::Active, own: Some(own.clone()) });
         Ok((id, own))
@@ -171,21 +171,21 @@ impl Ring {
 
     /// The key that an executor is to have instead of this one, with which it has an open session: also if that was replaced
     /// without a grace, but not if it was revoked.
-    pub fn successor(&mut self, of: KeyId, now_unix_s: u64) -> Result<Option<(Holder, Certified)>, KeysError> {
+    pub fn successor(&mut self, of: KeyId, now_unix_s: u64) -> Result<Option<(Principal, Certified)>, KeysError> {
         let retires = |key: &Key| key.id == of && matches!(key.state, State::Retiring { .. } | State::Replaced);
         if !self.keys.iter().any(retires) {
             return Ok(None);
         }
         // An executor needs no more than that, whatever it was started with.
         let (id, own) = self.current(KeyRole::Executor, now_unix_s)?;
-        Ok(Some((Holder::Key(id, KeyRole::Executor), own)))
+        Ok(Some((Principal::Key(id, KeyRole::Executor), own)))
     }
 
     /// What the cluster trusts, but for tokens of jobs.
     pub fn trust(&self) -> Trust {
         let refusal = |key: &Key| match key.state {
-            State::Replaced => Some((key.id, Refusal::Replaced)),
-            State::Revoked => Some((key.id, Refusal::Revoked)),
+            State::Replaced => Some((key.id, TrustRefusal::Replaced)),
+            State::Revoked => Some((key.id, TrustRefusal::Revoked)),
             State::Active | State::Retiring { .. } => None,
         };
         Trust {
@@ -251,7 +251,7 @@ mod tests {
         assert!(!ring.expire(NOW + 599) && ring.expire(NOW + 600));
         assert_eq!(states(&ring), all(Replaced));
         assert_eq!((ring.next_expiry(), ring.trust().data.len()), (None, 1));
-        assert_eq!(ring.trust().admits(Holder::Key(reader, read)), Err(Refusal::Replaced));
+        assert_eq!(ring.trust().admits(Principal::Key(reader, read)), Err(TrustRefusal::Replaced));
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         let mut ring = Ring::create(NOW).unwrap();
         let before = ring.trust();
         ring.revoke(KeyId(1), NOW).unwrap();
-        assert_eq!(ring.trust().admits(Holder::Key(KeyId(1), KeyRole::Admin)), Err(Refusal::Revoked));
+        assert_eq!(ring.trust().admits(Principal::Key(KeyId(1), KeyRole::Admin)), Err(TrustRefusal::Revoked));
         assert_eq!(ring.current(KeyRole::Admin, NOW).unwrap().0, KeyId(2));
         // Nor does what its holder knows beside it.
         assert!(ring.trust().data.iter().all(|secret| !before.data.contains(secret)));
@@ -287,7 +287,7 @@ mod tests {
         assert!(ring.successor(KeyId(1), NOW).unwrap().is_none(), "it is not replaced");
         ring.rotate(None, 600, NOW).unwrap();
         let (holder, _) = ring.successor(KeyId(1), NOW).unwrap().expect("there is one");
-        assert_eq!(holder, Holder::Key(KeyId(3), KeyRole::Executor));
+        assert_eq!(holder, Principal::Key(KeyId(3), KeyRole::Executor));
         ring.revoke(KeyId(1), NOW).unwrap();
         assert!(ring.successor(KeyId(1), NOW).unwrap().is_none(), "who has a revoked key gets no other");
     }

@@ -91,9 +91,9 @@ impl Brain {
 async fn fetch_shared(
     fetcher: &Fetcher,
     spec: &ObjectSpec,
-    holders: Vec<executor::Holder>,
+    holders: Vec<executor::PeerHint>,
 ) -> Result<Origin, FetchError> {
-    let holders = holders.into_iter().map(|executor::Holder { transfer, is_relay, others }| Holder {
+    let holders = holders.into_iter().map(|executor::PeerHint { transfer, is_relay, others }| Holder {
         addr: transfer,
         is_relay,
         others,

@@ -4,12 +4,12 @@
 use eyas_node::Event;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ObjectId, ObjectSpec, Outcome, Status, TaskId};
-use eyas_wire::executor::{FromExecutor, Holder};
+use eyas_wire::executor::{FromExecutor, PeerHint};
 
 use super::Brain;
 
 impl Brain {
-    pub(super) fn hold(&mut self, spec: ObjectSpec, holders: Vec<Holder>) {
+    pub(super) fn hold(&mut self, spec: ObjectSpec, holders: Vec<PeerHint>) {
         let (object, size_bytes) = (spec.id(), spec.size_bytes());
         self.to_hold.insert(object, (spec, holders));
         self.events.push_back(Event::Hold { object, size_bytes });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
 use eyas_node::{Effect, Event, Limits, Node, Overlap};
-use eyas_types::{Load, Reads, Resources, TaskId};
+use eyas_types::{ExecutorLoad, Reads, Resources, TaskId};
 
 use super::page_cache::PageCache;
 use super::{Fact, Happening, Holder, Owner, Run, Tag, id_of_task, object_of};
@@ -22,7 +22,7 @@ pub(super) struct Executor {
     /// Of its store on disk.
     pub pages: PageCache,
     /// What the dispatcher was told of the load.
-    told: Load,
+    told: ExecutorLoad,
     /// Tasks in its slots.
     running: u32,
     /// Bytes of what is in its store, or comes.
@@ -113,7 +113,7 @@ impl Executor {
         let (capacity, max_fetches) = (Executor::capacity(cluster), cluster.max_fetches());
         let node = Node::new(capacity, limits, policies.eviction, policies.caches(), overlap, max_fetches, seed);
         let (replicas, to_hold) = (BTreeMap::new(), BTreeMap::new());
-        Executor { node, links, replicas, to_hold, pages, told: Load::default(), running: 0, stored_bytes: 0 }
+        Executor { node, links, replicas, to_hold, pages, told: ExecutorLoad::default(), running: 0, stored_bytes: 0 }
     }
 
     /// It has an object, or is about to.
