@@ -6,10 +6,10 @@ CARGO := cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test soak check fmt layers lint doc unit bench bench-tiny clean need
+.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny clean need
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: need ## Stack a small sky survey under two policies, and compare them
 	@dev/demo.sh
@@ -21,7 +21,10 @@ soak: need ## Simulated faults, seed after seed, and the model on many scenarios
 	EYAS_MODEL_SCENARIOS=1000 $(CARGO) test --locked --workspace --test model -- --nocapture
 	EYAS_SOAK_MINUTES=$(or $(MINUTES),10) $(CARGO) test --locked --workspace --test faults -- --nocapture
 
-check: fmt layers lint doc ## Formatting, layers, lints, documentation
+check: fmt layers lint doc spelling ## Formatting, layers, lints, documentation, spelling
+
+supply-chain: need ## Licences, sources and duplicates of dependencies, and unused ones; builds its tools first
+	@dev/supply_chain.sh $(CARGO)
 
 bench: need ## All benchmarks in full
 	$(CARGO) bench --locked --workspace --bench '*'
@@ -40,10 +43,13 @@ lint: need
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 layers: need
-	$(CARGO) test --locked --workspace --test layers
+	$(CARGO) test --locked --workspace --test layers --test tidy
 
 doc: need
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+
+spelling:
+	@dev/spelling.sh
 
 # The end-to-end tests need eyas, and beside it the library that `eyas io run` loads; they need not build them again.
 unit: need

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
+use eyas_dev::tree::{files, folder_of, metadata, root};
 use serde_json::Value;
 
 /// Whose `Cargo.toml` may name whom, in whatever kind of dependency, and what for.
@@ -160,55 +160,12 @@ fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str,
     wrong
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("dev/ is in the workspace").to_owned()
-}
-
-fn metadata() -> Value {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(root());
-    let output = command.output().expect("cargo can be started");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
-}
-
 /// Names of the crates under `apps/`.
 fn apps(metadata: &Value) -> BTreeSet<String> {
     let packages = metadata["packages"].as_array().expect("packages").iter();
     let is_app =
         |package: &&Value| package["manifest_path"].as_str().is_some_and(|path| folder_of(path).starts_with("apps"));
     packages.filter(is_app).map(|package| package["name"].as_str().expect("a name").to_owned()).collect()
-}
-
-/// A manifest's folder, seen from the workspace's root.
-fn folder_of(manifest: &str) -> PathBuf {
-    let folder = Path::new(manifest).parent().expect("a manifest is in a folder");
-    folder.strip_prefix(root()).unwrap_or(folder).to_owned()
-}
-
-/// Our own files with one of these endings, by their path from the root.
-fn files(endings: &[&str]) -> Vec<(String, String)> {
-    fn walk(root: &Path, folder: &Path, endings: &[&str], found: &mut Vec<(String, String)>) {
-        for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
-            let entry = entry.expect("a readable folder");
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-            let is_ours = !name.starts_with('.') && !["target", "vendor", "demo-out"].contains(&name.as_str());
-            let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
-            if entry.file_type().expect("a file type").is_dir() {
-                if is_ours {
-                    walk(root, &path, endings, found);
-                }
-            } else if endings.contains(&ending) {
-                let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-                found.push((path.strip_prefix(root).expect("under the root").to_string_lossy().into_owned(), text));
-            }
-        }
-    }
-    let mut found = Vec::new();
-    walk(&root(), &root(), endings, &mut found);
-    found.sort();
-    found
 }
 
 /// Whether Rust code has the keyword, beyond comments, attributes and text in quotes.

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_is_the_childs_own() {
+    fn processor_time_of_a_child_is_its_own() {
         assert!(run_sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", 10, 60_000).cpu_us > 10_000);
         assert!(run_sh("true", 10, 60_000).cpu_us < 1_000_000);
     }

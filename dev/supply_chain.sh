@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Checks the dependencies: their licences, sources and duplicates (`deny.toml`), and that none is unused. Builds the two
+# tools for it under target/, which takes some minutes the first time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo=${1:-cargo}
+tools=$(realpath -m "${CARGO_TARGET_DIR:-target}/tools")
+
+"$cargo" install --quiet --locked --root "$tools" --target-dir "$tools/build" cargo-deny@0.20.2 cargo-machete@0.9.2
+"$tools/bin/cargo-deny" --locked check bans licenses sources
+"$tools/bin/cargo-machete" .

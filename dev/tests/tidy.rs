@@ -1,0 +1,331 @@
+//! Rules for the text of the repository: names of types, widths of lines, clocks, declared dependencies.
+//!
+//! Each rule has a table of exceptions with their reasons. `layers.rs` has the rules about imports and unsafe code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use eyas_dev::tree::{files, folder_of, metadata, root};
+
+/// Type names that several crates or modules may define, and why.
+const SHARED_NAMES: &[(&str, &str)] = &[
+    ("Config", "what a decider or a shell is configured with"),
+    ("Effect", "what a decider asks its shell to do"),
+    ("Event", "what a shell tells its decider"),
+];
+
+/// Type names that are still defined more than once.
+const REPEATED_NAMES: &[&str] = &[
+    "Acceptor",
+    "Advice",
+    "Answer",
+    "Arrival",
+    "Arriving",
+    "Block",
+    "Brain",
+    "Busy",
+    "Chunks",
+    "Client",
+    "Clock",
+    "Cluster",
+    "Course",
+    "Demand",
+    "Digest",
+    "Disk",
+    "Door",
+    "Ended",
+    "Entry",
+    "Executor",
+    "ExecutorView",
+    "Executors",
+    "Failure",
+    "Fetched",
+    "Fetches",
+    "Fifo",
+    "FileError",
+    "FileId",
+    "Files",
+    "Fixed",
+    "Frame",
+    "Held",
+    "Holder",
+    "Inputs",
+    "Kept",
+    "Kind",
+    "Level",
+    "Limits",
+    "Line",
+    "Lines",
+    "Links",
+    "Load",
+    "Look",
+    "Lost",
+    "Measured",
+    "Measures",
+    "Membership",
+    "Message",
+    "News",
+    "Node",
+    "ObjectView",
+    "Order",
+    "Outcome",
+    "Owner",
+    "Part",
+    "Piece",
+    "Place",
+    "Plan",
+    "Policy",
+    "Prepared",
+    "Problem",
+    "Profile",
+    "Progress",
+    "Push",
+    "Pushes",
+    "Queue",
+    "Random",
+    "Rate",
+    "Reader",
+    "Record",
+    "Refusal",
+    "Reply",
+    "Request",
+    "RequestId",
+    "Ring",
+    "Room",
+    "Run",
+    "RunArgs",
+    "RunId",
+    "Sample",
+    "Scheduler",
+    "Session",
+    "Share",
+    "Shared",
+    "Size",
+    "Source",
+    "Standing",
+    "State",
+    "Status",
+    "Storage",
+    "Storages",
+    "Task",
+    "TaskView",
+    "Tasks",
+    "Then",
+    "Told",
+    "Turn",
+    "Turns",
+    "Version",
+    "Waiting",
+    "Wish",
+    "Work",
+    "Workload",
+    "Written",
+    "Wrong",
+];
+
+/// Most characters of a line, as rustfmt and `.editorconfig` have it.
+const MAX_WIDTH: usize = 120;
+
+/// Folders and files in which some lines are still wider.
+const STILL_WIDE: &[&str] = &[
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "Cargo.toml",
+    "README.md",
+    "apps/all-pairs",
+    "apps/blast",
+    "apps/stacking",
+    "apps/text",
+    "cli",
+    "client",
+    "coordinator/board",
+    "coordinator/preload",
+    "coordinator/src",
+    "core/blocks",
+    "core/dispatch",
+    "core/ioq",
+    "core/jobs",
+    "core/node",
+    "core/provision",
+    "core/ring",
+    "core/sched",
+    "dev",
+    "dfs",
+    "dispatcher",
+    "docs",
+    "executor",
+    "matching",
+    "session",
+    "sim",
+    "store",
+    "transfer",
+    "types",
+    "wire",
+];
+
+/// Ways to read a clock.
+const CLOCKS: &[&str] = &["Instant::now", "SystemTime::now", "SystemTime::UNIX_EPOCH", ".elapsed()"];
+
+/// Files of the dispatcher that read a clock, and why.
+const DISPATCHER_CLOCKS: &[(&str, &str)] = &[
+    ("dispatcher/src/clock.rs", "the clock of the deciders' events"),
+    ("dispatcher/src/keys.rs", "the ages of access keys are times of day"),
+];
+
+/// Dependencies that no source file of their crate names, and why the crate has them.
+const UNNAMED: &[(&str, &str, &str)] = &[("session", "rustls-webpki", "its library is called webpki")];
+
+#[track_caller]
+fn assert_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+/// Code before the module `tests` at its end.
+fn without_tests(code: &str) -> &str {
+    code.find("#[cfg(test)]\nmod tests {").map_or(code, |end| &code[..end])
+}
+
+/// Whether the whole file is tests.
+fn is_test(file: &str) -> bool {
+    file.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "benches") || file.starts_with("dev/")
+}
+
+/// The types that are visible outside of their module.
+fn visible_types(code: &str) -> impl Iterator<Item = &str> {
+    without_tests(code).lines().filter_map(|line| {
+        let rest = line.trim_start().strip_prefix("pub")?;
+        let rest = rest.strip_prefix('(').map_or(Some(rest), |scope| scope.split_once(')').map(|(_, rest)| rest))?;
+        let mut words = rest.strip_prefix(' ')?.split_whitespace().skip_while(|word| *word == "unsafe");
+        let is_type = ["struct", "enum", "trait", "type", "union"].contains(&words.next()?);
+        let name = words.next()?.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        is_type.then_some(name)
+    })
+}
+
+#[test]
+fn a_name_of_a_type_has_one_meaning() {
+    let files = files(&["rs"]);
+    let mut definitions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, code) in files.iter().filter(|(file, _)| !is_test(file)) {
+        for name in visible_types(code) {
+            definitions.entry(name).or_default().push(file);
+        }
+    }
+    let is_allowed =
+        |name: &str| SHARED_NAMES.iter().any(|(shared, _)| *shared == name) || REPEATED_NAMES.contains(&name);
+    let repeated = definitions.into_iter().filter(|(name, files)| files.len() > 1 && !is_allowed(name));
+    assert_none(
+        &repeated.map(|(name, files)| format!("{name} is defined in {}", files.join(", "))).collect::<Vec<_>>(),
+    );
+}
+
+/// Whether a wide line cannot be broken, or would be harder to read: rows of tables, links, addresses.
+fn may_be_wide(file: &str, line: &str) -> bool {
+    let line = line.trim_start();
+    let is_page = file.ends_with(".md");
+    let has_long_word = || line.split_whitespace().any(|word| word.chars().count() > MAX_WIDTH / 2);
+    is_page && (line.starts_with('|') || line.starts_with("![")) || line.contains("://") || has_long_word()
+}
+
+#[test]
+fn lines_are_at_most_120_characters_wide() {
+    let mut wide = Vec::new();
+    for (file, text) in files(&["rs", "py", "sh", "c", "h", "toml", "md", "yml", "Makefile"]) {
+        if STILL_WIDE.iter().any(|folder| Path::new(&file).starts_with(folder)) {
+            continue;
+        }
+        let lines = text.lines().enumerate();
+        let wide_lines = lines.filter(|(_, line)| line.chars().count() > MAX_WIDTH && !may_be_wide(&file, line));
+        wide.extend(wide_lines.map(|(index, line)| format!("{file}:{}: {} wide", index + 1, line.chars().count())));
+    }
+    assert_none(&wide);
+}
+
+#[test]
+fn deciders_read_no_clock_and_the_dispatcher_reads_it_in_few_places() {
+    let mut wrong = Vec::new();
+    for (file, code) in files(&["rs"]).iter().filter(|(file, _)| !is_test(file)) {
+        let is_decider = file.starts_with("core/");
+        let may = DISPATCHER_CLOCKS.iter().any(|(allowed, _)| allowed == file);
+        if !is_decider && (may || !file.starts_with("dispatcher/src/")) {
+            continue;
+        }
+        let code: Vec<_> =
+            without_tests(code).lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+        let found = CLOCKS.iter().filter(|clock| code.iter().any(|line| line.contains(**clock)));
+        wrong.extend(found.map(|clock| format!("{file} reads a clock: {clock}")));
+        if is_decider && code.iter().any(|line| line.contains("std::time")) {
+            wrong.push(format!("{file} imports std::time"));
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn dependencies_are_declared_once_and_used() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    let table = manifest["workspace"]["dependencies"].as_table().expect("a table of dependencies");
+    let mut unused: BTreeSet<&str> = table.keys().map(String::as_str).collect();
+    let sources = files(&["rs"]);
+    let mut wrong = Vec::new();
+    for package in metadata()["packages"].as_array().expect("packages") {
+        let folder = folder_of(package["manifest_path"].as_str().expect("a path"));
+        let text = std::fs::read_to_string(root().join(&folder).join("Cargo.toml")).expect("a manifest");
+        let member: toml::Table = text.parse().expect("TOML");
+        let nested = member.get("target").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
+        let sections = nested.filter_map(toml::Value::as_table).chain([&member]);
+        let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+        let tables = sections.flat_map(|section| kinds.iter().filter_map(|kind| section.get(*kind)?.as_table()));
+        for (name, declared) in tables.flatten() {
+            let (at, word) = (folder.display(), name.replace('-', "_"));
+            let is_shared = declared.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+            // A crate names itself by its path, for features in its own tests.
+            let is_itself = declared.get("path").is_some_and(|path| path.as_str() == Some("."));
+            if !is_shared && !is_itself {
+                wrong.push(format!("{at}/Cargo.toml: {name} is not taken from the workspace's table"));
+            }
+            unused.remove(name.as_str());
+            let mut code = sources.iter().filter(|(file, _)| Path::new(file).starts_with(&folder));
+            let is_named = code.any(|(_, code)| names(code, &word));
+            let may = UNNAMED.iter().any(|(member, unnamed, _)| *member == folder.to_string_lossy() && unnamed == name);
+            if is_named == may && !is_itself {
+                let which = if may { "is listed as unnamed, but is named" } else { "is named by no source file" };
+                wrong.push(format!("{at}/Cargo.toml: {name} {which}"));
+            }
+        }
+    }
+    wrong.extend(unused.iter().map(|name| format!("Cargo.toml: {name} is used by no member")));
+    assert_none(&wrong);
+}
+
+/// Whether `word` stands in `code` as a whole word.
+fn names(code: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(is_part) && !code[at + word.len()..].starts_with(is_part))
+}
+
+// ---- the checks themselves
+
+#[test]
+fn types_are_found_whatever_their_visibility() {
+    let code = "pub struct A;\npub(crate) enum B {\n    pub(super) unsafe trait C<T> {}\nstruct D;\npub fn e() {}\n\
+                pub type F = u8;\n#[cfg(test)]\nmod tests {\npub struct G;\n}\n";
+    assert_eq!(visible_types(code).collect::<Vec<_>>(), ["A", "B", "C", "F"]);
+}
+
+#[test]
+fn rows_of_tables_and_addresses_may_be_wide() {
+    let long = "a ".repeat(80);
+    assert!(!may_be_wide("x.md", &long));
+    assert!(may_be_wide("x.md", &format!("| {long}")));
+    assert!(!may_be_wide("x.rs", &format!("| {long}")));
+    assert!(may_be_wide("x.rs", &format!("// {long} https://example.org")));
+}
+
+#[test]
+fn a_word_is_found_as_a_whole() {
+    assert!(names("use tokio::x;", "tokio"));
+    assert!(!names("use tokio_util::x;", "tokio"));
+}
