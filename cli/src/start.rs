@@ -80,7 +80,7 @@ async fn dispatcher(args: DispatcherArgs, reach: &Reach) -> Result<(), Failure> 
         return Ok(());
     }
     let advertise = args.advertise.or_else(|| args.listen.ip().is_unspecified().then(host_name));
-    let config = eyas_dispatcher::Config {
+    let config = eyas_dispatcher::DispatcherConfig {
         cluster: name_of(reach),
         folder: cluster.folder().to_owned(),
         listen: args.listen,

@@ -12,11 +12,11 @@ use eyas_wire::client::{FromClient, KeysRequest, PushRequest, ToClient};
 use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::brain::Message;
+use crate::dispatcher_core::CoreMessage;
+use crate::expressions::compile;
 use crate::journal::Journal;
 use crate::keys::{Keys, KeysError};
 use crate::rights::may_ask;
-use crate::submission::compile;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
@@ -25,7 +25,7 @@ const MAX_READ_AHEAD: usize = 4;
 
 struct Client {
     writer: FrameWriter,
-    brain: mpsc::Sender<Message>,
+    core: mpsc::Sender<CoreMessage>,
     journal: Journal,
     keys: Arc<Keys>,
     holder: Principal,
@@ -93,22 +93,22 @@ impl Inbox {
     }
 }
 
-/// Serves one client until its connection ends, its key does, or the brain.
+/// Serves one client until its connection ends, its key does, or the core.
 pub(crate) async fn serve(
     session: Session,
-    brain: mpsc::Sender<Message>,
+    core: mpsc::Sender<CoreMessage>,
     journal: Journal,
     keys: Arc<Keys>,
 ) -> Result<(), SessionError> {
     let Session { reader, writer, mut standing, .. } = session;
     let mut inbox = Inbox::of(reader);
     let holder = standing.holder();
-    let mut client = Client { writer, brain, journal, keys, holder, submission: Submission::None };
+    let mut client = Client { writer, core, journal, keys, holder, submission: Submission::None };
     loop {
         let request = tokio::select! {
             request = inbox.next() => request?,
             refusal = standing.ends() => return client.end(refusal).await,
-            () = client.brain.closed() => return Ok(()),
+            () = client.core.closed() => return Ok(()),
         };
         match request {
             // To be answered also if it ends the key that it was asked with.
@@ -156,7 +156,7 @@ impl Client {
             FromClient::Push(request) => self.push(request, inbox).await,
             request => {
                 let (reply, answer) = oneshot::channel();
-                let answer = self.ask(Message::Asked { request, reply }, answer).await;
+                let answer = self.ask(CoreMessage::Asked { request, reply }, answer).await;
                 self.writer.send(&[answer.unwrap_or_else(stopping)]).await
             }
         }
@@ -221,7 +221,7 @@ impl Client {
         match std::mem::replace(&mut self.submission, Submission::None) {
             Submission::Begun(spec) => {
                 let (reply, answer) = oneshot::channel();
-                self.ask(Message::Submitted { spec: Box::new(spec), reply }, answer).await.unwrap_or_else(stopping)
+                self.ask(CoreMessage::Submitted { spec: Box::new(spec), reply }, answer).await.unwrap_or_else(stopping)
             }
             Submission::Wrong(why) => ToClient::Refused(why),
             Submission::Withdrawn => ToClient::Withdrawn,
@@ -229,14 +229,14 @@ impl Client {
         }
     }
 
-    async fn ask<T>(&self, message: Message, answer: oneshot::Receiver<T>) -> Option<T> {
-        self.brain.send(message).await.ok()?;
+    async fn ask<T>(&self, message: CoreMessage, answer: oneshot::Receiver<T>) -> Option<T> {
+        self.core.send(message).await.ok()?;
         answer.await.ok()
     }
 
     async fn watch(&mut self, job: JobId, from: u64, results: bool, inbox: &mut Inbox) -> Result<(), SessionError> {
         let (reply, answer) = oneshot::channel();
-        let Some(Some(mut standing)) = self.ask(Message::Watched { job, reply }, answer).await else {
+        let Some(Some(mut standing)) = self.ask(CoreMessage::Watched { job, reply }, answer).await else {
             let why = format!("there is no job {job}: `eyas job list` shows those there are");
             return self.writer.send(&[ToClient::Refused(why)]).await;
         };
@@ -269,7 +269,7 @@ impl Client {
     async fn push(&mut self, request: PushRequest, inbox: &mut Inbox) -> Result<(), SessionError> {
         let (reply, answer) = oneshot::channel();
         let wait = request.wait;
-        let mut view = match self.ask(Message::Push { request, reply }, answer).await {
+        let mut view = match self.ask(CoreMessage::Push { request, reply }, answer).await {
             Some(Ok(view)) => view,
             Some(Err(why)) => return self.writer.send(&[ToClient::Refused(why)]).await,
             None => return self.writer.send(&[stopping()]).await,

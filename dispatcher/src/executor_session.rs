@@ -1,4 +1,4 @@
-//! A session with an executor: what it says goes to the brain, what the brain posts goes to it.
+//! A session with an executor: what it says goes to the core, what the core posts goes to it.
 
 use eyas_session::{Certified, Session, SessionError, TrustWatch, WeakOutbox, outbox};
 use eyas_types::access::Principal;
@@ -6,11 +6,11 @@ use eyas_wire::executor::{FromExecutor, ToExecutor};
 use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::brain::Message;
+use crate::dispatcher_core::CoreMessage;
 use crate::keys::Keys;
 
 /// Serves one executor until its connection ends.
-pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>, keys: &Keys) -> Result<(), SessionError> {
+pub(crate) async fn serve(session: Session, core: mpsc::Sender<CoreMessage>, keys: &Keys) -> Result<(), SessionError> {
     let Session { mut reader, mut writer, remote, mut standing, .. } = session;
     if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         let why = format!(
@@ -32,20 +32,20 @@ pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>, keys: 
     let (outbox, send) = outbox::<ToExecutor>(writer);
     let (reply, id) = oneshot::channel();
     let to_tell = outbox.downgrade();
-    // If the brain is gone, the dispatcher is ending.
-    let _ = brain.send(Message::Joined { registration, accept, outbox, reply }).await;
+    // If the core is gone, the dispatcher is ending.
+    let _ = core.send(CoreMessage::Joined { registration, accept, outbox, reply }).await;
     let Ok(executor) = id.await else { return Ok(()) };
     let receive = async {
         let rest: Vec<_> = first.collect();
-        let _ = brain.send(Message::Said { executor, messages: rest }).await;
+        let _ = core.send(CoreMessage::Said { executor, messages: rest }).await;
         loop {
             let messages = reader.next().await?;
-            if brain.send(Message::Said { executor, messages }).await.is_err() {
+            if core.send(CoreMessage::Said { executor, messages }).await.is_err() {
                 return Ok(());
             }
         }
     };
-    // Ends when one does; sending ends when the brain has dropped the executor's outbox.
+    // Ends when one does; sending ends when the core has dropped the executor's outbox.
     let ended = tokio::select! {
         ended = receive => ended,
         ended = send => ended,
@@ -54,7 +54,7 @@ pub(crate) async fn serve(session: Session, brain: mpsc::Sender<Message>, keys: 
             Err(SessionError::Ended { address: remote.to_string(), why: "its key is no longer accepted".into() })
         }
     };
-    let _ = brain.send(Message::Gone { executor }).await;
+    let _ = core.send(CoreMessage::Gone { executor }).await;
     ended
 }
 

@@ -18,7 +18,7 @@ const MAX_LOST: usize = 1024;
 /// Nodes of the file system that are named to a new one, or to a client: they know the others.
 const FILES_NODES_TOLD: usize = 16;
 
-pub(crate) struct Executor {
+pub(crate) struct ConnectedExecutor {
     pub name: String,
     pub host: String,
     pub process: u32,
@@ -52,8 +52,8 @@ pub(crate) struct Executor {
 }
 
 #[derive(Default)]
-pub(crate) struct Executors {
-    present: BTreeMap<ExecutorId, Executor>,
+pub(crate) struct ConnectedExecutors {
+    present: BTreeMap<ExecutorId, ConnectedExecutor>,
     joined: u32,
     /// Hosts and names of processes that were lost, the last one last: what they have left there may still run.
     lost: VecDeque<(String, String)>,
@@ -63,7 +63,7 @@ pub(crate) struct Executors {
     keys: Option<Arc<Keys>>,
 }
 
-impl Executors {
+impl ConnectedExecutors {
     /// Enters an executor; its id is new.
     pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, now_us: u64) -> ExecutorId {
         let id = ExecutorId(self.joined);
@@ -71,7 +71,7 @@ impl Executors {
         let same_name = self.present.values().filter(|other| other.name == registration.name).count();
         // Names are for people: two of the same are told apart by the id.
         let name = if same_name == 0 { registration.name.clone() } else { format!("{}-{id}", registration.name) };
-        let executor = Executor {
+        let executor = ConnectedExecutor {
             name,
             host: registration.host.clone(),
             process: registration.process,
@@ -101,7 +101,7 @@ impl Executors {
     }
 
     /// Has executors on the host of one that was lost end what it has left there: its tasks run elsewhere now.
-    pub fn lost(&mut self, gone: &Executor) {
+    pub fn lost(&mut self, gone: &ConnectedExecutor) {
         if self.lost.len() == MAX_LOST {
             self.lost.pop_front();
         }
@@ -124,19 +124,19 @@ impl Executors {
         }
     }
 
-    pub fn leave(&mut self, id: ExecutorId) -> Option<Executor> {
+    pub fn leave(&mut self, id: ExecutorId) -> Option<ConnectedExecutor> {
         self.present.remove(&id)
     }
 
-    pub fn get(&self, id: ExecutorId) -> Option<&Executor> {
+    pub fn get(&self, id: ExecutorId) -> Option<&ConnectedExecutor> {
         self.present.get(&id)
     }
 
-    pub fn get_mut(&mut self, id: ExecutorId) -> Option<&mut Executor> {
+    pub fn get_mut(&mut self, id: ExecutorId) -> Option<&mut ConnectedExecutor> {
         self.present.get_mut(&id)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (ExecutorId, &Executor)> {
+    pub fn iter(&self) -> impl Iterator<Item = (ExecutorId, &ConnectedExecutor)> {
         self.present.iter().map(|(id, executor)| (*id, executor))
     }
 
@@ -227,7 +227,7 @@ impl Executors {
         if let Some(keys) = &self.keys {
             keys.end_job(job);
         }
-        let knew = |executor: &mut Executor| {
+        let knew = |executor: &mut ConnectedExecutor| {
             let before = executor.templates.len();
             executor.templates.retain(|(of, _)| *of != job);
             executor.tokens.remove(&job);
@@ -239,7 +239,7 @@ impl Executors {
     }
 }
 
-impl Executor {
+impl ConnectedExecutor {
     /// Whether the template must still be sent; it is taken as sent afterwards.
     pub fn lacks_template(&mut self, job: JobId, template: u16) -> bool {
         self.templates.insert((job, template))

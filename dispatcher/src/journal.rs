@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use eyas_jobs::{Entry, JobSpec, Record};
+use eyas_jobs::{Entry, JobSpec, JournalRecord};
 use eyas_types::JobId;
 use eyas_types::dfs::FileSystemId;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, Table, TableDefinition};
@@ -55,9 +55,9 @@ pub struct JournalError {
     why: String,
 }
 
-/// What is on disk now; one for each [`Record`].
+/// What is on disk now; one for each [`JournalRecord`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WrittenRecord {
     Job(JobId),
     /// All entries of the job before this number.
     Entries(JobId, u64),
@@ -68,7 +68,7 @@ pub(crate) enum Written {
 #[derive(Clone)]
 pub(crate) struct Journal {
     database: Arc<Database>,
-    records: mpsc::SyncSender<Record>,
+    records: mpsc::SyncSender<JournalRecord>,
 }
 
 impl Journal {
@@ -78,7 +78,7 @@ impl Journal {
     pub fn open(
         path: &Path,
         is_scratch: bool,
-        written: impl Fn(Vec<Written>) + Send + 'static,
+        written: impl Fn(Vec<WrittenRecord>) + Send + 'static,
         failed: impl FnOnce(JournalError) + Send + 'static,
     ) -> Result<Self, JournalError> {
         let error = |why: String| JournalError { path: path.display().to_string(), why };
@@ -107,7 +107,7 @@ impl Journal {
             while let Ok(first) = waiting.recv() {
                 std::thread::sleep(Duration::from_micros(clock.until_us(earliest_us)));
                 let batch: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
-                if batch.iter().any(|record| matches!(record, Record::Entry { .. })) {
+                if batch.iter().any(|record| matches!(record, JournalRecord::Entry { .. })) {
                     earliest_us = clock.now_us() + PACE_US;
                 }
                 transactions += 1;
@@ -130,7 +130,7 @@ impl Journal {
     }
 
     /// Puts something to be written. Writing that has failed was told of before.
-    pub fn write(&self, record: Record) {
+    pub fn write(&self, record: JournalRecord) {
         let _ = self.records.send(record);
     }
 
@@ -272,7 +272,11 @@ fn compact(database: &mut Database, file_bytes: u64) -> Result<(), redb::Error> 
     Ok(())
 }
 
-fn write_all(database: &Database, batch: &[Record], transactions: u64) -> Result<Vec<Written>, redb::Error> {
+fn write_all(
+    database: &Database,
+    batch: &[JournalRecord],
+    transactions: u64,
+) -> Result<Vec<WrittenRecord>, redb::Error> {
     let mut done = Vec::new();
     let write = database.begin_write()?;
     {
@@ -280,18 +284,18 @@ fn write_all(database: &Database, batch: &[Record], transactions: u64) -> Result
         let mut entries = write.open_table(ENTRIES)?;
         for record in batch {
             match record {
-                Record::Job { job, spec } => {
+                JournalRecord::Job { job, spec } => {
                     put_job(&mut jobs, job.0, spec)?;
-                    done.push(Written::Job(*job));
+                    done.push(WrittenRecord::Job(*job));
                 }
-                Record::Entry { job, number, entry } => {
+                JournalRecord::Entry { job, number, entry } => {
                     entries.insert((job.0, *number), &encode(&**entry)[..])?;
-                    done.push(Written::Entries(*job, number + 1));
+                    done.push(WrittenRecord::Entries(*job, number + 1));
                 }
-                Record::Forget { job } => {
+                JournalRecord::Forget { job } => {
                     jobs.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
                     entries.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
-                    done.push(Written::Forgotten(*job));
+                    done.push(WrittenRecord::Forgotten(*job));
                 }
             }
         }
@@ -346,13 +350,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.redb");
         let (sender, done) = mpsc::channel();
-        let open = |sender: mpsc::Sender<Vec<Written>>| {
+        let open = |sender: mpsc::Sender<Vec<WrittenRecord>>| {
             Journal::open(&path, false, move |written| drop(sender.send(written)), |e| panic!("{e}")).unwrap()
         };
         let journal = open(sender.clone());
         // Of more than one part.
         let spec = JobSpec { name: "survey".repeat(PART_BYTES / 4), ..JobSpec::default() };
-        journal.write(Record::Job { job: JobId(7), spec: Arc::new(spec.clone()) });
+        journal.write(JournalRecord::Job { job: JobId(7), spec: Arc::new(spec.clone()) });
         let entries = [
             Entry::Results { ends: vec![end(0, 4), end(1, 5)], samples: vec![Default::default()] },
             Entry::Retried { tasks: vec![1], paused_us: 6 },
@@ -360,13 +364,17 @@ mod tests {
             Entry::Results { ends: vec![end(1, 9)], samples: Vec::new() },
         ];
         for (number, entry) in entries.iter().enumerate() {
-            journal.write(Record::Entry { job: JobId(7), number: number as u64, entry: Arc::new(entry.clone()) });
+            journal.write(JournalRecord::Entry {
+                job: JobId(7),
+                number: number as u64,
+                entry: Arc::new(entry.clone()),
+            });
         }
         let mut written = Vec::new();
-        while !written.contains(&Written::Entries(JobId(7), 4)) {
+        while !written.contains(&WrittenRecord::Entries(JobId(7), 4)) {
             written.extend(done.recv_timeout(std::time::Duration::from_secs(30)).unwrap());
         }
-        assert_eq!(written[0], Written::Job(JobId(7)));
+        assert_eq!(written[0], WrittenRecord::Job(JobId(7)));
         assert_eq!(journal.read(JobId(7), 1, 2).unwrap(), entries[1..2]);
         close(journal);
         let again = open(sender);
@@ -391,7 +399,7 @@ mod tests {
                 let outcome = Outcome { stdout: vec![number as u8; 1 << 20], ..Outcome::of(Status::Succeeded) };
                 let ends = vec![JobEnd { result: TaskResult { outcome, ..result(0) }, ..end(0, 0) }];
                 let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
-                journal.write(Record::Entry { job, number, entry });
+                journal.write(JournalRecord::Entry { job, number, entry });
             }
         }
         let before = journal.clone();
@@ -400,10 +408,10 @@ mod tests {
             done.recv_timeout(Duration::from_secs(30)).unwrap();
         }
         drop(before);
-        journal.write(Record::Forget { job: JobId(1) });
+        journal.write(JournalRecord::Forget { job: JobId(1) });
         // Of the other, a bit stays.
-        journal.write(Record::Job { job: JobId(2), spec: Arc::default() });
-        while !done.recv_timeout(Duration::from_secs(30)).unwrap().contains(&Written::Job(JobId(2))) {}
+        journal.write(JournalRecord::Job { job: JobId(2), spec: Arc::default() });
+        while !done.recv_timeout(Duration::from_secs(30)).unwrap().contains(&WrittenRecord::Job(JobId(2))) {}
         let kept = journal.read(JobId(2), 0, u64::MAX).unwrap();
         close(journal);
         let full = bytes();
@@ -517,8 +525,8 @@ mod tests {
         close(journal);
         let empty = std::fs::read(&path).unwrap();
         let journal = open().unwrap();
-        journal.write(Record::Job { job: JobId(1), spec: Arc::default() });
-        assert_eq!(done.recv_timeout(Duration::from_secs(30)).unwrap(), [Written::Job(JobId(1))]);
+        journal.write(JournalRecord::Job { job: JobId(1), spec: Arc::default() });
+        assert_eq!(done.recv_timeout(Duration::from_secs(30)).unwrap(), [WrittenRecord::Job(JobId(1))]);
         close(journal);
         let whole = std::fs::read(&path).unwrap();
         for older in [empty, Vec::new()] {

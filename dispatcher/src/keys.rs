@@ -1,7 +1,7 @@
-//! The cluster's keys and the tokens of its jobs, shared by all sessions: what is decided in [`ring`] is written to disk
+//! The cluster's keys and the tokens of its jobs, shared by all sessions: what is decided in [`key_ring`] is written to disk
 //! before it counts, and told to whoever has to know.
 
-mod ring;
+mod key_ring;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ use eyas_wire::view::KeyView;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 
-use ring::Ring;
+use key_ring::KeyRing;
 
 /// What the access file of the current admin key is called in the dispatcher's folder.
 const ACCESS_FILE: &str = "access.toml";
@@ -55,7 +55,7 @@ pub enum KeysError {
     #[error("there is no key {0}: `eyas access show` lists those there are")]
     NoSuchKey(KeyId),
     /// Too many keys are remembered.
-    #[error("the cluster has {} keys, and makes no more: begin a new cluster in another folder", ring::MAX_KEYS)]
+    #[error("the cluster has {} keys, and makes no more: begin a new cluster in another folder", key_ring::MAX_KEYS)]
     TooMany,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Keys {
 }
 
 struct State {
-    ring: Ring,
+    ring: KeyRing,
     /// Jobs with tasks that may run.
     jobs: BTreeMap<JobId, Job>,
 }
@@ -96,13 +96,14 @@ impl Keys {
         let ring = match private::read(&path.join(KEYS_FILE)) {
             Ok(text) => {
                 let text = String::from_utf8(text).map_err(|e| KeysError::Unusable(e.to_string()))?;
-                let mut ring: Ring = toml::from_str(&text).map_err(|e| KeysError::Unusable(e.message().to_owned()))?;
+                let mut ring: KeyRing =
+                    toml::from_str(&text).map_err(|e| KeysError::Unusable(e.message().to_owned()))?;
                 ring.expire(unix_s());
                 ring
             }
             Err(PrivateError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => match before {
                 Some(_) => return Err(KeysError::Foreign(access_path)),
-                None => Ring::create(unix_s())?,
+                None => KeyRing::create(unix_s())?,
             },
             Err(e) => return Err(e.into()),
         };
@@ -214,7 +215,7 @@ impl Keys {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Ring) -> Result<(), KeysError>) -> Result<Vec<KeyView>, KeysError> {
+    fn change(&self, change: impl FnOnce(&mut KeyRing) -> Result<(), KeysError>) -> Result<Vec<KeyView>, KeysError> {
         let mut state = self.state();
         let done = change(&mut state.ring);
         // Also if it was done in part: what counts is what is on disk.
@@ -225,7 +226,7 @@ impl Keys {
     }
 
     /// Puts the keys on disk, and the access file of the current admin key.
-    fn write(&self, ring: &mut Ring) -> Result<(), KeysError> {
+    fn write(&self, ring: &mut KeyRing) -> Result<(), KeysError> {
         let (_, admin) = ring.current(KeyRole::Admin, unix_s())?;
         let text = toml::to_string(ring).map_err(|e| KeysError::Unusable(e.to_string()))?;
         self.folder.write(OsStr::new(KEYS_FILE), text.as_bytes())?;
@@ -233,7 +234,7 @@ impl Keys {
         Ok(self.folder.write(OsStr::new(ACCESS_FILE), access.as_bytes())?)
     }
 
-    fn access_text(&self, ring: &Ring, own: &Certified) -> Result<String, KeysError> {
+    fn access_text(&self, ring: &KeyRing, own: &Certified) -> Result<String, KeysError> {
         let Access { cluster, dispatcher, .. } = &self.access;
         let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own.clone(), Trust::default());
         Ok(access.map_err(KeysError::Unusable)?.to_text())
@@ -266,7 +267,7 @@ impl Keys {
 pub(crate) struct Opened {
     folder: PrivateFolder,
     path: PathBuf,
-    ring: Ring,
+    ring: KeyRing,
     /// Where it did the last time, `host:port`.
     pub before: Option<String>,
 }

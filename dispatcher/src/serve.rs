@@ -16,19 +16,19 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::brain::{Brain, Message};
+use crate::dispatcher_core::{CoreMessage, DispatcherCore};
 use crate::journal::{Journal, JournalError};
 use crate::keys::{Keys, KeysError};
 use crate::{client_session, executor_session};
 
-/// Messages to the brain that wait; sessions with more wait, and with them their executors.
+/// Messages to the core that wait; sessions with more wait, and with them their executors.
 const MAX_WAITING_MESSAGES: usize = 4096;
-/// Once the brain has ended, sessions have so long to say what they still have to.
+/// Once the core has ended, sessions have so long to say what they still have to.
 const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Settings of a dispatcher.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct DispatcherConfig {
     /// The cluster's name.
     pub cluster: String,
     /// Its own folder: journal and access file are in it. One dispatcher at a time has it.
@@ -111,12 +111,12 @@ impl Running {
 ///
 /// # Errors
 /// If it cannot listen, or its folder cannot be used.
-pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Running, DispatcherError> {
+pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Result<Running, DispatcherError> {
     let folder = &config.folder;
     let (listener, keys) = listen(&config).await?;
-    let (brain_sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
+    let (core_sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
     let (failed_sender, failed) = mpsc::channel(1);
-    // Bounded by what may wait to be written; bounded by itself, brain and journal could wait for each other.
+    // Bounded by what may wait to be written; bounded by itself, core and journal could wait for each other.
     let (written_sender, written) = mpsc::unbounded_channel();
     let journal = Journal::open(
         &folder.join("journal.redb"),
@@ -127,29 +127,29 @@ pub async fn start(config: Config, stop: watch::Receiver<bool>) -> Result<Runnin
     let policy = config.scheduler.policy;
     let caching = policy != PlacementPolicy::FirstAvailable;
     let scheduler = Scheduler::new(config.scheduler.clone());
-    let mut brain = Brain::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
-    brain.processes = config.processes.clone();
-    brain.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
-    let unfinished = brain.unfinished();
-    brain.executors.give_tokens(keys.clone());
+    let mut core = DispatcherCore::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
+    core.processes = config.processes.clone();
+    core.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
+    let unfinished = core.unfinished();
+    core.executors.give_tokens(keys.clone());
     keys.begin()?;
     let (access, access_path) = (keys.access().clone(), keys.access_path());
     tracing::info!(cluster = access.cluster, "listens on {}", access.dispatcher);
     let listener = Listener::new(listener, SessionAcceptor::new(&access, Role::Dispatcher), "the dispatcher's port");
-    let accepting = tokio::spawn(accept(listener, brain_sender, journal, keys.clone()));
+    let accepting = tokio::spawn(accept(listener, core_sender, journal, keys.clone()));
     let work = tokio::spawn(async move {
         tokio::select! {
-            () = brain.run(inbox, written, stop) => {}
+            () = core.run(inbox, written, stop) => {}
             () = keys.keep() => {}
         }
-        // It ends when the brain has.
+        // It ends when the core has.
         let _ = accepting.await;
     });
     Ok(Running { access, access_path, unfinished, work, failed })
 }
 
 /// Listens where the cluster was before, if it was, so that those who have its access file find it again.
-async fn listen(config: &Config) -> Result<(TcpListener, Arc<Keys>), DispatcherError> {
+async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), DispatcherError> {
     let keys = Keys::open(PrivateFolder::make(&config.folder)?, &config.folder)?;
     let mut address = config.listen;
     let port_before = keys.before.as_ref().and_then(|before| before.rsplit_once(':')?.1.parse().ok());
@@ -168,18 +168,18 @@ async fn listen(config: &Config) -> Result<(TcpListener, Arc<Keys>), DispatcherE
     Ok((listener, Arc::new(keys.at(&config.cluster, &dispatcher, config.data)?)))
 }
 
-/// Accepts connections until the brain has ended, then waits for their sessions.
-async fn accept(listener: Listener, brain: mpsc::Sender<Message>, journal: Journal, keys: Arc<Keys>) {
+/// Accepts connections until the core has ended, then waits for their sessions.
+async fn accept(listener: Listener, core: mpsc::Sender<CoreMessage>, journal: Journal, keys: Arc<Keys>) {
     let mut sessions = JoinSet::new();
     loop {
         let greeting = tokio::select! {
             greeting = listener.next() => greeting,
             Some(_) = sessions.join_next() => continue,
-            () = brain.closed() => break,
+            () = core.closed() => break,
         };
-        let (brain, journal, keys) = (brain.clone(), journal.clone(), keys.clone());
+        let (core, journal, keys) = (core.clone(), journal.clone(), keys.clone());
         sessions.spawn(async move {
-            if let Err(e) = serve(greeting, brain, journal, keys).await {
+            if let Err(e) = serve(greeting, core, journal, keys).await {
                 tracing::debug!("{e}");
             }
         });
@@ -192,14 +192,14 @@ async fn accept(listener: Listener, brain: mpsc::Sender<Message>, journal: Journ
 
 async fn serve(
     greeting: impl Future<Output = Result<(Session, Role), SessionError>>,
-    brain: mpsc::Sender<Message>,
+    core: mpsc::Sender<CoreMessage>,
     journal: Journal,
     keys: Arc<Keys>,
 ) -> Result<(), SessionError> {
     let (session, role) = greeting.await?;
     match role {
-        Role::Executor => executor_session::serve(session, brain, &keys).await,
-        Role::Client => client_session::serve(session, brain, journal, keys).await,
+        Role::Executor => executor_session::serve(session, core, &keys).await,
+        Role::Client => client_session::serve(session, core, journal, keys).await,
         Role::Dispatcher | Role::Node | Role::Agent | Role::Coordinator => Ok(()),
     }
 }

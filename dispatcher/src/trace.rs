@@ -3,18 +3,18 @@
 use eyas_jobs::{Job, Phase};
 use eyas_wire::client::{RecordedTask, TracePart};
 
-use crate::answers::Results;
-use crate::brain::Brain;
+use crate::answers::ResultReader;
+use crate::dispatcher_core::DispatcherCore;
 
 /// Tasks that are looked at for one part.
 const MAX_TRACED: u32 = 10_000;
 /// A part with so many inputs ends, so that its message is not too long.
 const MAX_TRACED_INPUTS: usize = 100_000;
 
-impl Brain {
+impl DispatcherCore {
     /// Tasks from an index on that succeeded and ran themselves.
     pub(crate) fn trace(&self, job: &Job, from: u32) -> Result<TracePart, String> {
-        let (mut results, mut inputs) = (Results::default(), 0);
+        let (mut results, mut inputs) = (ResultReader::default(), 0);
         let mut part = TracePart::default();
         for index in from..job.tasks.len() as u32 {
             if index - from >= MAX_TRACED || inputs >= MAX_TRACED_INPUTS {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use eyas_jobs::{self as jobs, Jobs, Record};
+use eyas_jobs::{self as jobs, Jobs, JournalRecord};
 use eyas_sched::{self as sched, Hint, Holder, PushId, Scheduler};
 use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, PlaceId, TaskId};
 
@@ -80,7 +80,7 @@ pub enum Effect {
         executor: ExecutorId,
     },
     /// Write a record to the journal.
-    Write(Record),
+    Write(JournalRecord),
     /// Show clients that watch the job how it stands.
     Show {
         /// The job.

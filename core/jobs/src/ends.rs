@@ -10,7 +10,7 @@ use eyas_types::{Ended, ExecutorId, Outcome, PlaceId, Status, TaskId};
 
 use crate::event::Effect;
 use crate::health::is_quick;
-use crate::job::{Phase, Released};
+use crate::job::{FreedTasks, Phase};
 use crate::jobs::Jobs;
 
 impl Jobs {
@@ -127,7 +127,7 @@ impl Jobs {
             let cancelled = outcome.status == Status::Cancelled;
             self.refusals.forget(task);
             let before: Vec<_> = job.kept_by(index).map(|(object, _)| object).collect();
-            let Released { ready, hopeless } = job.ended(now_us, index, attempt, executor, outcome);
+            let FreedTasks { ready, hopeless } = job.ended(now_us, index, attempt, executor, outcome);
             self.take_up_kept(task, on, &before);
             self.let_go_of_read(task);
             self.note_reusable(task);

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use eyas_types::{Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId};
 
-use crate::log::{Record, Replay};
+use crate::log::{JournalRecord, Replay};
 use crate::spec::JobSpec;
 
 /// What has happened.
@@ -189,7 +189,7 @@ pub enum Event {
 #[derive(Debug)]
 pub enum Effect {
     /// Write a record to the journal.
-    Write(Record),
+    Write(JournalRecord),
     /// Show clients that watch the job how it stands.
     Show {
         /// The job.

@@ -26,8 +26,8 @@ use eyas_types::{
     TaskItem, TaskResult, TaskTemplate,
 };
 
-use self::course::{Course, Ended};
-pub use self::kept::Left;
+use self::course::{EndedTask, JobCourse};
+pub use self::kept::RetainedOutput;
 pub(crate) use self::output::cut_output;
 pub use self::output::output_bytes;
 use self::pending::Pending;
@@ -62,7 +62,7 @@ impl Phase {
     }
 
     /// Whether it has ended, and not well.
-    pub fn has_ended_in_vain(self) -> bool {
+    pub fn has_ended_unsuccessfully(self) -> bool {
         self.has_ended() && self != Phase::Succeeded
     }
 
@@ -118,7 +118,7 @@ pub struct Job {
     pub reused: u64,
     /// Tasks that ran again because their kept output was lost.
     pub recomputed: u64,
-    pub(crate) course: Course,
+    pub(crate) course: JobCourse,
     /// The first failures: the task, and what happened.
     pub failures: Vec<(TaskId, String)>,
     /// The first task that was not yet put into the queue; jobs are put there in parts.
@@ -144,7 +144,7 @@ pub struct Job {
     /// Where its tasks' outputs are in persistent storage.
     pub(crate) places: Places,
     /// What tasks have left in the cluster.
-    pub(crate) kept: BTreeMap<(u32, ObjectId), Left>,
+    pub(crate) kept: BTreeMap<(u32, ObjectId), RetainedOutput>,
     /// For each output that is kept until it is read, by task and place: by how many inputs of tasks that have not
     /// succeeded it is.
     unread: BTreeMap<(u32, u16), u32>,
@@ -160,7 +160,7 @@ pub struct Job {
 
 /// Tasks that an end has set free, or made pointless.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Released {
+pub(crate) struct FreedTasks {
     pub ready: Vec<u32>,
     pub hopeless: Vec<u32>,
 }
@@ -190,7 +190,7 @@ impl Job {
             retried: 0,
             reused: 0,
             recomputed: 0,
-            course: Course::default(),
+            course: JobCourse::default(),
             failures: Vec::new(),
             next_to_queue: 0,
             entries: 0,
@@ -380,7 +380,7 @@ impl Job {
         attempt: u32,
         executor: String,
         outcome: Outcome,
-    ) -> Released {
+    ) -> FreedTasks {
         let at_us = self.time_us(now_us);
         let state = self.tasks[index as usize];
         let was_assigned = state.phase == Phase::Assigned;
@@ -396,7 +396,7 @@ impl Job {
     }
 
     /// Books an end: live, or again when it is read from the journal.
-    pub(crate) fn book(&mut self, end: &JobEnd) -> Released {
+    pub(crate) fn book(&mut self, end: &JobEnd) -> FreedTasks {
         let JobEnd { at_us, ready_us, ref result } = *end;
         let index = result.index;
         self.tasks[index as usize].ready_us = ready_us;
@@ -416,7 +416,7 @@ impl Job {
             // It is no throughput, and its times are nothing to go by.
             self.course.cancelled(outcome.reads);
         } else {
-            self.course.ended(&Ended {
+            self.course.ended(&EndedTask {
                 at_us,
                 ready_us,
                 queued_us: result.queued_us,
@@ -434,7 +434,7 @@ impl Job {
         self.unmet.remove(&index);
         self.places.ended(index, &result.outcome);
         self.note_kept(index, &result.outcome);
-        let mut released = Released::default();
+        let mut released = FreedTasks::default();
         if let Some(dependents) = self.dependents.get(&index) {
             // Of a glob's files, which follow each other, the last first: what stays is the first.
             for delivered in result.outcome.outputs.iter().rev() {

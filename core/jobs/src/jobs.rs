@@ -269,7 +269,7 @@ impl Jobs {
         let id = self.next_job();
         self.next_job += 1;
         let job = Job::new(id, spec);
-        self.effects.push(Effect::Write(crate::log::Record::Job { job: id, spec: job.spec.clone() }));
+        self.effects.push(Effect::Write(crate::log::JournalRecord::Job { job: id, spec: job.spec.clone() }));
         self.jobs.insert(id, job);
     }
 

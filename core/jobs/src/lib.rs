@@ -5,7 +5,7 @@
 //! which executor a task is best placed on: that is `core/sched`, which it never meets. The shell passes what one
 //! decider says on to the other.
 //!
-//! Everything that must survive a crash is a [`Record`]: a job as it was submitted, and the [`Entry`]s of what happened
+//! Everything that must survive a crash is a [`JournalRecord`]: a job as it was submitted, and the [`Entry`]s of what happened
 //! to it. Applying a job's entries in their order ([`Replay`]) gives the same job again.
 //!
 //! | file | decides |
@@ -45,9 +45,9 @@ mod tests;
 
 pub use event::{Effect, Event};
 pub use items::Items;
-pub use job::{Job, Left, Phase, TaskState, output_bytes};
+pub use job::{Job, Phase, RetainedOutput, TaskState, output_bytes};
 pub use jobs::{Config, Jobs};
 pub use lineage::{MAX_RECOMPUTATIONS, RETURN_GRACE_US};
-pub use log::{Entry, JobEnd, Record, Replay};
+pub use log::{Entry, JobEnd, JournalRecord, Replay};
 pub use losses::MAX_LOSSES;
 pub use spec::{Compile, JobSpec, MAX_TERMS, SpecError};

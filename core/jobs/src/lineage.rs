@@ -13,7 +13,7 @@ use eyas_types::outcome::FailureKind;
 use eyas_types::{Ended, ExecutorId, JobId, ObjectId, ObjectSpec, Outcome, TaskId};
 
 use crate::event::Effect;
-use crate::job::{Left, Phase};
+use crate::job::{Phase, RetainedOutput};
 use crate::jobs::Jobs;
 use crate::log::Entry;
 
@@ -232,7 +232,7 @@ impl Jobs {
         if missing.is_empty() {
             return false;
         }
-        let has_failed = |producer: u32| job.tasks[producer as usize].phase.has_ended_in_vain();
+        let has_failed = |producer: u32| job.tasks[producer as usize].phase.has_ended_unsuccessfully();
         if let Some((producer, _)) = missing.iter().find(|(producer, _)| has_failed(*producer)) {
             let producer = job.task_id(*producer);
             let reason = format!("it needs an output of task {producer}, which was lost and was not made again");
@@ -381,7 +381,7 @@ impl Jobs {
 
     fn is_promised(&self, producer: TaskId, object: ObjectId) -> bool {
         let job = self.jobs.get(&producer.job);
-        job.and_then(|job| job.kept.get(&(producer.index, object))).is_some_and(Left::is_promised)
+        job.and_then(|job| job.kept.get(&(producer.index, object))).is_some_and(RetainedOutput::is_promised)
     }
 
     /// Adds to those that run `again` the tasks that wrote a lost object which a task still waits for, or which was promised.

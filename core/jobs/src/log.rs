@@ -12,7 +12,7 @@ use crate::spec::JobSpec;
 
 /// What is to be written to the journal.
 #[derive(Clone, Debug)]
-pub enum Record {
+pub enum JournalRecord {
     /// A job as it was submitted.
     Job {
         /// Its id.

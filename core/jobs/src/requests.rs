@@ -10,7 +10,7 @@ use eyas_types::{JobId, ObjectId, Outcome, Status, TaskId};
 use crate::event::Effect;
 use crate::job::{Job, Phase, cut_output, output_bytes};
 use crate::jobs::Jobs;
-use crate::log::{Entry, Record};
+use crate::log::{Entry, JournalRecord};
 
 impl Jobs {
     /// Cancels those of a job's tasks that have not ended.
@@ -84,7 +84,7 @@ impl Jobs {
     pub(crate) fn write_entry(&mut self, id: JobId, entry: Entry) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let number = job.next_entry();
-        self.effects.push(Effect::Write(Record::Entry { job: id, number, entry: Arc::new(entry) }));
+        self.effects.push(Effect::Write(JournalRecord::Entry { job: id, number, entry: Arc::new(entry) }));
     }
 
     /// Writes down the results that have gathered.
@@ -141,7 +141,7 @@ impl Jobs {
                 let kept = self.jobs.remove(id).map(|job| job.kept.into_keys().collect::<Vec<_>>());
                 self.release_all(*id, kept.unwrap_or_default());
                 self.output_bytes -= bytes;
-                self.effects.push(Effect::Write(Record::Forget { job: *id }));
+                self.effects.push(Effect::Write(JournalRecord::Forget { job: *id }));
             }
         }
     }

@@ -21,13 +21,13 @@ const MAX_CHECKS: usize = 256;
 
 /// What a task does, as far as its result depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Digest([u8; 32]);
+pub(crate) struct TaskDigest([u8; 32]);
 
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
-    found: BTreeMap<Digest, TaskId>,
+    found: BTreeMap<TaskDigest, TaskId>,
     /// The same, the oldest first; some were replaced since.
-    order: VecDeque<(Digest, TaskId)>,
+    order: VecDeque<(TaskDigest, TaskId)>,
     /// Tasks whose outputs an executor looks for, with what they end with if they are there.
     checking: BTreeMap<TaskId, Checking>,
     /// Tasks that wait for that.
@@ -40,9 +40,9 @@ struct Checking {
     outcome: Outcome,
 }
 
-impl Digest {
+impl TaskDigest {
     /// Of a task all of whose inputs are known; none of one that does nothing.
-    pub fn of(job: &Job, index: u32) -> Option<Digest> {
+    pub fn of(job: &Job, index: u32) -> Option<TaskDigest> {
         let item = job.spec.items.get(index);
         let template = job.template_of(&item);
         let Program::Command(words) = &template.program else { return None };
@@ -57,13 +57,13 @@ impl Digest {
         let number = all.any(Template::has_number).then_some(index);
         let what = (words, &template.env, &template.folder, &template.base, &template.outputs);
         let bytes = postcard::to_stdvec(&(what, &item.values, inputs, number)).expect("a task can be encoded");
-        Some(Digest(*blake3::hash(&bytes).as_bytes()))
+        Some(TaskDigest(*blake3::hash(&bytes).as_bytes()))
     }
 }
 
 impl Reuse {
     /// A task has succeeded.
-    pub fn succeeded(&mut self, digest: Digest, task: TaskId) {
+    pub fn succeeded(&mut self, digest: TaskDigest, task: TaskId) {
         self.found.insert(digest, task);
         self.order.push_back((digest, task));
         while self.order.len() > MAX_REUSABLE {
@@ -75,7 +75,7 @@ impl Reuse {
     }
 
     /// The last task that did the same and succeeded.
-    pub fn find(&self, digest: Digest) -> Option<TaskId> {
+    pub fn find(&self, digest: TaskDigest) -> Option<TaskId> {
         self.found.get(&digest).copied()
     }
 
@@ -116,7 +116,7 @@ impl Jobs {
     pub(crate) fn note_reusable(&mut self, task: TaskId) {
         let Some(job) = self.jobs.get(&task.job).filter(|job| job.spec.reuse) else { return };
         if job.tasks[task.index as usize].phase == Phase::Succeeded
-            && let Some(digest) = Digest::of(job, task.index)
+            && let Some(digest) = TaskDigest::of(job, task.index)
         {
             self.reuse.succeeded(digest, task);
         }
@@ -134,7 +134,7 @@ impl Jobs {
         if job.tasks[task.index as usize].recomputed > 0 {
             return None;
         }
-        let earlier = self.reuse.find(Digest::of(job, task.index)?)?;
+        let earlier = self.reuse.find(TaskDigest::of(job, task.index)?)?;
         let from = self.jobs.get(&earlier.job)?;
         (from.tasks[earlier.index as usize].phase == Phase::Succeeded).then_some(earlier)
     }

@@ -15,7 +15,7 @@ use eyas_types::{
 };
 use proptest::prelude::*;
 
-use crate::{Config, Effect, Entry, Event, JobSpec, Jobs, Phase, RETURN_GRACE_US, Record, Replay};
+use crate::{Config, Effect, Entry, Event, JobSpec, Jobs, JournalRecord, Phase, RETURN_GRACE_US, Replay};
 
 /// Tasks that an executor has at a time.
 const SLOTS: usize = 2;
@@ -78,16 +78,16 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Write(Record::Job { job, spec }) => {
+            Effect::Write(JournalRecord::Job { job, spec }) => {
                 self.log.insert(job, (spec, Vec::new()));
                 self.to_do.push_back(ToDo::Event(Event::Accepted { job }));
             }
-            Effect::Write(Record::Entry { job, number, entry }) => {
+            Effect::Write(JournalRecord::Entry { job, number, entry }) => {
                 let entries = &mut self.log.get_mut(&job).expect("a job is written before its entries").1;
                 assert_eq!(entries.len() as u64, number, "entries have no gaps");
                 entries.push((*entry).clone());
             }
-            Effect::Write(Record::Forget { job }) => drop(self.log.remove(&job)),
+            Effect::Write(JournalRecord::Forget { job }) => drop(self.log.remove(&job)),
             Effect::Queue { task, .. } => {
                 assert!(!self.queue.contains(&task), "{task} is queued twice");
                 assert!(!self.executors.values().any(|by| by.tasks.contains(&task)), "{task} is queued and assigned");

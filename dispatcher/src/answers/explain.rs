@@ -1,18 +1,18 @@
 //! Why a task waits, or what became of it, in words.
 
-use eyas_jobs::{Job, Left, Phase};
+use eyas_jobs::{Job, Phase, RetainedOutput};
 use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
 use eyas_types::{Estimate, ExecutorId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
-use super::{MAX_NAMES, Results};
-use crate::brain::Brain;
+use super::{MAX_NAMES, ResultReader};
+use crate::dispatcher_core::DispatcherCore;
 
-impl Brain {
+impl DispatcherCore {
     pub(super) fn explain(&self, task: TaskId) -> Result<Explanation, String> {
         self.check_task(task)?;
         let job = self.job(task.job)?;
-        let view = self.task_view(job, task.index, &mut Results::default());
+        let view = self.task_view(job, task.index, &mut ResultReader::default());
         let mut because = Vec::new();
         let mut inputs = Vec::new();
         if let Some(scheduled) = self.scheduler.explain_task(task) {
@@ -127,7 +127,8 @@ impl Brain {
                 if times > 0 {
                     because.push(format!("It ran {times} times more, as what it kept in the cluster was lost."));
                 }
-                let is_missing = |(object, left): (_, &Left)| left.is_promised() && !self.scheduler.is_held(object);
+                let is_missing =
+                    |(object, left): (_, &RetainedOutput)| left.is_promised() && !self.scheduler.is_held(object);
                 if job.kept_by(task.index).any(is_missing) {
                     because.push("No executor that is here has what it keeps in the cluster.".into());
                 }

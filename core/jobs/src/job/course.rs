@@ -14,7 +14,7 @@ const WRITE_SAMPLES_EVERY_US: u64 = 5_000_000;
 const MAX_SAMPLES: usize = 1024;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Course {
+pub(crate) struct JobCourse {
     samples: Vec<Sample>,
     current: Sample,
     began_us: u64,
@@ -43,7 +43,7 @@ struct Sums {
 }
 
 /// One ended task's part in the course. Times in microseconds.
-pub(crate) struct Ended {
+pub(crate) struct EndedTask {
     pub at_us: u64,
     pub ready_us: u64,
     pub queued_us: u64,
@@ -54,9 +54,9 @@ pub(crate) struct Ended {
     pub reads: Reads,
 }
 
-impl Default for Course {
+impl Default for JobCourse {
     fn default() -> Self {
-        Course {
+        JobCourse {
             samples: Vec::new(),
             current: Sample::default(),
             began_us: 0,
@@ -68,7 +68,7 @@ impl Default for Course {
     }
 }
 
-impl Course {
+impl JobCourse {
     /// A task has come into the queue.
     pub fn arrived(&mut self, input_bytes: u64) {
         self.current.arrived += 1;
@@ -76,7 +76,7 @@ impl Course {
     }
 
     /// A task has ended.
-    pub fn ended(&mut self, ended: &Ended) {
+    pub fn ended(&mut self, ended: &EndedTask) {
         self.current.ended += 1;
         self.current.reads += ended.reads;
         let sums = &mut self.sums;
@@ -209,16 +209,16 @@ mod tests {
         Sample { at_us, executors: 1, capacity_milli: 2000, busy_milli: 2000, ..Sample::default() }
     }
 
-    fn ended(at_us: u64, ran_us: u64) -> Ended {
+    fn ended(at_us: u64, ran_us: u64) -> EndedTask {
         let mut reads = Reads::default();
         reads.local.add(30);
         reads.persistent.add(10);
-        Ended { at_us, ready_us: 0, queued_us: 5, waited_us: 3, ran_us, delivery_us: 2, cpu_us: ran_us, reads }
+        EndedTask { at_us, ready_us: 0, queued_us: 5, waited_us: 3, ran_us, delivery_us: 2, cpu_us: ran_us, reads }
     }
 
     #[test]
     fn metrics_follow_the_equations() {
-        let mut course = Course::default();
+        let mut course = JobCourse::default();
         course.ended(&ended(1_000_000, 1_000_000));
         course.ended(&ended(1_000_000, 500_000));
         course.tick(true, at(1_000_000));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_long_course_keeps_its_sums_in_few_samples() {
-        let mut course = Course::default();
+        let mut course = JobCourse::default();
         let steps = 50_000;
         for step in 1..=steps {
             course.arrived(7);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_course_read_from_the_journal_is_the_same() {
-        let (mut live, mut again) = (Course::default(), Course::default());
+        let (mut live, mut again) = (JobCourse::default(), JobCourse::default());
         for step in 1..=3_000 {
             live.arrived(step);
             live.tick(step == 3_000, at(step * 110_000));
@@ -265,11 +265,11 @@ mod tests {
 
     #[test]
     fn figures_that_need_lost_samples_are_left_out() {
-        let mut live = Course::default();
+        let mut live = JobCourse::default();
         live.tick(false, at(100_000));
         let written = live.take_unwritten();
         live.tick(false, at(200_000));
-        let mut again = Course::default();
+        let mut again = JobCourse::default();
         again.recovered(&written);
         again.resume(500_000);
         again.tick(true, at(600_000));
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(metrics.unsampled_us, 400_000);
         assert_eq!((metrics.efficiency, metrics.held_cpu_us, metrics.performance_index), (None, None, None));
         // It stays known after the next restart.
-        let mut third = Course::default();
+        let mut third = JobCourse::default();
         third.recovered(&written);
         third.recovered(&again.take_unwritten());
         assert_eq!(third.metrics(600_000).unsampled_us, 400_000);
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn samples_wait_for_a_result_to_be_written_with() {
-        let mut course = Course::default();
+        let mut course = JobCourse::default();
         course.tick(false, at(100_000));
         assert!(!course.has_old_samples());
         course.tick(false, at(5_100_000));
@@ -298,6 +298,6 @@ mod tests {
     fn nothing_divided_by_nothing_is_nothing() {
         let metrics =
             Metrics { efficiency: Some(0.0), held_cpu_us: Some(0), performance_index: Some(0.0), ..Metrics::default() };
-        assert_eq!(Course::default().metrics(0), metrics);
+        assert_eq!(JobCourse::default().metrics(0), metrics);
     }
 }

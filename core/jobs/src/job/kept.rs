@@ -9,7 +9,7 @@ use super::{Job, Phase};
 
 /// What a task has left in the cluster.
 #[derive(Debug)]
-pub struct Left {
+pub struct RetainedOutput {
     /// The object.
     pub object: ObjectSpec,
     /// How many replicas of it there shall be.
@@ -20,7 +20,7 @@ pub struct Left {
     until_read: bool,
 }
 
-impl Left {
+impl RetainedOutput {
     /// Whether the job's user can have it, and only from here: until it is released, it is made again if it is lost.
     pub fn is_promised(&self) -> bool {
         self.object.is_kept() && !self.until_read
@@ -47,7 +47,10 @@ impl Job {
                 continue;
             };
             let (object, replicas, until_read) = (delivered.object.clone(), spec.replicas, spec.until_read);
-            self.kept.insert((index, object.id()), Left { object, replicas, output: delivered.output, until_read });
+            self.kept.insert(
+                (index, object.id()),
+                RetainedOutput { object, replicas, output: delivered.output, until_read },
+            );
         }
     }
 
@@ -112,7 +115,7 @@ impl Job {
     }
 
     /// What a task has left in the cluster.
-    pub fn kept_by(&self, index: u32) -> impl Iterator<Item = (ObjectId, &Left)> {
+    pub fn kept_by(&self, index: u32) -> impl Iterator<Item = (ObjectId, &RetainedOutput)> {
         let all = (index, ObjectId([0; 16]))..=(index, ObjectId([0xff; 16]));
         self.kept.range(all).map(|((_, object), left)| (*object, left))
     }

@@ -12,7 +12,7 @@ use eyas_types::{
     TaskTemplate, Template, Version,
 };
 
-use super::{Job, JobSpec, Phase, Released};
+use super::{FreedTasks, Job, JobSpec, Phase};
 
 /// Task 2 reads the outputs of 0 and 1, task 3 that of 2; task 4 stands alone.
 fn diamond() -> Job {
@@ -45,7 +45,7 @@ fn wrote(index: u32) -> Outcome {
     Outcome { outputs: vec![Delivered { output: 0, object, place: None }], ..Outcome::of(Status::Succeeded) }
 }
 
-fn run(job: &mut Job, index: u32, outcome: Outcome) -> Released {
+fn run(job: &mut Job, index: u32, outcome: Outcome) -> FreedTasks {
     job.queued(0, index, 0);
     job.assigned(0, index, ExecutorId(0));
     job.ended(0, index, 0, "n1".into(), outcome)
@@ -59,9 +59,9 @@ fn phases(job: &Job) -> Vec<Phase> {
 fn a_task_is_set_free_by_the_last_output_it_waits_for() {
     let mut job = diamond();
     assert_eq!((job.counts.blocked, job.counts.waiting), (2, 3));
-    assert_eq!(run(&mut job, 0, wrote(0)), Released::default());
+    assert_eq!(run(&mut job, 0, wrote(0)), FreedTasks::default());
     assert_eq!(job.waits_for(2), [1]);
-    assert_eq!(run(&mut job, 1, wrote(1)), Released { ready: vec![2], hopeless: vec![] });
+    assert_eq!(run(&mut job, 1, wrote(1)), FreedTasks { ready: vec![2], hopeless: vec![] });
     let item = job.spec.items.get(2);
     let sizes: Vec<_> = job.inputs(&item).map(|(_, object)| object.unwrap().size_bytes()).collect();
     assert_eq!(sizes, [100, 101], "it reads what was delivered");
@@ -161,7 +161,7 @@ fn a_task_whose_producer_left_its_output_out_does_not_run() {
     let mut job = diamond();
     run(&mut job, 0, wrote(0));
     let released = run(&mut job, 1, Outcome::of(Status::Succeeded));
-    assert_eq!(released, Released { ready: vec![], hopeless: vec![2] });
+    assert_eq!(released, FreedTasks { ready: vec![], hopeless: vec![2] });
     job.ended(0, 2, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
     assert_eq!(job.failed_tasks(), Vec::<u32>::new(), "a retry would end the same way");
 }

@@ -16,7 +16,7 @@ pub(crate) const MAX_KEYS: usize = 10_000;
 
 /// Everything secret that a dispatcher has.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Ring {
+pub(crate) struct KeyRing {
     /// Of the next key.
     next: u32,
     authority: Authority,
@@ -59,12 +59,12 @@ enum State {
     Revoked,
 }
 
-impl Ring {
+impl KeyRing {
     /// Keys of a new cluster: one, of an admin.
     pub fn create(now_unix_s: u64) -> Result<Self, KeysError> {
         let authority = Authority::create();
         let dispatcher = authority.issue(Principal::Dispatcher).map_err(KeysError::Unusable)?;
-        let mut ring = Ring { next: 1, authority, dispatcher, secrets: vec![Secrets::new()?], keys: Vec::new() };
+        let mut ring = KeyRing { next: 1, authority, dispatcher, secrets: vec![Secrets::new()?], keys: Vec::new() };
         ring.current(KeyRole::Admin, now_unix_s)?;
         Ok(ring)
     }
@@ -229,7 +229,7 @@ mod tests {
 
     const NOW: u64 = 1_000;
 
-    fn states(ring: &Ring) -> Vec<(String, String, KeyState)> {
+    fn states(ring: &KeyRing) -> Vec<(String, String, KeyState)> {
         ring.views().into_iter().map(|view| (view.key, view.role, view.state)).collect()
     }
 
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_rotated_key_is_accepted_for_its_grace_and_no_longer() {
         use KeyState::{Active, Replaced, Retiring};
-        let mut ring = Ring::create(NOW).unwrap();
+        let mut ring = KeyRing::create(NOW).unwrap();
         let (reader, _) = ring.current(KeyRole::Read, NOW).unwrap();
         ring.rotate(None, 600, NOW).unwrap();
         let (admin, read) = (KeyRole::Admin, KeyRole::Read);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn one_role_is_rotated_by_itself_and_without_grace_at_once() {
-        let mut ring = Ring::create(NOW).unwrap();
+        let mut ring = KeyRing::create(NOW).unwrap();
         ring.current(KeyRole::Read, NOW).unwrap();
         ring.rotate(Some(KeyRole::Read), 0, NOW).unwrap();
         ring.rotate(Some(KeyRole::Submit), 0, NOW).unwrap();
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_revoked_key_counts_at_once_for_nothing_and_an_admin_is_left() {
-        let mut ring = Ring::create(NOW).unwrap();
+        let mut ring = KeyRing::create(NOW).unwrap();
         let before = ring.trust();
         ring.revoke(KeyId(1), NOW).unwrap();
         assert_eq!(ring.trust().admits(Principal::Key(KeyId(1), KeyRole::Admin)), Err(TrustRefusal::Revoked));
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn executors_get_a_key_of_their_own_role_while_theirs_retires() {
-        let mut ring = Ring::create(NOW).unwrap();
+        let mut ring = KeyRing::create(NOW).unwrap();
         assert!(ring.successor(KeyId(1), NOW).unwrap().is_none(), "it is not replaced");
         ring.rotate(None, 600, NOW).unwrap();
         let (holder, _) = ring.successor(KeyId(1), NOW).unwrap().expect("there is one");
@@ -294,11 +294,11 @@ mod tests {
 
     #[test]
     fn what_is_written_comes_back() {
-        let mut ring = Ring::create(NOW).unwrap();
+        let mut ring = KeyRing::create(NOW).unwrap();
         ring.rotate(None, 600, NOW).unwrap();
         ring.revoke(KeyId(2), NOW).unwrap();
         let text = toml::to_string(&ring).unwrap();
-        let back: Ring = toml::from_str(&text).unwrap();
+        let back: KeyRing = toml::from_str(&text).unwrap();
         assert_eq!((states(&back), back.trust()), (states(&ring), ring.trust()));
         // No secret of a key that is not given out any more.
         assert_eq!(text.matches("PRIVATE KEY").count() / 2, 4, "authority, dispatcher, k1, k3:\n{text}");

@@ -1,4 +1,4 @@
-//! The brain's pushes: objects that executors fetch ahead of demand, for clients and for jobs. The scheduler decides who
+//! The core's pushes: objects that executors fetch ahead of demand, for clients and for jobs. The scheduler decides who
 //! gets what from whom; here is what the objects are, whom it is for, and what becomes of it.
 //!
 //! A push is not written to the journal. A client's ends with its connection, and what has arrived by then stays; a job's
@@ -14,16 +14,16 @@ use eyas_wire::client::PushRequest;
 use eyas_wire::view::{PushFailure, PushView, RecipientView};
 use tokio::sync::watch;
 
-use super::Brain;
+use super::DispatcherCore;
 
-/// Pushes of clients at a time.
+/// ActivePushes of clients at a time.
 const MAX_PUSHES: usize = 64;
 /// Failures of a push that are told in words.
 const MAX_PUSH_FAILURES: usize = 100;
 
 /// All pushes under way.
 #[derive(Default)]
-pub(crate) struct Pushes {
+pub(crate) struct ActivePushes {
     pushes: BTreeMap<PushId, Push>,
     next: u64,
     /// Those that everybody has, or will not have.
@@ -51,7 +51,7 @@ struct ForClient {
     is_awaited: bool,
 }
 
-impl Pushes {
+impl ActivePushes {
     /// Nothing more will come of a push.
     pub fn is_over(&mut self, push: PushId) {
         self.over.insert(push);
@@ -84,7 +84,7 @@ impl ForClient {
     }
 }
 
-impl Brain {
+impl DispatcherCore {
     /// Begins a client's push; how it goes on.
     pub(super) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, String> {
         let PushRequest { objects, kept, to, distribution, wait } = request;
@@ -120,7 +120,7 @@ impl Brain {
         let view = of_client.told.subscribe();
         self.pushes.pushes.insert(id, Push { specs, whose: Whose::Client(of_client) });
         let to = Recipients::Executors(recipients.into());
-        self.tell(Event::Push { push: id, objects: order.into(), to, distribution });
+        self.tell_scheduler(Event::Push { push: id, objects: order.into(), to, distribution });
         self.show_push(id, false);
         Ok(view)
     }
@@ -182,7 +182,7 @@ impl Brain {
         }
     }
 
-    /// Pushes what all executors are to have that may run a job's tasks.
+    /// ActivePushes what all executors are to have that may run a job's tasks.
     pub(super) fn broadcast(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(id).filter(|job| !job.has_ended()) else { return };
         let spec = &job.spec;
@@ -194,7 +194,7 @@ impl Brain {
         let (to, distribution) = (Recipients::Takers(needs.into_iter().collect()), spec.distribution);
         let push = self.pushes.new_id();
         self.pushes.pushes.insert(push, Push { specs, whose: Whose::Job(id) });
-        self.tell(Event::Push { push, objects: order.into(), to, distribution });
+        self.tell_scheduler(Event::Push { push, objects: order.into(), to, distribution });
     }
 
     /// A job has ended, or is about to: nothing more is pushed for it.
@@ -205,7 +205,7 @@ impl Brain {
     }
 
     fn end_push(&mut self, id: PushId) {
-        self.tell(Event::PushEnded { push: id });
+        self.tell_scheduler(Event::PushEnded { push: id });
         self.pushes.pushes.remove(&id);
         self.pushes.over.remove(&id);
     }

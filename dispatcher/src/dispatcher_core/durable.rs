@@ -1,23 +1,23 @@
-//! What the brain writes to the journal, takes up from it, and shows once it is on disk.
+//! What the core writes to the journal, takes up from it, and shows once it is on disk.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use eyas_jobs::{self as jobs, Entry, JobSpec, Phase, Record, Replay};
+use eyas_jobs::{self as jobs, Entry, JobSpec, JournalRecord, Phase, Replay};
 use eyas_sched::MAX_HINTS;
 use eyas_types::{JobId, ObjectId, OutputSpec};
 use eyas_wire::client::{KeptOutput, KeptPart, ToClient};
 use tokio::sync::oneshot;
 
-use super::Brain;
-use crate::journal::Written;
-use crate::submission::compile;
-use crate::told::Standing;
+use super::DispatcherCore;
+use crate::durable_replies::JobProgress;
+use crate::expressions::compile;
+use crate::journal::WrittenRecord;
 
 /// Tasks, and their outputs, of which a client is told at a time.
 const TOLD_AT_ONCE: usize = 4096;
 
-impl Brain {
+impl DispatcherCore {
     /// Takes up what the journal has: jobs that had not ended go on.
     pub fn recover(&mut self) -> Result<(), String> {
         for (id, mut spec) in self.journal.read_jobs()? {
@@ -32,7 +32,7 @@ impl Brain {
                 tracing::info!(job = %id, ended = job.counts.ended(), of = job.counts.total(), "goes on");
             }
             let standing = self.standing(job);
-            self.told.offer(id, standing);
+            self.replies.offer(id, standing);
         }
         self.finish_pushes();
         Ok(())
@@ -57,20 +57,20 @@ impl Brain {
         }
         let job = self.jobs.next_job();
         self.tell_jobs(jobs::Event::Submitted { spec: Box::new(spec) });
-        self.told.answer(ToClient::Accepted { job }, reply);
+        self.replies.answer(ToClient::Accepted { job }, reply);
     }
 
     /// Puts something to be written.
-    pub(super) fn write(&mut self, record: Record) {
+    pub(super) fn write(&mut self, record: JournalRecord) {
         match &record {
-            Record::Job { .. } => {}
-            Record::Entry { job, number, entry } => {
+            JournalRecord::Job { .. } => {}
+            JournalRecord::Entry { job, number, entry } => {
                 self.unwritten.insert((*job, *number), entry.clone());
                 self.writing = true;
             }
-            Record::Forget { job } => self.told.forget(*job),
+            JournalRecord::Forget { job } => self.replies.forget(*job),
         }
-        self.told.put();
+        self.replies.put();
         self.journal.write(record);
     }
 
@@ -80,28 +80,28 @@ impl Brain {
     }
 
     /// Goes on with what is on disk now.
-    pub(super) fn written(&mut self, written: &[Written]) {
+    pub(super) fn written(&mut self, written: &[WrittenRecord]) {
         for what in written {
             match what {
-                Written::Job(id) => {
+                WrittenRecord::Job(id) => {
                     if let Some(job) = self.jobs.get(*id) {
                         let standing = self.standing(job);
-                        self.told.offer(*id, standing);
+                        self.replies.offer(*id, standing);
                         self.tell_jobs(jobs::Event::Accepted { job: *id });
                         self.finish_pushes();
                     }
                 }
-                Written::Entries(id, before) => {
+                WrittenRecord::Entries(id, before) => {
                     self.writing = false;
                     let done = self.unwritten.range((*id, 0)..(*id, *before)).map(|(entry, _)| *entry);
                     for entry in done.collect::<Vec<_>>() {
                         self.unwritten.remove(&entry);
                     }
                 }
-                Written::Forgotten(_) => {}
+                WrittenRecord::Forgotten(_) => {}
             }
         }
-        self.told.on_disk(written.len());
+        self.replies.on_disk(written.len());
     }
 
     /// Writes down results that have gathered.
@@ -113,19 +113,19 @@ impl Brain {
     pub(super) fn show(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get(id) {
             let standing = self.standing(job);
-            self.told.show(id, standing);
+            self.replies.show(id, standing);
         }
     }
 
     /// How a job stands.
-    fn standing(&self, job: &jobs::Job) -> Standing {
-        Standing { view: self.view(job), entries: job.entries, is_over: job.has_ended() }
+    fn standing(&self, job: &jobs::Job) -> JobProgress {
+        JobProgress { view: self.view(job), entries: job.entries, is_over: job.has_ended() }
     }
 
     /// What these tasks of a job keep for its user, or the first of them, and which executors have it. What no executor has
     /// is made again without further ado; what is doubted is looked at by those that are said to have it.
     pub(crate) fn kept_part(&mut self, id: JobId, tasks: Range<u32>, doubted: &[ObjectId]) -> KeptPart {
-        doubted.iter().for_each(|object| self.tell(eyas_sched::Event::Doubted { object: *object }));
+        doubted.iter().for_each(|object| self.tell_scheduler(eyas_sched::Event::Doubted { object: *object }));
         let mut part = KeptPart::default();
         let Some(job) = self.jobs.get(id) else { return part };
         let tasks = tasks.start..tasks.end.min(job.tasks.len() as u32);

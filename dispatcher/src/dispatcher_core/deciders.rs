@@ -7,10 +7,10 @@ use eyas_sched::{Event, Hint};
 use eyas_types::{ExecutorId, ObjectId, TaskId};
 use eyas_wire::executor::{AssignedInput, Assignment, ToExecutor};
 
-use super::Brain;
-use crate::answers::Results;
+use super::DispatcherCore;
+use crate::answers::ResultReader;
 
-impl Brain {
+impl DispatcherCore {
     /// Tells the decider of jobs what happened, and does what follows.
     pub(crate) fn tell_jobs(&mut self, event: jobs::Event) {
         self.exchange.tell_jobs(event);
@@ -18,7 +18,7 @@ impl Brain {
     }
 
     /// Tells the scheduler what happened, and does what follows.
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn tell_scheduler(&mut self, event: Event) {
         self.exchange.tell_scheduler(self.clock.now_us(), event, &mut self.jobs, &mut self.scheduler);
         self.work_off();
     }
@@ -62,7 +62,8 @@ impl Brain {
             Effect::EndBroadcast { job } => self.end_broadcast(job),
             Effect::Forget { job } => self.executors.forget_job(job),
             Effect::ReadResult { task, earlier } => {
-                let result = self.jobs.get(earlier.job).map(|job| Results::default().last(self, job, earlier.index));
+                let result =
+                    self.jobs.get(earlier.job).map(|job| ResultReader::default().last(self, job, earlier.index));
                 let outcome = result.and_then(Result::ok).flatten().map(|result| Box::new(result.outcome));
                 self.exchange.tell_jobs(jobs::Event::EarlierResult { task, earlier, outcome });
             }

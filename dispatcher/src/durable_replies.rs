@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 
 /// How a watched job stands. All that its view counts is on disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct JobProgress {
     pub view: JobView,
     /// Its entries that may be read.
     pub entries: u64,
@@ -19,21 +19,21 @@ pub(crate) struct Standing {
 }
 
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct DurableReplies {
     /// Writes that were put to the journal, and those of them that are on disk.
     put: u64,
     on_disk: u64,
     /// What is held back, with the writes that it waits for, in order.
     held: VecDeque<(u64, Held)>,
-    watched: HashMap<JobId, watch::Sender<Standing>>,
+    watched: HashMap<JobId, watch::Sender<JobProgress>>,
 }
 
 enum Held {
     Answer(ToClient, oneshot::Sender<ToClient>),
-    Standing(JobId, Standing),
+    JobProgress(JobId, JobProgress),
 }
 
-impl Told {
+impl DurableReplies {
     /// Something was put to be written; what is told from now on follows from it.
     pub fn put(&mut self) {
         self.put += 1;
@@ -59,8 +59,8 @@ impl Told {
     }
 
     /// Shows watchers how a job stands, once all that was put to be written is on disk.
-    pub fn show(&mut self, job: JobId, standing: Standing) {
-        self.held.push_back((self.put, Held::Standing(job, standing)));
+    pub fn show(&mut self, job: JobId, standing: JobProgress) {
+        self.held.push_back((self.put, Held::JobProgress(job, standing)));
         self.tell();
     }
 
@@ -69,7 +69,7 @@ impl Told {
             match held {
                 // Who asked may have gone away.
                 Held::Answer(answer, reply) => _ = reply.send(answer),
-                Held::Standing(job, standing) => {
+                Held::JobProgress(job, standing) => {
                     if let Some(watched) = self.watched.get(&job) {
                         watched.send_replace(standing);
                     }
@@ -79,12 +79,12 @@ impl Told {
     }
 
     /// A job, which is on disk, can be watched.
-    pub fn offer(&mut self, job: JobId, standing: Standing) {
+    pub fn offer(&mut self, job: JobId, standing: JobProgress) {
         self.watched.insert(job, watch::Sender::new(standing));
     }
 
     /// Watches a job, if it is there.
-    pub fn watch(&self, job: JobId) -> Option<watch::Receiver<Standing>> {
+    pub fn watch(&self, job: JobId) -> Option<watch::Receiver<JobProgress>> {
         self.watched.get(&job).map(watch::Sender::subscribe)
     }
 

@@ -18,10 +18,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::answers::is_of_jobs;
 use crate::clock::Clock;
-use crate::executors::{Executor, Executors};
-use crate::journal::{Journal, Written};
-use crate::told::{Standing, Told};
-use push::Pushes;
+use crate::durable_replies::{DurableReplies, JobProgress};
+use crate::executors::{ConnectedExecutor, ConnectedExecutors};
+use crate::journal::{Journal, WrittenRecord};
+use push::ActivePushes;
 
 /// Messages handled before results are written and other things are looked at.
 const HANDLED_AT_ONCE: usize = 256;
@@ -38,8 +38,8 @@ mod push;
 #[cfg(test)]
 mod tests;
 
-/// What the brain is told.
-pub(crate) enum Message {
+/// What the core is told.
+pub(crate) enum CoreMessage {
     Joined {
         registration: Box<Registration>,
         /// What it accepts, compiled.
@@ -64,7 +64,7 @@ pub(crate) enum Message {
     },
     Watched {
         job: JobId,
-        reply: oneshot::Sender<Option<watch::Receiver<Standing>>>,
+        reply: oneshot::Sender<Option<watch::Receiver<JobProgress>>>,
     },
     Push {
         request: PushRequest,
@@ -72,7 +72,7 @@ pub(crate) enum Message {
     },
 }
 
-pub(crate) struct Brain {
+pub(crate) struct DispatcherCore {
     pub(crate) clock: Clock,
     pub(crate) scheduler: Scheduler,
     pub(crate) jobs: Jobs,
@@ -83,25 +83,25 @@ pub(crate) struct Brain {
     pub(crate) policy: String,
     caching: bool,
     heartbeat: Duration,
-    pub(crate) executors: Executors,
+    pub(crate) executors: ConnectedExecutors,
     /// The names of this process, and of the one that owns it.
     pub(crate) processes: Vec<String>,
     pub(crate) journal: Journal,
-    told: Told,
+    replies: DurableReplies,
     /// Entries that were given to the journal and are not on disk yet.
     unwritten: BTreeMap<(JobId, u64), Arc<Entry>>,
     /// Results were put to be written and are not on disk yet.
     writing: bool,
-    pushes: Pushes,
+    pushes: ActivePushes,
     /// When it was told to stop.
     stopping_us: Option<u64>,
     last_tick_us: u64,
 }
 
-impl Brain {
+impl DispatcherCore {
     pub fn new(scheduler: Scheduler, policy: String, caching: bool, heartbeat: Duration, journal: Journal) -> Self {
         let clock = Clock::new();
-        Brain {
+        DispatcherCore {
             jobs: Jobs::new(jobs::Config::default(), clock.now_us()),
             last_tick_us: clock.now_us(),
             clock,
@@ -111,13 +111,13 @@ impl Brain {
             policy,
             caching,
             heartbeat,
-            executors: Executors::default(),
+            executors: ConnectedExecutors::default(),
             processes: Vec::new(),
             journal,
-            told: Told::default(),
+            replies: DurableReplies::default(),
             unwritten: BTreeMap::new(),
             writing: false,
-            pushes: Pushes::default(),
+            pushes: ActivePushes::default(),
             stopping_us: None,
         }
     }
@@ -125,8 +125,8 @@ impl Brain {
     /// Works until the cluster is stopped.
     pub async fn run(
         mut self,
-        mut inbox: mpsc::Receiver<Message>,
-        mut on_disk: mpsc::UnboundedReceiver<Vec<Written>>,
+        mut inbox: mpsc::Receiver<CoreMessage>,
+        mut on_disk: mpsc::UnboundedReceiver<Vec<WrittenRecord>>,
         mut stop: watch::Receiver<bool>,
     ) {
         let mut ticks = tokio::time::interval(TICK);
@@ -163,37 +163,37 @@ impl Brain {
         }
     }
 
-    fn handle(&mut self, message: Message) {
+    fn handle(&mut self, message: CoreMessage) {
         match message {
-            Message::Joined { registration, accept, outbox, reply } => {
+            CoreMessage::Joined { registration, accept, outbox, reply } => {
                 self.joined(&registration, accept, outbox, reply);
             }
-            Message::Said { executor, messages } => {
+            CoreMessage::Said { executor, messages } => {
                 for message in messages {
                     self.said(executor, message);
                 }
             }
-            Message::Gone { executor } => self.lost(executor, true),
-            Message::Submitted { spec, reply } => self.submitted(*spec, reply),
-            Message::Asked { request, reply } => {
+            CoreMessage::Gone { executor } => self.lost(executor, true),
+            CoreMessage::Submitted { spec, reply } => self.submitted(*spec, reply),
+            CoreMessage::Asked { request, reply } => {
                 let is_of_jobs = is_of_jobs(&request);
                 let answer = self.answer(request);
                 if is_of_jobs {
                     // What it tells must not be lost.
                     self.write_results();
-                    self.told.answer(answer, reply);
+                    self.replies.answer(answer, reply);
                 } else {
                     // Who asked may have gone away.
                     let _ = reply.send(answer);
                 }
             }
-            Message::Watched { job, reply } => {
+            CoreMessage::Watched { job, reply } => {
                 self.write_results();
                 self.show(job);
                 self.tell_jobs(jobs::Event::Watched { job });
-                let _ = reply.send(self.told.watch(job));
+                let _ = reply.send(self.replies.watch(job));
             }
-            Message::Push { request, reply } => {
+            CoreMessage::Push { request, reply } => {
                 // Who asked may have gone away.
                 let _ = reply.send(self.push(request));
             }
@@ -258,7 +258,7 @@ impl Brain {
         let (host, labels) = (registration.host.as_str().into(), registration.labels.clone());
         let profile = Box::new(Profile { name, host, labels, accept });
         self.tell_jobs(jobs::Event::ExecutorJoined { executor: id, name: self.executors.name(id) });
-        self.tell(Event::ExecutorJoined { executor: id, capacity, profile, held: held.into() });
+        self.tell_scheduler(Event::ExecutorJoined { executor: id, capacity, profile, held: held.into() });
     }
 
     fn said(&mut self, executor: ExecutorId, message: FromExecutor) {
@@ -269,25 +269,25 @@ impl Brain {
             FromExecutor::Heartbeat { free_disk_bytes } => {
                 entry.free_disk_bytes = Some(free_disk_bytes);
                 self.executors.send(executor, ToExecutor::Heard);
-                self.tell(Event::FreeDisk { executor, bytes: free_disk_bytes });
+                self.tell_scheduler(Event::FreeDisk { executor, bytes: free_disk_bytes });
             }
             FromExecutor::Stored { object, size_bytes } => self.stored(executor, object, size_bytes),
             FromExecutor::Fetched { object, from, took_us } => {
-                self.tell(Event::Fetched { executor, object, from, took_us });
+                self.tell_scheduler(Event::Fetched { executor, object, from, took_us });
             }
             FromExecutor::Evicted { object } => {
                 entry.evicted(object);
-                self.tell(Event::Evicted { executor, object });
+                self.tell_scheduler(Event::Evicted { executor, object });
             }
             FromExecutor::NotHeld { object, reason } => {
                 entry.evicted(object);
                 self.not_pushed(executor, object, &reason);
-                self.tell(Event::NotHeld { executor, object });
+                self.tell_scheduler(Event::NotHeld { executor, object });
             }
             FromExecutor::Load(load) => {
                 entry.load = load;
                 let ExecutorLoad { lent_milli, light_bytes, .. } = load;
-                self.tell(Event::Staging { executor, lent_milli, light_bytes });
+                self.tell_scheduler(Event::Staging { executor, lent_milli, light_bytes });
             }
             FromExecutor::Suspended { task } => _ = entry.suspended.insert(task),
             FromExecutor::Resumed { task } => _ = entry.suspended.remove(&task),
@@ -320,7 +320,7 @@ impl Brain {
         if let Some(entry) = self.executors.get_mut(executor) {
             entry.stored(object, size_bytes);
         }
-        self.tell(Event::Stored { executor, object, size_bytes });
+        self.tell_scheduler(Event::Stored { executor, object, size_bytes });
     }
 
     /// An executor is gone. If it did not say so itself, its tasks may be why.
@@ -350,11 +350,11 @@ impl Brain {
         }
         let utilisation = self.scheduler.utilisation();
         let (capacity_milli, busy_milli) = (utilisation.total_milli, utilisation.busy_milli);
-        let watched = self.told.watched().collect();
+        let watched = self.replies.watched().collect();
         self.tell_jobs(jobs::Event::Tick { capacity_milli, busy_milli, watched });
         let deadline = self.heartbeat * MISSED_HEARTBEATS;
         let deadline_us = deadline.as_micros() as u64;
-        let is_lost = |executor: &Executor| executor.is_deaf || now_us > executor.last_heard_us + deadline_us;
+        let is_lost = |executor: &ConnectedExecutor| executor.is_deaf || now_us > executor.last_heard_us + deadline_us;
         let lost: Vec<_> = self.executors.iter().filter(|(_, e)| is_lost(e)).map(|(id, _)| id).collect();
         for executor in lost {
             tracing::warn!(%executor, "does not read, or was not heard of for {deadline:?}");
@@ -366,7 +366,7 @@ impl Brain {
     }
 
     fn stop_one(&mut self, executor: ExecutorId) {
-        self.tell(Event::ExecutorDraining { executor });
+        self.tell_scheduler(Event::ExecutorDraining { executor });
         self.executors.send(executor, ToExecutor::Stop);
     }
 

@@ -1,4 +1,4 @@
-//! The brain with a journal of its own, told by hand what happens; a kill is the end of one brain, and a second that takes
+//! The core with a journal of its own, told by hand what happens; a kill is the end of one core, and a second that takes
 //! up the same journal.
 
 use std::net::SocketAddr;
@@ -21,26 +21,26 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::*;
 
 struct Dispatcher {
-    brain: Brain,
-    written: std_mpsc::Receiver<Vec<Written>>,
+    core: DispatcherCore,
+    written: std_mpsc::Receiver<Vec<WrittenRecord>>,
     outbox: Outbox<ToExecutor>,
     folder: TempDir,
 }
 
-fn brain_in(folder: &TempDir) -> (Brain, std_mpsc::Receiver<Vec<Written>>) {
+fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<Vec<WrittenRecord>>) {
     let (sender, written) = std_mpsc::channel();
     let path = folder.path().join("journal.redb");
     let journal = Journal::open(&path, false, move |done| drop(sender.send(done)), |e| panic!("{e}")).unwrap();
     let config = eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
-    let mut brain = Brain::new(Scheduler::new(config), "fa".into(), false, Duration::from_secs(3), journal);
-    brain.recover().unwrap();
-    (brain, written)
+    let mut core = DispatcherCore::new(Scheduler::new(config), "fa".into(), false, Duration::from_secs(3), journal);
+    core.recover().unwrap();
+    (core, written)
 }
 
 impl Dispatcher {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (brain, written) = brain_in(&folder);
+        let (core, written) = core_in(&folder);
         // Nobody reads what executors are sent.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let access = Access::create("test", &listener.local_addr().unwrap().to_string());
@@ -48,7 +48,7 @@ impl Dispatcher {
             async { SessionAcceptor::new(&access, Role::Dispatcher).accept(listener.accept().await.unwrap().0).await };
         let (accepted, _dialled) = tokio::join!(accept, dial(&access, Role::Executor));
         let (outbox, _) = outbox(accepted.unwrap().0.writer);
-        Dispatcher { brain, written, outbox, folder }
+        Dispatcher { core, written, outbox, folder }
     }
 
     /// Killed as it is, and started again in the same folder.
@@ -57,21 +57,21 @@ impl Dispatcher {
         let (_, nothing) = std_mpsc::channel();
         let written = std::mem::replace(&mut self.written, nothing);
         let elsewhere = tempfile::tempdir().unwrap();
-        drop(std::mem::replace(&mut self.brain, brain_in(&elsewhere).0));
+        drop(std::mem::replace(&mut self.core, core_in(&elsewhere).0));
         while written.recv().is_ok() {}
-        (self.brain, self.written) = brain_in(&self.folder);
+        (self.core, self.written) = core_in(&self.folder);
         self.settle();
     }
 
     /// Waits until all that is to be written is on disk.
     fn settle(&mut self) {
-        self.brain.write_results();
-        while self.brain.told.is_behind() {
+        self.core.write_results();
+        while self.core.replies.is_behind() {
             let written = self.written.recv().unwrap();
-            self.brain.written(&written);
+            self.core.written(&written);
         }
-        while self.brain.jobs.has_more_to_queue() {
-            self.brain.tell_jobs(jobs::Event::QueueMore);
+        while self.core.jobs.has_more_to_queue() {
+            self.core.tell_jobs(jobs::Event::QueueMore);
         }
     }
 
@@ -90,7 +90,7 @@ impl Dispatcher {
             held: Vec::new(),
         };
         let (reply, mut id) = oneshot::channel();
-        self.brain.handle(Message::Joined {
+        self.core.handle(CoreMessage::Joined {
             registration: Box::new(registration),
             accept: Box::default(),
             outbox: self.outbox.clone(),
@@ -103,7 +103,7 @@ impl Dispatcher {
         let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
         spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; tasks]).unwrap();
         let (reply, mut accepted) = oneshot::channel();
-        self.brain.handle(Message::Submitted { spec: Box::new(spec), reply });
+        self.core.handle(CoreMessage::Submitted { spec: Box::new(spec), reply });
         assert_eq!(accepted.try_recv(), Err(TryRecvError::Empty), "it is not on disk");
         self.settle();
         match accepted.try_recv() {
@@ -119,7 +119,7 @@ impl Dispatcher {
 
     /// A job of a task that keeps its output, and one that reads it, takes so many processors and keeps its own.
     fn submit_kept(&mut self, until_read: bool, cpus_milli: u32) -> JobId {
-        self.brain.caching = true;
+        self.core.caching = true;
         let mut templates = [TaskTemplate::new(Program::Noop), TaskTemplate::new(Program::Noop)];
         for (template, until_read) in templates.iter_mut().zip([until_read, false]) {
             let (pattern, destination) = (Template::literal("out"), None);
@@ -131,7 +131,7 @@ impl Dispatcher {
         let item = |template, inputs| TaskItem { template, values: Vec::new(), inputs };
         spec.push(&[item(0, Vec::new()), item(1, vec![input])]).unwrap();
         let (reply, mut accepted) = oneshot::channel();
-        self.brain.handle(Message::Submitted { spec: Box::new(spec), reply });
+        self.core.handle(CoreMessage::Submitted { spec: Box::new(spec), reply });
         self.settle();
         let Ok(ToClient::Accepted { job }) = accepted.try_recv() else { panic!("it is refused") };
         job
@@ -139,19 +139,19 @@ impl Dispatcher {
 
     fn store(&mut self, executor: ExecutorId, object: &ObjectSpec) {
         let message = FromExecutor::Stored { object: object.id(), size_bytes: object.size_bytes() };
-        self.brain.handle(Message::Said { executor, messages: vec![message] });
+        self.core.handle(CoreMessage::Said { executor, messages: vec![message] });
     }
 
     fn ask(&mut self, request: FromClient) -> oneshot::Receiver<ToClient> {
         let (reply, answer) = oneshot::channel();
-        self.brain.handle(Message::Asked { request, reply });
+        self.core.handle(CoreMessage::Asked { request, reply });
         answer
     }
 
     /// The answer, which does not come before everything is on disk.
     fn answer(&mut self, request: FromClient) -> ToClient {
         let mut answer = self.ask(request);
-        if self.brain.told.is_behind() {
+        if self.core.replies.is_behind() {
             assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
         }
         self.settle();
@@ -174,7 +174,7 @@ impl Dispatcher {
 
     fn end(&mut self, executor: ExecutorId, task: TaskId, outcome: Outcome) {
         let message = FromExecutor::Ended { task, attempt: 0, outcome: Box::new(outcome) };
-        self.brain.handle(Message::Said { executor, messages: vec![message] });
+        self.core.handle(CoreMessage::Said { executor, messages: vec![message] });
     }
 
     /// A task of the kept ones ends, with its output in the executor's store.
@@ -199,11 +199,11 @@ impl Dispatcher {
     }
 
     fn ids(&self) -> Vec<JobId> {
-        self.brain.jobs.all().map(|job| job.id).collect()
+        self.core.jobs.all().map(|job| job.id).collect()
     }
 
     fn phases(&self, job: JobId) -> Vec<Phase> {
-        self.brain.jobs.get(job).unwrap().tasks.iter().map(|task| task.phase).collect()
+        self.core.jobs.get(job).unwrap().tasks.iter().map(|task| task.phase).collect()
     }
 }
 
@@ -271,7 +271,7 @@ async fn what_was_said_to_be_run_again_is_after_a_kill() {
 #[tokio::test]
 async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     let mut dispatcher = Dispatcher::start().await;
-    dispatcher.brain.caching = true;
+    dispatcher.core.caching = true;
     let executor = dispatcher.join(1);
     let version = Version::Modified { mtime_ns: 0, size_bytes: 7 };
     let object = ObjectSpec { source: "file:///a".into(), version, executable: false };
@@ -283,7 +283,7 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
         let input = Input { from: InputFrom::Object(0), name: None };
         spec.push(&[TaskItem { template: 0, values: Vec::new(), inputs: vec![input] }]).unwrap();
         let (reply, mut accepted) = oneshot::channel();
-        dispatcher.brain.handle(Message::Submitted { spec: Box::new(spec), reply });
+        dispatcher.core.handle(CoreMessage::Submitted { spec: Box::new(spec), reply });
         dispatcher.settle();
         let Ok(ToClient::Accepted { job }) = accepted.try_recv() else { panic!("it is refused") };
         job
@@ -293,7 +293,7 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     assert_eq!((dispatcher.phases(first), dispatcher.phases(second)), (vec![Phase::Waiting], vec![Phase::Waiting]));
     // Cancelled before it has begun, it can be retried all the same.
     assert_eq!(dispatcher.answer(FromClient::Cancel { job: second, task: None }), ToClient::Done(1));
-    assert!(!dispatcher.brain.jobs.get(second).unwrap().is_pushed_first());
+    assert!(!dispatcher.core.jobs.get(second).unwrap().is_pushed_first());
     dispatcher.store(executor, &object);
     dispatcher.settle();
     assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
@@ -301,15 +301,15 @@ async fn tasks_whose_inputs_are_pushed_first_wait_for_nothing_else() {
     assert_eq!(dispatcher.phases(second), [Phase::Assigned]);
     // After a start there is nobody to push to: tasks go on, and read on demand.
     dispatcher.restart();
-    dispatcher.brain.caching = true;
+    dispatcher.core.caching = true;
     dispatcher.join(1);
     assert_eq!(dispatcher.phases(first), [Phase::Assigned]);
     // In a chain they wait for nothing at all, and its push ends with the job.
     let chained = submit(&mut dispatcher, Distribution::Chain);
-    assert!(!dispatcher.brain.jobs.get(chained).unwrap().is_pushed_first());
-    assert!(dispatcher.brain.pushes.spec(object.id()).is_some());
+    assert!(!dispatcher.core.jobs.get(chained).unwrap().is_pushed_first());
+    assert!(dispatcher.core.pushes.spec(object.id()).is_some());
     assert_eq!(dispatcher.answer(FromClient::Cancel { job: chained, task: None }), ToClient::Done(1));
-    assert!(dispatcher.brain.pushes.spec(object.id()).is_none());
+    assert!(dispatcher.core.pushes.spec(object.id()).is_none());
 }
 
 #[tokio::test]
@@ -318,7 +318,7 @@ async fn nothing_that_was_shown_goes_back() {
     let executor = dispatcher.join(1);
     let job = dispatcher.submit(2);
     let (reply, mut watching) = oneshot::channel();
-    dispatcher.brain.handle(Message::Watched { job, reply });
+    dispatcher.core.handle(CoreMessage::Watched { job, reply });
     let standing = watching.try_recv().unwrap().unwrap();
     let shown = || standing.borrow().view.tasks.succeeded;
     dispatcher.end(executor, task(job, 0), wrote(3));
@@ -326,7 +326,7 @@ async fn nothing_that_was_shown_goes_back() {
     let mut first = dispatcher.ask(FromClient::Jobs { job: Some(job) });
     let mut log = dispatcher.ask(FromClient::Log { task: task(job, 0) });
     dispatcher.end(executor, task(job, 1), wrote(3));
-    dispatcher.brain.tick();
+    dispatcher.core.tick();
     assert_eq!((first.try_recv(), log.try_recv(), shown()), (Err(TryRecvError::Empty), Err(TryRecvError::Empty), 0));
     dispatcher.settle();
     let ToClient::Jobs(jobs) = first.try_recv().unwrap() else { panic!("not jobs") };
@@ -347,8 +347,8 @@ async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() 
         let executor = dispatcher.join(1);
         // The second is lined up behind it.
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Assigned, Phase::Waiting]);
-        dispatcher.brain.handle(Message::Gone { executor });
-        let losses: Vec<_> = dispatcher.brain.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect();
+        dispatcher.core.handle(CoreMessage::Gone { executor });
+        let losses: Vec<_> = dispatcher.core.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect();
         assert_eq!(losses, [loss, 0, 0]);
     }
     assert_eq!(dispatcher.phases(job), [Phase::Failed, Phase::Waiting, Phase::Waiting]);
@@ -357,19 +357,19 @@ async fn a_task_that_takes_executors_with_it_fails_and_those_behind_it_do_not() 
     // As many as fit may have run, whichever job they are of; one that left in good order took none with it.
     let other = dispatcher.submit(4);
     let executor = dispatcher.join(4);
-    dispatcher.brain.handle(Message::Gone { executor });
-    let losses = |job| dispatcher.brain.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect::<Vec<_>>();
+    dispatcher.core.handle(CoreMessage::Gone { executor });
+    let losses = |job| dispatcher.core.jobs.get(job).unwrap().tasks.iter().map(|task| task.losses).collect::<Vec<_>>();
     assert_eq!((losses(job), losses(other)), (vec![5, 1, 1], vec![1, 1, 0, 0]));
     let executor = dispatcher.join(4);
-    dispatcher.brain.handle(Message::Said { executor, messages: vec![FromExecutor::Leaving] });
-    assert_eq!(dispatcher.brain.jobs.get(job).unwrap().tasks[1].losses, 1);
+    dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+    assert_eq!(dispatcher.core.jobs.get(job).unwrap().tasks[1].losses, 1);
 }
 
 #[tokio::test]
 async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let mut dispatcher = Dispatcher::start().await;
     let config = jobs::Config { max_output_bytes: 100, ..jobs::Config::default() };
-    dispatcher.brain.jobs = Jobs::new(config, dispatcher.brain.clock.now_us());
+    dispatcher.core.jobs = Jobs::new(config, dispatcher.core.clock.now_us());
     let executor = dispatcher.join(1);
     let jobs: Vec<_> = (0..2).map(|_| dispatcher.submit(1)).collect();
     for job in &jobs {
@@ -380,7 +380,7 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     assert_eq!(dispatcher.ids(), [jobs[1], running]);
     // One that somebody still reads stays.
     let (reply, mut watching) = oneshot::channel();
-    dispatcher.brain.handle(Message::Watched { job: jobs[1], reply });
+    dispatcher.core.handle(CoreMessage::Watched { job: jobs[1], reply });
     let watching = watching.try_recv().unwrap().unwrap();
     dispatcher.end(executor, task(running, 1), wrote(1));
     let cut = dispatcher.log(task(running, 1)).outcome;
@@ -388,14 +388,14 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let warnings = dispatcher.view(running).warnings;
     assert!(warnings.iter().any(|warning| warning.contains("was cut")), "{warnings:?}");
     drop(watching);
-    dispatcher.brain.tick();
+    dispatcher.core.tick();
     dispatcher.end(executor, task(running, 2), wrote(50));
     let cut = dispatcher.log(task(running, 2)).outcome;
     assert_eq!((cut.stdout.len(), cut.cut_bytes), (40, 10));
     assert_eq!(dispatcher.ids(), [running]);
     // What is kept is counted again.
     dispatcher.restart();
-    assert_eq!(dispatcher.brain.jobs.output_bytes(), 100);
+    assert_eq!(dispatcher.core.jobs.output_bytes(), 100);
     assert_eq!(dispatcher.ids(), [running]);
 }
 
@@ -412,7 +412,7 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
             // Killed itself, it waits for those who may come back, and takes what they have.
             dispatcher.settle();
             dispatcher.restart();
-            dispatcher.brain.caching = true;
+            dispatcher.core.caching = true;
             assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Blocked]);
             assert_eq!(dispatcher.view(job).recomputed, 2);
             executor = dispatcher.join(1);
@@ -420,12 +420,12 @@ async fn what_is_lost_is_made_again_so_many_times_and_what_comes_back_is_not() {
             dispatcher.store(executor, &object);
             assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
         }
-        dispatcher.brain.handle(Message::Gone { executor });
+        dispatcher.core.handle(CoreMessage::Gone { executor });
         assert_eq!(dispatcher.phases(job), [Phase::Waiting, Phase::Blocked]);
         executor = dispatcher.join(1);
     }
     dispatcher.end_kept(executor, task(job, 0));
-    dispatcher.brain.handle(Message::Gone { executor });
+    dispatcher.core.handle(CoreMessage::Gone { executor });
     assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Failed]);
     let part = dispatcher.kept_part(job);
     assert!(part.outputs[0].is_lost && part.unsuccessful == 1, "{part:?}");
@@ -444,36 +444,36 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     let read = dispatcher.end_kept(executor, task(job, 0));
     let asked_for = dispatcher.end_kept(executor, task(job, 1));
     // What its only reader has read is let go; the other is told of.
-    assert_eq!(dispatcher.brain.scheduler.moving_from(executor), 0);
+    assert_eq!(dispatcher.core.scheduler.moving_from(executor), 0);
     let part = dispatcher.kept_part(job);
     assert_eq!((part.outputs.len(), &part.outputs[0].object, part.outputs[0].holders.len()), (1, &asked_for, 1));
     dispatcher.settle();
     dispatcher.restart();
-    dispatcher.brain.caching = true;
+    dispatcher.core.caching = true;
     let executor = dispatcher.join(1);
-    dispatcher.brain.tick();
+    dispatcher.core.tick();
     assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded], "who had it may come");
-    dispatcher.brain.clock.advance_us(RETURN_GRACE_US);
-    dispatcher.brain.tick();
-    dispatcher.brain.tick();
+    dispatcher.core.clock.advance_us(RETURN_GRACE_US);
+    dispatcher.core.tick();
+    dispatcher.core.tick();
     assert_eq!(dispatcher.phases(job), [Assigned, Blocked], "with what it is made from");
     assert_eq!(dispatcher.view(job).state, JobState::Running);
     dispatcher.end_kept(executor, task(job, 0));
     dispatcher.end_kept(executor, task(job, 1));
     assert_eq!((dispatcher.view(job).state, dispatcher.view(job).recomputed), (JobState::Succeeded, 2));
     // Who asks for it does not wait for that.
-    dispatcher.brain.handle(Message::Gone { executor });
+    dispatcher.core.handle(CoreMessage::Gone { executor });
     let executor = dispatcher.join(1);
     dispatcher.store(executor, &read);
     assert_eq!(dispatcher.kept_part(job).outputs[0].holders, []);
     assert_eq!(dispatcher.phases(job), [Succeeded, Assigned], "what it is made from is still in a store");
     dispatcher.end_kept(executor, task(job, 1));
     assert_eq!(dispatcher.answer(FromClient::Release { job }), ToClient::Done(2));
-    dispatcher.brain.handle(Message::Gone { executor });
+    dispatcher.core.handle(CoreMessage::Gone { executor });
     dispatcher.restart();
     dispatcher.join(1);
-    dispatcher.brain.clock.advance_us(RETURN_GRACE_US);
-    dispatcher.brain.tick();
+    dispatcher.core.clock.advance_us(RETURN_GRACE_US);
+    dispatcher.core.tick();
     assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded]);
 }
 
@@ -484,7 +484,7 @@ async fn what_is_lost_together_is_made_again_in_order() {
     let executor = dispatcher.join(2);
     dispatcher.end_kept(executor, task(job, 0));
     dispatcher.end_kept(executor, task(job, 1));
-    dispatcher.brain.handle(Message::Gone { executor });
+    dispatcher.core.handle(CoreMessage::Gone { executor });
     let ToClient::Explained(explained) = dispatcher.answer(FromClient::Explain { task: task(job, 1) }) else {
         panic!()
     };
@@ -506,9 +506,9 @@ async fn a_cluster_that_stops_loses_nothing() {
     let job = dispatcher.submit_pair();
     let executor = dispatcher.join(1);
     dispatcher.end_kept(executor, task(job, 0));
-    dispatcher.brain.begin_to_stop();
-    dispatcher.brain.handle(Message::Said { executor, messages: vec![FromExecutor::Leaving] });
-    dispatcher.brain.tick();
+    dispatcher.core.begin_to_stop();
+    dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
+    dispatcher.core.tick();
     dispatcher.settle();
     dispatcher.restart();
     assert_eq!((dispatcher.phases(job), dispatcher.view(job).recomputed), (vec![Phase::Succeeded, Phase::Blocked], 0));
@@ -526,7 +526,7 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
         dispatcher.end(executor, task(job, 0), Outcome { outputs: outputs(), ..wrote(0) });
         assert_eq!(dispatcher.phases(job), [Phase::Succeeded, Phase::Waiting]);
         let evicted = FromExecutor::Evicted { object: lost.id() };
-        dispatcher.brain.handle(Message::Said { executor, messages: vec![evicted] });
+        dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![evicted] });
         assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
     }

@@ -1,0 +1,261 @@
+//! Jobs, tasks, executors and objects as clients are shown them.
+
+use eyas_jobs::{Job, Phase};
+use eyas_sched::ObjectView as ScheduledObject;
+use eyas_types::{ExecutorId, ExecutorLoad, InputFrom, Name, ObjectId, Resources, TaskItem, units};
+use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
+
+use super::{MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
+use crate::dispatcher_core::DispatcherCore;
+use crate::executors::ConnectedExecutor;
+
+impl DispatcherCore {
+    /// Jobs that have not ended.
+    pub(crate) fn unfinished(&self) -> Vec<JobView> {
+        self.jobs.all().filter(|job| !job.has_ended()).map(|job| self.view(job)).collect()
+    }
+
+    /// The job with what it does not know itself.
+    pub(crate) fn view(&self, job: &Job) -> JobView {
+        let mut view = JobView {
+            job: job.id,
+            name: job.spec.name.clone(),
+            state: job.state(),
+            tasks: job.counts,
+            retried: job.retried,
+            reused: job.reused,
+            recomputed: job.recomputed,
+            reads: job.reads(),
+            submitted_unix_ms: job.spec.submitted_unix_ms,
+            elapsed_us: job.time_us(self.clock.now_us()),
+            executors: self.executors.len() as u64,
+            capacity_milli: self.scheduler.utilisation().total_milli,
+            is_stuck: false,
+            warnings: Vec::new(),
+        };
+        if job.lacked_output_room {
+            view.warnings.push(format!(
+                "output of its tasks was cut, as the journal keeps no more than {} of all jobs: let tasks write files",
+                units::format_bytes(self.jobs.max_output_bytes())
+            ));
+        }
+        if job.has_ended() || job.counts.waiting == 0 {
+            return view;
+        }
+        view.warnings.extend(self.why_set_aside());
+        if view.executors == 0 {
+            view.is_stuck = true;
+            view.warnings.push("no executor has joined: start some with `eyas start executor`".into());
+        } else {
+            let executors = self.scheduler.explain_executors();
+            let too_large = |need: &&Resources| !executors.iter().any(|executor| executor.capacity.covers(need));
+            if let Some(need) = job.spec.templates.iter().map(|template| &template.resources).find(too_large) {
+                view.is_stuck = true;
+                view.warnings.push(format!(
+                    "no executor is large enough for its tasks: they need {} cpus, {} of memory, {} of disk{}",
+                    f64::from(need.cpus_milli) / 1000.0,
+                    units::format_bytes(need.memory_bytes),
+                    units::format_bytes(need.disk_bytes),
+                    need.named.iter().map(|(name, amount)| format!(", {amount} {name}")).collect::<String>()
+                ));
+            } else if self.is_matched_by_nobody(job) {
+                view.is_stuck = true;
+                view.warnings.push(
+                    "no executor matches the requirements of its tasks, or accepts them: `eyas explain` says of a task \
+                     why it waits"
+                        .into(),
+                );
+            } else if job.spec.needs().any(|need| self.scheduler.is_without_disk(&need)) {
+                view.warnings.push(
+                    "no executor has room on its disk for what the largest of its tasks reads and takes: make some, or \
+                     start executors with less --keep-free"
+                        .into(),
+                );
+            }
+        }
+        view
+    }
+
+    /// Which executors are given no tasks for now.
+    fn why_set_aside(&self) -> Option<String> {
+        let is_set_aside = |id: &ExecutorId| self.jobs.set_aside_until(*id).is_some();
+        let set_aside: Vec<_> = self.executors.iter().map(|(id, _)| id).filter(is_set_aside).collect();
+        (!set_aside.is_empty()).then(|| {
+            format!(
+                "set aside, because tasks failed there that other executors completed: {}; look at the disk, mounts and \
+                 software of their nodes",
+                self.names(&set_aside)
+            )
+        })
+    }
+
+    /// The first executors by their names.
+    pub(super) fn names(&self, ids: &[ExecutorId]) -> String {
+        let mut names: Vec<_> = ids.iter().take(MAX_NAMES).map(|id| self.executors.name(*id)).collect();
+        if ids.len() > MAX_NAMES {
+            names.push(format!("{} more", ids.len() - MAX_NAMES));
+        }
+        names.join(", ")
+    }
+
+    /// Whether there are tasks of the job that no executor will ever match.
+    fn is_matched_by_nobody(&self, job: &Job) -> bool {
+        let is_asked =
+            job.spec.terms.iter().any(Option::is_some) || self.executors.iter().any(|(_, e)| e.accept.is_some());
+        is_asked && job.spec.needs().any(|need| self.scheduler.is_matched_by_nobody(&need))
+    }
+
+    pub(super) fn tasks(&self, job: &Job, from: u32, limit: u32, failed: bool) -> Vec<TaskView> {
+        let indices = from..job.tasks.len() as u32;
+        let wanted = indices.filter(|index| !failed || job.tasks[*index as usize].phase == Phase::Failed);
+        let mut results = ResultReader::default();
+        let views =
+            wanted.take(limit.min(MAX_TASKS_SHOWN) as usize).map(|index| self.task_view(job, index, &mut results));
+        views.collect()
+    }
+
+    pub(super) fn task_view(&self, job: &Job, index: u32, results: &mut ResultReader) -> TaskView {
+        let state = job.tasks[index as usize];
+        let task = job.task_id(index);
+        let result = results.last(self, job, index).ok().flatten();
+        let tries = match &result {
+            Some(result) => result.attempt + 1,
+            None => self.scheduler.explain_task(task).map_or(0, |view| view.assigned),
+        };
+        let outcome = result.as_ref().map(|result| &result.outcome);
+        let suspended_on = self.suspended_on(job, index);
+        TaskView {
+            task,
+            state: if suspended_on.is_some() { "suspended" } else { state.phase.name() }.into(),
+            priority: job.template_at(index).priority,
+            item: item_text(&job.spec.items.get(index)),
+            tries,
+            executor: match &result {
+                Some(result) => Some(result.executor.clone()).filter(|name| !name.is_empty()),
+                None => state.executor.map(|id| self.executors.name(id)),
+            },
+            status: outcome.map(|outcome| outcome.status.to_string()),
+            queued_us: result.as_ref().map_or(0, |result| result.queued_us),
+            waited_us: outcome.map_or(0, |outcome| outcome.waited_us),
+            ran_us: outcome.map_or(0, |outcome| outcome.ran_us),
+            suspended_us: outcome.map_or(0, |outcome| outcome.suspended_us),
+            cpu_us: outcome.map_or(0, |outcome| outcome.cpu_us),
+            reused: outcome.and_then(|outcome| outcome.reused),
+            estimate: outcome.and_then(|outcome| outcome.estimate),
+            reads: outcome.map_or_else(Default::default, |outcome| outcome.reads),
+        }
+    }
+
+    /// Where a task is suspended, if it is.
+    pub(super) fn suspended_on(&self, job: &Job, index: u32) -> Option<&ConnectedExecutor> {
+        let state = &job.tasks[index as usize];
+        let executor = self.executors.get(state.executor.filter(|_| state.phase == Phase::Assigned)?)?;
+        executor.suspended.contains(&job.task_id(index)).then_some(executor)
+    }
+
+    pub(super) fn executor_views(&self) -> Vec<ExecutorView> {
+        let views = self.scheduler.explain_executors().into_iter();
+        let views = views.filter_map(|view| {
+            let executor = self.executors.get(view.executor)?;
+            Some(ExecutorView {
+                executor: view.executor,
+                name: executor.name.clone(),
+                host: executor.host.clone(),
+                process: executor.process,
+                labels: executor.labels.clone(),
+                accept: executor.accept.clone(),
+                capacity: view.capacity,
+                assigned_milli: view.assigned_milli,
+                assigned: view.in_flight as u64,
+                state: self.state_of(view.executor, &executor.load).into(),
+                computing: executor.load.computing.into(),
+                staging: executor.load.staging.into(),
+                suspended: executor.suspended.len() as u64,
+                ended: executor.ended,
+                objects: executor.held.len() as u64,
+                held_bytes: executor.held_bytes,
+                store_bytes: executor.store_bytes,
+                free_disk_bytes: executor.free_disk_bytes,
+                reads: executor.reads,
+                silent_us: self.clock.now_us().saturating_sub(executor.last_heard_us),
+                files: executor.files,
+            })
+        });
+        views.collect()
+    }
+
+    /// What an executor does, in a word.
+    fn state_of(&self, executor: ExecutorId, load: &ExecutorLoad) -> &'static str {
+        match load {
+            _ if self.jobs.set_aside_until(executor).is_some() => "set aside",
+            ExecutorLoad { computing: 1.., .. } => "computing",
+            ExecutorLoad { staging: 1.., .. } => "staging",
+            _ => "idle",
+        }
+    }
+
+    pub(super) fn object_view(&self, view: &ScheduledObject, source: Option<Name>) -> ObjectView {
+        ObjectView {
+            object: view.object,
+            source,
+            size_bytes: view.size_bytes,
+            holders: view.holders.iter().map(|holder| self.executors.name(*holder)).collect(),
+            receivers: view.receivers.iter().map(|receiver| self.executors.name(*receiver)).collect(),
+            wanted: u64::from(view.wanted),
+        }
+    }
+
+    /// Objects by id, or of a source: all versions that known jobs name.
+    pub(super) fn objects(&self, object: Option<ObjectId>, source: &Name) -> Vec<ObjectView> {
+        let mut found: Vec<(ObjectId, Option<Name>, u64)> = object.iter().map(|id| (*id, None, 0)).collect();
+        for (id, spec) in self.jobs.all().flat_map(Job::objects).chain(self.jobs.kept_objects()) {
+            let is_meant = object == Some(id) || (object.is_none() && spec.source == *source);
+            if is_meant && !found.iter().any(|(other, source, _)| *other == id && source.is_some()) {
+                found.retain(|(other, ..)| *other != id);
+                found.push((id, Some(spec.source.clone()), spec.size_bytes()));
+            }
+        }
+        let views = found.into_iter().filter_map(|(id, source, size_bytes)| match self.scheduler.explain_object(id) {
+            Some(view) => Some(self.object_view(&view, source)),
+            None if source.is_some() => Some(ObjectView {
+                object: id,
+                source,
+                size_bytes,
+                holders: Vec::new(),
+                receivers: Vec::new(),
+                wanted: 0,
+            }),
+            None => None,
+        });
+        views.collect()
+    }
+
+    pub(super) fn report(&self, job: &Job) -> JobReport {
+        let metrics = job.metrics(self.clock.now_us());
+        let mut view = self.view(job);
+        if metrics.unsampled_us > 0 {
+            view.warnings.push(format!(
+                "samples of {} were lost when the dispatcher was restarted: figures that need all samples are left out",
+                units::format_duration_us(metrics.unsampled_us)
+            ));
+        }
+        JobReport {
+            job: view,
+            policy: self.policy.clone(),
+            samples: job.samples().to_vec(),
+            metrics,
+            failures: job.failures.clone(),
+        }
+    }
+}
+
+fn item_text(item: &TaskItem) -> Name {
+    let values: Vec<_> = item.values.iter().map(|value| value.text.as_bytes()).collect();
+    match (values.is_empty(), item.inputs.first()) {
+        (true, Some(input)) => match input.from {
+            InputFrom::Output { task, .. } => format!("output of task {task}").into(),
+            InputFrom::Object(_) => Name::default(),
+        },
+        _ => values.join(&b' ').into(),
+    }
+}
