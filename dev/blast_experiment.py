@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Experiment: BLAST on n nodes with 5n tasks, as in section 5.1 of the paper on Jay, RLS and Dolly+, figures 4 to 6.
+"""Experiment: BLAST on n nodes with 5n tasks (replica-coupled §5.1, figures 4 to 6).
 
     dev/blast_experiment.py [--tiny] [--nodes 4,8,16,32] [--runs 1] [--pause 5] [--link RATE] [--store-link RATE]
 

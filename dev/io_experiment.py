@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs that share a slow disk: `eyas io run` beside plain calls, MPI-IO and the kernel's schedulers (aIOLi §6).
+"""Programs that share a slow disk: `eyas io run` beside plain calls, MPI-IO and the kernel's schedulers (io-coordination §6).
 
 The paper's three experiments, their files scaled down: 1: 8 processes decompose one file. 2: two applications of 4
 processes, each with a file of its own. 3: five applications of 6, 4, 2, 2 and 2 processes, whose files are to each

@@ -1,4 +1,4 @@
-//! Rules for the text of the repository: names of types, widths of lines, clocks, declared dependencies.
+//! Rules for the text of the repository: names of types, widths of lines, clocks, declared dependencies, citations.
 //!
 //! Each rule has a table of exceptions with their reasons. `layers.rs` has the rules about imports and unsafe code.
 
@@ -299,6 +299,27 @@ fn dependencies_are_declared_once_and_used() {
     assert_none(&wrong);
 }
 
+/// The nicknames of papers before a "§".
+fn nicknames(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices(" §").filter_map(|(at, _)| {
+        let start = text[..at].rfind(|c: char| !c.is_ascii_alphabetic() && c != '-').map_or(0, |before| before + 1);
+        let word = &text[start..at];
+        word.contains('-').then_some(word)
+    })
+}
+
+#[test]
+fn papers_are_cited_by_the_nicknames_that_are_defined() {
+    let page = std::fs::read_to_string(root().join("docs/reference/papers.md")).expect("a list of papers");
+    let mut wrong = Vec::new();
+    for (file, text) in files(&["rs", "py", "md", "toml", "c", "h", "sh"]) {
+        let unknown = nicknames(&text).filter(|name| !page.contains(&format!("### {name}\n")));
+        wrong
+            .extend(unknown.map(|name| format!("{file} cites {name}, which docs/reference/papers.md does not define")));
+    }
+    assert_none(&wrong);
+}
+
 /// Whether `word` stands in `code` as a whole word.
 fn names(code: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -322,6 +343,12 @@ fn rows_of_tables_and_addresses_may_be_wide() {
     assert!(may_be_wide("x.md", &format!("| {long}")));
     assert!(!may_be_wide("x.rs", &format!("| {long}")));
     assert!(may_be_wide("x.rs", &format!("// {long} https://example.org")));
+}
+
+#[test]
+fn nicknames_of_papers_are_found() {
+    let text = "(data-diffusion §2.3), of elastic-blocks §1; and §3 §4; RFC 8259 §7";
+    assert_eq!(nicknames(text).collect::<Vec<_>>(), ["data-diffusion", "elastic-blocks"]);
 }
 
 #[test]
