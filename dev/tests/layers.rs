@@ -90,6 +90,8 @@ const CORE: &[&str] =
 const EXCHANGE: &str = "eyas-dispatch";
 /// Imports whom it likes, and nobody imports it.
 const DEV: &str = "eyas-dev";
+/// What fault tests share: a development dependency of any room, and no other kind of dependency.
+const FAULTS: &str = "eyas-faults";
 /// The words.
 const TYPES: &str = "eyas-types";
 
@@ -124,14 +126,15 @@ const LONG: &[(&str, &str)] = &[];
 
 type Arrow = (String, String);
 
-/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them.
+/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to [`FAULTS`] from tests.
 fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
     let packages = metadata["packages"].as_array().expect("packages");
     let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
     let members: BTreeSet<String> = packages.iter().map(name).collect();
     let arrows = packages.iter().flat_map(|package| {
         let dependencies = package["dependencies"].as_array().expect("dependencies");
-        dependencies.iter().map(move |dependency| (name(package), name(dependency)))
+        let is_for_tests = |dependency: &&Value| name(dependency) == FAULTS && dependency["kind"] == "dev";
+        dependencies.iter().filter(move |d| !is_for_tests(d)).map(move |dependency| (name(package), name(dependency)))
     });
     // A crate may name itself, for features in its own tests.
     arrows.filter(|(from, to)| members.contains(to) && from != to).collect()
@@ -144,6 +147,10 @@ fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str,
     for (from, to) in arrows {
         if to == DEV || apps.contains(to) {
             wrong.push(format!("{from} -> {to}: nobody imports dev or apps"));
+        } else if to == FAULTS {
+            wrong.push(format!("{from} -> {to}: only a development dependency may name it"));
+        } else if from == FAULTS {
+            wrong.push(format!("{from} -> {to}: it is below every room"));
         } else if CORE.contains(&from.as_str()) && from != EXCHANGE && to != TYPES {
             wrong.push(format!("{from} -> {to}: a decider imports {TYPES} only"));
         } else if apps.contains(from) {
@@ -317,7 +324,11 @@ fn the_map_names_what_there_is() {
 
 fn made_up(packages: &[(&str, &str, &[&str])]) -> Value {
     let package = |(name, folder, imports): &(&str, &str, &[&str])| {
-        let dependencies: Vec<Value> = imports.iter().map(|name| serde_json::json!({ "name": name })).collect();
+        let dependency = |name: &&str| {
+            let (name, kind) = name.strip_suffix(" (dev)").map_or((*name, None), |name| (name, Some("dev")));
+            serde_json::json!({ "name": name, "kind": kind })
+        };
+        let dependencies: Vec<Value> = imports.iter().map(dependency).collect();
         let manifest = root().join(folder).join("Cargo.toml");
         serde_json::json!({ "name": name, "manifest_path": manifest, "dependencies": dependencies })
     };
@@ -336,12 +347,16 @@ fn wrong_arrows_are_found() {
     let stacking = ("eyas-stacking", "apps/stacking", &["eyas-types"][..]);
     let dev = ("eyas-dev", "dev", &["eyas-types", "eyas-node", "serde"][..]);
     let executor = ("eyas-executor", "executor", &["eyas-types", "eyas-node", "eyas-dev", "eyas-stacking"][..]);
-    let sched = ("eyas-sched", "core/sched", &["eyas-node"][..]);
-    let wrong = check(&[types, node, stacking, dev, executor, sched]);
+    let sched = ("eyas-sched", "core/sched", &["eyas-node", "eyas-faults"][..]);
+    let ring = ("eyas-ring", "core/ring", &["eyas-faults (dev)"][..]);
+    let faults = ("eyas-faults", "dev/faults", &["eyas-types"][..]);
+    let wrong = check(&[types, node, stacking, dev, executor, sched, ring, faults]);
     let expected = [
         "eyas-executor -> eyas-dev: nobody imports dev or apps",
         "eyas-executor -> eyas-node: no row allows it; a new arrow is a design decision",
         "eyas-executor -> eyas-stacking: nobody imports dev or apps",
+        "eyas-faults -> eyas-types: it is below every room",
+        "eyas-sched -> eyas-faults: only a development dependency may name it",
         "eyas-sched -> eyas-node: a decider imports eyas-types only",
         "eyas-stacking -> eyas-types: apps import nothing of eyas",
     ];

@@ -10,73 +10,45 @@
 #[path = "faults/world.rs"]
 mod world;
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
 use eyas_blocks::{Alpha, Lean, POLICIES, Policy, Sizes};
-use world::{Case, Faults, Outcome, Random, SECOND};
+use eyas_faults::{Dice, try_seeds};
+use world::{Case, Faults, Outcome, SECOND};
 
-/// Seeds of every day.
+/// Seeds that `cargo test` tries.
 const SEEDS: u64 = 1_000;
 
 #[test]
 fn whatever_fails_each_chunk_counts_once() {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
-        (Some(seed), _) => println!("{:?}", try_seed(seed)),
-        (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
-        (None, None) => {
-            let outcomes: Vec<_> = (0..SEEDS).map(try_seed).collect();
-            let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-            let all = [
-                sum(|of| of.restarts),
-                sum(|of| of.lost_records),
-                sum(|of| of.given_up),
-                sum(|of| of.late_commits),
-                sum(|of| of.split),
-                sum(|of| of.copied),
-            ];
-            assert!(all.iter().all(|count| *count > SEEDS / 20), "too little happens: {all:?}");
-        }
-    }
-}
-
-/// Tries seeds that nobody has tried, as long as that.
-fn soak(time: Duration) {
-    let began = Instant::now();
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
-    let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
-    println!("{seeds} seeds from {first} on: nothing has failed");
+    let Some(outcomes) = try_seeds(SEEDS, try_seed) else { return };
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    let all = [
+        sum(|of| of.restarts),
+        sum(|of| of.lost_records),
+        sum(|of| of.given_up),
+        sum(|of| of.late_commits),
+        sum(|of| of.split),
+        sum(|of| of.copied),
+    ];
+    assert!(all.iter().all(|count| *count > outcomes.len() as u64 / 20), "too few faults happened: {all:?}");
 }
 
 fn try_seed(seed: u64) -> Outcome {
-    let _replay = Replay(seed);
     let case = faulty(seed);
     let outcome = case.run();
-    assert_eq!(outcome, case.run(), "the same seed is another run: {case:?}");
+    assert_eq!(outcome, case.run(), "the same seed gave two different runs: {case:?}");
     outcome
-}
-
-/// Says how a seed is tried again when it fails.
-struct Replay(u64);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("to try this seed again: EYAS_SEED={} make soak", self.0);
-        }
-    }
 }
 
 /// A small job of that seed.
 fn faulty(seed: u64) -> Case {
-    let mut dice = Random::new(seed);
+    let mut dice = Dice::new(seed);
     let (_, mut policy) = POLICIES[dice.below(POLICIES.len() as u64) as usize];
     if let Policy::Lean(lean) = &mut policy {
         let alpha = [Alpha::Auto, Alpha::Fixed(0.1 * dice.below(11) as f64)][dice.below(2) as usize];
         let sizes = [Sizes::Factoring, Sizes::Fixed(1 + dice.below(8) as u32), Sizes::Guided { divisor: 1 }];
         *lean = Lean { alpha, sizes: sizes[dice.below(3) as usize] };
     }
-    let rare = |dice: &mut Random| [0.0, 0.02, 0.2][dice.below(3) as usize];
+    let rare = |dice: &mut Dice| [0.0, 0.02, 0.2][dice.below(3) as usize];
     let faults = Faults {
         until_us: 60 * SECOND,
         delay_us: [1_000, SECOND][dice.below(2) as usize],
@@ -122,10 +94,10 @@ fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
     let lean = Policy::named("lean").expect("it is there");
     let mut worst: f64 = 0.0;
     for seed in 0..150 {
-        let mut dice = Random::new(seed);
+        let mut dice = Dice::new(seed);
         let (workers, is_known) = (2 + dice.below(15), dice.below(2) == 0);
         // Two in three runs have one straggler, as in the worked example; in the others everybody has a speed of their own.
-        let speed = |worker, dice: &mut Random| match seed % 3 {
+        let speed = |worker, dice: &mut Dice| match seed % 3 {
             0 => (2 + dice.below(40)) * 1_000_000,
             1 => {
                 if worker == 0 {

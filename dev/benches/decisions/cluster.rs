@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use eyas_faults::Dice;
 use eyas_sched::{Config, Effect, Ended, Event, Need, Scheduler};
 use eyas_types::{ExecutorId, JobId, ObjectId, PlacementPolicy, Resources, TaskId};
 
@@ -39,7 +40,7 @@ pub struct Cluster {
     /// Reports of replicas, to be delivered with the next batch.
     reports: Vec<Event>,
     effects: Vec<Effect>,
-    random: Random,
+    dice: Dice,
 }
 
 #[derive(Default)]
@@ -78,41 +79,29 @@ fn processor_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// SplitMix64.
-pub struct Random(pub u64);
+/// A number below `bound`. The remainder, although slightly uneven, gives the digests that earlier versions printed.
+fn below(dice: &mut Dice, bound: usize) -> usize {
+    (dice.throw() % bound as u64) as usize
+}
 
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    /// `count` different numbers below `bound`.
-    pub fn distinct(&mut self, count: usize, bound: usize) -> Vec<u32> {
-        let mut chosen = Vec::with_capacity(count);
-        while chosen.len() < count.min(bound) {
-            let one = self.below(bound) as u32;
-            if !chosen.contains(&one) {
-                chosen.push(one);
-            }
+/// `count` different numbers below `bound`, or all if `bound` is smaller.
+fn distinct(dice: &mut Dice, count: usize, bound: usize) -> Vec<u32> {
+    let mut chosen = Vec::with_capacity(count);
+    while chosen.len() < count.min(bound) {
+        let one = below(dice, bound) as u32;
+        if !chosen.contains(&one) {
+            chosen.push(one);
         }
-        chosen
     }
+    chosen
 }
 
 impl Cluster {
     /// Executors of one and two slots in turn, with empty stores.
     pub fn new(policy: PlacementPolicy, shape: Shape) -> Self {
-        let mut random = Random(7);
+        let mut dice = Dice::new(7);
         let objects = (0..shape.objects).map(|_| {
-            let (high, low) = (random.next(), random.next());
+            let (high, low) = (dice.throw(), dice.throw());
             ObjectId((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
         });
         let mut cluster = Cluster {
@@ -127,7 +116,7 @@ impl Cluster {
             busy: Vec::new(),
             reports: Vec::new(),
             effects: Vec::with_capacity(1 << 16),
-            random,
+            dice,
         };
         for id in 0..shape.executors {
             let slots = 1 + id % 2;
@@ -142,7 +131,7 @@ impl Cluster {
     /// Fills every store with random objects, except where the policy stores nothing. Returns how many replicas.
     pub fn fill_stores(&mut self) -> u64 {
         for executor in 0..if self.stores_data { self.shape.executors } else { 0 } {
-            for object in self.random.distinct(self.shape.held, self.shape.objects) {
+            for object in distinct(&mut self.dice, self.shape.held, self.shape.objects) {
                 self.store(executor, object);
             }
         }
@@ -174,7 +163,7 @@ impl Cluster {
             if self.busy.is_empty() {
                 break;
             }
-            let place = self.random.below(self.busy.len());
+            let place = below(&mut self.dice, self.busy.len());
             let by = self.busy[place];
             let tasks = &mut self.executors[by as usize].tasks;
             let index = tasks.pop_front().expect("it is busy");
@@ -204,14 +193,14 @@ impl Cluster {
         let objects = self.shape.objects;
         (0..tasks)
             .map(|_| {
-                let inputs = self.random.distinct(inputs, objects);
+                let inputs = distinct(&mut self.dice, inputs, objects);
                 self.arrival(inputs)
             })
             .collect()
     }
 
     pub fn random_object(&mut self) -> u32 {
-        self.random.below(self.shape.objects) as u32
+        below(&mut self.dice, self.shape.objects) as u32
     }
 
     /// Lets the scheduler handle the events.
@@ -276,7 +265,7 @@ impl Cluster {
     }
 
     fn note(&mut self, word: u64) {
-        self.digest = Random(self.digest ^ word).next();
+        self.digest = Dice::new(self.digest ^ word).throw();
     }
 
     /// The executor takes the task, and stores what it lacks.

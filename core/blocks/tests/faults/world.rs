@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_blocks::{Blocks, Config, Effect, Event, LeaseId, Owner, Policy, Record, WorkerId};
+use eyas_faults::Dice;
 use eyas_types::dfs::NodeId;
 
 pub const SECOND: u64 = 1_000_000;
@@ -10,28 +11,6 @@ pub const SECOND: u64 = 1_000_000;
 const TERM_US: u64 = 6 * SECOND;
 /// A job that has not ended by then never does.
 const LIMIT_US: u64 = 10_000 * SECOND;
-
-/// Dice: the same throws for the same seed. SplitMix64 (Steele, Lea and Flood 2014).
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Random(seed)
-    }
-
-    /// A number in `0 .. count`.
-    pub fn below(&mut self, count: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * u128::from(count)) >> 64) as u64
-    }
-
-    fn happens(&mut self, probability: f64) -> bool {
-        (self.below(1 << 32) as f64) < probability * (1_u64 << 32) as f64
-    }
-}
 
 /// What fails, and how often.
 #[derive(Clone, Debug)]
@@ -147,7 +126,7 @@ struct Worker {
 
 struct World<'a> {
     case: &'a Case,
-    dice: Random,
+    dice: Dice,
     now_us: u64,
     /// What happens when, by order of arrival among equals.
     agenda: BTreeMap<(u64, u64), Next>,
@@ -172,7 +151,7 @@ impl<'a> World<'a> {
     fn new(case: &'a Case) -> Self {
         let mut world = World {
             case,
-            dice: Random::new(case.seed),
+            dice: Dice::new(case.seed),
             now_us: 0,
             agenda: BTreeMap::new(),
             arrivals: 0,

@@ -9,70 +9,42 @@
 
 mod world;
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
+use eyas_faults::{Dice, try_seeds};
 use eyas_ioq::{Budget, ClassId, Config, POLICIES, Quality};
-use world::{Case, Outcome, Random};
+use world::{Case, Outcome};
 
-/// Seeds of every day.
+/// Seeds that `cargo test` tries.
 const SEEDS: u64 = 150;
 
 #[test]
 fn whatever_clients_do_each_request_goes_once() {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
-        (Some(seed), _) => println!("{:?}", try_seed(seed)),
-        (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
-        (None, None) => {
-            let outcomes: Vec<_> = (0..number("EYAS_SEEDS").unwrap_or(SEEDS)).map(try_seed).collect();
-            let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-            let all = [
-                sum(|of| of.vanished),
-                sum(|of| of.revoked),
-                sum(|of| of.cancelled),
-                sum(|of| of.holds),
-                sum(|of| of.together),
-                sum(|of| of.granted) / 20,
-            ];
-            assert!(all.iter().all(|count| *count > SEEDS / 2), "too little happens: {all:?}");
-        }
-    }
-}
-
-/// Tries seeds that nobody has tried, as long as that.
-fn soak(time: Duration) {
-    let began = Instant::now();
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
-    let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
-    println!("{seeds} seeds from {first} on: nothing has failed");
+    let Some(outcomes) = try_seeds(SEEDS, try_seed) else { return };
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    let all = [
+        sum(|of| of.vanished),
+        sum(|of| of.revoked),
+        sum(|of| of.cancelled),
+        sum(|of| of.holds),
+        sum(|of| of.together),
+        sum(|of| of.granted) / 20,
+    ];
+    assert!(all.iter().all(|count| *count > outcomes.len() as u64 / 2), "too few faults happened: {all:?}");
 }
 
 fn try_seed(seed: u64) -> Outcome {
-    let _replay = Replay(seed);
     let case = faulty(seed);
     let outcome = case.run();
-    assert_eq!(outcome, case.run(), "the same seed is another run: {case:?}");
+    assert_eq!(outcome, case.run(), "the same seed gave two different runs: {case:?}");
     outcome
-}
-
-/// Says how a seed is tried again when it fails.
-struct Replay(u64);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("to try this seed again: EYAS_SEED={} make soak", self.0);
-        }
-    }
 }
 
 /// A few servers and clients of that seed.
 fn faulty(seed: u64) -> Case {
-    let mut dice = Random::new(seed);
-    let rare = |dice: &mut Random| [0.0, 0.01, 0.1][dice.below(3) as usize];
-    let maybe = |dice: &mut Random, per_s: u64| (dice.below(3) == 0).then_some(per_s);
-    let config = |dice: &mut Random| {
-        let quality = |dice: &mut Random| Quality {
+    let mut dice = Dice::new(seed);
+    let rare = |dice: &mut Dice| [0.0, 0.01, 0.1][dice.below(3) as usize];
+    let maybe = |dice: &mut Dice, per_s: u64| (dice.below(3) == 0).then_some(per_s);
+    let config = |dice: &mut Dice| {
+        let quality = |dice: &mut Dice| Quality {
             reservation_bytes_per_s: maybe(dice, 10_000_000),
             limit_bytes_per_s: maybe(dice, 20_000_000),
             weight: 1 + dice.below(4) as u32,

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use eyas_faults::Dice;
 use eyas_ring::{Config, Effect, Event, Message, Node, Op, Records, Refusal, Round, Save, Saved, Stored};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
-
-use crate::random::Random;
 
 pub const MS: u64 = 1_000;
 /// Nothing takes longer on its way.
@@ -98,7 +97,7 @@ pub type Answered = (u64, Result<eyas_ring::Answer, Refusal>);
 pub struct Cluster {
     pub now_us: u64,
     pub machines: BTreeMap<NodeId, Machine>,
-    pub dice: Random,
+    pub dice: Dice,
     pub faults: Faults,
     queue: BTreeMap<(u64, u64), What>,
     sequence: u64,
@@ -112,7 +111,7 @@ impl Cluster {
         Cluster {
             now_us: 0,
             machines: BTreeMap::new(),
-            dice: Random(seed),
+            dice: Dice::new(seed),
             faults: Faults::default(),
             queue: BTreeMap::new(),
             sequence: 0,

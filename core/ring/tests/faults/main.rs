@@ -12,18 +12,16 @@
 mod clients;
 mod cluster;
 mod history;
-mod random;
 mod recovery;
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
+use eyas_faults::try_seeds;
 use eyas_ring::Entry;
 use eyas_types::dfs::{FileName, NodeId};
 
 use clients::Clients;
 use cluster::{Cluster, Faults, MS};
 
-/// Seeds of every day.
+/// Seeds that `cargo test` tries.
 const SEEDS: u64 = 40;
 /// A cluster that is not whole again by then, after all was healed, never is.
 const HEALED_WITHIN_US: u64 = 120_000 * MS;
@@ -32,45 +30,12 @@ const QUIET: u64 = 3;
 
 #[test]
 fn whatever_breaks_nothing_acknowledged_is_lost() {
-    match (number("EYAS_SEED"), number("EYAS_SOAK_MINUTES")) {
-        (Some(seed), _) => println!("{:?}", try_seed(seed)),
-        (None, Some(minutes)) => soak(Duration::from_secs(60 * minutes)),
-        (None, None) => {
-            let outcomes: Vec<_> = (0..seeds()).map(try_seed).collect();
-            let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
-            assert!(sum(|of| of.crashes) > SEEDS && sum(|of| of.views) > SEEDS, "too little breaks");
-            assert!(sum(|of| of.acknowledged) > 50 * SEEDS && sum(|of| of.lost) > SEEDS / 4, "too little is done");
-            assert_eq!(try_seed(0), outcomes[0], "the same seed is another run");
-        }
-    }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
-/// How many are tried.
-fn seeds() -> u64 {
-    number("EYAS_SEEDS").unwrap_or(SEEDS)
-}
-
-/// Tries seeds that nobody has tried, as long as that.
-fn soak(time: Duration) {
-    let began = Instant::now();
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_millis() as u64;
-    let seeds = (first..).take_while(|_| began.elapsed() < time).map(try_seed).count();
-    println!("{seeds} seeds from {first} on: nothing has failed");
-}
-
-/// Says how a seed is tried again when it fails.
-struct Replay(u64);
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("to try this seed again: EYAS_SEED={} make soak", self.0);
-        }
-    }
+    let Some(outcomes) = try_seeds(SEEDS, try_seed) else { return };
+    let seeds = outcomes.len() as u64;
+    let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+    assert!(sum(|of| of.crashes) > seeds && sum(|of| of.views) > seeds, "too few faults happened");
+    assert!(sum(|of| of.acknowledged) > 50 * seeds && sum(|of| of.lost) > seeds / 4, "too few operations were done");
+    assert_eq!(try_seed(0), outcomes[0], "the same seed gave two different runs");
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +48,6 @@ struct Outcome {
 }
 
 fn try_seed(seed: u64) -> Outcome {
-    let _replay = Replay(seed);
     let mut run = Run::new(seed);
     for _ in 0..1 + run.cluster.dice.below(2) {
         run.break_things();
