@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use eyas_ioq::{ClassId, RequestId};
 use eyas_session::Access;
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::link::{self, Heard};
 use crate::order::Order;
-use crate::storage::Place;
 
 /// Who has waited for so long goes ahead, whatever the coordinator says.
 const MOST_WAIT: Duration = Duration::from_secs(60);
@@ -58,7 +57,7 @@ impl Client {
     }
 
     /// Waits for the turn to read these bytes of a file.
-    pub async fn turn(&self, place: Place, file: FileId, extent: Extent) -> Turn {
+    pub async fn turn(&self, place: StorageLocation, file: StorageFileId, extent: Extent) -> Turn {
         let (go, went) = oneshot::channel();
         let request = {
             let mut asked = Client::lock(&self.0);

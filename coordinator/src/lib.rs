@@ -22,4 +22,3 @@ pub use crate::client::{Client, Turn};
 pub use crate::protocol::Status;
 pub use crate::rules::{Rules, RulesError, Treatment, class_id, parse_policy};
 pub use crate::serve::{serve, status};
-pub use crate::storage::Place;

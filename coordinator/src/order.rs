@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 
 use crate::link::Say;
 use crate::protocol::{MAX_STORAGES, Status, ToAgent, ToCoordinator, Wish};
 use crate::rules::Rules;
-use crate::storage::Place;
+use crate::storage::shared_name;
 
 /// The agent is the only client of its own decider.
 const CLIENT: ClientId = ClientId(0);
@@ -27,7 +27,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Order {
     decider: Decider,
     /// Storages, numbered as they came.
-    storages: BTreeMap<Place, u32>,
+    storages: BTreeMap<StorageLocation, u32>,
     /// Their numbers by their names.
     names: BTreeMap<String, u32>,
     last: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Order {
     under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
     grants: BTreeMap<(u32, GrantId), Granted>,
     /// Storages that programs are left alone with.
-    left_alone: BTreeSet<Place>,
+    left_alone: BTreeSet<StorageLocation>,
     /// Those that the coordinator wants ordered in any case.
     always: BTreeSet<u32>,
     verdicts: Vec<(RequestId, Verdict)>,
@@ -106,8 +106,8 @@ impl Order {
     /// Asks for a turn.
     pub fn ask(
         &mut self,
-        place: Place,
-        file: FileId,
+        place: StorageLocation,
+        file: StorageFileId,
         class: ClassId,
         operation: Operation,
         extent: Extent,
@@ -139,23 +139,24 @@ impl Order {
     }
 
     /// Whether there are rules that cannot be kept at a storage unless its requests are ordered.
-    pub fn is_always(&self, place: &Place) -> bool {
+    pub fn is_always(&self, place: &StorageLocation) -> bool {
         match &self.decider {
-            Decider::Here { rules, .. } => rules.is_always(&place.name()),
+            Decider::Here { rules, .. } => rules.is_always(&shared_name(place)),
             Decider::There { .. } => self.storages.get(place).is_some_and(|storage| self.always.contains(storage)),
         }
     }
 
     /// Those with which programs are left alone and must not be.
-    pub fn take_back(&mut self) -> Vec<Place> {
-        let back = |place: &&Place| self.storages.get(place).is_some_and(|storage| self.always.contains(storage));
-        let back: Vec<Place> = self.left_alone.iter().filter(back).cloned().collect();
+    pub fn take_back(&mut self) -> Vec<StorageLocation> {
+        let back =
+            |place: &&StorageLocation| self.storages.get(place).is_some_and(|storage| self.always.contains(storage));
+        let back: Vec<StorageLocation> = self.left_alone.iter().filter(back).cloned().collect();
         back.iter().for_each(|place| self.leave_alone(place.clone(), false));
         back
     }
 
     /// Programs are left alone with a storage from now on, or not any more.
-    pub fn leave_alone(&mut self, place: Place, is_left: bool) {
+    pub fn leave_alone(&mut self, place: StorageLocation, is_left: bool) {
         if self.is_open()
             && let Some(storage) = self.storage(place.clone())
             && let Decider::There { say } = &self.decider
@@ -250,12 +251,12 @@ impl Order {
             agents: 1,
             classes: rules.class_names(),
             storages: self.names.iter().filter_map(measures).collect(),
-            left_alone: self.left_alone.iter().map(|place| (place.name(), 1)).collect(),
+            left_alone: self.left_alone.iter().map(|place| (shared_name(place), 1)).collect(),
         }
     }
 
     /// The number of a storage, if it can have one.
-    fn storage(&mut self, place: Place) -> Option<u32> {
+    fn storage(&mut self, place: StorageLocation) -> Option<u32> {
         if let Some(storage) = self.storages.get(&place) {
             return Some(*storage);
         }
@@ -271,7 +272,7 @@ impl Order {
             self.names.clear();
         }
         // What several devices show is one storage, if it has one name.
-        let (next, name) = (self.names.len() as u32, place.name());
+        let (next, name) = (self.names.len() as u32, shared_name(&place));
         let number = *self.names.entry(name.clone()).or_insert(next);
         self.storages.insert(place, number);
         if number != next {
@@ -350,8 +351,8 @@ mod tests {
     fn storages_are_forgotten_when_there_are_too_many() {
         let mut order = Order::here(Rules::default());
         let ask = |order: &mut Order, number: usize| {
-            let (place, extent) = (Place::Url(format!("s3://{number}")), Extent { offset: 0, size_bytes: 1 });
-            order.ask(place, FileId(0), ClassId::default(), Operation::Read, extent)
+            let (place, extent) = (StorageLocation::Url(format!("s3://{number}")), Extent { offset: 0, size_bytes: 1 });
+            order.ask(place, StorageFileId(0), ClassId::default(), Operation::Read, extent)
         };
         for number in 0..MAX_STORAGES {
             let request = ask(&mut order, number);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use eyas_ioq::{ClassId, GrantId, Measures};
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
 /// Both sides say something that often.
@@ -42,7 +42,7 @@ pub(crate) struct Wish {
     pub request: u64,
     pub storage: u32,
     pub class: ClassId,
-    pub file: FileId,
+    pub file: StorageFileId,
     pub operation: Operation,
     pub extent: Extent,
 }

@@ -2,28 +2,19 @@
 
 use std::fs;
 
+use eyas_types::StorageLocation;
+
 /// Types of file systems whose source is the same storage on whichever node it is mounted, `fuse.*` besides.
 const SHARED: &[&str] = &[
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse", "cifs", "smb3", "pvfs2", "panfs", "ocfs2", "gfs2",
     "afs", "9p",
 ];
 
-/// Which storage.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// The file system that this node sees as that device.
-    Device(u64),
-    /// A bucket or a web server, by its URL without any path.
-    Url(String),
-}
-
-impl Place {
-    /// What it is called.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Place::Device(device) => name(*device),
-            Place::Url(url) => url.clone(),
-        }
+/// The name of a storage, the same on all nodes that share it.
+pub(crate) fn shared_name(location: &StorageLocation) -> String {
+    match location {
+        StorageLocation::Device(device) => name(*device),
+        StorageLocation::Url(url) => url.clone(),
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use eyas_dev::bench::{is_tiny, median};
 use eyas_ioq::{ClassId, ClientId, Config, Effect, Event, POLICIES, Policy, Request, RequestId, ServerId, Servers};
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId};
 use rustix::time::{ClockId, clock_gettime};
 
 const LENGTHS: [usize; 3] = [10, 1_000, 100_000];
@@ -43,7 +43,7 @@ fn main() {
 /// Requests that make no sense, and always the same.
 struct Requests {
     next: u64,
-    ends: Vec<(FileId, u64)>,
+    ends: Vec<(StorageFileId, u64)>,
 }
 
 impl Requests {
@@ -53,7 +53,7 @@ impl Requests {
         let mut dice = self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         dice = (dice ^ (dice >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         dice ^= dice >> 27;
-        let (mut file, mut offset) = (FileId(dice % 100), (dice >> 8) % (1 << 30) * 4096);
+        let (mut file, mut offset) = (StorageFileId(dice % 100), (dice >> 8) % (1 << 30) * 4096);
         if dice >> 62 == 0 && !self.ends.is_empty() {
             let at = (dice >> 20) as usize % self.ends.len();
             (file, offset) = self.ends.swap_remove(at);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use eyas_coordinator::{Client, class_id};
 use eyas_session::Access;
-use eyas_store::{Order, Place, Turn, Wish};
+use eyas_store::{ReadOrder, ReadTurn, TurnRequest};
 
 /// The job class of what executors fetch.
 const CLASS: &str = "eyas";
@@ -16,18 +16,15 @@ pub(crate) struct Turns(Client);
 
 impl Turns {
     /// Asks the coordinator with that access file, whenever it is there.
-    pub fn start(access: &Path) -> io::Result<Arc<dyn Order>> {
+    pub fn start(access: &Path) -> io::Result<Arc<dyn ReadOrder>> {
         let access = Access::load(access).map_err(io::Error::other)?;
         Ok(Arc::new(Turns(Client::start(access, class_id(CLASS))?)))
     }
 }
 
-impl Order for Turns {
-    fn turn(&self, Wish { place, file, extent }: Wish) -> Pin<Box<dyn Future<Output = Turn> + Send + '_>> {
-        let place = match place {
-            Place::Device(device) => eyas_coordinator::Place::Device(device),
-            Place::Url(url) => eyas_coordinator::Place::Url(url),
-        };
-        Box::pin(async move { Box::new(self.0.turn(place, file, extent).await) as Turn })
+impl ReadOrder for Turns {
+    fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = ReadTurn> + Send + '_>> {
+        let TurnRequest { location, file, extent } = request;
+        Box::pin(async move { Box::new(self.0.turn(location, file, extent).await) as ReadTurn })
     }
 }

@@ -37,7 +37,7 @@ pub use glob::{Glob, GlobError, name_of, path_of};
 pub use incoming::Incoming;
 pub use limiter::Limiter;
 pub use objects::{FreeSpace, ObjectStore, OpenObject, Presence};
-pub use order::{Order, Place, Turn, Wish};
+pub use order::{ReadOrder, ReadTurn, TurnRequest};
 pub use pieces::PIECE_BYTES;
 pub use stage::StagedBy;
 pub use storage::{Prepared, Spot, Storage};

@@ -1,37 +1,29 @@
-//! Turns at persistent storage that others read, too, if there is somebody who gives them.
+//! Turns to read persistent storage that other nodes read too, where a coordinator gives them.
 
 use std::pin::Pin;
 
-use eyas_types::{Extent, FileId};
+use eyas_types::{Extent, StorageFileId, StorageLocation};
 
-/// Read of a file in one turn: what a disk does in some 50 ms, for which others wait.
+/// Bytes of a file that are read in one turn: what a disk reads in some 50 ms, while others wait.
 pub(crate) const TURN_BYTES: u64 = 8 << 20;
 
-/// Which storage.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// The file system that this node sees as that device.
-    Device(u64),
-    /// A bucket or a web server, by its URL without any path.
-    Url(String),
-}
-
-/// What is to be read.
+/// A read that waits for its turn.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// Where it is.
-    pub place: Place,
-    /// Of which file, by a name that all nodes give it.
-    pub file: FileId,
-    /// Which bytes.
+pub struct TurnRequest {
+    /// The storage.
+    pub location: StorageLocation,
+    /// The file.
+    pub file: StorageFileId,
+    /// Which bytes of the file.
     pub extent: Extent,
 }
 
-/// Leave to read. It ends when it is dropped.
-pub type Turn = Box<dyn Send>;
+/// The permission to read. It ends when it is dropped.
+pub type ReadTurn = Box<dyn Send>;
 
-/// Gives turns.
-pub trait Order: Send + Sync {
-    /// Comes back when it may be read. It must not stand in the way: if nobody can be asked, that is at once.
-    fn turn(&self, wish: Wish) -> Pin<Box<dyn Future<Output = Turn> + Send + '_>>;
+/// Gives turns to reads of shared storage.
+pub trait ReadOrder: Send + Sync {
+    /// Resolves when the read may begin. It never holds up a read for want of a coordinator: if none can be reached, it
+    /// resolves at once.
+    fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = ReadTurn> + Send + '_>>;
 }

@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_types::{Extent, FileId, Name, ObjectSpec, PlaceId};
+use eyas_types::{Extent, Name, ObjectSpec, PlaceId, StorageFileId, StorageLocation};
 use tokio::runtime::Handle;
 
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::incoming::Incoming;
-use crate::order::{self, Order, Wish};
-use crate::url::{Place, text_of};
+use crate::order::{ReadOrder, TurnRequest};
+use crate::url::{SourceUrl, text_of};
 use remote::Remote;
 use sink::Sink;
 
@@ -45,7 +45,7 @@ pub struct Storage(Arc<Inner>);
 struct Inner {
     limits: Limits,
     remote: Remote,
-    order: Option<Arc<dyn Order>>,
+    order: Option<Arc<dyn ReadOrder>>,
 }
 
 impl Storage {
@@ -56,7 +56,7 @@ impl Storage {
     }
 
     /// The same. What is fetched is read in its turn, if somebody gives turns.
-    pub fn ordered(limits: Limits, order: Option<Arc<dyn Order>>) -> Self {
+    pub fn ordered(limits: Limits, order: Option<Arc<dyn ReadOrder>>) -> Self {
         Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order }))
     }
 
@@ -72,12 +72,12 @@ impl Storage {
     /// `NotFound`, `Denied`, `Unreachable`; `Invalid` for what is no file or has no version to hold it to.
     pub async fn stat(&self, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
         self.0.limits.request().await;
-        match Place::of(url)? {
-            Place::File(path) => {
+        match SourceUrl::of(url)? {
+            SourceUrl::File(path) => {
                 let (path, url) = (path.to_path_buf(), url.clone());
                 blocking(move || retry_blocking(|| file::stat(&path, &url, executable))).await
             }
-            Place::Http(_) | Place::S3 { .. } => {
+            SourceUrl::Http(_) | SourceUrl::S3 { .. } => {
                 let version = self.0.remote.stat(text_of(url)?).await?;
                 Ok(ObjectSpec { source: url.clone(), version, executable: executable.unwrap_or(false) })
             }
@@ -112,10 +112,10 @@ impl Storage {
             // Many files go to few folders.
             let mut folders = HashMap::new();
             let spot = |url: Name| {
-                let at = match Place::of(&url)? {
-                    Place::File(path) => Some(retry_blocking(|| file::locate(path, &url, &mut folders))?),
-                    Place::S3 { .. } => None,
-                    Place::Http(_) => {
+                let at = match SourceUrl::of(&url)? {
+                    SourceUrl::File(path) => Some(retry_blocking(|| file::locate(path, &url, &mut folders))?),
+                    SourceUrl::S3 { .. } => None,
+                    SourceUrl::Http(_) => {
                         let how = "eyas only reads from http; write to a path or to s3://bucket/key";
                         let message = format!("cannot write `{url}`: {how}");
                         return Err(StorageError::new(StorageErrorKind::Invalid, message));
@@ -179,19 +179,19 @@ impl Storage {
             return Err(StorageError::new(StorageErrorKind::Invalid, message));
         }
         self.0.limits.request().await;
-        match Place::of(&spec.source)? {
-            Place::File(path) => {
+        match SourceUrl::of(&spec.source)? {
+            SourceUrl::File(path) => {
                 let (path, spec, limits) = (path.to_path_buf(), spec.clone(), self.0.limits.clone());
                 let (order, runtime) = (self.0.order.clone(), Handle::current());
                 blocking(move || {
                     let mut into = into;
-                    let turn = |wish| order.as_ref().map(|order| runtime.block_on(order.turn(wish)));
+                    let turn = |request| order.as_ref().map(|order| runtime.block_on(order.turn(request)));
                     retry_blocking(|| file::read(&path, &spec, &mut into, &limits, &turn))?;
                     into.finish()
                 })
                 .await
             }
-            place @ (Place::Http(_) | Place::S3 { .. }) => {
+            place @ (SourceUrl::Http(_) | SourceUrl::S3 { .. }) => {
                 // In one turn: many are given at a time.
                 let _turn = match &self.0.order {
                     Some(order) => Some(order.turn(whole(&place, spec)).await),
@@ -204,14 +204,14 @@ impl Storage {
 }
 
 /// All of an object that is not in a file.
-fn whole(place: &Place<'_>, spec: &ObjectSpec) -> Wish {
+fn whole(place: &SourceUrl<'_>, spec: &ObjectSpec) -> TurnRequest {
     let url = match place {
-        Place::S3 { bucket, .. } => format!("s3://{bucket}"),
+        SourceUrl::S3 { bucket, .. } => format!("s3://{bucket}"),
         _ => spec.source.to_string().split('/').take(3).collect::<Vec<_>>().join("/"),
     };
     let [name @ .., _, _, _, _, _, _, _, _] = spec.id().0;
     let extent = Extent { offset: 0, size_bytes: spec.size_bytes() };
-    Wish { place: order::Place::Url(url), file: FileId(u64::from_le_bytes(name)), extent }
+    TurnRequest { location: StorageLocation::Url(url), file: StorageFileId(u64::from_le_bytes(name)), extent }
 }
 
 /// A place in persistent storage, where a file is to be.

@@ -11,7 +11,7 @@ use crate::glob::path_of;
 
 /// What a URL names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place<'a> {
+pub(crate) enum SourceUrl<'a> {
     /// A file that every node can reach by this path.
     File(&'a Path),
     /// A page of the web; the whole URL.
@@ -20,7 +20,7 @@ pub(crate) enum Place<'a> {
     S3 { bucket: &'a str, key: &'a str },
 }
 
-impl<'a> Place<'a> {
+impl<'a> SourceUrl<'a> {
     pub fn of(url: &'a [u8]) -> Result<Self, StorageError> {
         let wrong = |what: &str| Err(invalid(url, what));
         let Some((scheme, rest)) = scheme_of(url) else { return wrong("is not a URL") };
@@ -30,12 +30,12 @@ impl<'a> Place<'a> {
         match scheme {
             b"file" if !rest.starts_with(b"/") => wrong("has no absolute path: write file:///path, with three slashes"),
             b"file" if rest.ends_with(b"/") => wrong("names a folder, not a file"),
-            b"file" => Ok(Place::File(path_of(rest))),
+            b"file" => Ok(SourceUrl::File(path_of(rest))),
             b"http" | b"https" => {
                 let (url, rest) = (text_of(url)?, text_of(rest)?);
                 match rest.split(['/', '?', '#']).next() {
                     None | Some("") => wrong("has no host: write http://host/path"),
-                    Some(_) => Ok(Place::Http(url)),
+                    Some(_) => Ok(SourceUrl::Http(url)),
                 }
             }
             b"s3" => match text_of(url)?[b"s3://".len()..].split_once('/') {
@@ -44,7 +44,7 @@ impl<'a> Place<'a> {
                     if key.split('/').any(str::is_empty) || key.trim() != key {
                         return wrong("has an empty part in its key, or a space at an end of it: rename the object");
                     }
-                    Ok(Place::S3 { bucket, key })
+                    Ok(SourceUrl::S3 { bucket, key })
                 }
                 _ => wrong("has no bucket or no key: write s3://bucket/key"),
             },
@@ -82,7 +82,7 @@ pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, Storage
             return Err(invalid(given, what));
         }
     };
-    Place::of(&url)?;
+    SourceUrl::of(&url)?;
     Ok(url)
 }
 

@@ -1,11 +1,22 @@
 //! What programs ask of shared storage, in the words that its coordinator and their agents share.
 
+use alloc::string::String;
+
 use serde::{Deserialize, Serialize};
 
-/// Names a file of shared storage: a digest of what all nodes know it by. Two files of one name would be put in order as if
-/// they were one, which is of no harm.
+/// A file on shared storage, the same on all nodes: a digest of its URL, or its inode number. If two files get the same id,
+/// their requests are ordered as if for one file, which is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct FileId(pub u64);
+pub struct StorageFileId(pub u64);
+
+/// A storage that several nodes share, as one node refers to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StorageLocation {
+    /// The file system that this node has mounted as this device (`st_dev`).
+    Device(u64),
+    /// A bucket or a web server, by its URL without a path.
+    Url(String),
+}
 
 /// What is done with bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ pub mod units;
 
 pub use estimate::Estimate;
 pub use id::{ExecutorId, JobId, ObjectId, PlaceId, TaskId};
-pub use io::{Extent, FileId, Operation};
+pub use io::{Extent, Operation, StorageFileId, StorageLocation};
 pub use load::ExecutorLoad;
 pub use name::Name;
 pub use numbers::{NumberRange, Numbers};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use eyas_board::{Answer, Ask, BEAT, Board, HELLO, Kind, State, VERSION, ring, take_marks, wait};
 use eyas_ioq::{ClassId, RequestId};
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
@@ -24,7 +24,6 @@ use super::files::{Advice, Files, Key, Reader};
 use super::storages::Storages;
 use crate::link::Heard;
 use crate::order::{Order, Verdict};
-use crate::storage::Place;
 
 /// A turn that a program keeps is taken back when nothing has been done in it for so long,
 const KEPT_IDLE: Duration = Duration::from_millis(2);
@@ -249,7 +248,7 @@ impl Brain {
     }
 
     fn ask(&mut self, (device, inode): Key, class: ClassId, operation: Operation, extent: Extent) -> RequestId {
-        self.order.ask(Place::Device(device), FileId(inode), class, operation, extent)
+        self.order.ask(StorageLocation::Device(device), StorageFileId(inode), class, operation, extent)
     }
 
     /// Windows of a file are to be read, each in its turn.
@@ -265,7 +264,7 @@ impl Brain {
         if !self.storages.took(key, bytes, told) {
             return;
         }
-        let place = Place::Device(key.0);
+        let place = StorageLocation::Device(key.0);
         if self.order.is_always(&place) || !self.storages.leave_alone(key.0) {
             return self.storages.keep(key.0);
         }
@@ -413,10 +412,10 @@ impl Brain {
     fn beat(&mut self) {
         self.live();
         for device in self.storages.look() {
-            self.order.leave_alone(Place::Device(device), false);
+            self.order.leave_alone(StorageLocation::Device(device), false);
         }
         for place in self.order.take_back() {
-            if let Place::Device(device) = place {
+            if let StorageLocation::Device(device) = place {
                 self.storages.keep(device);
             }
         }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
 /// One storage, as it is to be treated: a file server, one of those that files are striped over, an object store.
@@ -41,7 +41,7 @@ pub struct Request {
     /// How it is treated.
     pub class: ClassId,
     /// Which file.
-    pub file: FileId,
+    pub file: StorageFileId,
     /// What is done.
     pub operation: Operation,
     /// With which bytes; on a striped server, of what that has of the file.
@@ -131,7 +131,7 @@ pub struct Grant {
     /// Where.
     pub server: ServerId,
     /// Which file.
-    pub file: FileId,
+    pub file: StorageFileId,
     /// What is done.
     pub operation: Operation,
     /// From the first to the last byte of the requests.

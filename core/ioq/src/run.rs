@@ -1,6 +1,6 @@
 //! Requests that wait, and what of a chain can be granted at once.
 
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId};
 
 use crate::event::{Call, ClientId, RequestId};
 
@@ -16,7 +16,7 @@ pub(crate) struct Place {
 }
 
 /// A file and what is done with it: no run has requests of two.
-pub(crate) type Stream = (FileId, Operation);
+pub(crate) type Stream = (StorageFileId, Operation);
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

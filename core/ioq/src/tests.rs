@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId};
 
 use crate::{
     Budget, Call, ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Policy, Quality, Request, RequestId,
@@ -49,7 +49,7 @@ fn read(id: u64, client: u64, offset: u64, size_bytes: u64) -> Request {
         client: ClientId(client),
         server: ServerId(0),
         class: ClassId(0),
-        file: FileId(client),
+        file: StorageFileId(client),
         operation: Operation::Read,
         extent: Extent { offset, size_bytes },
         call: None,

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use eyas_types::{Extent, FileId, Name, ObjectSpec, Version};
+use eyas_types::{Extent, Name, ObjectSpec, StorageFileId, StorageLocation, Version};
 
 use super::CHUNK_BYTES;
 use super::sink::Sink;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
-use crate::order::{self, TURN_BYTES, Turn, Wish};
+use crate::order::{ReadTurn, TURN_BYTES, TurnRequest};
 
 /// Read at a time. A relay can pass it on when all of it is there.
 const RANGE_BYTES: usize = 256 << 10;
@@ -38,7 +38,7 @@ pub(super) fn read(
     spec: &ObjectSpec,
     into: &mut impl Sink,
     limits: &Limits,
-    turn: &impl Fn(Wish) -> Option<Turn>,
+    turn: &impl Fn(TurnRequest) -> Option<ReadTurn>,
 ) -> Result<(), StorageError> {
     let url = &spec.source;
     let failed = |error: io::Error| StorageError::file("read", url, &error);
@@ -49,9 +49,12 @@ pub(super) fn read(
     while into.written_bytes() < spec.size_bytes() {
         let start = into.written_bytes();
         let size_bytes = TURN_BYTES.min(spec.size_bytes() - start);
-        let (place, name) = (order::Place::Device(metadata.dev()), FileId(metadata.ino()));
-        let turn = turn(Wish { place, file: name, extent: Extent { offset: start, size_bytes } });
-        // Nobody waits for the end of a turn that nobody gave.
+        let turn = turn(TurnRequest {
+            location: StorageLocation::Device(metadata.dev()),
+            file: StorageFileId(metadata.ino()),
+            extent: Extent { offset: start, size_bytes },
+        });
+        // Without turns, the rest of the file is read at once.
         let end = if turn.is_some() { start + size_bytes } else { spec.size_bytes() };
         read_in_order(&file, start..end, |bytes| {
             let bytes = bytes.map_err(failed)?;

@@ -22,7 +22,7 @@ use super::{Tries, blocking};
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
-use crate::url::{Place, text_of};
+use crate::url::{SourceUrl, text_of};
 
 /// To connect, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,7 +106,7 @@ impl Remote {
     ) -> Result<(), StorageError> {
         let url = text_of(&spec.source)?;
         let (operator, path) = self.operator(url)?;
-        let is_s3 = matches!(Place::of(&spec.source)?, Place::S3 { .. });
+        let is_s3 = matches!(SourceUrl::of(&spec.source)?, SourceUrl::S3 { .. });
         // A weak tag never matches in a condition (RFC 9110 §13.1.1), and a date is not asked about reliably.
         let if_match = match &spec.version {
             Version::Etag { etag, .. } if !etag.starts_with("W/") => Some(etag.clone()),
@@ -284,10 +284,10 @@ impl Remote {
 
     /// The operator for `url`, and the path that it knows it by.
     fn operator<'a>(&self, url: &'a str) -> Result<(Operator, &'a str), StorageError> {
-        match Place::of(url.as_bytes())? {
-            Place::Http(_) => Ok((self.page(url)?, PAGE)),
-            Place::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
-            Place::File(_) => unreachable!("files are read with system calls"),
+        match SourceUrl::of(url.as_bytes())? {
+            SourceUrl::Http(_) => Ok((self.page(url)?, PAGE)),
+            SourceUrl::S3 { bucket, key } => Ok((self.bucket(bucket, url)?, key)),
+            SourceUrl::File(_) => unreachable!("files are read with system calls"),
         }
     }
 

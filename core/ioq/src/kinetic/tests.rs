@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use eyas_types::{FileId, Operation};
+use eyas_types::{Operation, StorageFileId};
 use proptest::prelude::*;
 
 use super::*;
@@ -21,7 +21,7 @@ proptest! {
             } else if what == 1 {
                 now_us += number;
             } else {
-                let stream = (FileId(file), Operation::Read);
+                let stream = (StorageFileId(file), Operation::Read);
                 let place = Place { stream, offset, request: RequestId(request as u64) };
                 let arrived_us = now_us.saturating_sub(number);
                 let line = Line::of(bytes, u128::from(bytes * arrived_us), 60);
@@ -32,7 +32,7 @@ proptest! {
             kinetic.advance(now_us);
             let least = all.iter().min_by_key(|(_, seniority, line)| (line.at(now_us), *seniority));
             prop_assert_eq!(kinetic.least(), least.map(|(place, _, line)| (*place, line.at(now_us))));
-            let (stream, limit) = ((FileId(file), Operation::Read), 10 * i128::from(bytes) - 100);
+            let (stream, limit) = ((StorageFileId(file), Operation::Read), 10 * i128::from(bytes) - 100);
             let within = all.iter().filter(|(place, _, line)| place.stream == stream && line.at(now_us) <= limit);
             prop_assert_eq!(kinetic.first_within(stream, limit), within.map(|(place, ..)| *place).min());
             prop_assert_eq!(kinetic.len(), all.len());

@@ -119,8 +119,10 @@ fn t6_parts_of_one_call_go_at_the_same_time_everywhere() {
 fn shifted(policy: Policy, window_us: u64, is_in_step: bool) -> World {
     let mut world = World::new([Config { window_us, ..plain(policy) }]);
     let late_us = |process| if process == 0 { UNIT / 5 } else { 0 };
-    let piece =
-        |round: u64, process: u64| Request { file: FileId(9), ..read(0, process, (4 * round + process) * UNIT, UNIT) };
+    let piece = |round: u64, process: u64| Request {
+        file: StorageFileId(9),
+        ..read(0, process, (4 * round + process) * UNIT, UNIT)
+    };
     (0..4).for_each(|process| world.arrive(late_us(process), piece(0, process)));
     let mut done = 0;
     world.run(|request, done_us| {

@@ -11,7 +11,7 @@ fn served(config: Config) -> Servers {
 
 /// A read of one file that all have.
 fn shared(id: u64, client: u64, offset: u64, size_bytes: u64) -> Request {
-    Request { file: FileId(0), ..read(id, client, offset, size_bytes) }
+    Request { file: StorageFileId(0), ..read(id, client, offset, size_bytes) }
 }
 
 fn completed(client: u64, grant: u64, bytes: u64) -> Event {
@@ -235,7 +235,7 @@ fn holding_in_vain_ends() {
     for is_one_file in [true, false] {
         let mut world = World::new([Config { window_us: 500, ..plain(Policy::Wsjf(Wsjf::DEFAULT)) }]);
         let piece = |n: u64| Request {
-            file: FileId(if is_one_file { 0 } else { n }),
+            file: StorageFileId(if is_one_file { 0 } else { n }),
             ..read(0, 1, (n * 7 + 3) % 101 * UNIT, 100)
         };
         world.arrive(0, piece(0));

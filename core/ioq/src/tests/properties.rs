@@ -149,7 +149,7 @@ proptest! {
                 match *step {
                     Step::Ask { file, offset, size, call } => {
                         let operation = [Operation::Read, Operation::Write][file as usize % 2];
-                        let place = Place { stream: (FileId(file / 2), operation), offset, request: RequestId(id) };
+                        let place = Place { stream: (StorageFileId(file / 2), operation), offset, request: RequestId(id) };
                         let call = call.map(|number| Call { number, size_bytes: 10 + 5 * number });
                         let extent = Extent { offset, size_bytes: size };
                         let client = ClientId(file);

@@ -6,7 +6,7 @@ use eyas_faults::Dice;
 use eyas_ioq::{
     ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RunId, ServerId, Servers,
 };
-use eyas_types::{Extent, FileId, Operation};
+use eyas_types::{Extent, Operation, StorageFileId};
 
 const SECOND: u64 = 1_000_000;
 /// What has not been granted by then never is.
@@ -155,7 +155,7 @@ impl World<'_> {
                 client: id,
                 server,
                 class: ClassId(id.0 as u32 % 3),
-                file: FileId(file),
+                file: StorageFileId(file),
                 operation,
                 extent: Extent { offset, size_bytes: self.case.piece_bytes },
                 call: None,
