@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use eyas_client::messages::{FromClient, TaskResult, ToClient};
+use eyas_client::types::units::format_count;
 use eyas_client::types::{JobId, Name, Status, shown};
-use eyas_client::view::{JobState, JobView};
+use eyas_client::view::{FailureView, JobState, JobView};
 use eyas_client::{
     Bytes, Client, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen, TaskFields, home,
 };
@@ -238,6 +239,8 @@ struct Output {
     /// Results seen so far, by index: a second watch shows those of the first again.
     seen: std::collections::HashSet<u32>,
     failures: u64,
+    /// Failed tasks whose results are still to come or to be printed.
+    described: BTreeMap<u32, FailureView>,
     /// What tasks wrote past the bound on captured output.
     cut_bytes: u64,
     error: Option<PrintError>,
@@ -255,6 +258,7 @@ impl Output {
             kept_bytes: 0,
             seen: std::collections::HashSet::new(),
             failures: 0,
+            described: BTreeMap::new(),
             cut_bytes: 0,
             error: None,
             progress,
@@ -266,6 +270,7 @@ impl Output {
         self.progress.see(&seen);
         match seen {
             Seen::Results(results) => results.into_iter().for_each(|result| self.result(result)),
+            Seen::Failures(failures) => self.described.extend(failures.into_iter().map(|view| (view.task.index, view))),
             Seen::Progress(view) if view.is_stuck => self.stuck.iter().for_each(|stuck| stuck.notify_one()),
             Seen::Progress(_) | Seen::Lost(_) | Seen::Back => {}
         }
@@ -313,7 +318,7 @@ impl Output {
             result.iter().for_each(|result| self.print(result));
         }
         if self.failures > MAX_NAMED_FAILURES {
-            say!("{} more tasks did not succeed", self.failures - MAX_NAMED_FAILURES);
+            say!("{} did not succeed", format_count(self.failures - MAX_NAMED_FAILURES, "more task"));
         }
         if self.cut_bytes > 0 {
             say!("{}", show::cut(self.cut_bytes));
@@ -330,11 +335,18 @@ impl Output {
         }
         self.failures += u64::from(failed);
         self.cut_bytes += outcome.cut_bytes;
+        let described = self.described.remove(&result.index);
         let named = failed && self.failures <= MAX_NAMED_FAILURES;
         let written = self.progress.suspend(|| {
             print::complain(&outcome.stderr);
-            if named {
-                say!("task {} did not succeed: {}", result.index, outcome.status);
+            match (named, described) {
+                // All of its standard error has just been printed.
+                (true, Some(view)) => {
+                    let view = FailureView { stderr: String::new(), ..view };
+                    say!("{}", show::failure(&result.index.to_string(), &view));
+                }
+                (true, None) => say!("task {} did not succeed: {}", result.index, outcome.status),
+                (false, _) => {}
             }
             print::bytes(&outcome.stdout)
         });

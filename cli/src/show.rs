@@ -3,7 +3,9 @@
 use eyas_client::Seen;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::types::{Name, shown};
-use eyas_client::view::{ExecutorView, Explanation, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView};
+use eyas_client::view::{
+    ExecutorView, Explanation, FailureView, JobState, JobView, ObjectView, SCHEMA_VERSION, TaskView,
+};
 use serde::Serialize;
 
 use crate::Failure;
@@ -186,7 +188,7 @@ pub(crate) fn seen(seen: &Seen) {
     match seen {
         Seen::Lost(why) => say!("{why}; trying to come back"),
         Seen::Back => say!("the dispatcher is back"),
-        Seen::Results(_) | Seen::Progress(_) => {}
+        Seen::Results(_) | Seen::Failures(_) | Seen::Progress(_) => {}
     }
 }
 
@@ -197,9 +199,54 @@ pub(crate) fn unfinished(job: &JobView) -> String {
     format!("eyas: job {0} (`{name}`) goes on: {left} of {all} are left; `eyas job cancel {0}` ends it", job.job)
 }
 
+/// The command line of words, as it could be typed into a shell.
+pub(crate) fn command_line(words: &[Name]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%{}".contains(byte);
+    let quoted = |word: &Name| match word.is_empty() || !word.iter().all(is_plain) {
+        true => format!("'{}'", shown(word).to_string().replace('\'', r"'\''")),
+        false => word.to_string(),
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// What a person needs beside the status of a failed task: a line for each fact, then the end of its standard error.
+pub(crate) fn details(failure: &FailureView) -> Vec<String> {
+    let FailureView { id, item, command, stderr, .. } = failure;
+    let mut lines = Vec::new();
+    lines.extend(id.as_ref().map(|id| format!("id: {}", shown(id))));
+    if !item.is_empty() {
+        lines.push(format!("item: {}", shown(item)));
+    }
+    if !command.is_empty() {
+        lines.push(format!("command: {}", command_line(command)));
+    }
+    if !stderr.is_empty() {
+        lines.push("last lines of standard error:".into());
+        lines.extend(stderr.lines().map(|line| format!("  {line}")));
+    }
+    lines
+}
+
+/// What is said of a failed task.
+pub(crate) fn failure(task: &str, failure: &FailureView) -> String {
+    let lines = details(failure).into_iter().map(|line| format!("\n  {line}"));
+    format!("task {task} did not succeed: {}{}", failure.status, lines.collect::<String>())
+}
+
 /// What is said of output that was not kept.
 pub(crate) fn cut(bytes: u64) -> String {
     format!("{bytes} bytes of output were past a bound (--capture, or what the dispatcher keeps) and are lost")
+}
+
+/// A rate with enough digits to tell it from zero: `0.29`, `4.5`, `120`.
+pub(crate) fn format_rate(rate: f64) -> String {
+    match rate {
+        10.0.. => format!("{rate:.0}"),
+        1.0..10.0 => format!("{rate:.1}"),
+        0.01..1.0 => format!("{rate:.2}"),
+        rate if rate > 0.0 => format!("{rate:.4}"),
+        _ => "0".into(),
+    }
 }
 
 /// What is said of a job when it has ended.
@@ -219,7 +266,8 @@ pub(crate) fn summary(job: &JobView) -> String {
     if job.recomputed > 0 {
         words += &format!(", {} ran again because what they kept was lost", job.recomputed);
     }
-    words += &format!(" in {} ({:.0}/s)", format_duration_us(job.elapsed_us), tasks.ended() as f64 / seconds.max(1e-6));
+    let rate = tasks.ended() as f64 / seconds.max(1e-6);
+    words += &format!(" in {} ({}/s)", format_duration_us(job.elapsed_us), format_rate(rate));
     let reads = &job.reads;
     if reads.bytes() > 0 {
         let percent = |bytes: u64| 100.0 * bytes as f64 / reads.bytes() as f64;

@@ -61,7 +61,7 @@ impl Progress {
                 self.warn(view);
             }
             Seen::Lost(_) | Seen::Back => self.bar.suspend(|| show::seen(seen)),
-            Seen::Results(_) => {}
+            Seen::Results(_) | Seen::Failures(_) => {}
         }
     }
 
@@ -111,7 +111,8 @@ fn standing(view: &JobView) -> String {
         blocked => format!("{blocked} wait for others | "),
     };
     format!(
-        "{rate:.0} tasks/s | {blocked}local {} peers {} storage {} | ETA {left}",
+        "{} tasks/s | {blocked}local {} peers {} storage {} | ETA {left}",
+        show::format_rate(rate),
         format_bytes(reads.local.bytes),
         format_bytes(reads.peer.bytes),
         format_bytes(reads.persistent.bytes)

@@ -10,7 +10,7 @@ use eyas_types::{JobId, TaskItem};
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
 use eyas_wire::frame::MAX_FRAME_BYTES;
-use eyas_wire::view::{JobView, PushView};
+use eyas_wire::view::{FailureView, JobView, PushView};
 use thiserror::Error;
 
 use crate::draft::{Draft, Preparing, Tasks};
@@ -68,6 +68,8 @@ pub enum ClientError {
 pub enum Seen {
     /// Tasks that have ended.
     Results(Vec<TaskResult>),
+    /// The first tasks that failed, each before its result.
+    Failures(Vec<FailureView>),
     /// How it stands.
     Progress(Box<JobView>),
     /// The dispatcher is gone; it is dialled again.
@@ -295,6 +297,7 @@ impl Client {
                     *seen += results.len() as u64;
                     see(Seen::Results(results));
                 }
+                ToClient::Failures(failures) => see(Seen::Failures(failures)),
                 ToClient::Progress(view) => see(Seen::Progress(view)),
                 ToClient::Over(view) => return Ok(*view),
                 _ => return Err(ClientError::Unexpected),
@@ -431,7 +434,7 @@ mod tests {
             let see = |what| match what {
                 Seen::Results(results) => seen.extend(results.iter().map(|result| result.index)),
                 Seen::Lost(_) => losses += 1,
-                Seen::Progress(_) | Seen::Back => {}
+                Seen::Failures(_) | Seen::Progress(_) | Seen::Back => {}
             };
             let view = client.watch(JobId(1), true, Duration::from_secs(30), see).await.unwrap();
             assert_eq!((view.state, seen, losses), (JobState::Succeeded, vec![0, 1, 2, 3, 4], 2));

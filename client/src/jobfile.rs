@@ -350,6 +350,7 @@ impl TaskFields {
         };
         let base = draft.folder().map_err(|e| e.to_string())?;
         let mut template = TaskTemplate::new(program);
+        template.id = self.id.clone();
         template.folder = match self.folder.as_deref() {
             Some(b"sandbox") => WorkingFolder::Sandbox,
             Some(folder) if folder.starts_with(b"/") => WorkingFolder::Path(folder.into()),

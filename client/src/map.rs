@@ -18,6 +18,7 @@ use eyas_session::Access;
 use eyas_types::access::FilesScope;
 use eyas_types::dfs::{FileName, NodeId};
 use eyas_types::task::Program;
+use eyas_types::units::format_count;
 use eyas_types::{JobId, Resources, Status, TaskItem, TaskTemplate, Template, TemplatePart, WorkingFolder};
 use eyas_wire::client::{FromClient, TaskResult, ToClient};
 use eyas_wire::view::{JobState, JobView};
@@ -479,12 +480,14 @@ impl Failures {
             }
             Seen::Progress(view) => see(MapSeen::Tasks(view)),
             Seen::Lost(_) | Seen::Back => see(MapSeen::Dispatcher(seen)),
+            // The command of a worker says nothing to a user.
+            Seen::Failures(_) => {}
         }
     }
 
     fn error(&self, what: String) -> MapError {
         MapError::Failed(match &self.first {
-            Some(first) => format!("{what}; {} tasks failed, the first: {first}", self.count),
+            Some(first) => format!("{what}; {} failed, the first: {first}", format_count(self.count, "task")),
             None => what,
         })
     }

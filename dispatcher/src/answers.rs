@@ -2,6 +2,7 @@
 //! a task waits is in `explain`, and results come from the journal by `results`.
 
 mod explain;
+mod failures;
 mod results;
 mod views;
 
@@ -19,11 +20,12 @@ const MAX_NAMES: usize = 5;
 
 /// Whether the answer tells of jobs, so that it must still be true after a crash.
 pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
-    use FromClient::{Cancel, Explain, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
+    use FromClient::{Cancel, Explain, Failures, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
     matches!(
         request,
         Jobs { .. }
             | Tasks { .. }
+            | Failures { .. }
             | Log { .. }
             | Explain { .. }
             | Report { .. }
@@ -51,6 +53,7 @@ impl DispatcherCore {
             FromClient::Tasks { job, from, limit, failed } => {
                 ToClient::Tasks(self.tasks(self.job(job)?, from, limit, failed))
             }
+            FromClient::Failures { job, tasks } => ToClient::Failures(self.failures(self.job(job)?, &tasks)),
             FromClient::Log { task } => {
                 self.check_task(task)?;
                 let result = ResultReader::default().last(self, self.job(task.job)?, task.index)?;

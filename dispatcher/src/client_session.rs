@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use eyas_jobs::{JobSpec, SpecError};
 use eyas_session::{FrameReader, FrameWriter, Session, SessionError};
-use eyas_types::JobId;
 use eyas_types::access::Principal;
-use eyas_wire::client::{FromClient, KeysRequest, PushRequest, ToClient};
+use eyas_types::{JobId, Status};
+use eyas_wire::client::{FromClient, KeysRequest, PushRequest, TaskResult, ToClient};
 use eyas_wire::trust::{SecretText, TrustRefusal};
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,6 +20,8 @@ use crate::rights::may_ask;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
+/// Failed tasks that a watch describes; of others it sends the results alone.
+const MAX_FAILURES_SENT: usize = 20;
 /// Requests of a client that are read while another is served: enough to see that a submission is withdrawn.
 const MAX_READ_AHEAD: usize = 4;
 
@@ -240,12 +242,13 @@ impl Client {
             let why = format!("there is no job {job}: `eyas job list` shows those there are");
             return self.writer.send(&[ToClient::Refused(why)]).await;
         };
-        let (mut entry, mut skip) = (0, from);
+        let mut entry = 0;
+        let mut sending = Sending { skip: from, failures: MAX_FAILURES_SENT };
         loop {
             let now = standing.borrow_and_update().clone();
             while results && entry < now.entries {
                 let to = now.entries.min(entry + ENTRIES_AT_ONCE);
-                self.send_entries(job, entry, to, &mut skip).await?;
+                self.send_entries(job, entry, to, &mut sending).await?;
                 entry = to;
             }
             let view = Box::new(now.view);
@@ -295,7 +298,13 @@ impl Client {
         }
     }
 
-    async fn send_entries(&mut self, job: JobId, from: u64, to: u64, skip: &mut u64) -> Result<(), SessionError> {
+    async fn send_entries(
+        &mut self,
+        job: JobId,
+        from: u64,
+        to: u64,
+        sending: &mut Sending,
+    ) -> Result<(), SessionError> {
         let journal = self.journal.clone();
         let read = tokio::task::spawn_blocking(move || journal.read(job, from, to)).await;
         let entries = match read {
@@ -305,15 +314,34 @@ impl Client {
         };
         for entry in entries {
             let mut results = entry.into_results();
-            let skipped = (results.len() as u64).min(*skip);
-            *skip -= skipped;
+            let skipped = (results.len() as u64).min(sending.skip);
+            sending.skip -= skipped;
             results.drain(..skipped as usize);
+            let has_failed =
+                |result: &&TaskResult| !matches!(result.outcome.status, Status::Succeeded | Status::Cancelled);
+            let failed = results.iter().filter(has_failed).map(|result| result.index);
+            let failed: Vec<_> = failed.take(sending.failures).collect();
+            if !failed.is_empty() {
+                sending.failures -= failed.len();
+                let (reply, answer) = oneshot::channel();
+                let request = FromClient::Failures { job, tasks: failed };
+                let failures = self.ask(CoreMessage::Asked { request, reply }, answer).await;
+                self.writer.send(&[failures.unwrap_or_else(stopping)]).await?;
+            }
             if !results.is_empty() {
                 self.writer.send(&[ToClient::Results(results)]).await?;
             }
         }
         Ok(())
     }
+}
+
+/// What a watch still sends.
+struct Sending {
+    /// Results to leave out: the client has them.
+    skip: u64,
+    /// Failures that are described.
+    failures: usize,
 }
 
 fn answer_keys(keys: &Keys, request: KeysRequest) -> Result<ToClient, KeysError> {

@@ -56,6 +56,7 @@ fn need(request: &FromClient) -> Need {
         FromClient::Watch { job, .. }
         | FromClient::Jobs { job: Some(job) }
         | FromClient::Tasks { job, .. }
+        | FromClient::Failures { job, .. }
         | FromClient::Report { job }
         | FromClient::Kept { job, .. }
         | FromClient::Trace { job, .. } => Need::Job(*job),

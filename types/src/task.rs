@@ -33,6 +33,8 @@ pub const MAX_REPLICAS: u8 = 16;
 /// What all tasks made from it have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskTemplate {
+    /// The `id` of the task in its job file.
+    pub id: Option<String>,
     /// What runs.
     pub program: Program,
     /// Environment variables set beyond the executor's own.
@@ -67,6 +69,7 @@ impl TaskTemplate {
     /// A template for `program` with nothing else asked for.
     pub fn new(program: Program) -> Self {
         TaskTemplate {
+            id: None,
             program,
             env: Vec::new(),
             folder: WorkingFolder::Sandbox,

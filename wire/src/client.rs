@@ -9,7 +9,9 @@ use eyas_types::{Distribution, JobId, Name, Numbers, ObjectId, ObjectSpec, TaskI
 use serde::{Deserialize, Serialize};
 
 use crate::trust::SecretText;
-use crate::view::{ExecutorView, Explanation, JobReport, JobView, KeyView, ObjectView, PushView, TaskView};
+use crate::view::{
+    ExecutorView, Explanation, FailureView, JobReport, JobView, KeyView, ObjectView, PushView, TaskView,
+};
 
 /// Items or objects in one message of a submission.
 pub const SUBMISSION_PART: usize = 4096;
@@ -71,6 +73,13 @@ pub enum FromClient {
         limit: u32,
         /// Only those that failed.
         failed: bool,
+    },
+    /// Answered by `Failures`.
+    Failures {
+        /// The job.
+        job: JobId,
+        /// Indices of failed tasks; if there are none, the first tasks of the job that failed.
+        tasks: Vec<u32>,
     },
     /// Answered by `Log`.
     Log {
@@ -215,6 +224,8 @@ pub enum ToClient {
     },
     /// Results, in the order in which they came.
     Results(Vec<TaskResult>),
+    /// Failed tasks. In a watch with results, the first failures are sent before the results that they belong to.
+    Failures(Vec<FailureView>),
     /// How the watched job stands.
     Progress(Box<JobView>),
     /// How the watched job ended; the last message of a watch.

@@ -52,12 +52,16 @@ pub struct JobView {
 pub struct TaskView {
     /// Its id.
     pub task: TaskId,
+    /// The `id` of the task in its job file.
+    pub id: Option<String>,
     /// `blocked`, `waiting`, `assigned`, `suspended`, `succeeded`, `failed` or `cancelled`.
     pub state: String,
     /// Higher goes first.
     pub priority: i32,
     /// What it was made from, the columns joined.
     pub item: Name,
+    /// The words of its command, placeholders filled in, inputs by their sources; none for a task without a command.
+    pub command: Vec<Name>,
     /// How often it was assigned.
     pub tries: u32,
     /// Where it is or was last.
@@ -251,8 +255,25 @@ pub struct JobReport {
     pub samples: Vec<Sample>,
     /// Its sums.
     pub metrics: Metrics,
-    /// The first failures: task, and what happened, in words.
-    pub failures: Vec<(TaskId, String)>,
+    /// The first tasks that failed.
+    pub failures: Vec<FailureView>,
+}
+
+/// A task that failed, with what a person needs to find the cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailureView {
+    /// The task's id.
+    pub task: TaskId,
+    /// The `id` of the task in its job file.
+    pub id: Option<String>,
+    /// The item that the task was made from, its columns joined by spaces.
+    pub item: Name,
+    /// The words of its command, as in [`TaskView`].
+    pub command: Vec<Name>,
+    /// How its last try ended, in words.
+    pub status: String,
+    /// The last lines of its captured standard error.
+    pub stderr: String,
 }
 
 /// Executors' ids as they are shown, `e0`, for people and their programs; a number on the wire.

@@ -3,7 +3,7 @@
 
 use eyas_types::outcome::{Amount, Reads};
 use eyas_types::{JobId, TaskId};
-use eyas_wire::view::{JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
+use eyas_wire::view::{FailureView, JobReport, JobState, JobView, Metrics, Sample, TaskCounts};
 
 const TASKS: f64 = 250_000.0;
 const INPUT_BYTES: u64 = 10_000_000;
@@ -50,10 +50,18 @@ pub fn hostile() -> JobReport {
     report.job.tasks.failed = 3;
     report.job.warnings = vec![act.into()];
     report.policy = act.into();
-    let task = |index| TaskId { job: JobId(7), index };
+    let failure = |index, status: &str, stderr: String| FailureView {
+        task: TaskId { job: JobId(7), index },
+        id: None,
+        item: act.into(),
+        command: vec!["stack".into(), act.into()],
+        status: status.into(),
+        stderr,
+    };
     let long =
         "stack: cannot open /data/sdss/".to_string() + &"very-long-name-".repeat(30) + "\nline two\n    line three";
-    report.failures = vec![(task(3), act.into()), (task(17), long), (task(40), "exit status 1".into())];
+    report.failures =
+        vec![failure(3, act, act.into()), failure(17, "exit code 2", long), failure(40, "exit code 1", String::new())];
     report
 }
 

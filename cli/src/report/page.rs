@@ -8,10 +8,12 @@ use super::amount::{bits_per_second, count, counted, duration, moment, number, s
 use super::course::{Columns, condense, per_second};
 use super::figure::{Figure, Split, comparisons, figures, splits};
 use super::is_simulated;
+use crate::show::details;
 use eyas_types::units::format_bytes;
 use eyas_wire::view::{JobReport, JobState, Sample};
 use serde::Serialize;
 use std::fmt::{self, Display, Formatter, Write};
+use std::iter::once;
 
 const TEMPLATE: &str = include_str!("../../../web/report/report.html");
 pub(super) const STYLE: &str = include_str!("../../../web/report/report.css");
@@ -263,8 +265,9 @@ fn failures(report: &JobReport) -> String {
         count(failed.max(listed)),
         counted(report.job.tasks.total(), "task")
     );
-    for (task, what) in &report.failures {
-        let _ = write!(html, r#"<dt>{task}</dt><dd>{}</dd>"#, Text(what));
+    for failure in &report.failures {
+        let lines: Vec<_> = once(failure.status.clone()).chain(details(failure)).collect();
+        let _ = write!(html, r#"<dt>{}</dt><dd>{}</dd>"#, failure.task, Text(&lines.join("\n")));
     }
     html.push_str("</dl></section>");
     html

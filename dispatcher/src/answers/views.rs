@@ -5,6 +5,7 @@ use eyas_sched::ObjectView as ScheduledObject;
 use eyas_types::{ExecutorId, ExecutorLoad, InputFrom, Name, ObjectId, Resources, TaskItem, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
+use super::failures::command_of;
 use super::{MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
 use crate::dispatcher_core::DispatcherCore;
 use crate::executors::ConnectedExecutor;
@@ -126,9 +127,11 @@ impl DispatcherCore {
         let suspended_on = self.suspended_on(job, index);
         TaskView {
             task,
+            id: job.template_at(index).id.clone(),
             state: if suspended_on.is_some() { "suspended" } else { state.phase.name() }.into(),
             priority: job.template_at(index).priority,
             item: item_text(&job.spec.items.get(index)),
+            command: command_of(job, index),
             tries,
             executor: match &result {
                 Some(result) => Some(result.executor.clone()).filter(|name| !name.is_empty()),
@@ -244,12 +247,12 @@ impl DispatcherCore {
             policy: self.policy.clone(),
             samples: job.samples().to_vec(),
             metrics,
-            failures: job.failures.clone(),
+            failures: self.failures(job, &[]),
         }
     }
 }
 
-fn item_text(item: &TaskItem) -> Name {
+pub(super) fn item_text(item: &TaskItem) -> Name {
     let values: Vec<_> = item.values.iter().map(|value| value.text.as_bytes()).collect();
     match (values.is_empty(), item.inputs.first()) {
         (true, Some(input)) => match input.from {

@@ -56,6 +56,7 @@ impl From<Spec1> for JobSpec {
 impl From<Template1> for TaskTemplate {
     fn from(template: Template1) -> Self {
         TaskTemplate {
+            id: None,
             program: template.program,
             env: template.env,
             folder: template.folder,

@@ -1,0 +1,81 @@
+//! Tasks that failed, with their commands and the end of what they wrote to standard error.
+
+use eyas_jobs::Job;
+use eyas_types::template::Expansion;
+use eyas_types::{Input, InputFrom, Name, ObjectSpec, Program, Value};
+use eyas_wire::view::FailureView;
+
+use super::ResultReader;
+use super::views::item_text;
+use crate::dispatcher_core::DispatcherCore;
+
+/// Failures in one answer.
+const MAX_FAILURES_SHOWN: usize = 100;
+/// Lines of standard error that are shown of a failed task.
+const MAX_STDERR_LINES: usize = 10;
+/// Bytes of standard error that are shown of a failed task.
+const MAX_STDERR_BYTES: usize = 2000;
+
+impl DispatcherCore {
+    /// The failed tasks among `tasks`; without any, the first tasks of the job that failed.
+    pub(super) fn failures(&self, job: &Job, tasks: &[u32]) -> Vec<FailureView> {
+        let first = job.failures.iter().map(|(task, _)| task.index);
+        let indices: Vec<u32> = match tasks {
+            [] => first.collect(),
+            tasks => tasks.iter().copied().filter(|index| (*index as usize) < job.tasks.len()).collect(),
+        };
+        let mut results = ResultReader::default();
+        let views = indices.into_iter().take(MAX_FAILURES_SHOWN).map(|index| {
+            let result = results.last(self, job, index).ok().flatten();
+            let outcome = result.as_ref().map(|result| &result.outcome);
+            FailureView {
+                task: job.task_id(index),
+                id: job.template_at(index).id.clone(),
+                item: item_text(&job.spec.items.get(index)),
+                command: command_of(job, index),
+                status: outcome.map_or_else(String::new, |outcome| outcome.status.to_string()),
+                stderr: outcome.map_or_else(String::new, |outcome| last_lines(&outcome.stderr)),
+            }
+        });
+        views.collect()
+    }
+}
+
+/// The words of a task's command. Items stay as the user wrote them; an input that is named by its number is shown by its
+/// source.
+pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
+    let item = job.spec.items.get(index);
+    let Program::Command(words) = &job.template_of(&item).program else { return Vec::new() };
+    let values: Vec<_> = item.values.iter().map(|value| Value { text: value.text.clone(), input: None }).collect();
+    let staged: Vec<_> = job.inputs(&item).map(|(input, object)| source_of(input, object)).collect();
+    let with = Expansion { values: &values, staged: &staged, template_inputs: 0, number: index + 1, slot: 0 };
+    words.iter().map(|word| word.expand(&with)).collect()
+}
+
+fn source_of(input: &Input, object: Option<&ObjectSpec>) -> Name {
+    match (object, input.from) {
+        (Some(object), _) => object.source.strip_prefix(b"file://").unwrap_or(&object.source).into(),
+        (None, InputFrom::Output { task, .. }) => format!("output of task {task}").into(),
+        (None, InputFrom::Object(_)) => Name::default(),
+    }
+}
+
+fn last_lines(output: &[u8]) -> String {
+    let output = &output[output.len().saturating_sub(MAX_STDERR_BYTES)..];
+    let text = String::from_utf8_lossy(output);
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(MAX_STDERR_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_standard_error_is_shown() {
+        let lines: Vec<_> = (0..30).map(|number| number.to_string()).collect();
+        assert_eq!(last_lines((lines.join("\n") + "\n").as_bytes()), lines[20..].join("\n"));
+        assert_eq!(last_lines(&[b'x'; 3000]).len(), MAX_STDERR_BYTES);
+        assert_eq!(last_lines(b""), "");
+    }
+}
