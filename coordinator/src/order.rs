@@ -246,11 +246,11 @@ impl Order {
     /// How things are, if it is decided here.
     pub fn status(&self) -> Status {
         let Decider::Here { servers, rules, .. } = &self.decider else { return Status::default() };
-        let measures = |(name, number): (&String, &u32)| Some((name.clone(), servers.measures(ServerId(*number))?));
+        let stats = |(name, number): (&String, &u32)| Some((name.clone(), servers.stats(ServerId(*number))?));
         Status {
             agents: 1,
             classes: rules.class_names(),
-            storages: self.names.iter().filter_map(measures).collect(),
+            storages: self.names.iter().filter_map(stats).collect(),
             left_alone: self.left_alone.iter().map(|place| (shared_name(place), 1)).collect(),
         }
     }

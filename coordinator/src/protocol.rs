@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use eyas_ioq::{ClassId, GrantId, Measures};
+use eyas_ioq::{ClassId, GrantId, ServerStats};
 use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,7 @@ pub struct Status {
     /// What the classes are called that are treated apart.
     pub classes: BTreeMap<ClassId, String>,
     /// What became of the requests to each storage, by its name.
-    pub storages: Vec<(String, Measures)>,
+    pub storages: Vec<(String, ServerStats)>,
     /// How many agents leave their programs alone with a storage, by its name.
     pub left_alone: BTreeMap<String, u64>,
 }

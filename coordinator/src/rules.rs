@@ -20,7 +20,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use eyas_ioq::{ClassId, Config, POLICIES, Policy, Quality};
+use eyas_ioq::{ClassId, ClassQos, Config, POLICIES, Policy};
 use eyas_types::units;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -101,7 +101,7 @@ pub struct Treatment {
 #[derive(Clone, Debug, PartialEq)]
 struct Class {
     name: String,
-    quality: Quality,
+    qos: ClassQos,
 }
 
 /// The same as it is written.
@@ -127,7 +127,7 @@ impl Rules {
 
     /// How the storage of that name is treated.
     pub(crate) fn of(&self, name: &str) -> Config {
-        let classes = self.classes.iter().map(|(id, class)| (*id, class.quality)).collect();
+        let classes = self.classes.iter().map(|(id, class)| (*id, class.qos)).collect();
         let mut config = Config { classes, ..Config::default() };
         self.default.apply(&mut config);
         if is_object_store(name) {
@@ -212,10 +212,9 @@ fn classes<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClassId, Class
         if reservation_bytes_per_s.zip(limit_bytes_per_s).is_some_and(|(reserved, limit)| reserved > limit) {
             return Err(D::Error::custom(format!("more is reserved for class `{name}` than it is limited to")));
         }
-        let weight = weight.map_or(Quality::default().weight, NonZeroU32::get);
-        let quality = Quality { reservation_bytes_per_s, limit_bytes_per_s, weight };
-        if let Some(Class { name: other, .. }) = classes.insert(class_id(&name), Class { name: name.clone(), quality })
-        {
+        let weight = weight.map_or(ClassQos::default().weight, NonZeroU32::get);
+        let qos = ClassQos { reservation_bytes_per_s, limit_bytes_per_s, weight };
+        if let Some(Class { name: other, .. }) = classes.insert(class_id(&name), Class { name: name.clone(), qos }) {
             return Err(D::Error::custom(format!("classes `{name}` and `{other}` have the same number: rename one")));
         }
     }
@@ -292,7 +291,7 @@ mod tests {
     fn classes_are_known_by_their_numbers() {
         let rules = rules("[class.night]\nlimit = '20 MB/s'\n[class.urgent]\nreservation = '50 MB/s'\nweight = 5");
         let config = rules.of("nfs1:/export");
-        let limited = Quality { limit_bytes_per_s: Some(20_000_000), ..Quality::default() };
+        let limited = ClassQos { limit_bytes_per_s: Some(20_000_000), ..ClassQos::default() };
         assert_eq!(config.classes[&class_id("night")], limited);
         assert_eq!((config.classes[&class_id("urgent")].weight, config.classes.len()), (5, 2));
         assert_eq!(rules.class_names()[&class_id("night")], "night");

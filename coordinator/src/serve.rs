@@ -315,13 +315,13 @@ impl Brain {
     }
 
     fn status(&self) -> Status {
-        let measures = |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.measures(server)?));
+        let stats = |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.stats(server)?));
         let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
         let classes = self.rules.class_names();
         let left_alone =
             |server| self.agents.values().filter(|agent| agent.left_alone.contains(&server)).count() as u64;
         let left_alone = self.storages.iter().map(|(name, server)| (name.clone(), left_alone(server))).collect();
-        let storages = self.storages.iter().filter_map(measures).collect();
+        let storages = self.storages.iter().filter_map(stats).collect();
         Status { agents: agents as u64, classes, storages, left_alone }
     }
 

@@ -1,6 +1,6 @@
 //! The storages that a coordinator knows, by the names that agents give them.
 //!
-//! What was learned of one is worth something to who comes next, so it is not forgotten with the last agent that names it; but
+//! What was learned of one is bypass something to who comes next, so it is not forgotten with the last agent that names it; but
 //! names come from outside, and would grow for ever.
 
 use std::collections::{BTreeMap, BTreeSet};

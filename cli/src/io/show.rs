@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
 use eyas_coordinator::Status;
-use eyas_coordinator::ioq::{ClassId, Measures, Waits};
+use eyas_coordinator::ioq::{ClassId, ServerStats, Waits};
 use eyas_wire::view::io::{IoView, StorageView, WaitView};
 
 use crate::show::{Table, json};
 use crate::{Failure, print};
 
 pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> Result<(), Failure> {
-    let storages = status.storages.iter().map(|(name, measures)| storage(name, measures, status)).collect();
+    let storages = status.storages.iter().map(|(name, stats)| storage(name, stats, status)).collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
         (true, _) => print_metrics(&view),
@@ -20,7 +20,7 @@ pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> Result<()
     }
 }
 
-fn storage(name: &str, measures: &Measures, status: &Status) -> StorageView {
+fn storage(name: &str, stats: &ServerStats, status: &Status) -> StorageView {
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
     let wait = |(class, waits): (&ClassId, &Waits)| WaitView {
         class: status.classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
@@ -31,22 +31,22 @@ fn storage(name: &str, measures: &Measures, status: &Status) -> StorageView {
     };
     StorageView {
         name: name.to_owned(),
-        queued: measures.queued,
-        outstanding: measures.outstanding,
-        concurrency: measures.concurrency,
-        small_concurrency: measures.small_concurrency,
-        bandwidth_bytes_per_s: measures.bandwidth_bytes_per_s,
+        queued: stats.queued,
+        outstanding: stats.outstanding,
+        concurrency: stats.concurrency,
+        small_concurrency: stats.small_concurrency,
+        bandwidth_bytes_per_s: stats.bandwidth_bytes_per_s,
         left_alone: status.left_alone.get(name).copied().unwrap_or(0),
-        requests: measures.requests,
-        grants: measures.grants,
-        granted_bytes: measures.granted_bytes,
-        mean_run_bytes: mean(measures.granted_bytes, measures.runs),
-        longest_run_bytes: measures.longest_run_bytes,
-        uncoordinated: measures.uncoordinated,
-        revoked: measures.revoked,
-        sequential_as_asked: measures.arrived.share(),
-        sequential_as_granted: measures.ordered.share(),
-        waits: measures.waits.iter().map(wait).collect(),
+        requests: stats.requests,
+        grants: stats.grants,
+        granted_bytes: stats.granted_bytes,
+        mean_run_bytes: mean(stats.granted_bytes, stats.runs),
+        longest_run_bytes: stats.longest_run_bytes,
+        uncoordinated: stats.uncoordinated,
+        revoked: stats.revoked,
+        sequential_as_asked: stats.arrived.contiguous_fraction(),
+        sequential_as_granted: stats.ordered.contiguous_fraction(),
+        waits: stats.waits.iter().map(wait).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use eyas_board::Board;
-use eyas_ioq::{Waited, Worth};
+use eyas_ioq::{Bypass, UnorderedCalls};
 
 use super::files::Key;
 
@@ -20,7 +20,7 @@ pub(super) struct Storages {
 }
 
 struct Storage {
-    worth: Worth,
+    bypass: Bypass,
     /// Where it stands on the board, if it is left to programs.
     place: Option<usize>,
     /// The file of the last request, and where that ended.
@@ -30,7 +30,7 @@ struct Storage {
 
 impl Storage {
     fn new() -> Storage {
-        Storage { worth: Worth::default(), place: None, last: (0, 0), heard: Instant::now() }
+        Storage { bypass: Bypass::default(), place: None, last: (0, 0), heard: Instant::now() }
     }
 }
 
@@ -41,7 +41,7 @@ impl Storages {
 
     /// Whether requests to it are ordered.
     pub fn are_ordered(&self, device: u64) -> bool {
-        self.storages.get(&device).is_none_or(|storage| storage.worth.is_ordered())
+        self.storages.get(&device).is_none_or(|storage| storage.bypass.is_ordered())
     }
 
     /// These bytes were read alone; how many of them tell of the storage, and how long they took. Whether order gains nothing
@@ -51,11 +51,11 @@ impl Storages {
         let storage = self.storages.entry(device).or_insert_with(Storage::new);
         let has_jumped = storage.last != (inode, bytes.start);
         (storage.last, storage.heard) = ((inode, bytes.end), Instant::now());
-        let was_ordered = storage.worth.is_ordered();
+        let was_ordered = storage.bypass.is_ordered();
         if let Some((length, time)) = told {
-            storage.worth.took(now_us, length, micros(time), has_jumped);
+            storage.bypass.record_ordered(now_us, length, micros(time), has_jumped);
         }
-        was_ordered && !storage.worth.is_ordered()
+        was_ordered && !storage.bypass.is_ordered()
     }
 
     /// Leaves it to its programs, if there is room to tell them.
@@ -74,7 +74,7 @@ impl Storages {
     pub fn keep(&mut self, device: u64) {
         let now_us = self.now_us();
         if let Some(storage) = self.storages.get_mut(&device) {
-            storage.worth.keep(now_us);
+            storage.bypass.keep_ordering(now_us);
             take_back(self.board, storage);
         }
     }
@@ -85,14 +85,14 @@ impl Storages {
         let mut back = Vec::new();
         self.storages.retain(|device, storage| {
             if let Some(place) = storage.place {
-                let [calls, us, slow_calls, slow_us] = board.unordered[place].take();
+                let [calls, total_us, slow_calls, slow_us] = board.unordered[place].take();
                 if calls > 0 {
                     storage.heard = Instant::now();
                 }
-                storage.worth.waited(now_us, Waited { calls, us, slow_calls, slow_us });
+                storage.bypass.record_unordered(now_us, UnorderedCalls { calls, total_us, slow_calls, slow_us });
             }
             let is_idle = storage.heard.elapsed() > IDLE;
-            if (is_idle || storage.worth.is_ordered()) && take_back(board, storage) {
+            if (is_idle || storage.bypass.is_ordered()) && take_back(board, storage) {
                 tracing::info!(device, "a storage's requests are ordered again");
                 back.push(*device);
             }

@@ -1,33 +1,32 @@
-//! How a server is treated.
+//! Configuration of one server.
 
 use alloc::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::Budget;
 use crate::event::ClassId;
-use crate::policies::{Mlf, Policy};
+use crate::ordering::policies::{Mlf, Policy};
 
-/// How a server is treated.
+/// Configuration of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
-    /// Which run goes first.
+    /// Policy that chooses the next run within a class.
     pub policy: Policy,
-    /// Bytes of a run at most (the paper's M). A single request may have more.
+    /// Largest run in bytes, the paper's M of §5.1. A single request may be larger.
     pub max_run_bytes: u64,
-    /// An idle server is held for so long for what would continue a chain; not at all if it is 0.
+    /// Anticipation window: an idle server is held this long for a request that would continue a chain. 0: never.
     pub window_us: u64,
-    /// The next grant leaves so much later than when the one before is predicted to be done (the paper's k): up to twice
-    /// what a message takes. None: when that is heard to be done.
+    /// The next grant leaves this long after the predicted end of the previous one, the paper's k of §4.1: from 0 to
+    /// twice the time of a message. `None`: grants are not predicted; the next one leaves when the end is reported.
     pub margin_us: Option<u64>,
-    /// What a server does in a second, until it has been measured.
+    /// Assumed bandwidth until the server's own has been measured.
     pub bandwidth_bytes_per_s: u64,
-    /// How much it is given to do.
+    /// Limits on the work that the server is given.
     pub budget: Budget,
-    /// A grant lasts for so long, and for what it is predicted to take several times over.
+    /// Lease of a grant beside four times its predicted duration.
     pub lease_us: u64,
-    /// How classes are treated. Requests of any other class are of the default one.
-    pub classes: BTreeMap<ClassId, Quality>,
+    /// Quality of service of each class. A request of any other class belongs to the default class, 0.
+    pub classes: BTreeMap<ClassId, ClassQos>,
 }
 
 impl Default for Config {
@@ -45,19 +44,31 @@ impl Default for Config {
     }
 }
 
-/// How a class is treated: mClock's three controls (Gulati, Merchant and Varman 2010).
+/// Limits on the work that a server is given at a time and in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Outstanding grants: 1 for a disk with one arm, many for an object store, which serves them in parallel. 0 means
+    /// 1. `None`: found by trial.
+    pub concurrency: Option<u32>,
+    /// Bytes a second, if limited.
+    pub bytes_per_s: Option<u64>,
+    /// Requests a second, if limited.
+    pub requests_per_s: Option<u64>,
+}
+
+/// Quality of service of a class: the three controls of mClock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quality {
-    /// It is given so much, whatever others want. None: nothing is reserved.
+pub struct ClassQos {
+    /// Granted to the class before anything else, if the class has requests. `None`: nothing is reserved.
     pub reservation_bytes_per_s: Option<u64>,
-    /// It is given no more, though nobody wants it.
+    /// The class is granted no more than this, even if the server would be idle. `None`: no limit.
     pub limit_bytes_per_s: Option<u64>,
-    /// Beyond reservations, it is given so many parts of what there is.
+    /// Relative share of the bandwidth that is left after reservations.
     pub weight: u32,
 }
 
-impl Default for Quality {
+impl Default for ClassQos {
     fn default() -> Self {
-        Quality { reservation_bytes_per_s: None, limit_bytes_per_s: None, weight: 1 }
+        ClassQos { reservation_bytes_per_s: None, limit_bytes_per_s: None, weight: 1 }
     }
 }

@@ -1,143 +1,144 @@
-//! What a coordinator is told, and what it wants done: the whole of its traffic with the world.
+//! Input and output of the decider: all of its traffic with the outside.
 
 use alloc::vec::Vec;
 
 use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
-/// One storage, as it is to be treated: a file server, one of those that files are striped over, an object store.
+/// A storage that is ordered as one: a file server, one of the servers that files are striped over, an object store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerId(pub u32);
 
-/// Who asks, and is told to go: a program, or an agent for all programs of a node.
+/// A requester to which grants are sent: a program, or the agent of all programs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClientId(pub u64);
 
-/// Jobs that are treated alike.
+/// A job class: jobs with the same quality of service. 0 is the default class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClassId(pub u32);
 
-/// One request. Later ones have greater numbers, whomever they are of.
+/// Number of a request. It grows with every request, over all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
-/// Requests of a server that were granted together.
+/// Number of a run of a server: contiguous requests that are granted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct RunId(pub u64);
+pub struct RequestRunId(pub u64);
 
-/// One client's turn in a run of a server.
+/// Number of a grant of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GrantId(pub u64);
 
-/// A wish to read or write some bytes of a file: those of one call, or as many as a stream is expected to.
+/// A request to read or write some bytes of a file: those of one call, or a window of a stream that is read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its number.
+    /// Number of the request.
     pub id: RequestId,
-    /// Whose it is.
+    /// Client that is told about the grant.
     pub client: ClientId,
-    /// Where it goes.
+    /// Server that will execute the request.
     pub server: ServerId,
-    /// How it is treated.
+    /// Class that decides the quality of service.
     pub class: ClassId,
-    /// Which file.
+    /// File that is read or written.
     pub file: StorageFileId,
-    /// What is done.
+    /// Read or write.
     pub operation: Operation,
-    /// With which bytes; on a striped server, of what that has of the file.
+    /// Bytes that are read or written. On a striped server, an extent of the server's own part of the file.
     pub extent: Extent,
-    /// What it is a part of, if that goes to several servers.
+    /// Call that this request is a part of, if the call goes to several servers.
     pub call: Option<Call>,
 }
 
-/// What a client wants at once of several servers.
+/// A call that is split over several servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Told from others of its client by this.
+    /// Number of the call among those of its client.
     pub number: u64,
-    /// On all servers together.
+    /// Bytes of all parts together, on all servers.
     pub size_bytes: u64,
 }
 
-/// What has happened.
+/// Input of the decider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// Clients want these. What comes together is decided together.
+    /// Requests have arrived. Those of one event are queued before the next decision.
     Asked(Vec<Request>),
-    /// A client has done what it was granted.
+    /// A client has finished the requests of a grant.
     Completed {
-        /// Who says so.
+        /// Client that reports the end.
         client: ClientId,
-        /// Of which server.
+        /// Server of the grant.
         server: ServerId,
-        /// What it was.
+        /// The grant.
         grant: GrantId,
-        /// So many bytes it has read or written.
+        /// Bytes that were read or written.
         bytes: u64,
-        /// How long that took where it was done, without the messages, if that is known.
+        /// Duration as the client measured it, without messages, if known.
         took_us: Option<u64>,
     },
-    /// A client does not want this any more, granted or not.
+    /// A client no longer needs a request, whether it is granted or not.
     Cancelled {
-        /// Who says so.
+        /// Client that cancels.
         client: ClientId,
-        /// Of which server.
+        /// Server of the request.
         server: ServerId,
-        /// What.
+        /// The request.
         request: RequestId,
     },
-    /// A client has vanished, and with it all that it wanted or was granted.
+    /// A client has disconnected. Its requests and grants end.
     Gone {
-        /// Who.
+        /// The client.
         client: ClientId,
     },
-    /// The time that was asked for is there.
+    /// The time of [`crate::Servers::next_timeout`] has come.
     Tick,
 }
 
-/// What is to be done, in this order.
+/// Output of the decider, to be carried out in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Tell a client to go, and to say when it is done.
+    /// Tell the client to execute the requests of this grant and to report their end.
     Granted(Grant),
-    /// Tell a client to go, out of order: its storage is not known here, or too much waits. Nothing is heard of it any more.
+    /// Tell the client to execute this request at once, unordered: its server is not configured here, or its queue is
+    /// full. The client does not report the end.
     Uncoordinated {
-        /// Whom.
+        /// Client of the request.
         client: ClientId,
-        /// With what.
+        /// The request.
         request: RequestId,
     },
-    /// Tell a client that it has taken too long: others are told to go. What it does yet is not in order.
+    /// Tell the client that its lease has expired. Others are granted; what the client still does is unordered.
     Revoked {
-        /// Whom.
+        /// Client of the grant.
         client: ClientId,
-        /// Of which server.
+        /// Server of the grant.
         server: ServerId,
-        /// What it was granted.
+        /// The grant.
         grant: GrantId,
     },
 }
 
-/// Leave for one client's consecutive requests of a run to go ahead. The turns of a run that are others' have its number,
-/// too: they are granted next, in the order of offsets.
+/// Permission for one client to execute its consecutive requests of a run: one turn. The turns of other clients in the
+/// same run have the same run number and are granted next, in the order of offsets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Its number.
+    /// Number of the grant.
     pub id: GrantId,
-    /// The run that it is a turn of.
-    pub run: RunId,
-    /// Who may go.
+    /// Run that this turn belongs to.
+    pub run: RequestRunId,
+    /// Client that may proceed.
     pub client: ClientId,
-    /// Where.
+    /// Server of the requests.
     pub server: ServerId,
-    /// Which file.
+    /// File of the requests.
     pub file: StorageFileId,
-    /// What is done.
+    /// Read or write.
     pub operation: Operation,
-    /// From the first to the last byte of the requests.
+    /// Bytes from the first to the last of the requests.
     pub extent: Extent,
-    /// Which requests, in the order of their offsets.
+    /// The requests, by offset.
     pub requests: Vec<RequestId>,
-    /// It is revoked if it has not been completed by then.
+    /// End of the lease: the grant is revoked if it is not completed by then.
     pub until_us: u64,
 }

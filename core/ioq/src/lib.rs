@@ -1,21 +1,25 @@
-//! The order of requests to shared storage (io-coordination, all of it): many streams, each sequential, are put back into
-//! an order that a disk likes.
+//! Decider of the I/O coordinator: the order in which requests to shared storage are granted.
 //!
-//! [`Servers`] is what a coordinator decides, a pure state machine: facts come in as [`Event`]s, what is to be done goes out
-//! as [`Effect`]s. It must never touch a disk, a clock or a socket. What it decides is advice: when in doubt it lets a request
-//! go, and counts it.
+//! Many programs that each read sequentially make a random mix at the storage they share. This crate restores an order
+//! that suits disks and file servers, after the paper io-coordination. It is a pure state machine: [`Servers`] takes
+//! facts as [`Event`]s and returns what has to be done as [`Effect`]s. It must never touch a disk, a clock or a socket.
+//! Its decisions are advice: a request that it cannot order is let go at once, and counted.
 //!
-//! - A request waits in the queue of its file, operation and class. Requests that continue each other are a *chain*; what
-//!   can be granted of it at once, from its head on, is a *run* (`queue.rs`: virtual aggregation, §4.2).
-//! - A policy says which run goes first (`policies/`), above it the classes' reservations, limits and weights (`quality.rs`).
-//! - A run of several clients is granted to one after the other, in the order of offsets: each [`Grant`] is one client's
-//!   turn (`turns.rs`), and nothing else is granted between, as long as the server does one thing at a time.
-//! - The next grant leaves when the one before is done, or is predicted to be (`prediction.rs`, §4.1). An idle server may be
-//!   held for the request that would continue a chain (`anticipation.rs`, §6.3.3).
-//! - How many are out at a time is found out, or said (`climb.rs`).
-//! - A grant that is not completed within its lease is revoked, and the queue goes on.
+//! How a request becomes a grant:
 //!
-//! Beside it stands [`Worth`]: whether a storage's requests are to be ordered at all.
+//! - **Queue** (`ordering/queue.rs`). A request waits in the queue of its file, operation and class. Requests that
+//!   continue each other form a *chain*. The part of a chain that can be granted at once, starting at its head, is a
+//!   *run* (virtual aggregation, io-coordination §4.2).
+//! - **Which run is next** (`ordering/`). The class comes first, by reservations, limits and weights (`mclock.rs`);
+//!   within the class, a policy chooses the run (`policies/`).
+//! - **When it may leave** (`pacing/`). The number of outstanding grants is configured or found by trial
+//!   (`concurrency.rs`), rates are capped (`budget.rs`), an idle server may be held for a moment for a request that
+//!   would continue a chain (`anticipation.rs`, io-coordination §6.3.3), and the next grant may leave when the previous
+//!   one is predicted to end (`prediction.rs`, io-coordination §4.1).
+//! - **Grants** (`grants.rs`). A run with requests of several clients is granted to one client after the other, in the
+//!   order of offsets. Each [`Grant`] is one client's turn. A grant that is not completed within its lease is revoked.
+//!
+//! [`Bypass`] decides a separate question: whether ordering the requests of a storage pays at all.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -24,32 +28,23 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod anticipation;
-mod budget;
-mod climb;
+mod bypass;
 mod config;
 mod event;
-mod falling;
-mod forecast;
-mod kinetic;
-mod measures;
-mod policies;
-mod prediction;
-mod quality;
-mod queue;
-mod run;
+mod grants;
+mod ordering;
+mod pacing;
+mod rate;
 mod server;
 mod servers;
+mod stats;
 #[cfg(test)]
 mod tests;
-mod turns;
-mod worth;
 
-pub use budget::Budget;
-pub use config::{Config, Quality};
-pub use event::{Call, ClassId, ClientId, Effect, Event, Grant, GrantId, Request, RequestId, RunId, ServerId};
-pub use measures::{Measures, Sequentiality, Waits};
-pub use policies::{Mlf, POLICIES, Policy, Sojf, Wsjf};
+pub use bypass::{Bypass, UnorderedCalls};
+pub use config::{Budget, ClassQos, Config};
+pub use event::{Call, ClassId, ClientId, Effect, Event, Grant, GrantId, Request, RequestId, RequestRunId, ServerId};
+pub use ordering::policies::{Mlf, POLICIES, Policy, Sojf, Wsjf};
 pub use server::MAX_QUEUED;
 pub use servers::Servers;
-pub use worth::{Waited, Worth};
+pub use stats::{Sequentiality, ServerStats, Waits};

@@ -1,14 +1,14 @@
-//! The decider: who may go where, when.
+//! The decider: a facade that passes events to the server they concern.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::config::Config;
 use crate::event::{Effect, Event, RequestId, ServerId};
-use crate::measures::Measures;
 use crate::server::Server;
+use crate::stats::ServerStats;
 
-/// See the [crate's](crate) documentation.
+/// The decider for all servers; see the [crate's](crate) documentation.
 #[derive(Default)]
 pub struct Servers {
     servers: BTreeMap<ServerId, Server>,
@@ -16,32 +16,32 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Nothing is known yet.
+    /// A decider without servers.
     pub fn new() -> Self {
         Servers::default()
     }
 
-    /// From now on requests to that server are put in order.
+    /// Orders requests to this server from now on.
     ///
     /// # Panics
-    /// If they are already.
+    /// If the server is known already.
     pub fn serve(&mut self, id: ServerId, config: Config) {
         let before = self.servers.insert(id, Server::new(id, config));
-        assert!(before.is_none(), "{id:?} is served already");
+        assert!(before.is_none(), "{id:?} is known already");
     }
 
-    /// Requests to that server are put in order no more, if none waits or is out; what was learned of it is forgotten. Whether
-    /// it is so.
+    /// Stops ordering requests to this server and forgets what was measured. Returns false, and does nothing, if a
+    /// request waits or a grant is outstanding.
     pub fn forget(&mut self, id: ServerId) -> bool {
         let is_idle = self.servers.get(&id).is_some_and(Server::is_idle);
         is_idle && self.servers.remove(&id).is_some()
     }
 
-    /// Applies one event, and adds to `effects` what is to be done about it. Time may stand still between events, and never
-    /// goes back. What clients say late, or of what is not theirs, is ignored.
+    /// Applies one event and appends its effects. `now_us` never decreases. Late reports, and reports about other
+    /// clients' requests, are ignored.
     ///
     /// # Panics
-    /// If a request's number is not greater than those before.
+    /// If a request's number is not greater than all numbers before it.
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Asked(requests) => {
@@ -49,7 +49,7 @@ impl Servers {
                     assert!(Some(request.id) > self.last_request, "{request:?} is not new");
                     self.last_request = Some(request.id);
                     match self.servers.get_mut(&request.server) {
-                        Some(server) => server.ask(now_us, request, effects),
+                        Some(server) => server.enqueue(now_us, request, effects),
                         None => effects.push(Effect::Uncoordinated { client: request.client, request: request.id }),
                     }
                 }
@@ -64,29 +64,29 @@ impl Servers {
                     server.cancelled(now_us, client, request);
                 }
             }
-            Event::Gone { client } => self.servers.values_mut().for_each(|server| server.gone(now_us, client)),
+            Event::Gone { client } => self.servers.values_mut().for_each(|server| server.client_gone(now_us, client)),
             Event::Tick => {}
         }
         for server in self.servers.values_mut() {
-            server.expire(now_us, effects);
+            server.revoke_expired(now_us, effects);
             server.dispatch(now_us, effects);
         }
     }
 
-    /// When it wants to be told [`Event::Tick`], if nothing else happens before.
+    /// Time of the next [`Event::Tick`], if no other event arrives before.
     pub fn next_timeout(&self) -> Option<u64> {
         self.servers.values().filter_map(Server::next_timeout).min()
     }
 
-    /// What became of the requests to a server.
-    pub fn measures(&self, server: ServerId) -> Option<Measures> {
-        self.servers.get(&server).map(Server::measures)
+    /// Statistics of a server.
+    pub fn stats(&self, server: ServerId) -> Option<ServerStats> {
+        self.servers.get(&server).map(Server::stats)
     }
 
-    /// Checks that every request is in one place, and that what is kept to find things agrees.
+    /// Checks that every request is in one place and that all indexes agree.
     ///
     /// # Panics
-    /// If it is not so.
+    /// If not.
     pub fn validate(&self) {
         self.servers.values().for_each(Server::validate);
     }

@@ -1,4 +1,4 @@
-//! Worked examples, histories told in full, and what holds of any of them.
+//! Tests of the whole decider: the paper's worked examples, single histories, and properties of random histories.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -7,17 +7,17 @@ use alloc::vec::Vec;
 use eyas_types::{Extent, Operation, StorageFileId};
 
 use crate::{
-    Budget, Call, ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Policy, Quality, Request, RequestId,
+    Budget, Call, ClassId, ClassQos, ClientId, Config, Effect, Event, Grant, GrantId, Policy, Request, RequestId,
     ServerId, Servers,
 };
 
-mod climbs;
+mod concurrency;
 mod examples;
 mod histories;
 mod messages;
 mod properties;
 
-/// One unit of the worked examples: so many bytes, each of which takes a server a microsecond.
+/// Unit of the worked examples: this many bytes. A server takes a microsecond for each byte.
 const UNIT: u64 = 1_000;
 
 impl Servers {
@@ -29,7 +29,7 @@ impl Servers {
     }
 }
 
-/// As in the worked examples: whatever they do not speak of is left out.
+/// The configuration of the worked examples, without everything that they do not mention.
 fn plain(policy: Policy) -> Config {
     Config {
         policy,
@@ -42,7 +42,7 @@ fn plain(policy: Policy) -> Config {
     }
 }
 
-/// A read by a client of its own file, which has its number.
+/// A read by a client from its own file, which has the client's number.
 fn read(id: u64, client: u64, offset: u64, size_bytes: u64) -> Request {
     Request {
         id: RequestId(id),
@@ -64,17 +64,17 @@ enum Next {
     Tick,
 }
 
-/// Servers that do one thing at a time, a byte in a microsecond, and what came of requests to them.
+/// Servers that execute one grant at a time, a byte in a microsecond, and the history of their requests.
 struct World {
     servers: Servers,
     now_us: u64,
     agenda: BTreeSet<(u64, Next)>,
     arrivals: BTreeMap<u64, Vec<Request>>,
-    /// When each server has done all that was granted.
+    /// When each server has executed all grants so far.
     busy_until_us: BTreeMap<ServerId, u64>,
     out: BTreeMap<(ServerId, GrantId), Grant>,
     requests: BTreeMap<RequestId, (u64 /* arrived_us */, Request)>,
-    /// In the order in which they left, with when they began to be served.
+    /// Grants in the order in which they left, each with the time at which its execution began.
     grants: Vec<(u64, Grant)>,
     finished_us: BTreeMap<RequestId, u64>,
 }
@@ -101,7 +101,7 @@ impl World {
         self.arrivals.entry(at_us).or_default().push(request);
     }
 
-    /// Goes on until nothing happens any more. Whenever a request is done, more may come.
+    /// Runs until nothing more happens. `more` returns the requests that follow one that is done.
     fn run(&mut self, mut more: impl FnMut(&Request, u64) -> Vec<(u64, Request)>) {
         while let Some((now_us, next)) = self.agenda.pop_first() {
             self.now_us = now_us;
@@ -113,7 +113,7 @@ impl World {
                     Event::Asked(requests)
                 }
                 Next::Complete(server, id) => {
-                    let grant = self.out.remove(&(server, id)).expect("it is out");
+                    let grant = self.out.remove(&(server, id)).expect("the grant is outstanding");
                     Event::Completed {
                         client: grant.client,
                         server,
@@ -125,13 +125,13 @@ impl World {
                 Next::Tick => Event::Tick,
             };
             for effect in self.servers.tell(now_us, event) {
-                let Effect::Granted(grant) = effect else { panic!("everybody does as told: {effect:?}") };
+                let Effect::Granted(grant) = effect else { panic!("only grants are expected: {effect:?}") };
                 for (at_us, request) in self.serve(grant, &mut more) {
                     self.arrive(at_us, request);
                 }
             }
             if let Some(timeout_us) = self.servers.next_timeout().filter(|_| !self.is_done()) {
-                assert!(timeout_us > now_us, "what was to be done by now is done");
+                assert!(timeout_us > now_us, "everything due is done");
                 self.agenda.insert((timeout_us, Next::Tick));
             }
         }
@@ -162,12 +162,12 @@ impl World {
         later
     }
 
-    /// Of the requests that are not parts of others.
+    /// Response times, in microseconds.
     fn responses_us(&self) -> Vec<u64> {
         self.requests.iter().map(|(id, (arrived_us, _))| self.finished_us[id] - arrived_us).collect()
     }
 
-    /// When each client's requests were done, in units.
+    /// When a client's requests were done, in units.
     fn finishes(&self, client: u64) -> Vec<u64> {
         let of_client = self.requests.values().filter(|(_, request)| request.client == ClientId(client));
         let mut finishes: Vec<_> = of_client.map(|(_, request)| self.finished_us[&request.id] / UNIT).collect();
@@ -175,7 +175,7 @@ impl World {
         finishes
     }
 
-    /// What was granted together, in order: when it began, and its bytes, in units; and how many requests it had.
+    /// The runs in order: start of execution, range of bytes in units, and number of requests.
     fn runs(&self) -> Vec<(u64, core::ops::Range<u64>, usize)> {
         let mut runs: BTreeMap<_, (u64, core::ops::Range<u64>, usize)> = BTreeMap::new();
         for (began_us, grant) in &self.grants {

@@ -1,9 +1,9 @@
-//! The worked examples of the paper's figures 3, 4, 5 and 8 and of its sections 5 and 6.3.1.
+//! The worked examples of io-coordination: figures 3, 4, 5 and 8, §5 and §6.3.1.
 
 use super::*;
 use crate::{Mlf, Sojf, Wsjf};
 
-/// Of each application, when how many requests of 5 units come. They are contiguous.
+/// For each application, when it asks and for how many contiguous requests of 5 units.
 type Applications = &'static [(u64, &'static [(u64, u64)])];
 
 fn of_five(config: Config, applications: Applications) -> World {
@@ -84,7 +84,7 @@ fn t4_a_smaller_offset_goes_first_if_it_is_not_much_longer() {
 }
 
 #[test]
-fn t5_what_comes_between_makes_one_run() {
+fn t5_requests_between_others_make_one_run() {
     let mut world = World::new([wsjf(1_000)]);
     for (at, offset) in [(0, 10), (0, 30), (5, 20), (5, 40)] {
         world.arrive(at * UNIT, read(0, 1, offset * UNIT, 10 * UNIT));
@@ -93,7 +93,7 @@ fn t5_what_comes_between_makes_one_run() {
     assert_eq!(world.runs(), [(0, 10..20, 1), (10, 20..50, 3)]);
 }
 
-/// When the calls of two clients are done: three stripes of 5 on two servers, and two.
+/// When the calls of two clients end. On two servers, client 1 has three stripes of 5 and client 2 has two.
 fn striped(policy: Policy) -> [u64; 2] {
     let mut world = World::new([plain(policy), plain(policy)]);
     for (client, server, units) in [(1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 1, 1)] {
@@ -114,8 +114,8 @@ fn t6_parts_of_one_call_go_at_the_same_time_everywhere() {
     assert_eq!(striped(Policy::Sojf(Sojf::DEFAULT)), [15, 5]);
 }
 
-/// Four processes read a file in turns, ten rounds, the first of them always 0.2 later than the others. The next round
-/// begins when the last is over, or for each process when it has what it asked for.
+/// Four processes read a file in turns for ten rounds; the first is always 0.2 later than the others. With
+/// `is_in_step`, a round begins when the previous one is over; else for each process when its own request is done.
 fn shifted(policy: Policy, window_us: u64, is_in_step: bool) -> World {
     let mut world = World::new([Config { window_us, ..plain(policy) }]);
     let late_us = |process| if process == 0 { UNIT / 5 } else { 0 };
@@ -139,7 +139,7 @@ fn shifted(policy: Policy, window_us: u64, is_in_step: bool) -> World {
 }
 
 #[test]
-fn t7_who_is_always_late_is_waited_for() {
+fn t7_a_late_process_is_anticipated() {
     let policies =
         [Policy::Fifo, Policy::Sjf, Policy::Wsjf(Wsjf::DEFAULT), Policy::Mlf(Mlf { quantum_bytes: UNIT, factor: 2 })];
     for (policy, is_in_step) in policies.into_iter().flat_map(|policy| [(policy, true), (policy, false)]) {
@@ -148,7 +148,7 @@ fn t7_who_is_always_late_is_waited_for() {
         let last_us = world.finished_us.values().max().expect("there were some");
         assert!(*last_us <= 40 * UNIT + 10 * UNIT / 5, "at most 0.2 a round is lost: {last_us}");
         let without = shifted(policy, 0, is_in_step).runs().len();
-        // By size the late single request is granted as soon as it is there, and the others with it from then on.
+        // By size, the late single request is granted as soon as it is there, and from then on the others with it.
         let expected = if policy == Policy::Sjf && !is_in_step { without } else { 20 };
         assert_eq!(without, expected, "{policy:?}, {is_in_step}");
     }

@@ -1,4 +1,4 @@
-//! Histories told in full: turns, vanished clients, leases, prediction, budgets, classes, holds.
+//! Single histories: turns, clients that disconnect, leases, prediction, budgets, classes, anticipation.
 
 use super::*;
 use crate::{MAX_QUEUED, Wsjf};
@@ -9,7 +9,7 @@ fn served(config: Config) -> Servers {
     servers
 }
 
-/// A read of one file that all have.
+/// A read from one file that all clients share.
 fn shared(id: u64, client: u64, offset: u64, size_bytes: u64) -> Request {
     Request { file: StorageFileId(0), ..read(id, client, offset, size_bytes) }
 }
@@ -22,7 +22,7 @@ fn cancelled(client: u64, request: u64) -> Event {
     Event::Cancelled { client: ClientId(client), server: ServerId(0), request: RequestId(request) }
 }
 
-/// Whom the effects let go, with which requests.
+/// Client and requests of each grant.
 fn granted(effects: &[Effect]) -> Vec<(u64, Vec<u64>)> {
     let grants =
         effects.iter().filter_map(|effect| if let Effect::Granted(grant) = effect { Some(grant) } else { None });
@@ -30,7 +30,7 @@ fn granted(effects: &[Effect]) -> Vec<(u64, Vec<u64>)> {
 }
 
 #[test]
-fn clients_of_a_run_go_one_after_the_other_and_nobody_between() {
+fn clients_of_a_run_are_granted_one_after_the_other_without_others_between() {
     let mut servers = served(plain(Policy::Sjf));
     let asked = vec![shared(1, 7, 30, 10), shared(2, 7, 10, 10), shared(3, 8, 20, 10), shared(4, 7, 40, 10)];
     let effects = servers.tell(0, Event::Asked(asked));
@@ -50,8 +50,8 @@ fn requests_for_the_same_bytes_belong_together() {
     let mut servers = served(plain(Policy::Fifo));
     let asked = (0..4).map(|client| shared(client, client, 0, 10)).chain([shared(4, 9, 10, 10)]);
     servers.tell(0, Event::Asked(asked.collect()));
-    assert_eq!(servers.measures(ServerId(0)).unwrap().runs, 1);
-    assert_eq!(servers.measures(ServerId(0)).unwrap().queued, 0);
+    assert_eq!(servers.stats(ServerId(0)).unwrap().runs, 1);
+    assert_eq!(servers.stats(ServerId(0)).unwrap().queued, 0);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_client_that_vanishes_takes_its_turns_with_it() {
 }
 
 #[test]
-fn what_is_not_done_in_its_lease_is_revoked() {
+fn an_expired_lease_is_revoked() {
     let mut servers = served(Config { lease_us: 1_000, ..plain(Policy::Fifo) });
     servers.tell(0, Event::Asked(vec![read(1, 1, 0, 100), read(2, 2, 0, 100)]));
     let until_us = 1_000 + 4 * 100;
@@ -79,8 +79,8 @@ fn what_is_not_done_in_its_lease_is_revoked() {
     assert_eq!((&effects[0], granted(&effects)), (&revoked, vec![(2, vec![2])]));
     assert_eq!(servers.tell(until_us + 1, completed(1, 1, 100)), [], "it is late");
     assert_eq!(servers.tell(until_us + 1, completed(1, 2, 100)), [], "it is another's");
-    let measures = servers.measures(ServerId(0)).unwrap();
-    assert_eq!((measures.revoked, measures.outstanding, measures.granted), (1, 1, 2));
+    let stats = servers.stats(ServerId(0)).unwrap();
+    assert_eq!((stats.revoked, stats.outstanding, stats.granted), (1, 1, 2));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn leases_grow_until_a_slow_server_keeps_them() {
         let [Effect::Granted(grant)] = &servers.tell(now_us, Event::Asked(vec![read(id, 1, 0, 1_000)]))[..] else {
             panic!("nothing else is out")
         };
-        // It is predicted to take a millisecond, and takes a hundred.
+        // It is predicted to take 1 ms and takes 100 ms.
         let done_us = now_us + 100_000;
         if grant.until_us < done_us {
             servers.tell(grant.until_us, Event::Tick);
@@ -101,16 +101,16 @@ fn leases_grow_until_a_slow_server_keeps_them() {
         now_us = done_us;
     }
     assert!((1..=4).contains(&revoked), "{revoked} of 50");
-    assert_eq!(servers.measures(ServerId(0)).unwrap().revoked, revoked);
+    assert_eq!(servers.stats(ServerId(0)).unwrap().revoked, revoked);
 }
 
 #[test]
-fn what_nobody_uses_can_be_forgotten() {
+fn an_idle_server_can_be_forgotten() {
     let mut servers = served(plain(Policy::Fifo));
     servers.tell(0, Event::Asked(vec![read(1, 1, 0, 10)]));
     assert!(!servers.forget(ServerId(0)), "something is out");
     servers.tell(1, completed(1, 1, 10));
-    assert!(servers.forget(ServerId(0)) && servers.measures(ServerId(0)).is_none());
+    assert!(servers.forget(ServerId(0)) && servers.stats(ServerId(0)).is_none());
     let effects = servers.tell(2, Event::Asked(vec![read(2, 1, 0, 10)]));
     assert_eq!(effects, [Effect::Uncoordinated { client: ClientId(1), request: RequestId(2) }]);
 }
@@ -131,7 +131,7 @@ fn requests_are_cancelled_wherever_they_are() {
 }
 
 #[test]
-fn with_prediction_the_next_leaves_in_time_and_never_a_third() {
+fn with_prediction_the_next_grant_leaves_in_time_and_never_a_third() {
     let config = Config { margin_us: Some(50), ..plain(Policy::Fifo) };
     let mut servers = served(config);
     let effects = servers.tell(0, Event::Asked((1..=4).map(|client| read(client, client, 0, 1_000)).collect()));
@@ -139,7 +139,8 @@ fn with_prediction_the_next_leaves_in_time_and_never_a_third() {
     assert_eq!(servers.next_timeout(), Some(1_050), "size by bandwidth, and the margin");
     assert_eq!(granted(&servers.tell(1_050, Event::Tick)), [(2, vec![2])]);
     assert_eq!(servers.tell(9_000, Event::Tick), [], "two are out");
-    // The first took five times as long as was predicted; the second begins now, and takes as long as is predicted.
+    // The first took five times as long as predicted. The second begins now and is predicted to take as long as the
+    // first was.
     assert_eq!(servers.tell(10_000, completed(1, 1, 1_000)), []);
     assert_eq!(servers.next_timeout(), Some(11_050));
     assert_eq!(granted(&servers.tell(11_050, Event::Tick)), [(3, vec![3])]);
@@ -161,7 +162,7 @@ fn an_object_store_is_coalesced_and_not_serialised() {
 }
 
 #[test]
-fn too_many_go_out_of_order_and_are_counted() {
+fn requests_beyond_the_bound_go_unordered_and_are_counted() {
     let mut servers = served(plain(Policy::Wsjf(Wsjf::DEFAULT)));
     let all = MAX_QUEUED as u64 + 2;
     let mut effects = Vec::new();
@@ -172,7 +173,7 @@ fn too_many_go_out_of_order_and_are_counted() {
     let effects = &mut Vec::new();
     servers.handle(0, Event::Asked(vec![elsewhere]), effects);
     assert_eq!(*effects, [Effect::Uncoordinated { client: ClientId(1), request: RequestId(all) }]);
-    assert_eq!(servers.measures(ServerId(0)).unwrap().uncoordinated, 2);
+    assert_eq!(servers.stats(ServerId(0)).unwrap().uncoordinated, 2);
     servers.validate();
 }
 
@@ -198,8 +199,8 @@ fn a_run_has_as_much_as_it_may_and_one_request_may_have_more() {
 fn classes_share_by_weight_and_limits_are_waited_for() {
     let [heavy, limited] = [ClassId(1), ClassId(2)];
     let qualities = [
-        (heavy, Quality { weight: 3, ..Quality::default() }),
-        (limited, Quality { limit_bytes_per_s: Some(100_000), ..Quality::default() }),
+        (heavy, ClassQos { weight: 3, ..ClassQos::default() }),
+        (limited, ClassQos { limit_bytes_per_s: Some(100_000), ..ClassQos::default() }),
     ];
     let mut world = World::new([Config { classes: qualities.into(), ..plain(Policy::Fifo) }]);
     for client in 0..200 {
@@ -212,11 +213,11 @@ fn classes_share_by_weight_and_limits_are_waited_for() {
     assert!((57..=60).contains(&of_heavy.count()), "three of four");
     let began: Vec<_> = world.grants.iter().filter(|(_, grant)| grant.client.0 >= 1_000).collect();
     assert!(began[1].0 >= 10_000, "{} microseconds after the first", began[1].0 - began[0].0);
-    assert_eq!(world.servers.measures(ServerId(0)).unwrap().waits[&heavy].requests, 100);
+    assert_eq!(world.servers.stats(ServerId(0)).unwrap().waits[&heavy].requests, 100);
 }
 
 #[test]
-fn what_is_put_in_order_is_sequential() {
+fn ordered_requests_are_sequential() {
     let mut world = World::new([plain(Policy::Wsjf(Wsjf::DEFAULT))]);
     for piece in 0..100 {
         for client in [1, 2] {
@@ -224,14 +225,14 @@ fn what_is_put_in_order_is_sequential() {
         }
     }
     world.run(nothing_more);
-    let measures = world.servers.measures(ServerId(0)).unwrap();
-    assert_eq!((measures.arrived.share(), measures.ordered.share()), (0.0, 0.99));
-    assert_eq!((measures.runs, measures.longest_run_bytes), (2, 100 * UNIT));
+    let stats = world.servers.stats(ServerId(0)).unwrap();
+    assert_eq!((stats.arrived.contiguous_fraction(), stats.ordered.contiguous_fraction()), (0.0, 0.99));
+    assert_eq!((stats.runs, stats.longest_run_bytes), (2, 100 * UNIT));
 }
 
 #[test]
-fn holding_in_vain_ends() {
-    // Each read is of a place of its own, and asked for when the one before is done.
+fn wasted_holds_end() {
+    // Each read is at an offset of its own, and asked for when the previous one is done.
     for is_one_file in [true, false] {
         let mut world = World::new([Config { window_us: 500, ..plain(Policy::Wsjf(Wsjf::DEFAULT)) }]);
         let piece = |n: u64| Request {
@@ -244,17 +245,17 @@ fn holding_in_vain_ends() {
             n += 1;
             if n < 100 { vec![(done_us, piece(n))] } else { vec![] }
         });
-        let holds = world.servers.measures(ServerId(0)).unwrap().holds;
+        let holds = world.servers.stats(ServerId(0)).unwrap().holds;
         assert!((1..=6).contains(&holds), "{holds} holds, one file: {is_one_file}");
     }
 }
 
 #[test]
-fn who_reads_on_is_waited_for_before_the_server_goes_elsewhere() {
+fn a_sequential_reader_is_anticipated_before_the_server_moves_on() {
     let seeks = |window_us| {
         let config = Config { window_us, max_run_bytes: 20 * UNIT, ..plain(Policy::Wsjf(Wsjf::DEFAULT)) };
         let mut world = World::new([config]);
-        // Two that think for a tenth of what a piece takes.
+        // Each of the two asks again a tenth of a piece's duration after it had the last.
         [1, 2].into_iter().for_each(|client| world.arrive(0, read(0, client, 0, UNIT)));
         world.run(|request, done_us| {
             let next = read(0, request.client.0, request.extent.end(), UNIT);
@@ -266,8 +267,8 @@ fn who_reads_on_is_waited_for_before_the_server_goes_elsewhere() {
     assert!((9..=14).contains(&seeks(UNIT / 5)), "and now by 20 pieces: {}", seeks(UNIT / 5));
 }
 
-/// How long a request waits that comes after some hundred others, all of one size, which are more than a server can do; if
-/// it ever goes.
+/// Waiting time of one request that arrives after `after` others, which all have the same size and are more than the
+/// server can execute. `None`: it is not granted.
 fn wait(policy: Policy, size: u64, others: u64, after: u64) -> Option<u64> {
     let mut servers = served(plain(policy));
     let mut out: Option<(u64, Grant)> = None;
@@ -296,7 +297,7 @@ fn wait(policy: Policy, size: u64, others: u64, after: u64) -> Option<u64> {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn no_request_starves() {
     let wsjf = Wsjf { patience_us: 5_000, ..Wsjf::DEFAULT };
     let paper = Policy::Wsjf(Wsjf { is_clamped: false, ..wsjf });
     let sojf = Policy::Sojf(crate::Sojf { patience_us: 5_000 });
@@ -309,7 +310,7 @@ fn nobody_waits_for_ever() {
     assert!((50..200).contains(&large(mlf).unwrap()), "{:?}", large(mlf));
     let small = |policy| wait(policy, 10, 1_000, 200);
     assert_eq!(small(paper), None, "what is below 0 is lower the larger it is");
-    // A hundred of the others are before it, and each takes two periods: completions are heard once in one.
+    // A hundred of the others precede it, and each takes two periods, because completions are reported once a period.
     for policy in [Policy::Wsjf(wsjf), sojf, mlf] {
         assert!((140_000..200_000).contains(&small(policy).unwrap()), "{:?} under {policy:?}", small(policy));
     }

@@ -1,18 +1,19 @@
-//! Prediction where messages take long (io-coordination §4.1): the next grant leaves before the one before is heard to be done.
+//! Prediction where messages are slow (io-coordination §4.1): the next grant leaves before the previous one is reported
+//! to be done.
 
 use super::*;
 
-/// A message takes so long, and a megabyte so long.
+/// Time of one message, and of reading 1 MB.
 const MESSAGE_US: u64 = 500;
 const SERVICE_US: u64 = 10_000;
 const READS: u64 = 200;
 
-/// How long that many reads take of clients who are that far away, with that margin; and how many grants left early.
+/// Total time of [`READS`] reads by clients at this distance, and the number of early grants.
 fn read_all(margin_us: Option<u64>) -> (u64, u64) {
     let mut servers = Servers::new();
     servers.serve(ServerId(0), Config { margin_us, ..plain(Policy::Fifo) });
     let asked = (1..=READS).map(|client| read(client, client, 0, 1 << 20)).collect();
-    // When each is heard to be done; how long it was since its client heard of it.
+    // By the time at which the end of each grant is reported: the grant, and its duration since its client received it.
     let mut ends: BTreeMap<u64, (Grant, u64)> = BTreeMap::new();
     let (mut free_us, mut now_us, mut early) = (0, 0, 0);
     let mut event = Event::Asked(asked);
@@ -37,7 +38,7 @@ fn read_all(margin_us: Option<u64>) -> (u64, u64) {
 }
 
 #[test]
-fn what_messages_take_is_not_lost_with_prediction() {
+fn prediction_hides_the_time_of_messages() {
     let ideal_us = READS * SERVICE_US + 2 * MESSAGE_US;
     assert_eq!(read_all(None), (READS * (SERVICE_US + 2 * MESSAGE_US), 0));
     let (predicted_us, early) = read_all(Some(0));

@@ -1,14 +1,15 @@
-//! What holds of any history: every policy chooses as if it looked at all requests anew, and what each promises.
+//! Properties of all histories: every policy chooses as a linear search over all requests would, and keeps its
+//! promises.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::policies::POLICIES;
-use crate::queue::Queue;
-use crate::run::{Place, Run, Waiting};
+use crate::ordering::policies::POLICIES;
+use crate::ordering::queue::RequestQueue;
+use crate::ordering::run::{QueueKey, QueuedRequest, RequestRun};
 use crate::{Mlf, Wsjf};
 
-/// The smallest, so that much happens in a short history.
+/// All policies with small parameters, so that much happens in a short history.
 fn policies() -> impl Iterator<Item = Policy> {
     POLICIES.iter().map(|(_, policy)| match *policy {
         Policy::Wsjf(wsjf) => Policy::Wsjf(Wsjf { patience_us: 60, ..wsjf }),
@@ -18,33 +19,33 @@ fn policies() -> impl Iterator<Item = Policy> {
     })
 }
 
-/// A queue that keeps nothing to find things by.
+/// A queue without indexes.
 struct Plain {
     policy: Policy,
     max_run_bytes: u64,
-    waiting: BTreeMap<Place, (Waiting, u128 /* quantum */)>,
+    waiting: BTreeMap<QueueKey, (QueuedRequest, u128 /* quantum */)>,
 }
 
 impl Plain {
-    fn runs(&self) -> Vec<(Run, u128)> {
-        let mut runs: Vec<(Run, u128, u64)> = Vec::new();
-        let mut chain: Option<(Place, u64)> = None;
+    fn runs(&self) -> Vec<(RequestRun, u128)> {
+        let mut runs: Vec<(RequestRun, u128, u64)> = Vec::new();
+        let mut chain: Option<(QueueKey, u64)> = None;
         let mut is_open = false;
-        for (place, (waiting, quantum)) in &self.waiting {
-            let continues = chain.is_some_and(|(last, end)| last.stream == place.stream && place.offset <= end);
-            chain = Some((*place, waiting.extent.end()));
+        for (key, (waiting, quantum)) in &self.waiting {
+            let continues = chain.is_some_and(|(last, end)| last.stream == key.stream && key.offset <= end);
+            chain = Some((*key, waiting.extent.end()));
             match runs.last_mut() {
                 Some((run, of_oldest, oldest_us)) if continues => {
-                    is_open &= run.bytes + waiting.weight() <= self.max_run_bytes;
+                    is_open &= run.size.bytes + waiting.weight_bytes() <= self.max_run_bytes;
                     if is_open {
-                        run.push(*place, waiting);
+                        run.push(*key, waiting);
                         if waiting.arrived_us < *oldest_us {
                             (*of_oldest, *oldest_us) = (*quantum, waiting.arrived_us);
                         }
                     }
                 }
                 _ => {
-                    runs.push((Run::new(*place, waiting), *quantum, waiting.arrived_us));
+                    runs.push((RequestRun::new(*key, waiting), *quantum, waiting.arrived_us));
                     is_open = true;
                 }
             }
@@ -52,8 +53,8 @@ impl Plain {
         runs.into_iter().map(|(run, quantum, _)| (run, quantum)).collect()
     }
 
-    /// Tv as the paper has it, times M.
-    fn value(&self, run: &Run, now_us: u64, patience_us: u64, is_clamped: bool, is_demand: bool) -> i128 {
+    /// Tv by the paper's formula, times M.
+    fn value(&self, run: &RequestRun, now_us: u64, patience_us: u64, is_clamped: bool, is_demand: bool) -> i128 {
         let members = self.waiting.range(run.head..=run.last).map(|(_, (waiting, _))| waiting);
         let mut last_call = None;
         let values = members.map(|waiting| {
@@ -61,7 +62,7 @@ impl Plain {
             let bytes = match waiting.call {
                 Some(_) if is_demand && call == last_call => 0,
                 Some(call) if is_demand => call.size_bytes,
-                _ => waiting.weight(),
+                _ => waiting.weight_bytes(),
             };
             last_call = call;
             i128::from(bytes) * (i128::from(patience_us) - i128::from(now_us - waiting.arrived_us))
@@ -70,10 +71,10 @@ impl Plain {
         if is_clamped { i128::max(value, 0) } else { value }
     }
 
-    fn choose(&mut self, now_us: u64) -> Option<Place> {
+    fn choose(&mut self, now_us: u64) -> Option<QueueKey> {
         let mut runs = self.runs();
         runs.sort_by_key(|(run, _)| run.seniority());
-        let by_value = |value: &dyn Fn(&Run) -> i128, junction: i128| {
+        let by_value = |value: &dyn Fn(&RequestRun) -> i128, junction: i128| {
             let (first, _) = runs.iter().min_by_key(|(run, _)| (value(run), run.seniority()))?;
             let least = value(first);
             let junction = junction * least.abs();
@@ -83,17 +84,19 @@ impl Plain {
         };
         match self.policy {
             Policy::Fifo => runs.first().map(|(run, _)| run.head),
-            Policy::Sjf => runs.iter().min_by_key(|(run, _)| (run.bytes, run.seniority())).map(|(run, _)| run.head),
+            Policy::Sjf => {
+                runs.iter().min_by_key(|(run, _)| (run.size.bytes, run.seniority())).map(|(run, _)| run.head)
+            }
             Policy::Wsjf(Wsjf { patience_us, junction_percent, is_clamped }) => {
                 by_value(&|run| self.value(run, now_us, patience_us, is_clamped, false), junction_percent.into())
             }
             Policy::Sojf(sojf) => {
-                let value = |run: &Run| self.value(run, now_us, sojf.patience_us, true, true);
+                let value = |run: &RequestRun| self.value(run, now_us, sojf.patience_us, true, true);
                 runs.iter().min_by_key(|(run, _)| (value(run), run.seniority())).map(|(run, _)| run.head)
             }
             Policy::Mlf(Mlf { factor, .. }) => loop {
                 let runs = self.runs();
-                let content = runs.iter().filter(|(run, quantum)| u128::from(run.bytes) <= *quantum);
+                let content = runs.iter().filter(|(run, quantum)| u128::from(run.size.bytes) <= *quantum);
                 if let Some((oldest, _)) = content.clone().min_by_key(|(run, _)| run.seniority()) {
                     let of_file = content.filter(|(run, _)| run.head.stream == oldest.head.stream);
                     return of_file.map(|(run, _)| run.head).min();
@@ -106,10 +109,10 @@ impl Plain {
         }
     }
 
-    fn take(&mut self, head: Place) -> Vec<Place> {
+    fn take(&mut self, head: QueueKey) -> Vec<QueueKey> {
         let (run, _) = self.runs().into_iter().find(|(run, _)| run.head == head).expect("it was chosen");
-        let taken: Vec<_> = self.waiting.range(head..=run.last).map(|(place, _)| *place).collect();
-        self.waiting.retain(|place, _| !taken.contains(place));
+        let taken: Vec<_> = self.waiting.range(head..=run.last).map(|(key, _)| *key).collect();
+        self.waiting.retain(|key, _| !taken.contains(key));
         if let Policy::Mlf(Mlf { factor, .. }) = self.policy {
             self.waiting.values_mut().for_each(|(_, quantum)| *quantum *= u128::from(factor));
         }
@@ -138,29 +141,33 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn policies_choose_as_if_they_looked_at_everything(steps in prop::collection::vec(step(), 1..100), max in 5..30_u64) {
+    fn policies_choose_as_a_linear_search_would(
+        steps in prop::collection::vec(step(), 1..100),
+        max in 5..30_u64,
+    ) {
         for policy in policies() {
-            let mut queue = Queue::new(policy, max);
+            let mut queue = RequestQueue::new(policy, max);
             let mut plain = Plain { policy, max_run_bytes: max, waiting: BTreeMap::new() };
             let mut now_us = 0;
             for (id, step) in (1..).zip(&steps) {
-                // No two come at one moment: then who is the oldest is no question.
+                // No two requests arrive at the same time, so their order of age is unique.
                 now_us += 1;
                 match *step {
                     Step::Ask { file, offset, size, call } => {
                         let operation = [Operation::Read, Operation::Write][file as usize % 2];
-                        let place = Place { stream: (StorageFileId(file / 2), operation), offset, request: RequestId(id) };
+                        let stream = (StorageFileId(file / 2), operation);
+                        let key = QueueKey { stream, offset, request: RequestId(id) };
                         let call = call.map(|number| Call { number, size_bytes: 10 + 5 * number });
                         let extent = Extent { offset, size_bytes: size };
                         let client = ClientId(file);
-                        let waiting = Waiting { client, extent, call, arrived_us: now_us, round: queue.round() };
-                        queue.insert(place, waiting);
-                        plain.waiting.insert(place, (waiting, 2));
+                        let waiting = QueuedRequest { client, extent, call, arrived_us: now_us, round: queue.round() };
+                        queue.insert(key, waiting);
+                        plain.waiting.insert(key, (waiting, 2));
                     }
                     Step::Cancel(which) => {
-                        if let Some(place) = plain.waiting.keys().nth(which % plain.waiting.len().max(1)).copied() {
-                            plain.waiting.remove(&place);
-                            queue.remove(&place);
+                        if let Some(key) = plain.waiting.keys().nth(which % plain.waiting.len().max(1)).copied() {
+                            plain.waiting.remove(&key);
+                            queue.remove(&key);
                         }
                     }
                     Step::Wait(us) => now_us += us,
@@ -169,8 +176,8 @@ proptest! {
                         prop_assert_eq!(chosen, plain.choose(now_us), "{:?} at {}", policy, now_us);
                         if let Some(head) = chosen {
                             let (run, taken) = queue.take(head);
-                            let taken: Vec<_> = taken.into_iter().map(|(place, _)| place).collect();
-                            prop_assert!(taken.len() == 1 || run.bytes <= max);
+                            let taken: Vec<_> = taken.into_iter().map(|(key, _)| key).collect();
+                            prop_assert!(taken.len() == 1 || run.size.bytes <= max);
                             prop_assert_eq!(taken, plain.take(head));
                         }
                     }
@@ -180,7 +187,7 @@ proptest! {
         }
     }
 
-    /// Each of a file of its own, so that none follows another.
+    /// Each request is of a file of its own, so that none continues another.
     #[test]
     fn fifo_has_the_smallest_longest_response(all in prop::collection::vec((0..200_u64, 1..50_u64), 1..25)) {
         let longest = |policy| responses(policy, &all).into_iter().max();
@@ -190,8 +197,8 @@ proptest! {
         }
     }
 
-    /// Of those that come together: a short one that comes while a long one is served shows that no order without
-    /// foresight is the best for any arrivals.
+    /// For requests that arrive together only. A short request that arrives while a long one is executed shows that no
+    /// online order is best for all arrivals.
     #[test]
     fn sjf_has_the_smallest_mean_response(sizes in prop::collection::vec(1..50_u64, 1..25)) {
         let all: Vec<_> = sizes.into_iter().map(|size| (0, size)).collect();

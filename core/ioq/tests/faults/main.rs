@@ -1,23 +1,23 @@
-//! Storage with clients that do what they should not: they vanish, stall for longer than their lease, cancel, say things late
-//! and twice, ask for the same bytes and for too much at once.
+//! Clients that misbehave: they disconnect, exceed their lease, cancel, report late and twice, ask for the same bytes
+//! and for too much at once.
 //!
-//! At every step the decider agrees with itself, and no more is out than may be. In the end every request that its client
-//! still wanted was let go exactly once, and no run had two files or operations.
+//! After every step the decider's state is consistent, and no more grants are outstanding than permitted. In the end
+//! every request that its client still wanted was let go exactly once, and no run spanned two files or operations.
 //!
-//! `cargo test` tries some seeds, with `EYAS_SEEDS=10000` so many, and `make soak MINUTES=10` others for as long as
-//! asked. A seed that fails is tried again by `EYAS_SEED=17 make soak`.
+//! `cargo test` tries 150 seeds, or as many as `EYAS_SEEDS=10000` says. `make soak MINUTES=10` tries new ones for that
+//! time. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 mod world;
 
 use eyas_faults::{Dice, try_seeds};
-use eyas_ioq::{Budget, ClassId, Config, POLICIES, Quality};
+use eyas_ioq::{Budget, ClassId, ClassQos, Config, POLICIES};
 use world::{Case, Outcome};
 
 /// Seeds that `cargo test` tries.
 const SEEDS: u64 = 150;
 
 #[test]
-fn whatever_clients_do_each_request_goes_once() {
+fn each_request_is_let_go_once() {
     let Some(outcomes) = try_seeds(SEEDS, try_seed) else { return };
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let all = [
@@ -38,13 +38,13 @@ fn try_seed(seed: u64) -> Outcome {
     outcome
 }
 
-/// A few servers and clients of that seed.
+/// A random case for this seed.
 fn faulty(seed: u64) -> Case {
     let mut dice = Dice::new(seed);
     let rare = |dice: &mut Dice| [0.0, 0.01, 0.1][dice.below(3) as usize];
     let maybe = |dice: &mut Dice, per_s: u64| (dice.below(3) == 0).then_some(per_s);
     let config = |dice: &mut Dice| {
-        let quality = |dice: &mut Dice| Quality {
+        let qos = |dice: &mut Dice| ClassQos {
             reservation_bytes_per_s: maybe(dice, 10_000_000),
             limit_bytes_per_s: maybe(dice, 20_000_000),
             weight: 1 + dice.below(4) as u32,
@@ -61,7 +61,7 @@ fn faulty(seed: u64) -> Case {
                 requests_per_s: maybe(dice, 5_000),
             },
             lease_us: 50_000,
-            classes: (0..dice.below(3) as u32).map(|class| (ClassId(class), quality(dice))).collect(),
+            classes: (0..dice.below(3) as u32).map(|class| (ClassId(class), qos(dice))).collect(),
         }
     };
     Case {

@@ -1,37 +1,37 @@
-//! A coordinator, its clients, and messages between them, on one clock.
+//! A coordinator, its clients, and the messages between them, on one clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
 use eyas_ioq::{
-    ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RunId, ServerId, Servers,
+    ClassId, ClientId, Config, Effect, Event, Grant, GrantId, Request, RequestId, RequestRunId, ServerId, Servers,
 };
 use eyas_types::{Extent, Operation, StorageFileId};
 
 const SECOND: u64 = 1_000_000;
-/// What has not been granted by then never is.
+/// End of a run: a request that is not granted by then never is.
 const LIMIT_US: u64 = 1_000 * SECOND;
 
-/// Servers, who uses them how, and what fails.
+/// Servers, workload and faults of a run.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub configs: Vec<Config>,
     pub clients: u64,
-    /// How often each client asks, for one to four pieces at a time.
+    /// Number of times each client asks, for one to four pieces at a time.
     pub asks: u64,
-    /// All of one file in turns, each its own file, or anything.
+    /// 0: all clients read one file in turns; 1: each its own file; 2: random.
     pub pattern: u64,
     pub piece_bytes: u64,
     /// Longest delay of a message.
     pub delay_us: u64,
-    /// Of each grant: its client vanishes, takes longer than its lease, or cancels something.
+    /// Probabilities, for each grant, that its client disconnects, exceeds its lease, or cancels a request.
     pub vanishes: f64,
     pub stalls: f64,
     pub cancels: f64,
     pub seed: u64,
 }
 
-/// What came of it.
+/// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub granted: u64,
@@ -63,17 +63,17 @@ struct World<'a> {
     case: &'a Case,
     dice: Dice,
     now_us: u64,
-    /// What happens when, by order of arrival among equals.
+    /// Events by time, then in the order in which they were added.
     agenda: BTreeMap<(u64, u64), Next>,
     arrivals: u64,
     servers: Servers,
     clients: BTreeMap<ClientId, Client>,
     requests: BTreeMap<RequestId, Request>,
-    /// What the servers were told of, and what was let go.
+    /// Requests that the servers received, and those that were let go.
     asked: u64,
     let_go: BTreeSet<RequestId>,
     out: BTreeMap<(ServerId, GrantId), Grant>,
-    runs: BTreeMap<(ServerId, RunId), (Grant, BTreeSet<ClientId>)>,
+    runs: BTreeMap<(ServerId, RequestRunId), (Grant, BTreeSet<ClientId>)>,
     outcome: Outcome,
 }
 
@@ -113,7 +113,7 @@ impl World<'_> {
         self.agenda.insert((self.now_us + us, self.arrivals), next);
     }
 
-    /// A message comes after a while, now and then twice. One that comes later may come sooner.
+    /// Sends a message with a random delay, sometimes twice. Messages may overtake each other.
     fn send(&mut self, after_us: u64, event: Event) {
         if !matches!(event, Event::Asked(_)) && self.dice.below(20) == 0 {
             let delay_us = self.dice.below(self.case.delay_us);
@@ -161,7 +161,7 @@ impl World<'_> {
                 call: None,
             });
         }
-        // They are numbered when they come, and so wait until then.
+        // They are numbered when they arrive.
         self.send(0, Event::Asked(requests));
     }
 
@@ -212,7 +212,7 @@ impl World<'_> {
             self.after(delay_us, Next::ToClient(client, effect));
         }
         if let Some(timeout_us) = self.servers.next_timeout() {
-            assert!(timeout_us > self.now_us, "what was to be done by now is done");
+            assert!(timeout_us > self.now_us, "everything due is done");
             self.after(timeout_us - self.now_us, Next::Timer);
         }
     }
@@ -253,7 +253,7 @@ impl World<'_> {
             let server = self.requests[&request].server;
             self.send(0, Event::Cancelled { client: id, server, request });
         }
-        // 100 bytes a microsecond, more or less, after a seek.
+        // Some 100 bytes a microsecond, after a seek.
         let mut takes_us = self.dice.below(8_000) + grant.extent.size_bytes / (50 + self.dice.below(100));
         if self.dice.happens(self.case.stalls) {
             takes_us += self.dice.below(SECOND);
@@ -273,11 +273,11 @@ impl World<'_> {
             assert_eq!(waits, None, "{id:?} waits for ever: {:?}", self.case);
         }
         for server in (0..self.case.configs.len() as u32).map(ServerId) {
-            let measures = self.servers.measures(server).expect("it is served");
-            assert_eq!((measures.queued, measures.outstanding), (0, 0), "{measures:?}");
-            assert!(measures.arrived.bytes >= measures.ordered.bytes);
-            assert_eq!(measures.waits.values().map(|waits| waits.requests).sum::<u64>(), measures.granted);
-            self.outcome.holds += measures.holds;
+            let stats = self.servers.stats(server).expect("it is served");
+            assert_eq!((stats.queued, stats.outstanding), (0, 0), "{stats:?}");
+            assert!(stats.arrived.bytes >= stats.ordered.bytes);
+            assert_eq!(stats.waits.values().map(|waits| waits.requests).sum::<u64>(), stats.granted);
+            self.outcome.holds += stats.holds;
         }
         self.outcome.together = self.runs.values().filter(|(_, clients)| clients.len() > 1).count() as u64;
         self.outcome.ended_us = self.now_us;

@@ -1,29 +1,34 @@
-//! How long a grant will take (io-coordination §4.1: size by bandwidth), so that the next can leave before its end is heard.
+//! Predicted duration of a grant, so that the next one can leave before the end is reported: size / bandwidth
+//! (io-coordination §4.1, formula 1).
 //!
-//! Each grant also costs what has nothing to do with its size: messages, a seek. So small ones see another bandwidth than
-//! large ones, which is what the paper found no constant for (§6.3.3); each magnitude of sizes has a forecast of its own.
+//! Every grant also costs time that does not depend on its size: messages, a seek. So small grants see a lower
+//! bandwidth than large ones. The paper found no constant for that (§6.3.3). Here each power of two of the size has a
+//! bandwidth forecast of its own.
+//!
+//! Example: a disk that seeks for 8 ms and then reads 150 bytes a microsecond takes 8.03 ms for 4 KiB and 36 ms for 4
+//! MiB: 0.5 and 117 bytes a microsecond.
 
 use alloc::collections::BTreeMap;
 
-use crate::forecast::Forecast;
+use crate::pacing::forecast::Forecast;
 
-/// What a request of a kernel's read-ahead has at most: of these a large read is made.
+/// Largest request that the kernel's read-ahead sends; a large read consists of these.
 const PIECE_BYTES: u64 = 128 << 10;
-/// How long an arm moves.
+/// Duration of a seek.
 const ARM_US: u64 = 8_000;
 
-pub(crate) struct Bandwidth {
+pub(crate) struct BandwidthModel {
     nominal_bytes_per_us: f64,
-    /// Bytes a microsecond, by the magnitude of what was granted.
+    /// Bytes a microsecond, by the binary logarithm of the grant's size.
     forecasts: BTreeMap<u32, Forecast>,
 }
 
-impl Bandwidth {
+impl BandwidthModel {
     pub fn new(nominal_bytes_per_s: u64) -> Self {
-        Bandwidth { nominal_bytes_per_us: nominal_bytes_per_s.max(1) as f64 / 1e6, forecasts: BTreeMap::new() }
+        BandwidthModel { nominal_bytes_per_us: nominal_bytes_per_s.max(1) as f64 / 1e6, forecasts: BTreeMap::new() }
     }
 
-    /// How long so many bytes will take, microseconds.
+    /// Predicted duration, in microseconds.
     pub fn predict_us(&self, bytes: u64) -> u64 {
         let magnitude = magnitude(bytes);
         let smaller = self.forecasts.range(..=magnitude).next_back();
@@ -32,18 +37,18 @@ impl Bandwidth {
         (bytes as f64 / bytes_per_us) as u64
     }
 
-    /// The same, if such grants have been measured.
+    /// The same, if grants of this magnitude have been measured.
     pub fn known_us(&self, bytes: u64) -> Option<u64> {
         self.forecasts.get(&magnitude(bytes)).map(|forecast| (bytes as f64 / forecast.value()) as u64)
     }
 
-    /// How much longer so many bytes take if an arm moves for each piece of them: what a disk that has one makes of two large
-    /// reads at a time. It is not measured: small reads may have been cheap because each went on where the last had ended.
+    /// Extra time if a disk seeks before each piece of this many bytes, as it does for two large reads at a time. It is
+    /// not measured: small reads may have been fast because each continued the previous one.
     pub fn apart_us(bytes: u64) -> u64 {
         bytes / PIECE_BYTES * ARM_US
     }
 
-    /// So many bytes took so long.
+    /// Learns from a grant that has ended.
     pub fn learn(&mut self, bytes: u64, took_us: u64) {
         if bytes == 0 {
             return;
@@ -55,7 +60,7 @@ impl Bandwidth {
             .or_insert_with(|| Forecast::new(bytes_per_us));
     }
 
-    /// What large grants are predicted to get in a second.
+    /// Predicted bandwidth of the largest grants.
     pub fn bytes_per_s(&self) -> f64 {
         let largest = self.forecasts.last_key_value();
         largest.map_or(self.nominal_bytes_per_us, |(_, forecast)| forecast.value()) * 1e6
@@ -72,15 +77,18 @@ mod tests {
 
     #[test]
     fn small_grants_are_not_predicted_by_large_ones() {
-        let mut bandwidth = Bandwidth::new(100_000_000);
-        assert_eq!(bandwidth.predict_us(1_000_000), 10_000, "as it was said to be");
-        // 8 ms for a seek, 150 bytes a microsecond.
+        let mut bandwidth = BandwidthModel::new(100_000_000);
+        assert_eq!(bandwidth.predict_us(1_000_000), 10_000, "the configured bandwidth");
+        // 8 ms for a seek, then 150 bytes a microsecond.
         let takes_us = |bytes: u64| 8_000 + bytes / 150;
         for _ in 0..20 {
             [4_096, 4 << 20].into_iter().for_each(|bytes| bandwidth.learn(bytes, takes_us(bytes)));
         }
         assert!(bandwidth.predict_us(4_096).abs_diff(takes_us(4_096)) <= 1);
         assert!(bandwidth.predict_us(4 << 20).abs_diff(takes_us(4 << 20)) <= 1);
-        assert!(bandwidth.predict_us(64 << 10) > takes_us(64 << 10), "what is not known is like the next smaller");
+        assert!(
+            bandwidth.predict_us(64 << 10) > takes_us(64 << 10),
+            "unknown sizes are predicted like the next smaller one"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What became of the requests to a server, for people.
+//! Statistics of a server, for people and metrics.
 
 use alloc::collections::BTreeMap;
 
@@ -6,53 +6,53 @@ use eyas_types::Extent;
 use serde::{Deserialize, Serialize};
 
 use crate::event::ClassId;
-use crate::run::Stream;
+use crate::ordering::run::Stream;
 
-/// What became of the requests to a server, from the beginning on.
+/// Statistics of a server since it was added.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measures {
-    /// Requests that wait now, beside those of the run that is being granted.
+pub struct ServerStats {
+    /// Waiting requests, without those of the run that is being granted.
     pub queued: u64,
-    /// Grants that are out now.
+    /// Outstanding grants.
     pub outstanding: u64,
-    /// Large grants at a time.
+    /// Permitted large grants at a time.
     pub concurrency: u64,
-    /// Small grants at a time.
+    /// Permitted small grants at a time.
     pub small_concurrency: u64,
-    /// What large grants are predicted to get, bytes a second.
+    /// Predicted bandwidth of large grants.
     pub bandwidth_bytes_per_s: f64,
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
-    /// Those of them that were granted, in so many grants, of so many runs.
+    /// Requests granted.
     pub granted: u64,
-    /// Turns of one client each.
+    /// Grants: turns of one client each.
     pub grants: u64,
-    /// What was granted together.
+    /// Runs granted.
     pub runs: u64,
-    /// Bytes that were granted.
+    /// Bytes granted.
     pub granted_bytes: u64,
-    /// Of the longest run.
+    /// Bytes of the longest run.
     pub longest_run_bytes: u64,
-    /// Requests that were let go out of order, since too many waited.
+    /// Requests that were let go unordered because too many waited.
     pub uncoordinated: u64,
-    /// Grants that were not completed in time.
+    /// Grants that exceeded their lease.
     pub revoked: u64,
-    /// How often an idle server was held for what would continue a chain.
+    /// Times that an idle server was held for a request that would continue a chain.
     pub holds: u64,
-    /// In the order in which requests came.
+    /// How sequential the requests arrived.
     pub arrived: Sequentiality,
-    /// In the order in which they were granted.
+    /// How sequential the requests were granted.
     pub ordered: Sequentiality,
-    /// How long requests waited, by class.
+    /// Waiting times by class.
     pub waits: BTreeMap<ClassId, Waits>,
 }
 
-/// How much of what is done begins where what was done before it has ended.
+/// How much of a sequence of requests is contiguous.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sequentiality {
-    /// All bytes.
+    /// Bytes of all requests.
     pub bytes: u64,
-    /// Bytes of requests that began where the one before ended, in the same file.
+    /// Bytes of requests that began where the previous request ended, in the same stream.
     pub contiguous_bytes: u64,
     last: Option<(Stream, u64)>,
 }
@@ -66,22 +66,22 @@ impl Sequentiality {
         self.last = Some((stream, extent.end()));
     }
 
-    /// The contiguous bytes' share of all, from 0 to 1.
-    pub fn share(&self) -> f64 {
+    /// Contiguous bytes divided by all bytes, from 0 to 1.
+    pub fn contiguous_fraction(&self) -> f64 {
         self.contiguous_bytes as f64 / self.bytes.max(1) as f64
     }
 }
 
-/// How long requests waited until they were granted, and how much that was.
+/// Waiting times of granted requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Bytes of the requests.
     pub bytes: u64,
-    /// All of their waits, microseconds.
+    /// Sum of the waiting times.
     pub sum_us: u64,
-    /// The longest, microseconds.
+    /// Longest waiting time.
     pub max_us: u64,
 }
 

@@ -1,17 +1,17 @@
-//! How many grants at a time show to be good, on storages that are made of pieces: a read goes piece by piece to one of some
-//! channels, which is busy with it for as long as its bytes take, and a seek if it does not go on where the last piece ended.
+//! Concurrency found on simulated storages. A read consists of pieces. Each piece occupies one of the storage's
+//! channels for the time of its bytes, plus a seek unless it continues the channel's previous piece.
 
 use super::*;
 
 const SECOND: u64 = 1_000_000;
-/// What a kernel asks for at once.
+/// Largest request of a kernel's read-ahead.
 const PIECE: u64 = 128 << 10;
 
 #[derive(Clone, Copy, Debug)]
 struct Storage {
     channels: usize,
     seek_us: u64,
-    /// From a piece's end to the beginning of its read's next one.
+    /// From the end of a piece to the beginning of the same read's next one.
     latency_us: u64,
     bytes_per_us: u64,
 }
@@ -20,7 +20,7 @@ const DISK: Storage = Storage { channels: 1, seek_us: 8_000, latency_us: 0, byte
 const FLASH: Storage = Storage { channels: 8, seek_us: 0, latency_us: 2_000, bytes_per_us: 150 };
 const LINK: Storage = Storage { channels: 1, seek_us: 0, latency_us: 0, bytes_per_us: 150 };
 
-/// Clients that always want the next bytes of their files, and what of it is under way.
+/// Clients that always want the next bytes of their files, and their requests.
 struct Readers {
     servers: Servers,
     clients: u64,
@@ -29,9 +29,9 @@ struct Readers {
     asked: u64,
     offsets: Vec<u64>,
     channels: Vec<(u64 /* free_us */, Option<(u64 /* client */, u64 /* end */)>)>,
-    /// Pieces by when they are asked for.
+    /// Pieces by start time.
     pieces: BTreeSet<(u64, GrantId)>,
-    /// What is left of each grant.
+    /// Outstanding grants, and what is left of each.
     out: BTreeMap<GrantId, (Grant, Extent)>,
     done_bytes: u64,
 }
@@ -78,7 +78,7 @@ impl Readers {
                     self.out.insert(grant.id, (grant, left));
                 }
                 Effect::Revoked { client, grant, .. } => {
-                    // It is not read on; whoever wanted it wants something else.
+                    // The rest is not read; the client asks for something else.
                     self.out.remove(&grant);
                     self.ask(client.0);
                 }
@@ -87,7 +87,7 @@ impl Readers {
         }
     }
 
-    /// Reads for so many seconds; megabytes in each.
+    /// Reads for some seconds, and returns megabytes a second.
     fn read(&mut self, storage: Storage, seconds: u64) -> f64 {
         self.channels.resize(storage.channels, (0, None));
         let (until_us, before) = (self.now_us + seconds * SECOND, self.done_bytes);
@@ -103,10 +103,10 @@ impl Readers {
         (self.done_bytes - before) as f64 / 1e6 / seconds as f64
     }
 
-    /// The next piece of a read goes to a channel, or the read has none left.
+    /// Sends the next piece of a read to a channel, or ends the read.
     fn piece(&mut self, storage: Storage) {
         let (_, id) = self.pieces.pop_first().expect("there is one");
-        // Revoked, or it is done.
+        // Revoked or done.
         let Some((grant, left)) = self.out.get_mut(&id) else { return };
         if left.size_bytes == 0 {
             let (grant, bytes) = (grant.clone(), grant.extent.size_bytes);
@@ -127,14 +127,14 @@ impl Readers {
     }
 
     fn concurrency(&self) -> (u64, u64) {
-        let measures = self.servers.measures(ServerId(0)).unwrap();
-        (measures.small_concurrency, measures.concurrency)
+        let stats = self.servers.stats(ServerId(0)).unwrap();
+        (stats.small_concurrency, stats.concurrency)
     }
 }
 
 const SMALL: &[u64] = &[64 << 10];
 const LARGE: &[u64] = &[8 << 20];
-/// As windows grow.
+/// Sizes as read-ahead windows grow.
 const GROWING: &[u64] = &[64 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 8 << 20, 8 << 20, 8 << 20];
 
 #[test]
@@ -149,8 +149,8 @@ fn a_disk_with_one_arm_is_given_one_at_a_time() {
 }
 
 #[test]
-fn what_is_parallel_is_used_in_parallel() {
-    // Two large reads at a time would cost a disk much, so that takes longest.
+fn a_parallel_storage_is_used_in_parallel() {
+    // Two large reads at a time could cost a disk much, so their search takes longest.
     for (sizes, seconds) in [(SMALL, 2), (GROWING, 20), (LARGE, 20)] {
         let mut readers = Readers::new(16, sizes, None);
         let begin = readers.read(FLASH, seconds);
@@ -165,7 +165,7 @@ fn what_is_parallel_is_used_in_parallel() {
 }
 
 #[test]
-fn what_becomes_a_disk_with_one_arm_is_given_fewer_again() {
+fn a_storage_that_becomes_a_disk_gets_fewer_grants_again() {
     let mut readers = Readers::new(8, GROWING, None);
     readers.read(FLASH, 20);
     assert!(readers.concurrency().1 >= 4, "{:?}", readers.concurrency());

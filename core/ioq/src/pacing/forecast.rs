@@ -1,20 +1,20 @@
-//! What a number will be next, by what it was: several simple forecasters look at the same past, and the one that was
-//! nearest lately answers (the Network Weather Service, Wolski 1998, to which io-coordination §8 points).
+//! Forecast of a measured number. Several simple forecasters see the same history, and the one with the smallest recent
+//! error answers (the Network Weather Service, Wolski 1998, to which io-coordination §8 points).
 //!
-//! None of them is right everywhere: a mean for what only flickers, the last value for what has jumped, a median where some
-//! values are far out, smoothing between. To try them all costs less than to choose.
+//! No single forecaster suits every series: the mean suits noise, the last value suits a step, the median suits
+//! outliers, exponential smoothing lies between. Running all of them costs less than choosing one by hand.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What an earlier error still counts when there is another: about the last ten decide who answers.
+/// Decay of earlier errors: about the last ten decide which forecaster answers.
 const REMEMBERED: f64 = 0.9;
 
-/// Values that medians are of.
+/// Numbers of values that the medians are taken of.
 const WINDOWS: [usize; 2] = [5, 31];
 
-/// Parts of a new value in a smoothed one.
+/// Weights of a new value in exponential smoothing.
 const GAINS: [f64; 3] = [0.05, 0.2, 0.5];
 
 trait Forecaster: Send {
@@ -23,12 +23,12 @@ trait Forecaster: Send {
 }
 
 pub(crate) struct Forecast {
-    /// Each with its error.
+    /// Forecasters, each with its error.
     forecasters: Vec<(f64, Box<dyn Forecaster>)>,
 }
 
 impl Forecast {
-    /// Of a number that was this once.
+    /// A forecast after one value.
     pub fn new(first: f64) -> Self {
         let mut all: Vec<Box<dyn Forecaster>> = Vec::new();
         all.push(Box::new(Last(first)));
@@ -49,7 +49,7 @@ impl Forecast {
 
     pub fn value(&self) -> f64 {
         let nearest = self.forecasters.iter().min_by(|(one, _), (other, _)| one.total_cmp(other));
-        nearest.expect("there are some").1.forecast()
+        nearest.expect("a forecast has forecasters").1.forecast()
     }
 }
 
@@ -127,19 +127,19 @@ mod tests {
     }
 
     #[test]
-    fn what_jumps_is_followed_at_once() {
+    fn a_step_is_followed_at_once() {
         let values = (0..40).map(|_| 100.0).chain((0..10).map(|_| 10.0));
         assert_eq!(after(values), 10.0);
     }
 
     #[test]
-    fn what_flickers_is_averaged() {
+    fn noise_is_averaged() {
         let value = after((0..100).map(|n| if n % 2 == 0 { 80.0 } else { 120.0 }));
         assert!((95.0..105.0).contains(&value), "{value}");
     }
 
     #[test]
-    fn single_values_far_out_do_not_count() {
+    fn outliers_do_not_count() {
         let value = after((0..101).map(|n| if n % 10 == 0 { 1.0 } else { 100.0 }));
         assert_eq!(value, 100.0);
     }

@@ -1,0 +1,29 @@
+//! First in, first out: the run with the oldest request. No other order has a smaller maximum response time.
+
+use alloc::collections::BTreeMap;
+
+use super::RunOrder;
+use crate::ordering::run::{QueueKey, RequestRun, Seniority};
+
+#[derive(Default)]
+pub(super) struct FifoOrder {
+    runs: BTreeMap<Seniority, QueueKey>,
+}
+
+impl RunOrder for FifoOrder {
+    fn insert(&mut self, run: &RequestRun) {
+        self.runs.insert(run.seniority(), run.head);
+    }
+
+    fn remove(&mut self, run: &RequestRun) {
+        self.runs.remove(&run.seniority());
+    }
+
+    fn choose(&mut self, _: u64) -> Option<QueueKey> {
+        self.runs.first_key_value().map(|(_, head)| *head)
+    }
+
+    fn validate(&self, runs: &BTreeMap<QueueKey, RequestRun>) {
+        assert_eq!(self.runs, runs.values().map(|run| (run.seniority(), run.head)).collect());
+    }
+}
