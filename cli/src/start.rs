@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use eyas_client::types::Resources;
 use eyas_client::types::units::format_count;
 use eyas_client::{Cluster, ClusterError};
-use eyas_executor::Stop;
+use eyas_executor::StopSignal;
 use eyas_node::{Limits, Overlap};
 use eyas_session::{Access, AccessError};
 use eyas_wire::DataMode;
@@ -147,7 +147,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         }
     };
     raise_descriptor_limit();
-    let config = eyas_executor::Config {
+    let config = eyas_executor::ExecutorConfig {
         name,
         host: host_name(),
         labels: labels(&args.node.label)?,
@@ -176,7 +176,7 @@ async fn executor(args: ExecutorArgs, reach: &Reach) -> Result<(), Failure> {
         reconnect: args.reconnect.patience(),
         guardian: Some(vec![own_path()?, "guard".into()]),
     };
-    let (switch, stop) = Stop::new();
+    let (switch, stop) = StopSignal::new();
     tokio::spawn(async move {
         interrupted(owned).await;
         switch.press();

@@ -110,7 +110,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("coordinator/preload/src/hooks/write.rs", "reads offsets that the program points to"),
     ("coordinator/preload/src/hooks/stdio.rs", "looks into the C library's streams"),
     (
-        "executor/src/spawn.rs",
+        "executor/src/process/spawn.rs",
         "no safe wrapper starts a process that dies with this one without copying its page tables",
     ),
     ("executor/src/process.rs", "no safe wrapper of wait4 gives one child's resource usage"),

@@ -1,4 +1,4 @@
-//! How an executor is started.
+//! Settings of an executor, and their defaults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,56 +8,50 @@ use eyas_store::Emulation;
 use eyas_types::matching::Labels;
 use eyas_types::{EvictionPolicy, Resources};
 use rustix::fs::statvfs;
-use thiserror::Error;
 
-/// Objects fetched at a time, per processor and at least.
+/// Concurrent fetches: per processor, and the minimum.
 const FETCHES_PER_PROCESSOR: usize = 2;
 const MIN_FETCHES: usize = 4;
 
 /// Settings of an executor.
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// Name for people; the host's if none better is known.
+pub struct ExecutorConfig {
+    /// Name for people; the host's name by default.
     pub name: String,
     /// The host's name.
     pub host: String,
-    /// Labels of the node, which expressions of tasks ask for.
+    /// Labels of the node, for match expressions.
     pub labels: Labels,
-    /// Which tasks it accepts, as a match expression that was checked; any if there is none.
+    /// Which tasks the executor accepts: a checked match expression, or `None` for all tasks.
     pub accept: Option<String>,
-    /// What it has for tasks.
+    /// Resources for tasks.
     pub capacity: Resources,
-    /// Its own folder: the store and sandboxes are in it. One executor at a time has it.
+    /// The executor's own folder, with its store and sandboxes. One executor at a time uses it.
     pub folder: PathBuf,
     /// Bounds on the store.
     pub limits: Limits,
-    /// Whether it is a node of the file system.
+    /// Whether the executor is a node of the file system.
     pub has_files: bool,
     /// Which object leaves a full store.
     pub eviction: EvictionPolicy,
-    /// What is data-intensive, and whether others compute while it is staged.
+    /// Which tasks count as data-intensive, and whether others compute while they are staged.
     pub overlap: Overlap,
-    /// What to pretend.
+    /// Emulated storage and links, for experiments.
     pub emulation: Emulation,
-    /// Where the state of what is emulated is shared with the machine's other executors.
+    /// Folder through which executors on one machine share the emulation's state.
     pub emulation_folder: PathBuf,
-    /// The access file of the coordinator of storages, if what is fetched waits for its turn there.
+    /// Access file of the I/O coordinator; without one, fetches do not wait for turns.
     pub io: Option<PathBuf>,
-    /// The `eyas` program itself, which tasks find under that name.
+    /// The `eyas` program, which tasks can call by that name.
     pub eyas: PathBuf,
-    /// After losing the dispatcher, it tries to come back for so long.
+    /// Keep reconnecting to a lost dispatcher for this long.
     pub reconnect: Duration,
-    /// Command that starts a [guardian](crate::guardian); its marker and the folder
-    /// with the sandboxes are added as its last words.
+    /// Command that starts a [guardian](crate::guardian). The executor appends its own name and the folder with the
+    /// sandboxes.
     pub guardian: Option<Vec<String>>,
 }
 
-/// Why an executor cannot run with these settings.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub struct ConfigError(pub String);
-
-impl Config {
+impl ExecutorConfig {
     pub(crate) fn max_fetches(&self) -> usize {
         (self.capacity.cpus_milli as usize / 1000 * FETCHES_PER_PROCESSOR).max(MIN_FETCHES)
     }
@@ -79,14 +73,14 @@ impl Config {
     }
 }
 
-/// What this machine has: its processors, and memory as far as it is known.
+/// The resources of this machine.
 pub fn default_capacity() -> Resources {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory_kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
     });
-    // Disk for sandboxes is what the temporary folder's file system has free now.
+    // Sandboxes may use what the temporary folder's file system has free now.
     let disk = statvfs(std::env::temp_dir()).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
     Resources {
         cpus_milli: (processors * 1000) as u32,

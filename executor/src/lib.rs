@@ -1,34 +1,32 @@
 //! An executor: the process on a node that stores objects and runs tasks.
 //!
-//! The shell around [`eyas_node::Node`], which decides. Here are the session with the dispatcher, the store, fetches,
-//! sandboxes and processes; facts go to the node as events, and its effects are carried out. It decides nothing
-//! itself, and never asks the dispatcher anything and waits; but a task's own thread waits before its outputs appear, until
-//! it has its lease and its places.
+//! This crate is the shell around [`eyas_node::Node`], which decides. It has the session with the dispatcher, the
+//! store, fetches, sandboxes and processes. Facts go to the node as events, and the node's effects are carried out.
+//! The shell decides nothing, and nothing here asks the dispatcher and waits, with one exception: the thread of a task
+//! waits for the lease and for the task's output places before outputs appear.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `run`, `session` | start and end of the process; one session with the dispatcher, and reconnection |
+//! | `executor_core` | the node, its events and effects; objects that are fetched, held or reserved |
+//! | `task` | one task: sandbox, staging, outputs, lease, claims of output places, job tokens, node failures |
+//! | `process` | one process group: start, capture, time limit, suspension, termination, strays |
+//! | `leftovers` | processes of executors that died: the guardian, control groups, names of processes |
 
-mod blame;
-mod brain;
-mod cgroup;
-mod claim;
 mod config;
-mod deliver;
-mod files;
-pub mod guardian;
-mod incarnation;
-mod lease;
-mod leftovers;
-mod places;
+mod executor_core;
+mod files_node;
+pub(crate) mod leftovers;
+mod private_folder;
 mod process;
-mod room;
-mod sandbox;
-mod serve;
-mod spawn;
+mod run;
+mod session;
 mod stop;
-mod strays;
-mod tokens;
-mod turns;
-mod work;
+mod storage_turns;
+mod task;
 
-pub use config::{Config, ConfigError, default_capacity};
-pub use incarnation::{Incarnation, NoIncarnation};
-pub use serve::{ExecutorError, run};
-pub use stop::{Stop, Switch};
+pub use config::{ExecutorConfig, default_capacity};
+pub use leftovers::guardian;
+pub use leftovers::incarnation::{Incarnation, NoIncarnation};
+pub use run::{ExecutorError, run};
+pub use stop::{StopSignal, StopSwitch};

@@ -1,5 +1,9 @@
-//! One process at a time: started in its own group, its output captured, suspended and killed whole, reaped with what it
-//! used.
+//! One process of a task: started in its own process group, its output captured, suspended and killed as a group, and
+//! reaped with its resource usage.
+
+pub(crate) mod procfs;
+mod spawn;
+pub(crate) mod strays;
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::mem::MaybeUninit;
@@ -13,70 +17,70 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use crate::spawn::spawn;
-use crate::strays::signal_marked;
+use spawn::spawn;
+use strays::signal_marked;
 
-/// Between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// Read at a time.
+/// Size of one read from a pipe.
 const READ_BYTES: usize = 64 << 10;
-/// What a pipe can hold at most is read in so many.
+/// Reads that empty the fullest pipe.
 const DRAIN_READS: usize = 16;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ProcessEnd {
     Exited(i32),
     Signalled(i32),
     TimedOut,
     Cancelled,
 }
 
-/// What is left of a process.
+/// The result of a process that has ended.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub end: End,
-    /// Its process group, of which nothing is left, or not for long.
+pub(crate) struct ProcessResult {
+    pub end: ProcessEnd,
+    /// The process group; all of it has been killed.
     pub group: Pid,
     pub cpu_us: u64,
     /// How long it was suspended.
     pub suspended: Duration,
-    pub stdout: Captured,
-    pub stderr: Captured,
+    pub stdout: CapturedOutput,
+    pub stderr: CapturedOutput,
 }
 
-/// A stream's beginning, and how much more there was.
+/// The beginning of an output stream, and the size of the rest.
 #[derive(Debug, Default)]
-pub(crate) struct Captured {
+pub(crate) struct CapturedOutput {
     pub bytes: Vec<u8>,
     pub cut_bytes: u64,
 }
 
-/// With which a task is cancelled, suspended and resumed from another thread, whether its process runs yet or not.
-pub(crate) struct Control {
-    wanted: Mutex<Wanted>,
+/// Cancels, suspends and resumes a task from another thread, before or after its process has started.
+pub(crate) struct ProcessControl {
+    wanted: Mutex<WantedState>,
     wake: OwnedFd,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Wanted {
+struct WantedState {
     cancelled: bool,
     suspended: bool,
 }
 
-impl Control {
+impl ProcessControl {
     pub fn new() -> io::Result<Self> {
-        let wanted = Mutex::new(Wanted::default());
-        Ok(Control { wanted, wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+        let wanted = Mutex::new(WantedState::default());
+        Ok(ProcessControl { wanted, wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
-    /// The task shall end; its process group is killed.
+    /// Cancels the task: its process group is killed.
     pub fn cancel(&self) {
         self.lock().cancelled = true;
         self.wake();
     }
 
-    /// The task's processes shall stop, or go on.
+    /// Stops the task's processes, or lets them continue.
     pub fn suspend(&self, suspended: bool) {
         self.lock().suspended = suspended;
         self.wake();
@@ -87,71 +91,78 @@ impl Control {
     }
 
     fn wake(&self) {
-        // Fails only if it was woken 2^64 times before.
+        // Fails only after 2^64 calls without a read.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// What is wanted now; whoever changes it from here on wakes again.
-    fn wanted(&self) -> Wanted {
-        // Fails only if nobody has woken it.
+    /// The wanted state; a later change wakes the waiting thread again.
+    fn wanted(&self) -> WantedState {
+        // Fails only if there was no call of `wake`.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         *self.lock()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Wanted> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, WantedState> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs a command to its end. All of its process group has been killed afterwards. Those of its processes that have left
-/// the group have the variables `marks`.
+/// Runs a command to its end, and kills all of its process group afterwards. Processes that leave the group are
+/// recognised by the environment variables `marks`.
 ///
 /// # Errors
-/// If it could not be started.
+/// If the command could not be started.
 pub(crate) fn run(
     command: &Command,
     capture_bytes: u64,
     timeout: Option<Duration>,
-    control: &Control,
+    control: &ProcessControl,
     marks: &[String],
-) -> io::Result<Ran> {
+) -> io::Result<ProcessResult> {
     let (mut streams, [stdout, stderr]) = Streams::new(capture_bytes)?;
     let pid = spawn(command, stdout.as_fd(), stderr.as_fd())?;
-    let mut task = Processes { leader: pid, marks, stopped: None, suspended: Duration::ZERO };
+    let mut task = TaskProcesses { leader: pid, marks, stopped: None, suspended: Duration::ZERO };
     let killed = watch(&mut task, &mut streams, timeout, control);
     let suspended = task.suspended();
-    // The leader is not reaped yet, so that its group's number is still its own.
+    // The leader is not reaped yet, so the group's number cannot belong to another group.
     let _ = kill_process_group(pid, Signal::KILL);
     let (status, cpu_us) = reap(pid)?;
     streams.drain();
     let end = match (killed?, status.code(), status.signal()) {
         (Some(end), _, _) => end,
-        (None, Some(code), _) => End::Exited(code),
-        (None, None, signal) => End::Signalled(signal.unwrap_or(0)),
+        (None, Some(code), _) => ProcessEnd::Exited(code),
+        (None, None, signal) => ProcessEnd::Signalled(signal.unwrap_or(0)),
     };
-    Ok(Ran { end, group: pid, cpu_us, suspended, stdout: streams.stdout.captured, stderr: streams.stderr.captured })
+    Ok(ProcessResult {
+        end,
+        group: pid,
+        cpu_us,
+        suspended,
+        stdout: streams.stdout.captured,
+        stderr: streams.stderr.captured,
+    })
 }
 
-/// All processes of a task, whose leader is not reaped.
-struct Processes<'a> {
+/// All processes of a task. Their leader is not reaped yet.
+struct TaskProcesses<'a> {
     leader: Pid,
     marks: &'a [String],
-    /// Since when they are stopped.
+    /// When they were stopped, if they are.
     stopped: Option<Instant>,
-    /// How long they were, before that.
+    /// How long they were stopped earlier.
     suspended: Duration,
 }
 
-impl Processes<'_> {
-    /// Stops them all.
+impl TaskProcesses<'_> {
+    /// Stops all of them.
     fn stop(&mut self) {
         self.stopped = Some(Instant::now());
         let _ = kill_process_group(self.leader, Signal::STOP);
         signal_marked(self.marks, Signal::STOP);
     }
 
-    /// Lets them go on; tells how long they were stopped.
-    fn go_on(&mut self) -> Duration {
+    /// Lets them continue. Returns how long they were stopped.
+    fn resume(&mut self) -> Duration {
         let Some(since) = self.stopped.take() else { return Duration::ZERO };
         signal_marked(self.marks, Signal::CONT);
         let _ = kill_process_group(self.leader, Signal::CONT);
@@ -159,10 +170,10 @@ impl Processes<'_> {
         since.elapsed()
     }
 
-    /// Asks them to end, also what is stopped.
+    /// Asks them to end, also while they are stopped.
     fn terminate(&mut self) {
         let _ = kill_process_group(self.leader, Signal::TERM);
-        self.go_on();
+        self.resume();
     }
 
     fn suspended(&self) -> Duration {
@@ -170,14 +181,15 @@ impl Processes<'_> {
     }
 }
 
-/// Captures output until the process has ended, stops it while it is suspended, and kills it when its time is over, of
-/// which no part passes meanwhile, or it is cancelled. Tells why it was killed, if it was.
+/// Captures output until the process has ended. Stops the process while it is suspended, and kills it when it is
+/// cancelled or its time limit is over; suspension does not count towards the limit. Returns why it was killed, if it
+/// was.
 fn watch(
-    task: &mut Processes<'_>,
+    task: &mut TaskProcesses<'_>,
     streams: &mut Streams,
     timeout: Option<Duration>,
-    control: &Control,
-) -> io::Result<Option<End>> {
+    control: &ProcessControl,
+) -> io::Result<Option<ProcessEnd>> {
     let pid = task.leader;
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     let mut killed = None;
@@ -187,7 +199,7 @@ fn watch(
         let left = deadline_now.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
             let signal = if killed.is_none() { Signal::TERM } else { Signal::KILL };
-            killed.get_or_insert(End::TimedOut);
+            killed.get_or_insert(ProcessEnd::TimedOut);
             let _ = kill_process_group(pid, signal);
             deadline = Some(Instant::now() + GRACE);
             continue;
@@ -220,14 +232,14 @@ fn watch(
         }
         let wanted = control.wanted();
         if wanted.cancelled {
-            killed = Some(End::Cancelled);
+            killed = Some(ProcessEnd::Cancelled);
             task.terminate();
             deadline = Some(Instant::now() + GRACE);
         } else if wanted.suspended && task.stopped.is_none() {
             task.stop();
         } else if !wanted.suspended {
-            let stood_still = task.go_on();
-            deadline = deadline.map(|deadline| deadline + stood_still);
+            let stopped = task.resume();
+            deadline = deadline.map(|deadline| deadline + stopped);
         }
     }
 }
@@ -238,8 +250,8 @@ struct Streams {
 }
 
 impl Streams {
-    /// The streams, and the ends that a process writes to. Those are kept open until it has ended, so that no thread is woken
-    /// by their closing, which comes one by one and before the process has ended.
+    /// The streams, and the ends that the process writes to. The caller keeps those open until the process has ended:
+    /// otherwise each of them would wake the thread when the process closes it, before its end.
     fn new(capture_bytes: u64) -> io::Result<(Self, [PipeWriter; 2])> {
         let (stdout, stdout_writer) = io::pipe()?;
         let (stderr, stderr_writer) = io::pipe()?;
@@ -247,7 +259,7 @@ impl Streams {
         Ok((Streams { stdout: stream(stdout)?, stderr: stream(stderr)? }, [stdout_writer, stderr_writer]))
     }
 
-    /// Takes what is still in the pipes; does not wait for processes that left the group and keep them open.
+    /// Reads what is still in the pipes. Does not wait for processes outside the group that keep the pipes open.
     fn drain(&mut self) {
         for stream in [&mut self.stdout, &mut self.stderr] {
             for _ in 0..DRAIN_READS {
@@ -261,17 +273,17 @@ impl Streams {
 
 struct Stream {
     pipe: PipeReader,
-    captured: Captured,
+    captured: CapturedOutput,
     capture_bytes: u64,
 }
 
 impl Stream {
     fn new(pipe: PipeReader, capture_bytes: u64) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Stream { pipe, captured: Captured::default(), capture_bytes })
+        Ok(Stream { pipe, captured: CapturedOutput::default(), capture_bytes })
     }
 
-    /// Reads once; whether there may be more now.
+    /// Reads once. Whether there may be more now.
     fn read(&mut self) -> bool {
         let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
         match rustix::io::read(&self.pipe, &mut buffer) {
@@ -283,19 +295,19 @@ impl Stream {
                 true
             }
             Err(Errno::INTR) => true,
-            // Nothing more now; or never.
+            // Nothing more now, or the end.
             Ok(_) | Err(_) => false,
         }
     }
 }
 
-/// Reaps a process that has ended or is being killed; its status, and the processor time that it and its reaped
-/// children used.
+/// Reaps a process that has ended or is being killed. Returns its status, and the processor time of the process and its
+/// reaped children.
 fn reap(pid: Pid) -> io::Result<(ExitStatus, u64)> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     loop {
-        // The one place outside `store` and `transfer` with unsafe code: no safe wrapper gives one child's usage.
+        // No safe wrapper returns the resource usage of one child.
         // SAFETY: both pointers are to live variables of the types that wait4 writes, and zeroes are a valid rusage.
         let reaped = unsafe { libc::wait4(pid.as_raw_nonzero().get(), &mut status, 0, usage.as_mut_ptr()) };
         if reaped >= 0 {
@@ -322,23 +334,23 @@ mod tests {
         command
     }
 
-    fn run_sh(script: &str, capture_bytes: u64, timeout_ms: u64) -> Ran {
+    fn run_sh(script: &str, capture_bytes: u64, timeout_ms: u64) -> ProcessResult {
         let timeout = Some(Duration::from_millis(timeout_ms));
-        run(&sh(script), capture_bytes, timeout, &Control::new().unwrap(), &[]).unwrap()
+        run(&sh(script), capture_bytes, timeout, &ProcessControl::new().unwrap(), &[]).unwrap()
     }
 
     #[test]
     fn output_and_exit_code_are_captured() {
         let ran = run_sh("echo out; echo err >&2; exit 3", 100, 60_000);
-        assert_eq!(ran.end, End::Exited(3));
+        assert_eq!(ran.end, ProcessEnd::Exited(3));
         assert_eq!((&ran.stdout.bytes[..], &ran.stderr.bytes[..]), (&b"out\n"[..], &b"err\n"[..]));
-        assert_eq!(run_sh("kill -9 $$", 100, 60_000).end, End::Signalled(9));
+        assert_eq!(run_sh("kill -9 $$", 100, 60_000).end, ProcessEnd::Signalled(9));
     }
 
     #[test]
     fn more_output_than_the_bound_is_counted_and_does_not_block() {
         let ran = run_sh("head -c 1000000 /dev/zero", 1000, 60_000);
-        assert_eq!((ran.end, ran.stdout.bytes.len(), ran.stdout.cut_bytes), (End::Exited(0), 1000, 999_000));
+        assert_eq!((ran.end, ran.stdout.bytes.len(), ran.stdout.cut_bytes), (ProcessEnd::Exited(0), 1000, 999_000));
     }
 
     #[test]
@@ -350,7 +362,7 @@ mod tests {
     #[test]
     fn a_late_process_is_killed_with_its_whole_group() {
         let ran = run_sh("sleep 1000 & echo $!; wait", 100, 200);
-        assert_eq!(ran.end, End::TimedOut);
+        assert_eq!(ran.end, ProcessEnd::TimedOut);
         let background: i32 = String::from_utf8(ran.stdout.bytes).unwrap().trim().parse().unwrap();
         let gone = || {
             let stat = std::fs::read_to_string(format!("/proc/{background}/stat"));
@@ -364,26 +376,26 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ignores_sigterm_is_killed_all_the_same() {
-        assert_eq!(run_sh("trap '' TERM; while :; do :; done", 10, 100).end, End::TimedOut);
+    fn a_process_that_ignores_sigterm_is_killed() {
+        assert_eq!(run_sh("trap '' TERM; while :; do :; done", 10, 100).end, ProcessEnd::TimedOut);
     }
 
     #[test]
     fn a_cancelled_process_ends_also_if_cancelled_before_it_started() {
-        let control = Control::new().unwrap();
+        let control = ProcessControl::new().unwrap();
         control.cancel();
-        assert_eq!(run(&sh("sleep 1000"), 10, None, &control, &[]).unwrap().end, End::Cancelled);
+        assert_eq!(run(&sh("sleep 1000"), 10, None, &control, &[]).unwrap().end, ProcessEnd::Cancelled);
     }
 
     #[test]
     fn a_process_that_left_the_group_with_the_pipe_is_not_waited_for() {
         let ran = run_sh("setsid sleep 3 & echo done", 100, 60_000);
-        assert_eq!((ran.end, &ran.stdout.bytes[..]), (End::Exited(0), &b"done\n"[..]));
+        assert_eq!((ran.end, &ran.stdout.bytes[..]), (ProcessEnd::Exited(0), &b"done\n"[..]));
     }
 
     #[test]
-    fn what_cannot_be_started_is_an_error() {
-        let control = Control::new().unwrap();
+    fn a_program_that_does_not_exist_is_an_error() {
+        let control = ProcessControl::new().unwrap();
         assert!(run(&Command::new("/no/such/program"), 10, None, &control, &[]).is_err());
     }
 
@@ -402,13 +414,13 @@ mod tests {
     }
 
     /// A task with a child in its group and one outside, run while `meanwhile` has its control and their numbers.
-    fn run_three(timeout: Option<Duration>, meanwhile: impl FnOnce(&Control, [i32; 3])) -> Ran {
+    fn run_three(timeout: Option<Duration>, meanwhile: impl FnOnce(&ProcessControl, [i32; 3])) -> ProcessResult {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pids");
         let script = "trap 'kill $a' TERM; sleep 1000 & a=$!; setsid sleep 1000 & b=$!
                       echo $$ $a $b >$0.part; mv $0.part $0; wait $a; kill $b; exit 7";
         let mark = format!("PROCESS_TEST={}", folder.path().display());
-        let control = Control::new().unwrap();
+        let control = ProcessControl::new().unwrap();
         std::thread::scope(|scope| {
             let ran = scope.spawn(|| {
                 let mut command = Command::new("/bin/sh");
@@ -435,7 +447,7 @@ mod tests {
             until("all go on", || pids.iter().all(|pid| is_stopped(*pid) == Some(false)));
             let _ = rustix::process::kill_process(Pid::from_raw(pids[1]).unwrap(), Signal::TERM);
         });
-        assert_eq!(ran.end, End::Exited(7));
+        assert_eq!(ran.end, ProcessEnd::Exited(7));
         assert!(ran.suspended >= Duration::from_millis(1500), "{:?}", ran.suspended);
     }
 
@@ -447,13 +459,13 @@ mod tests {
             until("all are stopped", || pids.iter().all(|pid| is_stopped(*pid) == Some(true)));
             control.cancel();
         });
-        assert_eq!(ran.end, End::Cancelled);
+        assert_eq!(ran.end, ProcessEnd::Cancelled);
         assert!(began.elapsed() < GRACE + Duration::from_secs(18), "it was not even killed");
     }
 
     #[test]
-    fn one_suspended_before_it_started_stops_all_the_same() {
-        let control = Control::new().unwrap();
+    fn a_process_that_was_suspended_before_its_start_stops() {
+        let control = ProcessControl::new().unwrap();
         control.suspend(true);
         let script = format!("sleep 0.5; exit 3 # born stopped {}", std::process::id());
         std::thread::scope(|scope| {
@@ -468,7 +480,7 @@ mod tests {
             });
             control.suspend(false);
             let ran = ran.join().unwrap();
-            assert_eq!(ran.end, End::Exited(3));
+            assert_eq!(ran.end, ProcessEnd::Exited(3));
             assert!(!ran.suspended.is_zero());
         });
     }

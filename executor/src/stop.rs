@@ -1,14 +1,14 @@
-//! The order to end, given once: by a signal, by the end of standard input, by a test.
+//! The order to stop, given once: by a signal, by the end of standard input, or by a test.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Gives the order. Without it, only the dispatcher can stop the executor.
-pub struct Switch(watch::Sender<Option<Instant>>);
+/// Gives the order to stop. If it was dropped, only the dispatcher can stop the executor.
+pub struct StopSwitch(watch::Sender<Option<Instant>>);
 
-impl Switch {
-    /// The executor shall end; it remembers when it was told first.
+impl StopSwitch {
+    /// Orders the executor to stop. Only the first order counts.
     pub fn press(&self) {
         self.0.send_if_modified(|told| {
             let is_first = told.is_none();
@@ -18,22 +18,22 @@ impl Switch {
     }
 }
 
-/// Tells an executor to stop: it kills what runs, says farewell and returns.
+/// Where an executor learns of the order to stop: it then kills its tasks, takes leave of the dispatcher and returns.
 #[derive(Clone)]
-pub struct Stop(watch::Receiver<Option<Instant>>);
+pub struct StopSignal(watch::Receiver<Option<Instant>>);
 
-impl Stop {
-    /// A switch, and what it switches.
-    pub fn new() -> (Switch, Self) {
+impl StopSignal {
+    /// A switch and its signal.
+    pub fn new() -> (StopSwitch, Self) {
         let (sender, receiver) = watch::channel(None);
-        (Switch(sender), Stop(receiver))
+        (StopSwitch(sender), StopSignal(receiver))
     }
 
     /// Returns when the order is given, with the moment at which it was.
     pub(crate) async fn wait(&mut self) -> Instant {
         match self.0.wait_for(Option::is_some).await.map(|told| *told) {
             Ok(Some(told)) => told,
-            // Without a switch left it can only be stopped by the dispatcher.
+            // The switch was dropped: only the dispatcher can stop the executor.
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }

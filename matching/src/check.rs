@@ -2,8 +2,8 @@
 //! it can work on.
 //!
 //! CEL itself leaves all this to the evaluation. There it would show only once a task waits, and only on the nodes on
-//! which that part is reached. In one thing this is more lenient than CEL: where a whole number and a fraction meet in a
-//! sum or product, the whole number is taken as a fraction.
+//! which that part is reached. In one thing this is more lenient than CEL: where a whole number and a fraction meet in
+//! a sum or product, the whole number is taken as a fraction.
 
 use std::fmt;
 

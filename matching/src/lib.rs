@@ -64,8 +64,8 @@ pub fn accept(text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError>
     condition("accept", text)
 }
 
-/// A condition, in the parts that it joins by `&&`, at any depth: so that what is fixed is asked once and only the rest at
-/// each decision, and so that a person can be told which part does not hold.
+/// A condition, in the parts that it joins by `&&`, at any depth: so that what is fixed is asked once and only the
+/// rest at each decision, and so that a person can be told which part does not hold.
 fn condition(what: &'static str, text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
     let whole = compile(what, text, Wanted::Truth)?;
     let parts: Result<Vec<_>, _> = parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();

@@ -4,8 +4,8 @@
 //! a condition with one of those outside of brackets is one part. Whatever else is doubtful is one part as well, which
 //! is never wrong.
 
-/// A byte outside of texts and comments: its place, and how many brackets are open around it. A bracket counts as outside
-/// of itself.
+/// A byte outside of texts and comments: its place, and how many brackets are open around it. A bracket counts as
+/// outside of itself.
 struct Byte {
     at: usize,
     byte: u8,

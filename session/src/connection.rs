@@ -181,8 +181,8 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
         // A connection that breaks says nothing of trust: the dispatcher may be just going, or coming back.
         let broken = |e: io::Error| if is_refusal(&e) { not_trusted(&address, &e) } else { unreachable(e) };
         let mut session = Session::over(TlsStream::Client(stream.map_err(broken)?), credentials)?;
-        // The other side speaks first: it closes without another word if it does not accept the key, and what was sent to it
-        // meanwhile would make the system drop the reason.
+        // The other side speaks first: it closes without another word if it does not accept the key, and what was sent
+        // to it meanwhile would make the system drop the reason.
         let mut hello = session.reader.hello(MAX_FRAME_BYTES).await.map_err(|e| refused(e, credentials.holder()))?;
         if let Some(trust) = hello.trust.take().filter(|_| session.standing.holder() == Principal::Dispatcher) {
             credentials.learn(trust);

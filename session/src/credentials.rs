@@ -1,8 +1,9 @@
 //! What a process proves itself with, whom it accepts, and the TLS settings that follow from both.
 //!
 //! TLS 1.3, with certificates on both sides. A certificate counts if the cluster's authority has signed it and its
-//! holder is trusted *now*: keys are replaced while a cluster runs, so the settings ask each time instead of remembering.
-//! For the same reason no session of TLS is ever resumed: a resumed one would be as trusted as it was at first.
+//! holder is trusted *now*: keys are replaced while a cluster runs, so the settings ask each time instead of
+//! remembering. For the same reason no session of TLS is ever resumed: a resumed one would be as trusted as it was at
+//! first.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

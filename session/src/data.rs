@@ -17,8 +17,8 @@ const NODES: &str = "eyas 2026 gossip of the file system";
 /// A secret that is never sent.
 type Secret = [u8; SHARED_BYTES];
 
-/// What a process proves itself with where bulk data goes, and whether that is encrypted. Each connection asks anew: keys are
-/// replaced while the process runs.
+/// What a process proves itself with where bulk data goes, and whether that is encrypted. Each connection asks anew:
+/// keys are replaced while the process runs.
 #[derive(Clone)]
 pub struct DataKeys {
     mode: DataMode,
@@ -45,9 +45,9 @@ impl DataKeys {
         self.mode
     }
 
-    /// The secrets of peers: the first is to be used, all are to be accepted. There is at least one. Where data is encrypted, the
-    /// certificates of TLS have said who is there, and what is proven inside is only that both are of one cluster: a program that
-    /// runs for longer than replaced secrets are accepted still reaches its peers.
+    /// The secrets of peers: the first is to be used, all are to be accepted. There is at least one. Where data is
+    /// encrypted, the certificates of TLS have said who is there, and what is proven inside is only that both are of
+    /// one cluster: a program that runs for longer than replaced secrets are accepted still reaches its peers.
     pub fn secrets(&self) -> Vec<Secret> {
         match self.mode {
             DataMode::Encrypted => vec![blake3::derive_key(PEERS, self.authority.as_bytes())],

@@ -1,13 +1,13 @@
-//! The door of a listener: which connections have not yet proven the cluster's key, and which of them is closed when there
-//! are too many.
+//! The door of a listener: which connections have not yet proven the cluster's key, and which of them is closed when
+//! there are too many.
 //!
-//! Anyone who reaches a port can open connections there and send nothing. An honest peer may come from the same address (the same
-//! machine, or one NAT), so no address is ever refused. Where a bound is reached, the oldest unproven connection is closed
-//! instead: of the same address, if its share is reached; else of the address with the most unproven connections, and of
-//! addresses with proven connections last.
+//! Anyone who reaches a port can open connections there and send nothing. An honest peer may come from the same
+//! address (the same machine, or one NAT), so no address is ever refused. Where a bound is reached, the oldest
+//! unproven connection is closed instead: of the same address, if its share is reached; else of the address with the
+//! most unproven connections, and of addresses with proven connections last.
 //!
-//! Silent connections, which have sent nothing, and speaking ones, which have begun to prove the key, have separate bounds.
-//! An honest peer speaks at once, so silent connections never displace a peer that is proving its key.
+//! Silent connections, which have sent nothing, and speaking ones, which have begun to prove the key, have separate
+//! bounds. An honest peer speaks at once, so silent connections never displace a peer that is proving its key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// Unproven connections of one stage in all; the next one displaces another.
 pub const MAX_UNPROVEN: usize = 256;
 
-/// Unproven connections of one stage from one address, or from one /64 network of IPv6; the next one displaces the oldest.
+/// Unproven connections of one stage from one address, or from one /64 network of IPv6; the next one displaces the
+/// oldest.
 pub const MAX_UNPROVEN_PER_ADDRESS: usize = 128;
 
 /// A connection that has not proven the key by then is closed.
@@ -221,7 +222,8 @@ impl Door {
         Door(Arc::new(Shared { name, state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }) }))
     }
 
-    /// A connection has come from `address`; `close` is called if it has to leave for another. It must not come back to the door.
+    /// A connection has come from `address`; `close` is called if it has to leave for another. It must not come back
+    /// to the door.
     pub fn enter(&self, address: IpAddr, close: impl FnOnce() + Send + 'static) -> Guest {
         let from = origin(address);
         let mut state = self.state();

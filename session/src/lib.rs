@@ -1,8 +1,8 @@
 //! Authenticated, framed connections between eyas processes.
 //!
-//! An access file holds a key, which the cluster's authority has signed with its role. Both ends of every connection prove
-//! over TLS 1.3 that they have such a key, and that it counts now; whoever cannot is dropped before a byte of eyas's
-//! protocol is read. This crate knows how bytes get across and who sent them, never what they mean.
+//! An access file holds a key, which the cluster's authority has signed with its role. Both ends of every connection
+//! prove over TLS 1.3 that they have such a key, and that it counts now; whoever cannot is dropped before a byte of
+//! eyas's protocol is read. This crate knows how bytes get across and who sent them, never what they mean.
 
 #![forbid(unsafe_code)]
 

@@ -27,7 +27,8 @@ impl Listener {
         Listener { tcp, acceptor, door: Door::new(name) }
     }
 
-    /// Waits for a connection, and returns its greeting, for the caller to run beside others. Dropped, this loses no connection.
+    /// Waits for a connection, and returns its greeting, for the caller to run beside others. Dropped, this loses no
+    /// connection.
     pub async fn next(&self) -> impl Future<Output = Result<(Session, Role), SessionError>> + Send + use<> {
         let (stream, remote) = self.accept().await;
         let (close, closed) = oneshot::channel();

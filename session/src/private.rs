@@ -1,9 +1,9 @@
 //! Folders and files that only their user can read, write or exchange.
 //!
-//! Secrets are written through a handle on a folder that was checked as `ssh` checks its own: the folder belongs to this
-//! user, and neither it nor a folder above it lets another user write (a sticky folder such as `/tmp` does not let
-//! others exchange what is in it). A new file is made under a name that must not exist and is no link, and gets its
-//! own name when it is whole.
+//! Secrets are written through a handle on a folder that was checked as `ssh` checks its own: the folder belongs to
+//! this user, and neither it nor a folder above it lets another user write (a sticky folder such as `/tmp` does not
+//! let others exchange what is in it). A new file is made under a name that must not exist and is no link, and gets
+//! its own name when it is whole.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -132,7 +132,8 @@ impl PrivateFolder {
         rustix::fs::fchmod(&self.handle, Mode::RWXU).map_err(|e| failed(&self.path)(e.into()))
     }
 
-    /// Writes a file with mode 0600, whole or not at all; one of that name is replaced. It is on disk when this returns.
+    /// Writes a file with mode 0600, whole or not at all; one of that name is replaced. It is on disk when this
+    /// returns.
     ///
     /// # Errors
     /// If the system refuses. Nothing of `content` is left on disk then.
@@ -280,7 +281,8 @@ fn check_parent(path: &Path, found: &Stat) -> Result<(), PrivateError> {
     Ok(())
 }
 
-/// Whether this process is in a container that knows only some users: folders of the host's root seem to belong to nobody.
+/// Whether this process is in a container that knows only some users: folders of the host's root seem to belong to
+/// nobody.
 fn hides_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let known: u64 = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();

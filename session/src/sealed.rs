@@ -1,8 +1,9 @@
 //! Bulk data encrypted: TLS 1.3 over a blocking socket, for whole pieces at a time.
 //!
-//! The caller's thread encrypts and decrypts, so no reactor waits for it. Buffers hold several of the largest records of TLS and are
-//! kept as long as the connection: a system call moves [`BUFFER_BYTES`], and no buffer is allocated for it.
-//! What the kernel could do instead (kTLS) is not used: it would save two copies, only on kernels that have the module.
+//! The caller's thread encrypts and decrypts, so no reactor waits for it. Buffers hold several of the largest records
+//! of TLS and are kept as long as the connection: a system call moves [`BUFFER_BYTES`], and no buffer is allocated for
+//! it. What the kernel could do instead (kTLS) is not used: it would save two copies, only on kernels that have the
+//! module.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -191,8 +192,8 @@ impl SealedStream {
         stepped
     }
 
-    /// Sends TLS's last word on an error, if it has one; whether that arrives does not matter. What came must not be looked at again:
-    /// so TLS is asked only as long as it has something to say, which it says before it looks.
+    /// Sends TLS's last word on an error, if it has one; whether that arrives does not matter. What came must not be
+    /// looked at again: so TLS is asked only as long as it has something to say, which it says before it looks.
     fn say_why(&mut self) {
         while self.has_to_say() {
             if self.step_once(&mut [], None).is_err() {
@@ -271,7 +272,8 @@ fn handle<D>(
 }
 
 impl Read for SealedStream {
-    /// The end of the connection is an end like TLS's own: what it carries has lengths and authenticated replies of its own.
+    /// The end of the connection is an end like TLS's own: what it carries has lengths and authenticated replies of
+    /// its own.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.rest_at < self.rest.len() {
             let left = &self.rest[self.rest_at..];

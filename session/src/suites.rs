@@ -19,7 +19,8 @@ pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider { cipher_suites: cipher_suites.to_vec(), ..default_provider() }
 }
 
-/// Whether a server takes its own order before its client's. One without AES does, so that both sides need it for AES to be used.
+/// Whether a server takes its own order before its client's. One without AES does, so that both sides need it for AES
+/// to be used.
 pub(crate) fn server_decides() -> bool {
     !has_aes()
 }

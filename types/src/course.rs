@@ -80,8 +80,8 @@ pub struct Sample {
 pub struct Metrics {
     /// From submission to the last task's end, without the time between an end and a retry.
     pub elapsed_us: u64,
-    /// Sum over tasks of the time from start to end: what one processor would need, `T_1` of equation 6 with the reads as
-    /// they were.
+    /// Sum over tasks of the time from start to end: what one processor would need, `T_1` of equation 6 with the reads
+    /// as they were.
     pub serial_us: u64,
     /// `serial_us / elapsed_us` (equation 6).
     pub speedup: f64,

@@ -107,8 +107,8 @@ impl FileName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Whether it is in the folder `prefix`, or is itself called that. Folders are what names have in common; the root is
-    /// the empty prefix.
+    /// Whether it is in the folder `prefix`, or is itself called that. Folders are what names have in common; the root
+    /// is the empty prefix.
     pub fn is_within(&self, prefix: &str) -> bool {
         let prefix = prefix.trim_end_matches('/');
         self.0.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -200,8 +200,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a file of this name is likely to be, by what follows its last dot. If that says nothing, `is_text` decides, which
-    /// is for the caller to see from its first bytes: text is lines, and anything else is cut anywhere, as HDFS cuts.
+    /// What a file of this name is likely to be, by what follows its last dot. If that says nothing, `is_text`
+    /// decides, which is for the caller to see from its first bytes: text is lines, and anything else is cut anywhere,
+    /// as HDFS cuts.
     pub fn guess(name: &str, is_text: bool) -> Self {
         let (_, extension) = name.rsplit_once('.').unwrap_or_default();
         match extension.to_ascii_lowercase().as_str() {

@@ -66,8 +66,9 @@ impl FromStr for ObjectId {
     }
 }
 
-/// Names a place in persistent storage: the first 128 bits of BLAKE3 over its path, in which symbolic links are resolved, or
-/// its URL. So two outputs that would replace each other have one place, by whatever paths their tasks go there.
+/// Names a place in persistent storage: the first 128 bits of BLAKE3 over its path, in which symbolic links are
+/// resolved, or its URL. So two outputs that would replace each other have one place, by whatever paths their tasks go
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PlaceId(pub [u8; 16]);
 

@@ -16,9 +16,9 @@ use crate::shown::shown;
 /// The field that JSON has for a name that is not UTF-8.
 const BYTES_FIELD: &str = "bytes_b64";
 
-/// A file's name or path, a URL, or a word of a command. It is passed on byte for byte and takes no more room on the wire
-/// and on disk than its bytes and their number. JSON shows a string, or `{"bytes_b64": "…"}` if the bytes are not UTF-8.
-/// Its `Display` is for people: nothing in it acts on a terminal.
+/// A file's name or path, a URL, or a word of a command. It is passed on byte for byte and takes no more room on the
+/// wire and on disk than its bytes and their number. JSON shows a string, or `{"bytes_b64": "…"}` if the bytes are not
+/// UTF-8. Its `Display` is for people: nothing in it acts on a terminal.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Vec<u8>);
 

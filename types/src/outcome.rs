@@ -54,7 +54,8 @@ pub enum FailureKind {
     Unplaceable,
     /// An input that is kept in the cluster alone could not be had: it is made again, or the task tries again.
     Lost,
-    /// This node has no room for the task now (full disk, no file descriptors left): another may, and later this one too.
+    /// This node has no room for the task now (full disk, no file descriptors left): another may, and later this one
+    /// too.
     NodeFull,
     /// Another task of the job has an output at the place of one of its outputs.
     Claimed,
@@ -256,7 +257,8 @@ pub enum Ended {
     Again,
     /// It was given back before it started.
     Returned,
-    /// It failed here within moments: another executor tries it next, if there is one that takes tasks and has not tried it.
+    /// It failed here within moments: another executor tries it next, if there is one that takes tasks and has not
+    /// tried it.
     Elsewhere,
     /// This executor cannot take it; another may.
     Refused,

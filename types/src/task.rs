@@ -162,7 +162,8 @@ pub struct TaskItem {
 pub struct Value {
     /// As the user wrote it.
     pub text: Name,
-    /// If it names an input: that input's place among the task's own inputs. Its plain placeholder becomes the staged path.
+    /// If it names an input: that input's place among the task's own inputs. Its plain placeholder becomes the staged
+    /// path.
     pub input: Option<u16>,
 }
 

@@ -125,8 +125,8 @@ pub enum FromClient {
     /// Have executors fetch objects ahead of demand. Answered by `Pushing` as it goes on, and by `Pushed` at last; or
     /// once, if nobody waits.
     Push(PushRequest),
-    /// Answered by `Kept`: what a job's tasks keep in the cluster for its user, a part at a time. What nobody has is made
-    /// again.
+    /// Answered by `Kept`: what a job's tasks keep in the cluster for its user, a part at a time. What nobody has is
+    /// made again.
     Kept {
         /// Which job.
         job: JobId,
@@ -146,8 +146,8 @@ pub enum FromClient {
     },
     /// Answered by `FilesNodes`: where nodes of the file system are.
     FilesNodes,
-    /// Let the next node that joins say which the cluster's file system is, or begin another. Answered by `Done`; refused
-    /// while any node is there.
+    /// Let the next node that joins say which the cluster's file system is, or begin another. Answered by `Done`;
+    /// refused while any node is there.
     ForgetFiles,
     /// End the cluster: executors stop, then the dispatcher. Answered by `Stopping` first.
     Stop,

@@ -228,7 +228,8 @@ pub enum ToExecutor {
     Claimed {
         /// Of which task.
         task: TaskId,
-        /// The first place that another task of the job has, and that task's index; none if all places are the task's own.
+        /// The first place that another task of the job has, and that task's index; none if all places are the task's
+        /// own.
         by_other: Option<(PlaceId, u32)>,
     },
     /// Outputs in persistent storage to look at. Answered by `Checked`.
@@ -243,8 +244,8 @@ pub enum ToExecutor {
         /// Which.
         job: JobId,
     },
-    /// What an executor on the same host has left running, which was lost: its tasks are others' now. To be killed, if that
-    /// executor is not there.
+    /// What an executor on the same host has left running, which was lost: its tasks are others' now. To be killed, if
+    /// that executor is not there.
     EndLeftovers {
         /// Its name, as in its registration.
         incarnation: String,

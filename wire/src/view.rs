@@ -149,8 +149,8 @@ pub struct ExecutorView {
     pub assigned_milli: u64,
     /// Tasks it was given.
     pub assigned: u64,
-    /// What it does: `computing` if a task runs, else `staging` if one's data are fetched, else `idle`; `set aside` while it
-    /// is given no tasks, because others completed what failed on it.
+    /// What it does: `computing` if a task runs, else `staging` if one's data are fetched, else `idle`; `set aside`
+    /// while it is given no tasks, because others completed what failed on it.
     pub state: String,
     /// Tasks that run on it, as it said last.
     pub computing: u64,
@@ -166,8 +166,8 @@ pub struct ExecutorView {
     pub held_bytes: u64,
     /// Bytes its store may hold.
     pub store_bytes: u64,
-    /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up. `None` until it
-    /// has said so.
+    /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up. `None` until
+    /// it has said so.
     pub free_disk_bytes: Option<u64>,
     /// Where its tasks' inputs came from.
     pub reads: Reads,

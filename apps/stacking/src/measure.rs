@@ -6,7 +6,8 @@
 
 use crate::stack::Image;
 
-/// Radius of the aperture, pixels. Holds 86 % of a point source of 1.4 arcsec (FWHM) at the SDSS's 0.396 arcsec a pixel.
+/// Radius of the aperture, pixels. Holds 86 % of a point source of 1.4 arcsec (FWHM) at the SDSS's 0.396 arcsec a
+/// pixel.
 pub const APERTURE_RADIUS: usize = 3;
 
 /// Empty places nearer to the centre than this, pixels, might hold light of the source.

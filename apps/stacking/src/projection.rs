@@ -1,8 +1,8 @@
 //! The paper's *radec2xy*: where on a frame a place of the sky is, by the frame's world coordinate system (WCS).
 //!
-//! The projection itself (TAN for the SDSS, and the others of Calabretta & Greisen 2002) is the `wcs` crate's. This file
-//! checks the header first, because that crate has defaults for missing keywords and panics on odd ones, and turns
-//! degrees and FITS pixels, which count from one, into ours.
+//! The projection itself (TAN for the SDSS, and the others of Calabretta & Greisen 2002) is the `wcs` crate's. This
+//! file checks the header first, because that crate has defaults for missing keywords and panics on odd ones, and
+//! turns degrees and FITS pixels, which count from one, into ours.
 
 use fitsrs::{ImgXY, LonLat, WCS};
 

@@ -77,8 +77,8 @@ impl Window {
         self.size + 1
     }
 
-    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count. None where one of its
-    /// pixels is undefined (BLANK or NaN).
+    /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count. None where one of
+    /// its pixels is undefined (BLANK or NaN).
     pub fn cut(&self, rows: &Rows, sky: Sky, cal: f64, profile: &mut Profile) -> Option<Vec<f64>> {
         let edge = self.tile_size();
         let tile = profile.time(Block::GetTile, || rows.tile(self.x, self.y, edge, edge));

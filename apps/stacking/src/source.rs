@@ -104,8 +104,8 @@ impl Source {
     /// file with nothing else in it would end.
     ///
     /// A plain file's length says so. A gzip file whose trailer names just the length expected is taken at its word,
-    /// which spares inflating the rest; with any other trailer (truncated, several members, further FITS extensions), or
-    /// if `verify`, the rest is inflated, and gzip's checksum decides.
+    /// which spares inflating the rest; with any other trailer (truncated, several members, further FITS extensions),
+    /// or if `verify`, the rest is inflated, and gzip's checksum decides.
     pub fn check_whole(
         &mut self,
         position: u64,

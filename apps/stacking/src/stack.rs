@@ -1,8 +1,8 @@
 //! The sum of many ROIs, the frame-by-frame work that makes it, and its file.
 //!
-//! A stack is kept as a sum and a count, never as a mean, so that partial stacks of any tasks in any order add up to the
-//! same image. Its file is a FITS image of doubles with the keywords NSTACK (ROIs summed), NSKIP (ROIs left out) and
-//! STACKOP ('SUM', or 'MEAN' for the final image).
+//! A stack is kept as a sum and a count, never as a mean, so that partial stacks of any tasks in any order add up to
+//! the same image. Its file is a FITS image of doubles with the keywords NSTACK (ROIs summed), NSKIP (ROIs left out)
+//! and STACKOP ('SUM', or 'MEAN' for the final image).
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! A made-up survey to stack: frames of an SDSS-like camera, with sources that no single frame shows.
 //!
 //! Written are `frames/frame-NNNNNN.fits[.gz]`; `objects.csv`, the places of the invisible sources (`ra,dec,frame`);
-//! `control.csv`, as many places with nothing there; and `tasks.csv`, one line `frame,ra,dec` for each stacking task, no
-//! header, in random order. File names in them are relative to the survey's directory. Same plan, same bytes, wherever
-//! it is written; a frame's bytes depend on its number and the plan, never on the frames before it.
+//! `control.csv`, as many places with nothing there; and `tasks.csv`, one line `frame,ra,dec` for each stacking task,
+//! no header, in random order. File names in them are relative to the survey's directory. Same plan, same bytes,
+//! wherever it is written; a frame's bytes depend on its number and the plan, never on the frames before it.
 
 mod frame;
 mod random;

@@ -1,4 +1,5 @@
-//! Grep: the lines of a block in which a regular expression has a match, or those matches, as Hadoop's Grep counts them.
+//! Grep: the lines of a block in which a regular expression has a match, or those matches, as Hadoop's Grep counts
+//! them.
 
 use std::io::{BufRead, Write};
 

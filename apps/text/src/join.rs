@@ -1,4 +1,5 @@
-//! Join: all pairs of a value that a key has in input 1 and one that it has in input 2, as Hadoop's Join does by default.
+//! Join: all pairs of a value that a key has in input 1 and one that it has in input 2, as Hadoop's Join does by
+//! default.
 //!
 //! Between map and reduce a line is `key TAB input TAB value`. A line without a tab is a key whose value is empty.
 
@@ -10,8 +11,8 @@ use memchr::memchr_iter;
 use crate::pieces::{self, key_and_value};
 use crate::trouble::Trouble;
 
-/// Most bytes of one key's values in memory, those of both inputs: they may come in any order, so that all are needed until
-/// the next key comes. A key with more is refused.
+/// Most bytes of one key's values in memory, those of both inputs: they may come in any order, so that all are needed
+/// until the next key comes. A key with more is refused.
 pub const MAX_KEY_BYTES: usize = 1 << 30;
 
 /// One of the two inputs.
@@ -91,8 +92,8 @@ impl Values {
     }
 }
 
-/// Reads what `map` writes, all lines of a key together, and writes `key TAB first value TAB second value` for each pair. A
-/// key has at most `key_bytes` of values.
+/// Reads what `map` writes, all lines of a key together, and writes `key TAB first value TAB second value` for each
+/// pair. A key has at most `key_bytes` of values.
 pub fn reduce(input: impl BufRead, output: &mut impl Write, key_bytes: usize) -> Result<(), Trouble> {
     let mut key = Vec::new();
     let (mut first, mut second) = (Values::default(), Values::default());

@@ -1,9 +1,10 @@
-//! Programs over blocks of text, as Hadoop's examples define them: grep, word count, aggregate word count, join and sort.
+//! Programs over blocks of text, as Hadoop's examples define them: grep, word count, aggregate word count, join and
+//! sort.
 //!
-//! A map program reads its block, whole lines, from its input and writes lines `key TAB value`. A reduce program reads such
-//! lines, all of a key together, and writes results. Any shuffle will do between them, and `LC_ALL=C sort` is one. They know
-//! nothing of who runs them, and must never read a file or remember anything from run to run: a block that is worked through
-//! again gives the same bytes.
+//! A map program reads its block, whole lines, from its input and writes lines `key TAB value`. A reduce program reads
+//! such lines, all of a key together, and writes results. Any shuffle will do between them, and `LC_ALL=C sort` is
+//! one. They know nothing of who runs them, and must never read a file or remember anything from run to run: a block
+//! that is worked through again gives the same bytes.
 
 #![forbid(unsafe_code)]
 

@@ -27,8 +27,8 @@ impl Trouble {
         matches!(self, Trouble::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// Exit code after sysexits.h: 74 (`EX_IOERR`) where trying again may help, 65 (`EX_DATAERR`) where it cannot. After a
-    /// closed pipe what shells say of programs that its signal ends: not all was written.
+    /// Exit code after sysexits.h: 74 (`EX_IOERR`) where trying again may help, 65 (`EX_DATAERR`) where it cannot.
+    /// After a closed pipe what shells say of programs that its signal ends: not all was written.
     pub fn exit_code(&self) -> u8 {
         match self {
             Trouble::Write(_) if self.is_closed_pipe() => 141,

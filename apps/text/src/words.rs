@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use crate::pieces;
 use crate::trouble::Trouble;
 
-/// Most memory for words that are counted and not yet written. What is there is written when it is reached, and counting begins
-/// anew: reducing adds up what belongs together.
+/// Most memory for words that are counted and not yet written. What is there is written when it is reached, and
+/// counting begins anew: reducing adds up what belongs together.
 pub const MAX_TABLE_BYTES: usize = 16 << 20;
 
 /// What an entry takes besides its word: where that is, how long, how often, and what the allocator and the table add.
@@ -22,7 +22,8 @@ pub fn map(input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> 
     })
 }
 
-/// Writes `word TAB count` for each word, once or several times, with at most about `table_bytes` of words in memory, or one.
+/// Writes `word TAB count` for each word, once or several times, with at most about `table_bytes` of words in memory,
+/// or one.
 pub fn aggregate(input: impl BufRead, output: &mut impl Write, table_bytes: usize) -> Result<(), Trouble> {
     let mut counts: HashMap<Box<[u8]>, u64> = HashMap::new();
     let mut rest_bytes = table_bytes;

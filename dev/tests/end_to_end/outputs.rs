@@ -179,13 +179,9 @@ fn links_and_folders_are_delivered_or_said_to_be_wrong() {
     assert_eq!((home.read("out/link-1"), home.read("out/1/also/file")), ("1\n".into(), "1\n".into()));
     assert!(fs::symlink_metadata(home.work().join("out/link-1")).unwrap().is_file());
     for (output, script, why) in [
-        (
-            "*=no/{}/",
-            "echo x > x; ln -s nowhere gone",
-            "`gone` is a symbolic link to `nowhere`, where there is nothing",
-        ),
-        ("gone=no/{}/", "ln -s nowhere gone", "`gone` is a symbolic link to `nowhere`, where there is nothing"),
-        ("d=no/{}/", "mkdir d; echo x > d/x", "`d` is a folder: name what is in it, as in `d/**`"),
+        ("*=no/{}/", "echo x > x; ln -s nowhere gone", "`gone` is a symbolic link to `nowhere`, which does not exist"),
+        ("gone=no/{}/", "ln -s nowhere gone", "`gone` is a symbolic link to `nowhere`, which does not exist"),
+        ("d=no/{}/", "mkdir d; echo x > d/x", "`d` is a folder: name the files in it, as in `d/**`"),
         ("*=no/{}/", "mkfifo pipe", "`pipe` is neither a file nor a folder"),
         ("*=s3://bucket/{}/", "echo x > \"$(printf 'odd\\377')\"", "`s3://bucket/1/odd\\xff` is not valid UTF-8"),
     ] {

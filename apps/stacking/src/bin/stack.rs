@@ -51,7 +51,8 @@ struct Args {
     /// Flux of one count in frames without the keyword CAL
     #[arg(long, value_name = "FLUX", conflicts_with = "sum", value_parser = flux)]
     cal: Option<f64>,
-    /// Read frames to their end, so that gzip's checksum covers them; by default reading stops after the last row needed
+    /// Read frames to their end, so that gzip's checksum covers them; by default reading stops after the last row
+    /// needed
     #[arg(long, conflicts_with = "sum")]
     verify: bool,
     /// Tell on stderr how long each code block of the paper's section 6.4 took, in ms

@@ -10,8 +10,8 @@ use eyas_stacking::survey::{Plan, SDSS_SIZE, Workload};
 
 /// Make a sky survey to stack: frames with sources too faint to be seen in any one of them.
 ///
-/// Writes frames/*.fits.gz, objects.csv (where the sources are), control.csv (places with nothing) and tasks.csv (a line
-/// frame,ra,dec for each stacking task, in random order).
+/// Writes frames/*.fits.gz, objects.csv (where the sources are), control.csv (places with nothing) and tasks.csv (a
+/// line frame,ra,dec for each stacking task, in random order).
 ///
 /// How many: give two of --frames, --objects and --locality; or --locality alone for that row of the paper's table 3,
 /// made smaller with --scale.

@@ -13,7 +13,8 @@ use crate::fits_write::Cards;
 /// Scale of the camera, arcsec per pixel (SDSS).
 pub const ARCSEC_PER_PIXEL: f64 = 0.396;
 
-/// Noise of a pixel, counts, standard deviation. Small as the SDSS's, so that gzip takes a frame of 6 MB to 2 to 2.5 MB.
+/// Noise of a pixel, counts, standard deviation. Small as the SDSS's, so that gzip takes a frame of 6 MB to 2 to 2.5
+/// MB.
 pub const NOISE_COUNTS: f64 = 4.0;
 
 /// Width of a point source, pixels, standard deviation of a Gaussian: 1.4 arcsec full width at half maximum.
@@ -24,8 +25,8 @@ pub const PSF_SIGMA_PIXELS: f64 = 1.5;
 pub const SOURCE_FLUX: f64 = 0.1;
 
 /// Invisible sources and empty places keep this far, pixels, from the border and, in both directions, from visible
-/// stars, so that an ROI of 100 pixels around them is whole and clean, as a list of isolated objects would be. On frames
-/// too small for that, a third of the frame.
+/// stars, so that an ROI of 100 pixels around them is whole and clean, as a list of isolated objects would be. On
+/// frames too small for that, a third of the frame.
 pub const CLEARANCE_PIXELS: f64 = 60.0;
 
 /// Flux of one count, nanomaggies: mean of the frames, and how far a frame may be off.

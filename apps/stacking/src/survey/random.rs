@@ -39,8 +39,9 @@ impl Random {
     }
 }
 
-/// Normal deviates by look-up: the 65,536 quantiles of the standard normal distribution, all equally likely. It reaches
-/// to 4.3 sigma, and its variance is right to 1e-4: good enough for the noise of a camera, at four deviates per 64 bits.
+/// Normal deviates by look-up: the 65,536 quantiles of the standard normal distribution, all equally likely. It
+/// reaches to 4.3 sigma, and its variance is right to 1e-4: good enough for the noise of a camera, at four deviates
+/// per 64 bits.
 #[derive(Debug)]
 pub(crate) struct Normal(Vec<f32>);
 

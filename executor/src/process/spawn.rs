@@ -1,8 +1,8 @@
 //! Starting a task's process so that the kernel kills it when its executor dies, in whatever way (`PR_SET_PDEATHSIG`).
 //!
-//! The standard library could do so only by `fork`, which copies this process's page tables: with a store of many objects that
-//! takes longer than many a task. So this does what `posix_spawn` does: the child shares this process's memory until it executes
-//! its program, and the thread that starts it waits until then.
+//! The standard library could do so only by `fork`, which copies this process's page tables: with a store of many
+//! objects that takes longer than many a task. So this does what `posix_spawn` does: the child shares this process's
+//! memory until it executes its program, and the thread that starts it waits until then.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
@@ -39,8 +39,9 @@ struct Plan {
     error: c_int,
 }
 
-/// Starts a command's program as the leader of a new process group, with nothing to read and these streams to write to. Of the
-/// command, the program, arguments, environment and folder count. The process is killed if the thread that calls this ends first.
+/// Starts a command's program as the leader of a new process group, with nothing to read and these streams to write
+/// to. Of the command, the program, arguments, environment and folder count. The process is killed if the thread that
+/// calls this ends first.
 ///
 /// # Errors
 /// As the system says; the process is gone then.
@@ -79,10 +80,11 @@ pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedF
 fn start(plan: &mut Plan) -> io::Result<Pid> {
     let mut stack = Box::<[u8]>::new_uninit_slice(STACK_BYTES);
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: The stack is the child's alone; its end is aligned as all ABIs want. The child runs `child` with a plan that lives
-    // until it has executed its program or ended, since CLONE_VFORK has this thread wait for that; it uses what it points to,
-    // which nothing changes meanwhile, and calls only what may be called between fork and exec. No handler of a signal runs in
-    // it with this process's memory: all signals are blocked until it has reset them. The masks are written before they are read.
+    // SAFETY: The stack is the child's alone; its end is aligned as all ABIs want. The child runs `child` with a plan
+    // that lives until it has executed its program or ended, since CLONE_VFORK has this thread wait for that; it uses
+    // what it points to, which nothing changes meanwhile, and calls only what may be called between fork and exec. No
+    // handler of a signal runs in it with this process's memory: all signals are blocked until it has reset them. The
+    // masks are written before they are read.
     let (child, error) = unsafe {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigfillset(all.as_mut_ptr());
@@ -108,8 +110,9 @@ extern "C" fn child(plan: *mut c_void) -> c_int {
 
 /// Executes the program; if it returns, why it could not.
 fn execute(plan: &Plan) -> c_int {
-    // SAFETY: All pointers are to strings and lists that end with a null, which live in the plan or beside it in `spawn`; a
-    // zeroed sigaction is the default one; nothing here allocates, locks, or touches memory that others use.
+    // SAFETY: All pointers are to strings and lists that end with a null, which live in the plan or beside it in
+    // `spawn`; a zeroed sigaction is the default one; nothing here allocates, locks, or touches memory that others
+    // use.
     unsafe {
         let failed = libc::setpgid(0, 0) != 0
             || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
@@ -120,8 +123,8 @@ fn execute(plan: &Plan) -> c_int {
         if failed {
             return errno();
         }
-        // What is handled here is not handled there; what was ignored before stays so, but for a closed pipe, which only Rust
-        // programs ignore.
+        // What is handled here is not handled there; what was ignored before stays so, but for a closed pipe, which
+        // only Rust programs ignore.
         let default: libc::sigaction = std::mem::zeroed();
         for number in 1..=MAX_SIGNAL {
             let mut now: libc::sigaction = std::mem::zeroed();

@@ -1,9 +1,9 @@
-//! Strays: processes of a task that left its process group, as `setsid`, daemons and GNU `timeout` do. When their parents
-//! end they become children of this process, which is how they are found; whose they are, their environment tells. One
-//! that has cleared its environment is not found.
+//! Strays: processes of a task that have left its process group, as `setsid`, daemons and GNU `timeout` do. When their
+//! parents end, they become children of this process, which is how they are found. Their environment tells which task
+//! they belong to; a process that has cleared its environment is not found.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
@@ -14,39 +14,43 @@ use rustix::process::{
     test_kill_process_group, waitpid,
 };
 
-/// While strays are killed, others may come from them; they are looked for so often at most, with a pause between.
+use super::procfs::{contains_all, environment, has_variables, processes};
+
+/// While strays are killed, they may start others. The search is repeated up to this number of times, with [`PAUSE`]
+/// between two searches.
 const SWEEPS: usize = 500;
 const PAUSE: Duration = Duration::from_millis(2);
-/// A process without an environment is looked at again so often.
+/// Searches that look again at a process without an environment.
 const UNCLEAR_SWEEPS: usize = 5;
 
-/// Finds strays.
+/// Finds and kills strays.
 pub(crate) struct Strays {
-    /// The children of our first thread, to which orphans come; all others are of threads of their own.
+    /// The list of children of this process's first thread, the new parent of orphans. All other children belong to
+    /// other threads.
     orphans: File,
-    /// One looks at a time, so that none signals what another has just reaped.
+    /// One search at a time, so that no search signals a process that another one has just reaped.
     sweeping: Mutex<()>,
 }
 
 impl Strays {
-    /// From now on orphans come to this process.
+    /// Makes this process the parent of orphans.
     pub fn adopt() -> io::Result<Self> {
         let process = getpid();
         let number = process.as_raw_nonzero();
-        // Where this is not there (a kernel without it), orphans are better off with their usual parent.
+        // A kernel without this file cannot list orphans; they then keep their usual parent.
         let orphans = File::open(format!("/proc/{number}/task/{number}/children"))?;
         set_child_subreaper(Some(process))?;
         Ok(Strays { orphans, sweeping: Mutex::new(()) })
     }
 
-    /// Kills all strays that have these variables in their environment. Their `group` was killed; when the last of it is
-    /// gone, all its orphans have come.
+    /// Kills all strays that have these variables in their environment. Their process `group` was killed before; once
+    /// its last process is gone, all its orphans are children of this process.
     pub fn kill(&self, group: Pid, variables: &[String]) {
         let mut killed = BTreeSet::new();
         for sweep in 0..SWEEPS {
-            // The group first: when the last of it has ended, its orphans are here.
+            // The group first: once its last process has ended, its orphans are here.
             let is_left = test_kill_process_group(group).is_ok();
-            // Most often there is nothing.
+            // The usual case.
             if self.orphans().is_empty() && !is_left {
                 return;
             }
@@ -57,12 +61,12 @@ impl Strays {
                     continue;
                 }
                 let environment = environment(pid);
-                if has(&environment, variables) {
+                if contains_all(&environment, variables) {
                     let _ = kill_process(pid, Signal::KILL);
                     killed.insert(pid.as_raw_nonzero());
                 }
-                // What was killed has its children for a while yet, and no environment; what starts another program has
-                // none for a moment.
+                // A killed process keeps its children for a while, and has no environment. A process that executes
+                // another program has none for a moment.
                 is_unsettled |=
                     killed.contains(&pid.as_raw_nonzero()) || environment.is_empty() && sweep < UNCLEAR_SWEEPS;
             }
@@ -72,7 +76,7 @@ impl Strays {
             }
             std::thread::sleep(PAUSE);
         }
-        tracing::warn!(?variables, "some processes that a task has left cannot be killed");
+        tracing::warn!(?variables, "cannot kill some processes that a task has left");
     }
 
     fn orphans(&self) -> Vec<Pid> {
@@ -86,8 +90,8 @@ impl Strays {
     }
 }
 
-/// Sends a signal to all processes that have these variables, wherever they are, those in their task's group among them.
-/// While they are looked for, others may come from them: until none is new. This process is never one of them.
+/// Sends a signal to all processes with these variables, also to those in their task's process group. Repeats the
+/// search until it finds no new process. Never signals this process.
 pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
     if variables.is_empty() {
         return;
@@ -100,7 +104,7 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
             if pid == this || signalled.contains(&pid.as_raw_nonzero().get()) {
                 continue;
             }
-            // Held first, so that what is signalled is what was looked at.
+            // The descriptor comes first, so that the signal goes to the process whose environment was read.
             let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
             if has_variables(pid, variables) && pidfd_send_signal(&held, signal).is_ok() {
                 signalled.insert(pid.as_raw_nonzero().get());
@@ -111,39 +115,7 @@ pub(crate) fn signal_marked(variables: &[String], signal: Signal) {
             return;
         }
     }
-    tracing::warn!(?variables, "some processes of a task start others faster than they are signalled");
-}
-
-/// All processes that there are now.
-pub(crate) fn processes() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten();
-    let pids: Vec<_> =
-        entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
-    pids.into_iter()
-}
-
-/// Whether a process has ended, though it may not be reaped.
-pub(crate) fn has_ended(process: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, None | Some('Z' | 'X'))
-}
-
-/// Whether a process has all these variables, each with its value.
-pub(crate) fn has_variables(process: Pid, variables: &[String]) -> bool {
-    has(&environment(process), variables)
-}
-
-fn environment(process: Pid) -> Vec<u8> {
-    fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default()
-}
-
-/// Without variables it is nobody: signals are sent to whoever has them.
-fn has(environment: &[u8], variables: &[String]) -> bool {
-    !variables.is_empty()
-        && variables
-            .iter()
-            .all(|variable| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()))
+    tracing::warn!(?variables, "some processes of a task start others faster than they can be signalled");
 }
 
 #[cfg(test)]
@@ -151,12 +123,6 @@ mod tests {
     use super::*;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
-
-    #[test]
-    fn without_variables_it_is_nobody() {
-        assert!(!has(b"A=1\0B=2\0", &[]) && !has_variables(getpid(), &[]));
-        assert!(has(b"A=1\0B=2\0", &["B=2".into()]) && !has(b"A=1\0", &["A=".into()]));
-    }
 
     #[test]
     fn strays_of_one_task_are_killed_with_what_they_started_and_others_live() {

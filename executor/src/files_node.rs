@@ -1,4 +1,5 @@
-//! The executor's node of the file system, whose chunks share the store, and the account of its room, with what tasks read.
+//! The executor's node of the file system. Its chunks share the store with the objects that tasks read, so the core
+//! accounts for their space.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,32 +12,32 @@ use eyas_wire::executor::{FilesNode, FilesPlace};
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, oneshot};
 
-use crate::brain::Desk;
+use crate::executor_core::CoreHandle;
 
-/// An executor's node: announced with its first registration, started when it has been welcomed, and there until the
-/// executor ends, whatever becomes of its sessions.
-pub(crate) struct Files {
+/// A node of the file system in an executor. The first registration announces it, the first welcome starts it, and it
+/// runs until the executor ends, across sessions.
+pub(crate) struct ExecutorFilesNode {
     announced: FilesNode,
     site: Mutex<Option<Site>>,
     room: Arc<StoreRoom>,
     node: OnceCell<DfsNode>,
 }
 
-impl Files {
-    /// A node at `site`, with chunks in `store`, of which so much is to stay free.
+impl ExecutorFilesNode {
+    /// A node at `site` whose chunks are in `store`. `keep_free_bytes` of the store's disk stay free.
     pub fn new(site: Site, store: ObjectStore, keep_free_bytes: u64) -> Self {
         let announced = FilesNode { node: site.node(), address: site.address(), system: site.file_system() };
-        let room = Arc::new(StoreRoom { desk: Mutex::new(Weak::new()), store, keep_free_bytes });
-        Files { announced, site: Mutex::new(Some(site)), room, node: OnceCell::new() }
+        let room = Arc::new(StoreRoom { core: Mutex::new(Weak::new()), store, keep_free_bytes });
+        ExecutorFilesNode { announced, site: Mutex::new(Some(site)), room, node: OnceCell::new() }
     }
 
-    /// Which, and where.
+    /// The node's id, address and file system, as registrations announce them.
     pub fn announced(&self) -> FilesNode {
         let joined = self.node.get().and_then(DfsNode::file_system);
         FilesNode { system: joined.or(self.announced.system), ..self.announced }
     }
 
-    /// The chunks that the store has.
+    /// The chunks in the store, with their sizes.
     pub fn chunks(&self) -> Result<Vec<(ObjectId, u64)>, NodeError> {
         let mut chunks = match (self.node.get(), &*self.site()) {
             (Some(node), _) => node.chunks(),
@@ -48,16 +49,16 @@ impl Files {
     }
 
     fn site(&self) -> MutexGuard<'_, Option<Site>> {
-        // It is only ever taken.
+        // A panic cannot leave it half changed: the value is only taken.
         self.site.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session has begun, whose brain accounts for the store from now on.
-    pub fn account_to(&self, desk: &Arc<Desk>) {
-        *self.room.desk() = Arc::downgrade(desk);
+    /// A session has begun; its core accounts for the store from now on.
+    pub fn account_to(&self, core: &Arc<CoreHandle>) {
+        *self.room.core() = Arc::downgrade(core);
     }
 
-    /// It has been said where the node belongs: there it is started, if it was not.
+    /// The dispatcher has said which file system the node belongs to: starts the node unless it runs.
     pub async fn welcomed(
         &self,
         place: FilesPlace,
@@ -69,36 +70,36 @@ impl Files {
             let site = self.site().take().expect("it is started once");
             let (place, access, room) = (place.clone(), access.clone(), self.room.clone());
             let parts = (self.room.store.clone(), peers.clone(), server.clone());
-            // Bytes are moved where the executor moves them.
+            // On the runtime that moves bytes.
             let start = async move { DfsNode::start(site, &place, access, parts, room).await };
             movers.spawn(start).await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
         };
         let node = self.node.get_or_try_init(start).await?;
         match node.may_be_of(place.system) {
             Ok(()) => node.greet(&place.nodes),
-            // What it is of may live; others are told nothing of it.
+            // The node may belong to another file system that still lives; these nodes are not told of it.
             Err(error) => tracing::error!("{error}"),
         }
         Ok(())
     }
 }
 
-/// The account of the store's room: the brain's, while there is a session; between two of them the disk's.
+/// Accounts for the space of the store: the core does during a session, the disk's free space counts between sessions.
 struct StoreRoom {
-    desk: Mutex<Weak<Desk>>,
+    core: Mutex<Weak<CoreHandle>>,
     store: ObjectStore,
     keep_free_bytes: u64,
 }
 
 impl StoreRoom {
-    fn desk(&self) -> MutexGuard<'_, Weak<Desk>> {
-        // It is only ever replaced as a whole.
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn core(&self) -> MutexGuard<'_, Weak<CoreHandle>> {
+        // A panic cannot leave it half changed: the value is only replaced as a whole.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with_desk<T>(&self, work: impl FnOnce(&Arc<Desk>) -> T) -> Option<T> {
-        let desk = self.desk().upgrade()?;
-        Some(work(&desk))
+    fn with_core<T>(&self, work: impl FnOnce(&Arc<CoreHandle>) -> T) -> Option<T> {
+        let core = self.core().upgrade()?;
+        Some(work(&core))
     }
 
     fn disk_bytes(&self) -> u64 {
@@ -109,28 +110,28 @@ impl StoreRoom {
 impl Room for StoreRoom {
     fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> Waiting<Result<(), String>> {
         let (reserved, answer) = oneshot::channel();
-        if self.with_desk(|desk| desk.brain().pin(chunk, size_bytes, reserved)).is_some() {
+        if self.with_core(|core| core.lock().reserve_chunk(chunk, size_bytes, reserved)).is_some() {
             return Box::pin(async {
-                answer.await.unwrap_or_else(|_| Err("its executor has just lost its dispatcher; try again".into()))
+                answer.await.unwrap_or_else(|_| Err("the executor has just lost its dispatcher; try again".into()))
             });
         }
         let has_room = self.disk_bytes() >= size_bytes;
-        Box::pin(async move { has_room.then_some(()).ok_or_else(|| "its disk is full".to_owned()) })
+        Box::pin(async move { has_room.then_some(()).ok_or_else(|| "the disk is full".to_owned()) })
     }
 
     fn arrived(&self, chunk: ObjectId, is_here: bool) {
-        self.with_desk(|desk| desk.brain().pinned(chunk, is_here));
+        self.with_core(|core| core.lock().chunk_arrived(chunk, is_here));
     }
 
     fn release(&self, chunk: ObjectId) {
-        if self.with_desk(|desk| desk.brain().unpin(chunk)).is_none()
+        if self.with_core(|core| core.lock().release_chunk(chunk)).is_none()
             && let Err(error) = self.store.remove(chunk)
         {
-            tracing::warn!(%chunk, %error, "a chunk that nobody needs stays");
+            tracing::warn!(%chunk, %error, "cannot remove a chunk that is no longer needed");
         }
     }
 
     fn free_bytes(&self) -> u64 {
-        self.with_desk(|desk| desk.brain().free_bytes()).unwrap_or_else(|| self.disk_bytes())
+        self.with_core(|core| core.lock().free_bytes()).unwrap_or_else(|| self.disk_bytes())
     }
 }

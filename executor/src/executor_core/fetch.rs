@@ -1,4 +1,4 @@
-//! Fetching what tasks read and what is to be held: from where, by whom, and what becomes of it.
+//! Fetches inputs of tasks and objects to be held, and reports how each fetch ended.
 
 use std::time::{Duration, Instant};
 
@@ -6,45 +6,46 @@ use eyas_node::{Event, FetchFailure};
 use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ObjectId, ObjectSpec, Origin, TaskId};
-use eyas_wire::executor::{self, FromExecutor};
+use eyas_wire::executor::{FromExecutor, PeerHint};
 use tokio::task::AbortHandle;
 
-use super::{Brain, Fetching};
-use crate::work::Workshop;
+use super::{ActiveFetch, ExecutorCore};
+use crate::task::TaskRunner;
 
-impl Brain {
-    /// Has an input fetched for a task, or an object that is to be held.
+impl ExecutorCore {
+    /// Starts the fetch of an input of a task, or of an object to be held.
     pub(super) fn fetch(&mut self, object: ObjectId, task: Option<TaskId>) {
-        let (spec, holders) = match task {
+        let (spec, hints) = match task {
             Some(task) => {
-                let given = &self.tasks[&task];
-                let place = given.objects.iter().position(|other| *other == object).expect("the task needs it");
-                let input = &given.assignment.as_ref().expect("it has not started").inputs[place];
+                let task = &self.tasks[&task].task;
+                let index = task.objects.iter().position(|other| *other == object).expect("the task needs it");
+                let input = &task.assignment.inputs[index];
                 (input.object.clone(), input.holders.clone())
             }
             None => self.to_hold[&object].clone(),
         };
         let (size_bytes, is_kept) = (spec.size_bytes(), spec.is_kept());
-        let (fetcher, workshop, desk, caching) =
-            (self.fetcher.clone(), self.workshop.clone(), self.desk.clone(), self.caching);
-        let moving = self.workshop.movers.spawn(async move {
+        let (fetcher, runner, core) = (self.fetcher.clone(), self.runner.clone(), self.handle.clone());
+        let caching = self.caching;
+        let fetch = self.runner.movers.spawn(async move {
             let began = Instant::now();
-            let result = match caching {
-                true => fetch_shared(&fetcher, &spec, holders).await,
-                false => fetch_private(&workshop, &spec, object).await,
+            let result = if caching {
+                fetch_shared(&fetcher, &spec, hints).await
+            } else {
+                fetch_private(&runner, &spec, object).await
             };
-            // If it is gone, the session has ended.
-            if let Some(desk) = desk.upgrade() {
-                desk.brain().fetched(object, result, began.elapsed());
+            // Without a core the session has ended.
+            if let Some(core) = core.upgrade() {
+                core.lock().fetched(object, result, began.elapsed());
             }
         });
-        let mover = Some(moving.abort_handle());
-        self.fetching.insert(object, Fetching { size_bytes, is_kept, mover });
+        let abort = Some(fetch.abort_handle());
+        self.fetching.insert(object, ActiveFetch { size_bytes, is_kept, abort });
     }
 
     /// A fetch has ended.
     fn fetched(&mut self, object: ObjectId, result: Result<Origin, FetchError>, took: Duration) {
-        let Some(Fetching { size_bytes, is_kept, .. }) = self.fetching.remove(&object) else { return };
+        let Some(ActiveFetch { size_bytes, is_kept, .. }) = self.fetching.remove(&object) else { return };
         let event = match result {
             Ok(from) => {
                 self.to_hold.remove(&object);
@@ -67,7 +68,7 @@ impl Brain {
         tracing::info!(%object, "fetch failed: {error}");
         let kind = match error.kind {
             FetchErrorKind::Full => {
-                self.look_at_disk();
+                self.measure_disk();
                 return FetchFailure::Full;
             }
             FetchErrorKind::Local => FailureKind::Node,
@@ -79,25 +80,18 @@ impl Brain {
         FetchFailure::Unavailable
     }
 
-    /// Gives up what is being fetched: nothing will read it here.
+    /// Aborts all fetches: no task will read the objects here.
     pub fn abandon_fetches(&mut self) {
-        self.fetching.retain(|_, fetching| {
-            fetching.mover.iter().for_each(AbortHandle::abort);
-            fetching.mover.is_none()
+        self.fetching.retain(|_, fetch| {
+            fetch.abort.iter().for_each(AbortHandle::abort);
+            fetch.abort.is_none()
         });
     }
 }
 
-async fn fetch_shared(
-    fetcher: &Fetcher,
-    spec: &ObjectSpec,
-    holders: Vec<executor::PeerHint>,
-) -> Result<Origin, FetchError> {
-    let holders = holders.into_iter().map(|executor::PeerHint { transfer, is_relay, others }| Holder {
-        addr: transfer,
-        is_relay,
-        others,
-    });
+async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>) -> Result<Origin, FetchError> {
+    let holders =
+        hints.into_iter().map(|PeerHint { transfer, is_relay, others }| Holder { addr: transfer, is_relay, others });
     let holders: Vec<_> = holders.collect();
     let Fetched { from, .. } = fetcher.fetch(spec, &holders).await?;
     Ok(match from {
@@ -107,14 +101,14 @@ async fn fetch_shared(
     })
 }
 
-/// Straight from persistent storage, under a name that only one task uses.
-async fn fetch_private(workshop: &Workshop, spec: &ObjectSpec, name: ObjectId) -> Result<Origin, FetchError> {
-    let into = workshop.store.begin(name, spec.size_bytes(), spec.executable)?;
-    workshop.storage.fetch(spec, into).await.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
+/// Fetches an object from persistent storage, under an id that only one task uses.
+async fn fetch_private(runner: &TaskRunner, spec: &ObjectSpec, id: ObjectId) -> Result<Origin, FetchError> {
+    let into = runner.store.begin(id, spec.size_bytes(), spec.executable)?;
+    runner.storage.fetch(spec, into).await.map_err(|e| FetchError { kind: e.kind.into(), message: e.message })?;
     Ok(Origin::Persistent)
 }
 
-/// What one task alone calls an input, where nothing is shared.
+/// The id of an input that only one task uses, where nothing is shared.
 pub(super) fn private_id(task: TaskId, object: &ObjectSpec) -> ObjectId {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&task.job.0.to_le_bytes()).update(&task.index.to_le_bytes()).update(&object.id().0);

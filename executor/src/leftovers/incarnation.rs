@@ -1,6 +1,6 @@
-//! The name of one process, by which no other is meant: not a later one with its number, nor one on another host, in another
-//! container, or before the last boot. Tasks carry their executor's; so whoever finds a process of a task can tell whether
-//! its executor lives.
+//! The name of one process, which no other process has: not a later one with the same number, nor one on another host,
+//! in another container, or before the last boot. Tasks carry the name of their executor, so any process that finds a
+//! process of a task can tell whether the task's executor lives.
 
 use std::fmt;
 use std::fs;
@@ -8,67 +8,61 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::str::FromStr;
 
-/// A process that was there once. As text: its number, when it was started, its namespace of numbers, and its host's boot.
+use crate::process::procfs::start_and_state;
+
+/// The name of a process. As text: its number, its start, its namespace of process numbers, and its host's boot id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     process: i32,
     /// In ticks since the boot.
     started: u64,
-    /// The inode of its namespace of process numbers.
+    /// The inode of the namespace of process numbers.
     namespace: u64,
-    /// The beginning of the boot's id.
+    /// The beginning of the boot id.
     boot: String,
 }
 
-/// What there is of a boot's id in a name.
+/// Digits of the boot id in a name.
 const BOOT_DIGITS: usize = 12;
 
 impl Incarnation {
-    /// This process.
+    /// The name of this process.
     ///
     /// # Errors
-    /// If `/proc` does not tell.
+    /// If `/proc` cannot be read.
     pub fn own() -> io::Result<Self> {
         Incarnation::of(std::process::id() as i32)
     }
 
-    /// The parent of this process.
+    /// The name of the parent of this process.
     ///
     /// # Errors
-    /// If `/proc` does not tell, or the parent is in another namespace.
+    /// If `/proc` cannot be read, or the parent is in another namespace.
     pub fn parent() -> io::Result<Self> {
         let parent = rustix::process::getppid().ok_or(io::ErrorKind::NotFound)?;
         Incarnation::of(parent.as_raw_nonzero().get())
     }
 
     fn of(process: i32) -> io::Result<Self> {
-        let (started, _) = started(process).ok_or(io::ErrorKind::NotFound)?;
+        let (started, _) = start_and_state(process).ok_or(io::ErrorKind::NotFound)?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let boot = boot.chars().filter(char::is_ascii_hexdigit).take(BOOT_DIGITS).collect();
         Ok(Incarnation { process, started, namespace: fs::metadata("/proc/self/ns/pid")?.ino(), boot })
     }
 
-    /// Its number, if it is a process that this one can see.
+    /// The process's number, if this process can see it.
     pub fn local(&self) -> Option<i32> {
         let own = Incarnation::own().ok()?;
         (own.boot == self.boot && own.namespace == self.namespace).then_some(self.process)
     }
 
-    /// Whether it is known to have ended. Of a process that cannot be seen from here, nothing is known.
+    /// Whether the process is known to have ended. `false` for a process that cannot be seen from here.
     pub fn is_gone(&self) -> bool {
         self.local().is_some_and(|process| {
-            started(process).is_none_or(|(started, state)| started != self.started || matches!(state, 'Z' | 'X'))
+            start_and_state(process)
+                .is_none_or(|(started, state)| started != self.started || matches!(state, 'Z' | 'X'))
         })
     }
-}
-
-/// When a process was started, and what it does, by the letter of `/proc`.
-fn started(process: i32) -> Option<(u64, char)> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name, in parentheses, may have anything in it.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    // Fields 22 and 3 of proc_pid_stat(5).
-    Some((fields.get(19)?.parse().ok()?, fields.first()?.chars().next()?))
 }
 
 impl fmt::Display for Incarnation {
@@ -104,13 +98,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_written_and_means_one_process() {
+    fn a_name_is_parsed_as_it_is_written_and_names_one_process() {
         let own = Incarnation::own().unwrap();
         assert_eq!(own.to_string().parse(), Ok(own.clone()));
         assert!(!own.is_gone() && own.local() == Some(std::process::id() as i32));
-        // Another process with its number.
+        // Another process with the same number.
         assert!(Incarnation { started: own.started + 1, ..own.clone() }.is_gone());
-        // Those that cannot be seen from here.
+        // Processes that cannot be seen from here.
         for other in [Incarnation { boot: "0".repeat(12), ..own.clone() }, Incarnation { namespace: 1, ..own.clone() }]
         {
             assert!(other.local().is_none() && !other.is_gone());
@@ -123,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_ended_is_gone_also_while_nobody_has_reaped_it() {
+    fn a_process_that_has_ended_is_gone_even_if_it_is_not_reaped() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let name = Incarnation::of(child.id() as i32).unwrap();
         assert!(!name.is_gone());

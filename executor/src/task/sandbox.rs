@@ -1,5 +1,5 @@
-//! A task's own folder on the node's disk: inputs are staged into it, outputs collected from it, and it is gone when
-//! the task has ended. Names from outside never lead out of it.
+//! A sandbox: a task's own folder on the node's disk. Inputs are staged into it, outputs are collected from it, and it
+//! is removed when the task has ended. No name from outside leads out of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -9,14 +9,62 @@ use std::path::{Component, Path, PathBuf};
 
 use eyas_store::{Glob, GlobError, ObjectStore, StoreError, name_of, path_of};
 use eyas_types::template::Expansion;
-use eyas_types::{Name, ObjectId, Template, TemplatePart, shown};
+use eyas_types::{Name, ObjectId, Template, TemplatePart};
 use eyas_wire::executor::AssignedInput;
+use thiserror::Error;
 
 /// A sandbox; removed when dropped.
 pub(crate) struct Sandbox {
     folder: PathBuf,
-    /// Inputs, as they were staged.
-    staged: BTreeMap<PathBuf, Mark>,
+    /// Inputs as they were staged, by their names in the sandbox.
+    staged: BTreeMap<PathBuf, StagedMark>,
+}
+
+/// Why an input cannot be staged, or an output cannot be collected.
+#[derive(Debug, Error)]
+pub(crate) enum SandboxError {
+    /// The name leads out of the sandbox.
+    #[error("`{0}` leads out of the sandbox: use a relative name without `..`")]
+    Outside(Name),
+    /// The name is empty, or has a NUL byte.
+    #[error("`{0}` cannot be a file's name")]
+    NoName(Name),
+    /// The output's pattern is not a glob.
+    #[error("`{pattern}` is not a pattern: {reason}")]
+    Pattern {
+        /// The pattern.
+        pattern: Name,
+        /// The mistake in it.
+        reason: &'static str,
+    },
+    /// The folder cannot be searched.
+    #[error(transparent)]
+    Search(GlobError),
+    /// A folder is named where a file is wanted.
+    #[error("`{0}` is a folder: name the files in it, as in `{0}/**`")]
+    Folder(Name),
+    /// A device, socket or pipe.
+    #[error("`{0}` is neither a file nor a folder, and cannot be delivered: remove it, or narrow the output's pattern")]
+    Special(Name),
+    /// A symbolic link whose target does not exist.
+    #[error("`{name}` is a symbolic link to `{target}`, which does not exist")]
+    DanglingLink {
+        /// The link.
+        name: Name,
+        /// Its target.
+        target: Name,
+    },
+    /// A symbolic link to a folder above itself.
+    #[error("`{0}` leads back, by a symbolic link, to a folder that contains it")]
+    Loop(Name),
+    /// The system does not allow reading.
+    #[error("cannot read `{name}`: {source}")]
+    Unreadable {
+        /// The file or folder.
+        name: Name,
+        /// The system's reason.
+        source: io::Error,
+    },
 }
 
 impl Sandbox {
@@ -29,7 +77,8 @@ impl Sandbox {
         Ok(Sandbox { folder, staged: BTreeMap::new() })
     }
 
-    /// The same, of one that was made ahead: some file systems take longer for a new folder than for all the rest.
+    /// Gives a sandbox that was made ahead its final name. On some file systems making a folder takes longer than all
+    /// other steps of a short task.
     pub fn rename(mut self, folder: PathBuf) -> io::Result<Self> {
         fs::rename(&self.folder, &folder)?;
         self.folder = folder;
@@ -40,93 +89,97 @@ impl Sandbox {
         &self.folder
     }
 
-    /// Puts an object where the task expects it. It is told from what the task writes if that `matters`.
+    /// Puts an object at the name that the task expects. With `remember`, [`collect`](Self::collect) tells it from what
+    /// the task writes.
     pub fn stage(
         &mut self,
         store: &ObjectStore,
         object: ObjectId,
         name: &Path,
-        matters: bool,
+        remember: bool,
     ) -> Result<(), StoreError> {
         let place = self.folder.join(name);
         if let Some(parent) = name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            // If it cannot be made, staging says why.
+            // If this fails, staging fails too and says why.
             let _ = fs::create_dir_all(self.folder.join(parent));
         }
         store.stage(object, &place)?;
-        if matters && let Ok(staged) = fs::symlink_metadata(&place) {
-            self.staged.insert(name.to_path_buf(), Mark::of(&staged));
+        if remember && let Ok(staged) = fs::symlink_metadata(&place) {
+            self.staged.insert(name.to_path_buf(), StagedMark::of(&staged));
         }
         Ok(())
     }
 
-    /// What an output's pattern names of what the task has written, in order of name.
+    /// The files and empty folders that an output's pattern names, in order of name.
     ///
-    /// A pattern names inputs only if the task has replaced them; a folder stands for all that is in it. Links are followed.
+    /// A glob matches an input only if the task has replaced the input. A matched folder stands for all files in it.
+    /// Symbolic links are followed.
     ///
     /// # Errors
-    /// What a pattern names and cannot be delivered, and why: nothing of it is left out.
-    pub fn collect(&self, pattern: &Name, is_glob: bool) -> Result<Vec<Written>, String> {
+    /// If anything that the pattern names cannot be delivered: nothing is left out silently.
+    pub fn collect(&self, pattern: &Name, is_glob: bool) -> Result<Vec<CollectedOutput>, SandboxError> {
         let relative = inside(pattern)?;
         if !is_glob {
             let path = self.folder.join(&relative);
             let name = name_of(relative.file_name().unwrap_or_default());
             return match kind_of(&path, pattern)? {
                 None => Ok(Vec::new()),
-                Some(Kind::File) => Ok(vec![Written { path, name, is_folder: false }]),
-                Some(Kind::Folder) => Err(format!("`{pattern}` is a folder: name what is in it, as in `{pattern}/**`")),
+                Some(FileKind::File) => Ok(vec![CollectedOutput { path, name, is_folder: false }]),
+                Some(FileKind::Folder) => Err(SandboxError::Folder(pattern.clone())),
             };
         }
         let not_a_glob = |e| match e {
-            GlobError::Pattern(why) => format!("`{pattern}` is not a pattern: {why}"),
-            e => e.to_string(),
+            GlobError::Pattern(reason) => SandboxError::Pattern { pattern: pattern.clone(), reason },
+            e => SandboxError::Search(e),
         };
         let glob = Glob::parse(pattern).map_err(not_a_glob)?;
-        let mut written = BTreeMap::new();
+        let mut outputs = BTreeMap::new();
         for path in glob.find(&self.folder, true).map_err(not_a_glob)? {
-            self.add(path, &mut Vec::new(), &mut written)?;
+            self.add(path, &mut Vec::new(), &mut outputs)?;
         }
-        let found = written.into_iter().map(|(name, is_folder)| {
+        let outputs = outputs.into_iter().map(|(name, is_folder)| {
             let path = self.folder.join(&name);
-            Written { path, name: name_of(name), is_folder }
+            CollectedOutput { path, name: name_of(name), is_folder }
         });
-        Ok(found.collect())
+        Ok(outputs.collect())
     }
 
-    /// Adds a file, or all files of a folder, in the folders `above`. True says of an added name that it is an empty folder.
+    fn is_unchanged_input(&self, name: &Path) -> bool {
+        let Some(staged) = self.staged.get(name) else { return false };
+        fs::symlink_metadata(self.folder.join(name)).is_ok_and(|now| *staged == StagedMark::of(&now))
+    }
+
+    /// Adds a file, or all files of a folder, to `outputs`: `true` marks an empty folder. `above` are the folders from
+    /// the match to here.
     fn add(
         &self,
         name: PathBuf,
         above: &mut Vec<(u64, u64)>,
-        written: &mut BTreeMap<PathBuf, bool>,
-    ) -> Result<(), String> {
-        let path = self.folder.join(&name);
-        if self
-            .staged
-            .get(&name)
-            .is_some_and(|staged| fs::symlink_metadata(&path).is_ok_and(|now| *staged == Mark::of(&now)))
-        {
+        outputs: &mut BTreeMap<PathBuf, bool>,
+    ) -> Result<(), SandboxError> {
+        if self.is_unchanged_input(&name) {
             return Ok(());
         }
+        let path = self.folder.join(&name);
         let shown_name = name_of(name.clone());
-        let cannot = |e: io::Error| format!("cannot read `{shown_name}`: {e}");
+        let cannot = |source| SandboxError::Unreadable { name: shown_name.clone(), source };
         match kind_of(&path, &shown_name)? {
             None => {}
-            Some(Kind::File) => _ = written.insert(name, false),
-            Some(Kind::Folder) => {
+            Some(FileKind::File) => _ = outputs.insert(name, false),
+            Some(FileKind::Folder) => {
                 let here = fs::metadata(&path).map_err(cannot)?;
                 let here = (here.dev(), here.ino());
                 if above.contains(&here) {
-                    return Err(format!("`{shown_name}` leads back, by a symbolic link, to a folder that it is in"));
+                    return Err(SandboxError::Loop(shown_name));
                 }
                 let entries = fs::read_dir(&path).map_err(cannot)?.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
                 if entries.is_empty() {
-                    written.insert(name, true);
+                    outputs.insert(name, true);
                     return Ok(());
                 }
                 above.push(here);
                 for entry in entries {
-                    self.add(name.join(entry.file_name()), above, written)?;
+                    self.add(name.join(entry.file_name()), above, outputs)?;
                 }
                 above.pop();
             }
@@ -135,54 +188,48 @@ impl Sandbox {
     }
 }
 
-/// What a task has written and one of its outputs names.
-pub(crate) struct Written {
-    /// Where it is.
+/// A file or empty folder that a task has written and one of its outputs names.
+pub(crate) struct CollectedOutput {
     pub path: PathBuf,
-    /// What it is called in the folder it goes to.
+    /// Its name in the destination folder.
     pub name: Name,
-    /// It is a folder with nothing in it.
+    /// An empty folder.
     pub is_folder: bool,
 }
 
-enum Kind {
+enum FileKind {
     File,
     Folder,
 }
 
-/// What there is, behind symbolic links; `None` if there is nothing of that name.
-fn kind_of(path: &Path, name: &Name) -> Result<Option<Kind>, String> {
+/// The kind of a file, behind symbolic links; `None` if the name does not exist.
+fn kind_of(path: &Path, name: &Name) -> Result<Option<FileKind>, SandboxError> {
     match fs::metadata(path) {
-        Ok(found) if found.is_file() => Ok(Some(Kind::File)),
-        Ok(found) if found.is_dir() => Ok(Some(Kind::Folder)),
-        Ok(_) => Err(format!(
-            "`{name}` is neither a file nor a folder, and cannot be delivered: remove it, or narrow the output's pattern"
-        )),
+        Ok(found) if found.is_file() => Ok(Some(FileKind::File)),
+        Ok(found) if found.is_dir() => Ok(Some(FileKind::Folder)),
+        Ok(_) => Err(SandboxError::Special(name.clone())),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             match fs::read_link(path) {
-                Ok(target) => {
-                    let target = name_of(target);
-                    Err(format!("`{name}` is a symbolic link to `{target}`, where there is nothing"))
-                }
+                Ok(target) => Err(SandboxError::DanglingLink { name: name.clone(), target: name_of(target) }),
                 Err(_) => Ok(None),
             }
         }
-        Err(e) => Err(format!("cannot read `{name}`: {e}")),
+        Err(source) => Err(SandboxError::Unreadable { name: name.clone(), source }),
     }
 }
 
-/// By what a staged input is known as long as it is the one that was staged.
+/// What tells a staged input from a file that has replaced it.
 #[derive(PartialEq, Eq)]
-struct Mark {
+struct StagedMark {
     inode: (u64, u64),
     size_bytes: u64,
     modified: (i64, i64),
 }
 
-impl Mark {
+impl StagedMark {
     fn of(found: &fs::Metadata) -> Self {
         let modified = (found.mtime(), found.mtime_nsec());
-        Mark { inode: (found.dev(), found.ino()), size_bytes: found.len(), modified }
+        StagedMark { inode: (found.dev(), found.ino()), size_bytes: found.len(), modified }
     }
 }
 
@@ -194,7 +241,7 @@ impl Drop for Sandbox {
     }
 }
 
-/// Removes a folder, also if there are folders in it that their owner may not write to.
+/// Removes a folder, even if it contains folders that are not writable for their owner.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     let result = match fs::remove_dir_all(folder) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -209,7 +256,7 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets the owner write to all folders in a folder. What this cannot change, removing it will tell.
+/// Makes a folder and all folders in it writable for their owner. Errors show when the folder is removed.
 fn make_writable(folder: &Path) {
     let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -217,7 +264,7 @@ fn make_writable(folder: &Path) {
     folders.for_each(|entry| make_writable(&entry.path()));
 }
 
-/// An output's pattern with everything filled in, and whether it is a glob.
+/// An output's pattern with its placeholders filled in, and whether it is a glob.
 pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (Name, bool) {
     if !template.is_glob() {
         return (template.expand(with), false);
@@ -233,34 +280,35 @@ pub(crate) fn pattern_of(template: &Template, with: &Expansion<'_>) -> (Name, bo
 }
 
 /// `name` as a path that stays inside the sandbox.
-pub(crate) fn inside(name: &[u8]) -> Result<PathBuf, String> {
+pub(crate) fn inside(name: &[u8]) -> Result<PathBuf, SandboxError> {
     let mut path = PathBuf::new();
     for component in path_of(name).components() {
         match component {
             Component::Normal(part) => path.push(part),
             Component::CurDir => {}
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(format!("`{}` leads out of the sandbox: use a relative name without `..`", shown(name)));
+                return Err(SandboxError::Outside(name.into()));
             }
         }
     }
     if path.as_os_str().is_empty() || name.contains(&0) {
-        return Err(format!("`{}` cannot be a file's name", shown(name)));
+        return Err(SandboxError::NoName(name.into()));
     }
     Ok(path)
 }
 
-/// Where each input goes. Inputs of the same name get folders of their own: the third input `x` goes to `input-3/x`.
-pub(crate) fn places(inputs: &[AssignedInput]) -> Result<Vec<PathBuf>, String> {
+/// The name of each input in the sandbox. Inputs of the same name get folders of their own: the third input `x` is
+/// staged as `input-3/x`.
+pub(crate) fn input_paths(inputs: &[AssignedInput]) -> Result<Vec<PathBuf>, SandboxError> {
     let mut taken = BTreeSet::new();
-    let mut places = Vec::with_capacity(inputs.len());
+    let mut paths = Vec::with_capacity(inputs.len());
     for (number, input) in inputs.iter().enumerate() {
         let name = inside(input.name.as_deref().unwrap_or_else(|| input.object.base_name()))?;
-        let place = if taken.contains(&name) { Path::new(&format!("input-{}", number + 1)).join(&name) } else { name };
-        taken.insert(place.clone());
-        places.push(place);
+        let path = if taken.contains(&name) { Path::new(&format!("input-{}", number + 1)).join(&name) } else { name };
+        taken.insert(path.clone());
+        paths.push(path);
     }
-    Ok(places)
+    Ok(paths)
 }
 
 #[cfg(test)]
@@ -275,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_goes_with_folders_that_nobody_may_write_to() {
+    fn a_sandbox_is_removed_with_its_read_only_folders() {
         let outer = tempfile::tempdir().unwrap();
         let sandbox = Sandbox::create(outer.path().join("spare")).unwrap().rename(outer.path().join("task")).unwrap();
         let deep = sandbox.folder().join("a/b");
@@ -293,9 +341,9 @@ mod tests {
     #[test]
     fn names_stay_inside() {
         for (name, expected) in [("a", "a"), ("./a/./b", "a/b"), ("a b\n", "a b\n"), ("ä", "ä")] {
-            assert_eq!(inside(name.as_bytes()), Ok(PathBuf::from(expected)));
+            assert_eq!(inside(name.as_bytes()).unwrap(), PathBuf::from(expected));
         }
-        assert_eq!(inside(b"odd\xff"), Ok(path_of(b"odd\xff").to_owned()));
+        assert_eq!(inside(b"odd\xff").unwrap(), path_of(b"odd\xff"));
         for name in ["", ".", "..", "a/../../b", "/etc/passwd", "a\0b"] {
             assert!(inside(name.as_bytes()).is_err(), "{name:?}");
         }
@@ -314,8 +362,8 @@ mod tests {
     fn inputs_of_one_name_do_not_hide_each_other() {
         let inputs = [input("file:///a/x.fits"), input("file:///b/x.fits"), input("s3://c/y.fits?v=1")];
         let expected: Vec<PathBuf> = ["x.fits", "input-2/x.fits", "y.fits"].iter().map(PathBuf::from).collect();
-        assert_eq!(places(&inputs), Ok(expected));
-        assert!(places(&[input("http://host/..")]).is_err());
+        assert_eq!(input_paths(&inputs).unwrap(), expected);
+        assert!(input_paths(&[input("http://host/..")]).is_err());
     }
 
     #[test]
@@ -346,7 +394,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let sandbox = Sandbox::create(outer.path().join("task")).unwrap();
         let at = |name: &[u8]| sandbox.folder().join(path_of(name));
-        let collect = |pattern: &str| -> Result<Vec<(Name, bool)>, String> {
+        let collect = |pattern: &str| -> Result<Vec<(Name, bool)>, SandboxError> {
             let written = sandbox.collect(&pattern.into(), Template::parse(pattern).is_glob())?;
             Ok(written.into_iter().map(|written| (written.name, written.is_folder)).collect())
         };
@@ -362,17 +410,17 @@ mod tests {
         assert_eq!(collect("*").unwrap(), all);
         assert_eq!(collect("**").unwrap(), all);
         assert_eq!(collect("link").unwrap(), [file(b"link")]);
-        assert!(collect("d").unwrap_err().contains("`d/**`"));
+        assert!(collect("d").unwrap_err().to_string().contains("`d/**`"));
         symlink("nowhere\x1b", at(b"gone")).unwrap();
         for pattern in ["gone", "g*"] {
-            let why = "`gone` is a symbolic link to `nowhere\\x1b`, where there is nothing";
-            assert_eq!(collect(pattern).unwrap_err(), why);
+            let why = "`gone` is a symbolic link to `nowhere\\x1b`, which does not exist";
+            assert_eq!(collect(pattern).unwrap_err().to_string(), why);
         }
         fs::remove_file(at(b"gone")).unwrap();
         symlink("..", at(b"d/up")).unwrap();
-        assert!(collect("d*").unwrap_err().contains("`d/up/d` leads back"));
+        assert!(collect("d*").unwrap_err().to_string().contains("`d/up/d` leads back"));
         drop(std::os::unix::net::UnixListener::bind(at(b"socket")).unwrap());
-        assert!(collect("s*").unwrap_err().contains("`socket` is neither"));
+        assert!(collect("s*").unwrap_err().to_string().contains("`socket` is neither"));
     }
 
     #[test]

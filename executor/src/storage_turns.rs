@@ -1,4 +1,4 @@
-//! Turns at persistent storage: fetches stand in the coordinator's queues, with the unmodified programs of all nodes.
+//! Turns at persistent storage: fetches wait in the I/O coordinator's queues, like the reads of unmodified programs.
 
 use std::io;
 use std::path::Path;
@@ -9,20 +9,20 @@ use eyas_coordinator::{Client, class_id};
 use eyas_session::Access;
 use eyas_store::{ReadOrder, ReadTurn, TurnRequest};
 
-/// The job class of what executors fetch.
+/// The I/O class of fetches.
 const CLASS: &str = "eyas";
 
-pub(crate) struct Turns(Client);
+pub(crate) struct StorageTurns(Client);
 
-impl Turns {
-    /// Asks the coordinator with that access file, whenever it is there.
+impl StorageTurns {
+    /// Asks the coordinator of that access file for turns while it can be reached.
     pub fn start(access: &Path) -> io::Result<Arc<dyn ReadOrder>> {
         let access = Access::load(access).map_err(io::Error::other)?;
-        Ok(Arc::new(Turns(Client::start(access, class_id(CLASS))?)))
+        Ok(Arc::new(StorageTurns(Client::start(access, class_id(CLASS))?)))
     }
 }
 
-impl ReadOrder for Turns {
+impl ReadOrder for StorageTurns {
     fn turn(&self, request: TurnRequest) -> Pin<Box<dyn Future<Output = ReadTurn> + Send + '_>> {
         let TurnRequest { location, file, extent } = request;
         Box::pin(async move { Box::new(self.0.turn(location, file, extent).await) as ReadTurn })

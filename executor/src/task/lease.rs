@@ -1,6 +1,7 @@
-//! The right to let outputs appear. A dispatcher that has not heard of this executor for a while gives its tasks to
-//! others; then an executor that was merely suspended must not overwrite what those have written. So each heartbeat is
-//! answered, and the answer holds for less time than the dispatcher waits, counted from when the heartbeat was sent.
+//! The lease: an executor's right to let outputs appear. A dispatcher that has not heard from an executor for a while
+//! gives the executor's tasks to others. If the executor was only suspended, it must not overwrite what the others
+//! have written. So the dispatcher answers each heartbeat, and the answer is valid for less time than the dispatcher
+//! waits, counted from the moment when the heartbeat was sent.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Who waits for an answer looks whether it is still wanted so often.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Time between two checks whether the lease is still wanted.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The lease of one session.
 pub(crate) struct Lease {
@@ -20,11 +21,11 @@ pub(crate) struct Lease {
 
 struct Times {
     until: Moment,
-    /// When heartbeats were sent that have not been answered, the oldest first.
+    /// When the unanswered heartbeats were sent, oldest first.
     unanswered: VecDeque<Moment>,
 }
 
-/// A moment on a clock that goes on while the machine sleeps, as the dispatcher's does.
+/// A moment on a clock that continues while the machine sleeps, as the dispatcher's clock does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
 
@@ -40,18 +41,18 @@ impl Moment {
 }
 
 impl Lease {
-    /// A lease from a registration that was sent at `sent` and has been answered.
+    /// The lease after the answer to a registration that was sent at `sent`.
     pub fn new(sent: Moment, length: Duration) -> Self {
         let times = Times { until: sent.after(length), unanswered: VecDeque::new() };
         Lease { length, times: Mutex::new(times), renewed: Condvar::new() }
     }
 
-    /// A heartbeat is being sent.
+    /// Records that a heartbeat is being sent.
     pub fn asked(&self, now: Moment) {
         self.times().unanswered.push_back(now);
     }
 
-    /// The oldest heartbeat that was not answered has been.
+    /// Records the answer to the oldest unanswered heartbeat.
     pub fn answered(&self) {
         let mut times = self.times();
         if let Some(sent) = times.unanswered.pop_front() {
@@ -60,14 +61,14 @@ impl Lease {
         }
     }
 
-    /// Waits until the lease holds, for as long as `is_wanted`; whether it does.
+    /// Waits until the lease is valid, while it `is_wanted`. Whether it is valid.
     pub fn wait(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut times = self.times();
         while is_wanted() {
             if Moment::now() < times.until {
                 return true;
             }
-            times = self.renewed.wait_timeout(times, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+            times = self.renewed.wait_timeout(times, CHECK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
         false
     }
@@ -82,11 +83,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_holds_from_when_the_answered_heartbeat_was_sent() {
+    fn a_lease_counts_from_when_the_answered_heartbeat_was_sent() {
         let lease = Lease::new(Moment::now(), Duration::from_secs(60));
         assert!(lease.wait(|| true));
         let expired = Lease::new(Moment(Duration::ZERO), Duration::ZERO);
-        // Asked for long ago, answered only now: too late.
+        // Sent long ago and answered only now: too late.
         expired.asked(Moment(Duration::ZERO));
         expired.asked(Moment::now().after(Duration::from_secs(60)));
         expired.answered();

@@ -1,9 +1,10 @@
-//! A guardian outlives its executor by a moment: when the executor is gone without a farewell (`kill -9`, a crash), it
-//! kills what the executor's tasks left running and removes their sandboxes.
+//! A guardian is a process that outlives its executor by a moment. When the executor is gone without taking leave
+//! (`kill -9`, a crash), the guardian kills the processes that the executor's tasks have left, and removes their
+//! sandboxes.
 //!
-//! It is a process of its own, started by the executor, and waits on a pipe that closes when the executor ends. One that dies
-//! is replaced. It is outside of the executor's control group, has a name of its own, so that `pkill eyas` does not take it
-//! with its executor, and does not heed the signals by which batch systems end all processes of a job.
+//! The executor starts the guardian, which waits on a pipe that closes when the executor ends. A guardian that dies is
+//! replaced. It is outside the executor's control group, and ignores the signals by which batch systems end all
+//! processes of a job. It has a process name of its own, so that `pkill eyas` does not kill it with its executor.
 
 use std::ffi::CStr;
 use std::io::{self, Read, Write};
@@ -16,28 +17,30 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::work::{MARKER, TASK};
-use crate::{cgroup, leftovers, sandbox};
+use super::cgroup;
+use crate::leftovers;
+use crate::task::{EXECUTOR_VARIABLE, TASK_VARIABLE, sandbox};
 
-/// What the executor says when it has left nothing behind.
+/// The executor writes this when it has left nothing behind.
 const FAREWELL: &[u8] = b"done";
-/// What was just killed may still be writing files; removing them is tried up to this number of times, with a pause between.
+/// A process that was just killed may still write files. Removing the sandboxes is tried up to this number of times,
+/// with [`PAUSE`] between two tries.
 const SWEEPS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// A guardian is replaced no sooner after its death, so that one that cannot live does not keep its executor busy.
+/// Wait before a dead guardian is replaced, so that a guardian that dies at once does not keep its executor busy.
 const REPLACE_AFTER: Duration = Duration::from_millis(100);
-/// What a guardian is called in lists of processes.
+/// The name of a guardian in lists of processes.
 const NAME: &CStr = c"guardian";
 
-/// How guardians of an executor are started: a command, to which the executor's name and the folder with its sandboxes are
-/// added.
-struct Recipe {
+/// The command that starts guardians of an executor. The executor's name and the folder with its sandboxes are
+/// appended.
+struct GuardianCommand {
     command: Vec<String>,
     executor: String,
     sandboxes: PathBuf,
 }
 
-/// The executor's end of the pipe to whichever guardian it has now.
+/// The executor's side: the current guardian and the thread that replaces it.
 pub(crate) struct Guardian {
     watched: Arc<Watched>,
     watcher: JoinHandle<()>,
@@ -49,7 +52,7 @@ struct Watched {
 }
 
 struct State {
-    /// None while there is no guardian.
+    /// The pipe to the guardian; `None` while there is none.
     pipe: Option<ChildStdin>,
     is_dismissed: bool,
 }
@@ -61,10 +64,13 @@ impl Watched {
 }
 
 impl Guardian {
-    /// Starts a guardian, and others after it as long as they die before they are dismissed.
+    /// Starts a guardian, and replaces it whenever it dies before it is dismissed.
     pub fn start(command: &[String], executor: &str, sandboxes: &Path) -> io::Result<Self> {
-        let recipe =
-            Recipe { command: command.to_vec(), executor: executor.to_owned(), sandboxes: sandboxes.to_owned() };
+        let recipe = GuardianCommand {
+            command: command.to_vec(),
+            executor: executor.to_owned(),
+            sandboxes: sandboxes.to_owned(),
+        };
         let (child, pipe) = recipe.start()?;
         let state = Mutex::new(State { pipe: Some(pipe), is_dismissed: false });
         let watched = Arc::new(Watched { state, changed: Condvar::new() });
@@ -76,27 +82,27 @@ impl Guardian {
         Ok(Guardian { watched, watcher })
     }
 
-    /// Nothing runs any longer: the guardian may go.
+    /// Ends the guardian: no task runs.
     pub fn dismiss(self) {
         {
             let mut state = self.watched.state();
             state.is_dismissed = true;
             if let Some(mut pipe) = state.pipe.take() {
-                // One that has just died needs no farewell.
+                // The guardian may have just died.
                 let _ = pipe.write_all(FAREWELL);
             }
         }
         self.watched.changed.notify_all();
-        // It has no reason to panic, and if it did, the guardian has still heard.
+        // Even if the thread has panicked, the guardian has been told.
         let _ = self.watcher.join();
     }
 }
 
 impl Watched {
-    /// Waits for the guardian's end, and replaces it unless it was dismissed.
-    fn watch(&self, mut guardian: Child, recipe: &Recipe) {
+    /// Waits for the guardian's end, and replaces the guardian unless it was dismissed.
+    fn watch(&self, mut guardian: Child, recipe: &GuardianCommand) {
         loop {
-            // A child of our own can be waited for.
+            // Waiting for an own child cannot fail.
             let _ = guardian.wait();
             let mut state = self.state();
             state.pipe = None;
@@ -108,7 +114,7 @@ impl Watched {
                 }
                 match recipe.start() {
                     Ok((child, pipe)) => {
-                        tracing::warn!("the guardian of this executor was killed; another one has replaced it");
+                        tracing::warn!("the guardian of this executor was killed and has been replaced");
                         state.pipe = Some(pipe);
                         break child;
                     }
@@ -119,25 +125,26 @@ impl Watched {
     }
 }
 
-impl Recipe {
+impl GuardianCommand {
     fn start(&self) -> io::Result<(Child, ChildStdin)> {
         let (program, args) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(args).arg(&self.executor).arg(&self.sandboxes);
-        // In a group of its own: an interrupt at the terminal is not for it. And of no task, if this executor is in one.
-        command.process_group(0).env_remove(MARKER).env_remove(TASK);
+        // A process group of its own keeps an interrupt at the terminal away. The variables are removed because this
+        // executor may itself run in a task, and the guardian must not count as a process of that task.
+        command.process_group(0).env_remove(EXECUTOR_VARIABLE).env_remove(TASK_VARIABLE);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok((child, pipe))
     }
 }
 
-/// What the process of a guardian does.
+/// The main function of a guardian's process.
 pub fn run(executor: &str, sandboxes: &Path) {
     cgroup::step_out(executor);
-    // A name is for people.
+    // The name is only shown to people.
     let _ = rustix::thread::set_name(NAME);
-    // As long as the runtime is there, these signals are caught, and nothing is done about them.
+    // While the runtime exists, these signals are caught, and ignored.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let _caught = runtime.as_ref().map(|runtime| {
         let _inside = runtime.enter();
@@ -150,14 +157,14 @@ pub fn run(executor: &str, sandboxes: &Path) {
 
 const XCPU: i32 = rustix::process::Signal::XCPU.as_raw();
 
-/// Waits for the executor's end and cleans up after it. `input` is its pipe.
+/// Waits for the executor's end and cleans up after it. `input` is the pipe from the executor.
 fn guard(mut input: impl Read, executor: &str, sandboxes: &Path) {
     let mut said = Vec::new();
     let _ = input.read_to_end(&mut said);
     if said == FAREWELL {
         return;
     }
-    // What cannot be killed can still write, and what it has written is removed again.
+    // A process that cannot be killed may still write into a sandbox while it is removed.
     leftovers::end(executor);
     for _ in 0..SWEEPS {
         if sandbox::remove(sandboxes).is_ok() {
@@ -165,7 +172,7 @@ fn guard(mut input: impl Read, executor: &str, sandboxes: &Path) {
         }
         std::thread::sleep(PAUSE);
     }
-    // The folder that they were in, unless a new executor has others there.
+    // The folder that contains them; a new executor may already have sandboxes there, and then this fails.
     let _ = sandboxes.parent().map(std::fs::remove_dir);
 }
 
@@ -178,10 +185,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_dead_executor_left_is_killed() {
+    fn processes_of_a_dead_executor_are_killed() {
         let executor = format!("guardian-test-{}", std::process::id());
-        let mut left = Command::new("sleep").arg("1000").env(MARKER, &executor).spawn().unwrap();
-        // It has been started a moment before its environment can be read.
+        let mut left = Command::new("sleep").arg("1000").env(EXECUTOR_VARIABLE, &executor).spawn().unwrap();
+        // A process's environment cannot be read right after it was started.
         let environment = || std::fs::read(format!("/proc/{}/environ", left.id())).unwrap_or_default();
         let deadline = Instant::now() + Duration::from_secs(20);
         while environment().is_empty() {
@@ -197,16 +204,16 @@ mod tests {
     }
 
     #[test]
-    fn after_a_farewell_nothing_is_touched() {
+    fn after_a_farewell_nothing_is_removed() {
         let sandboxes = tempfile::tempdir().unwrap();
         guard(FAREWELL, "nobody", sandboxes.path());
         assert!(sandboxes.path().exists());
     }
 
     #[test]
-    fn one_that_dies_is_replaced_until_it_is_dismissed() {
+    fn a_guardian_that_dies_is_replaced_until_it_is_dismissed() {
         let folder = tempfile::tempdir().unwrap();
-        // Says who it is, and ends with its input.
+        // Writes its number, and ends with its input.
         let script = "echo $$ > $1/$$.new; mv $1/$$.new $1/$$; cat";
         let command = ["sh", "-c", script].map(str::to_owned);
         let guardian = Guardian::start(&command, "replaced", folder.path()).unwrap();

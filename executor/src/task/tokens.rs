@@ -1,5 +1,5 @@
-//! Tokens of jobs: with them, tasks may use the cluster as far as their own job goes. A task finds its job's token in a
-//! file that `EYAS_ACCESS` names, which goes when the job has ended. The executor's own access file is not for tasks.
+//! Tokens of jobs. With its job's token, a task may use the cluster for its own job. `EYAS_ACCESS` names the token's
+//! file, which is removed when the job has ended. The executor's own access file is not for tasks.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ pub(crate) struct Tokens {
 }
 
 enum Token {
-    /// No task of the job has started yet.
+    /// In memory: no task of the job has started yet.
     Kept(SecretText),
     Written(PathBuf),
 }
 
 impl Tokens {
-    /// Tokens in a folder of their own, from which those of an earlier executor are removed.
+    /// Opens the folder for tokens, and removes those of an earlier executor.
     pub fn open(path: &Path) -> Result<Self, PrivateError> {
         let folder = PrivateFolder::claim(path)?;
         folder.close()?;
@@ -36,7 +36,7 @@ impl Tokens {
         self.jobs().insert(job, Token::Kept(access));
     }
 
-    /// Where the token of a job is; nowhere if there is none.
+    /// The file with a job's token; `None` if the job has none. Writes it for the first task.
     pub fn path_of(&self, job: JobId) -> Result<Option<PathBuf>, PrivateError> {
         let mut jobs = self.jobs();
         let Some(token) = jobs.get_mut(&job) else { return Ok(None) };
@@ -51,25 +51,25 @@ impl Tokens {
         }
     }
 
-    /// The job has ended.
+    /// Removes the token of a job that has ended.
     pub fn forget(&self, job: JobId) {
         if let Some(Token::Written(_)) = self.jobs().remove(&job)
             && let Err(e) = self.folder.remove(name(job).as_ref())
         {
-            tracing::warn!("the token of job {job}, which has ended, is still there: {e}");
+            tracing::warn!("cannot remove the token of job {job}, which has ended: {e}");
         }
     }
 
-    /// Nothing runs any more, and what is to run again gets its token anew.
+    /// Removes all tokens. No task runs; the dispatcher sends tokens again with new tasks.
     pub fn forget_all(&self) {
         self.jobs().clear();
         if let Err(e) = self.folder.clear() {
-            tracing::warn!("tokens of jobs are still there: {e}");
+            tracing::warn!("cannot remove tokens of jobs: {e}");
         }
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, Token>> {
-        // No update of it can panic half-way.
+        // No update can panic half-way.
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_there_from_the_first_task_to_the_end_of_the_job() {
+    fn a_token_exists_from_the_first_task_to_the_end_of_the_job() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         fs::create_dir(&path).unwrap();

@@ -1,9 +1,9 @@
-//! The control group of an executor: the executor and all that comes from it are its members, whatever they do with their
-//! sessions, parents and environments. So what an executor leaves behind is found for certain. Where the system does not let
-//! this user make a group, there is none, and marks in environments have to do.
+//! The control group of an executor. The executor and all processes that come from it are members, whatever they do
+//! with their sessions, parents and environments, so the processes that an executor leaves are found reliably. Where
+//! the system does not let this user make a group, there is none, and processes are found by their environment.
 //!
-//! Both versions of control groups are used, without any controller's limits: version 2 where it is mounted, else one of
-//! those hierarchies of version 1 that change nothing for their members.
+//! Both versions of control groups are used, without the limits of any controller: version 2 where it is mounted, or
+//! else a hierarchy of version 1 that changes nothing for its members.
 
 use std::fs;
 use std::io;
@@ -11,40 +11,40 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 
-/// Before an executor's name, in the name of its group.
+/// Prefix of group names, before the executor's name.
 const PREFIX: &str = "eyas-";
-/// Of version 1, hierarchies that may be used: others count, or need settings.
+/// Hierarchies of version 1 that may be used. Others count usage, or need settings.
 const PLAIN: [&str; 2] = ["freezer", "pids"];
 const MEMBERS: &str = "cgroup.procs";
 
 /// One tree of groups.
 #[derive(Debug, PartialEq, Eq)]
 struct Hierarchy {
-    /// As `/proc/PID/cgroup` names its controllers: empty for version 2.
+    /// Its controllers as in `/proc/PID/cgroup`; empty for version 2.
     controllers: String,
-    /// Where it is mounted, and which of its groups is there.
+    /// The mount point, and the group that is mounted there.
     mounted: PathBuf,
     root: PathBuf,
 }
 
-/// A group of this executor's own.
+/// The group of this executor.
 pub(crate) struct Cgroup {
     folder: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes a group with an executor's name and moves this process into it. It removes empty groups beside it whose
+    /// Makes a group with an executor's name and moves this process into it. Removes empty groups beside it whose
     /// executor `is_gone`.
     ///
     /// # Errors
-    /// Why the last hierarchy that was tried does not allow it.
+    /// The reason of the last hierarchy that was tried.
     pub fn enter(name: &str, is_gone: impl Fn(&str) -> bool) -> io::Result<Self> {
         let mut failed = io::Error::from(io::ErrorKind::Unsupported);
         for parent in own_folders() {
             remove_empty(&parent, &is_gone);
             let folder = parent.join(format!("{PREFIX}{name}"));
             let entered = fs::create_dir(&folder).and_then(|()| {
-                // 0 is the process that writes it.
+                // 0 means the writing process.
                 fs::write(folder.join(MEMBERS), "0").inspect_err(|_| drop(fs::remove_dir(&folder)))
             });
             match entered {
@@ -55,30 +55,30 @@ impl Cgroup {
         Err(failed)
     }
 
-    /// Moves this process out of the group, whose other members are to end, as their tasks have. Whether it is out.
+    /// Moves this process out of the group, before its other members are killed. Whether it has left.
     pub fn leave(self) -> bool {
         let left = self.folder.parent().map(|parent| fs::write(parent.join(MEMBERS), "0"));
         left.is_some_and(|left| left.is_ok())
     }
 }
 
-/// Moves this process out of an executor's group, if it was started in it: beside it.
+/// Moves this process from an executor's group to the group above it, if it was started in the executor's group.
 pub(crate) fn step_out(name: &str) {
     for folder in own_folders() {
         let is_it = folder.file_name().is_some_and(|last| last.to_str() == Some(&format!("{PREFIX}{name}")));
         if let (true, Some(parent)) = (is_it, folder.parent()) {
-            // Else it ends with the others.
+            // If this fails, this process is killed with the others.
             let _ = fs::write(parent.join(MEMBERS), "0");
         }
     }
 }
 
-/// The groups of an executor that a process is in, or in one inside of them.
+/// The groups of an executor that a process is in, directly or in a group inside them.
 pub(crate) fn groups_of(process: Pid, name: &str) -> Vec<PathBuf> {
     let Ok(memberships) = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero())) else {
         return Vec::new();
     };
-    // Most often.
+    // The usual case.
     if !memberships.contains(name) {
         return Vec::new();
     }
@@ -88,7 +88,7 @@ pub(crate) fn groups_of(process: Pid, name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Groups of that name beside those that this process is in, though nobody may be in them.
+/// Groups of an executor beside those of this process, even if they have no members.
 pub(crate) fn beside(name: &str) -> Vec<PathBuf> {
     let groups = own_folders().into_iter().map(|folder| folder.join(format!("{PREFIX}{name}")));
     groups.filter(|folder| folder.is_dir()).collect()
@@ -96,14 +96,14 @@ pub(crate) fn beside(name: &str) -> Vec<PathBuf> {
 
 /// Kills all members at once, where the kernel can.
 pub(crate) fn kill(folder: &Path) {
-    // Not in version 1, and not before Linux 5.14: then they are killed one by one. A file is never made here.
+    // The file exists since Linux 5.14 in version 2. Otherwise members are killed one by one. No file is made here.
     let _ = fs::OpenOptions::new().write(true).open(folder.join("cgroup.kill")).and_then(|mut file| {
         use std::io::Write;
         file.write_all(b"1")
     });
 }
 
-/// Removes a group that has no members any longer, and those inside it.
+/// Removes a group without members, and the groups inside it.
 pub(crate) fn remove(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -113,7 +113,7 @@ pub(crate) fn remove(folder: &Path) {
     }
 }
 
-/// Where this process is, in the hierarchies that may be used, the preferred one first.
+/// The groups of this process in the hierarchies that may be used, preferred hierarchy first.
 fn own_folders() -> Vec<PathBuf> {
     let memberships = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     folders(&hierarchies(), &memberships).collect()

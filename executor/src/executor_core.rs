@@ -1,0 +1,505 @@
+//! Carries out what [`Node`] decides during one session with the dispatcher: turns commands and facts into events, and
+//! effects into fetches, evictions, processes and reports.
+//!
+//! Three kinds of threads have news: the session receives commands, a fetch ends, a slot's thread ends a task. Each of
+//! them locks the core ([`CoreHandle::lock`]), reports, and unlocks. So a slot's thread finds its next task waiting,
+//! and no other thread has to wake up for it. While the core is locked, nothing blocks except the local disk during an
+//! eviction. The session sends the facts for the dispatcher.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, Weak, mpsc as threads};
+use std::time::{Duration, Instant};
+
+use eyas_node::{Effect, Event, Node};
+use eyas_transfer::Fetcher;
+use eyas_types::outcome::FailureKind;
+use eyas_types::{
+    ExecutorLoad, JobId, ObjectId, ObjectSpec, Outcome, PlaceId, Program, Reads, Status, TaskId, TaskTemplate,
+};
+use eyas_wire::executor::{Assignment, FromExecutor, PeerHint, ToExecutor};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+use tokio::time::sleep_until;
+
+use crate::leftovers;
+use crate::process::ProcessControl;
+use crate::task::lease::{Lease, Moment};
+use crate::task::output_claim::{Claim, ClaimPlaces};
+use crate::task::{AssignedTask, TaskEnd, TaskRun, TaskRunner};
+
+mod chunks;
+mod fetch;
+mod hold;
+
+/// While tasks wait behind those that run, facts for the dispatcher gather for this long. Sending a message for each
+/// short task would cost both sides more than the task. The dispatcher assigns work for longer than this ahead.
+const GATHER: Duration = Duration::from_millis(10);
+/// Tasks whose outputs in persistent storage are compared at the same time, for reuse; other comparisons wait.
+const MAX_CHECKS: usize = 16;
+/// Facts that gather before they are sent without further delay.
+const MAX_GATHERED: usize = 256;
+
+/// The core behind its lock, and the signal that wakes its session.
+pub(crate) struct CoreHandle {
+    core: Mutex<ExecutorCore>,
+    wake: Notify,
+}
+
+impl CoreHandle {
+    pub fn new(node: Node, caching: bool, runner: Arc<TaskRunner>, fetcher: Fetcher, lease: Lease) -> Arc<Self> {
+        Arc::new_cyclic(|core| CoreHandle {
+            core: Mutex::new(ExecutorCore::new(node, caching, runner, fetcher, Arc::new(lease), core.clone())),
+            wake: Notify::new(),
+        })
+    }
+
+    /// Locks the core. Callers hold the lock only while they report one event.
+    pub fn lock(&self) -> MutexGuard<'_, ExecutorCore> {
+        self.core.lock().expect("a panic in the core ends its executor")
+    }
+
+    /// Returns when facts are due to be sent to the dispatcher.
+    pub async fn due(&self) {
+        loop {
+            let woken = self.wake.notified();
+            let due = self.lock().due;
+            match due {
+                None => woken.await,
+                // A timer would wait for its next millisecond.
+                Some(due) if due <= Instant::now() => return,
+                Some(due) => tokio::select! {
+                    () = woken => {}
+                    () = sleep_until(due.into()) => return,
+                },
+            }
+        }
+    }
+
+    /// Returns when something has happened since the last call, while the executor is leaving.
+    pub async fn changed(&self) {
+        self.wake.notified().await;
+    }
+}
+
+/// A task of this executor, from its assignment until its end is reported.
+struct TaskEntry {
+    task: Arc<AssignedTask>,
+    /// Present once the task has been started.
+    control: Option<Arc<ProcessControl>>,
+    /// At its start, its inputs had gone from the store; they were fetched again.
+    restaged: bool,
+}
+
+/// A fetch in progress.
+struct ActiveFetch {
+    size_bytes: u64,
+    /// Whether only executors have the object.
+    is_kept: bool,
+    /// Aborts the fetch; `None` if the file system's node receives the object.
+    abort: Option<AbortHandle>,
+}
+
+pub(crate) struct ExecutorCore {
+    node: Node,
+    caching: bool,
+    runner: Arc<TaskRunner>,
+    fetcher: Fetcher,
+    lease: Arc<Lease>,
+    handle: Weak<CoreHandle>,
+    /// Facts for the dispatcher, in order.
+    facts: Vec<FromExecutor>,
+    /// When the facts have to be sent at the latest.
+    due: Option<Instant>,
+    events: VecDeque<Event>,
+    templates: HashMap<(JobId, u16), Arc<TaskTemplate>>,
+    tasks: HashMap<TaskId, TaskEntry>,
+    fetching: HashMap<ObjectId, ActiveFetch>,
+    /// Objects to be held that are not here yet, with the peers that may have them.
+    to_hold: HashMap<ObjectId, (ObjectSpec, Vec<PeerHint>)>,
+    /// Chunks of the file system that are held, or will be.
+    chunks: HashSet<ObjectId>,
+    /// Reservations of chunks that wait for space.
+    reservations: HashMap<ObjectId, Vec<chunks::ChunkReservation>>,
+    /// Claims of output places that the dispatcher has not answered yet.
+    claims: HashMap<TaskId, Arc<Claim>>,
+    /// Bounds concurrent comparisons of outputs in persistent storage.
+    checks: Arc<Semaphore>,
+    /// Why the store cannot keep the outputs of the task that has just ended.
+    cannot_keep: Option<String>,
+    /// Why an object could not be fetched; forgotten once its tasks have failed.
+    unavailable: HashMap<ObjectId, (FailureKind, String)>,
+    /// One thread for each slot that was ever used.
+    slots: Vec<threads::Sender<TaskRun>>,
+    running: usize,
+    /// The load that the dispatcher was last told.
+    reported_load: ExecutorLoad,
+    /// Running processes are being killed because this executor leaves; their tasks go back to the dispatcher.
+    leaving: bool,
+    /// The dispatcher has told this executor to stop.
+    pub stopped: bool,
+}
+
+impl ExecutorCore {
+    fn new(
+        node: Node,
+        caching: bool,
+        runner: Arc<TaskRunner>,
+        fetcher: Fetcher,
+        lease: Arc<Lease>,
+        handle: Weak<CoreHandle>,
+    ) -> Self {
+        ExecutorCore {
+            node,
+            caching,
+            runner,
+            fetcher,
+            lease,
+            handle,
+            facts: Vec::new(),
+            due: None,
+            events: VecDeque::new(),
+            templates: HashMap::new(),
+            tasks: HashMap::new(),
+            fetching: HashMap::new(),
+            to_hold: HashMap::new(),
+            chunks: HashSet::new(),
+            reservations: HashMap::new(),
+            claims: HashMap::new(),
+            checks: Arc::new(Semaphore::new(MAX_CHECKS)),
+            cannot_keep: None,
+            unavailable: HashMap::new(),
+            slots: Vec::new(),
+            running: 0,
+            reported_load: ExecutorLoad::default(),
+            leaving: false,
+            stopped: false,
+        }
+    }
+
+    /// Reports to the node what the store held when the session began.
+    pub fn found(&mut self, held: &[(ObjectId, u64)]) {
+        self.measure_disk();
+        self.events.extend(held.iter().map(|(object, size)| Event::Found { object: *object, size_bytes: *size }));
+        self.settle();
+    }
+
+    /// Carries out commands of the dispatcher.
+    pub fn commands(&mut self, commands: Vec<ToExecutor>) {
+        for command in commands {
+            self.command(command);
+            self.decide();
+        }
+        self.settle();
+    }
+
+    /// A task has ended, and its slot is free.
+    fn task_ended(&mut self, run: TaskRun, mut end: TaskEnd) {
+        let task = run.task.id();
+        self.running -= 1;
+        self.claims.remove(&task);
+        for object in end.changes.damaged.iter().chain(&end.changes.missing) {
+            self.events.push_back(Event::Lost { object: *object });
+            self.tell(FromExecutor::Evicted { object: *object });
+        }
+        self.keep(task, &end.changes.kept, &mut end.outcome);
+        self.events.push_back(Event::Ended { task });
+        // Once only: a node whose store loses objects again and again should not run the task.
+        let again = !end.changes.missing.is_empty() && !run.control.is_cancelled() && !self.tasks[&task].restaged;
+        match end.outcome.status {
+            _ if again => self.add_task(run.task, true),
+            Status::Cancelled if self.leaving => self.give_back(task),
+            _ => self.report(task, end.outcome),
+        }
+        self.settle();
+    }
+
+    /// Measures the disk's free space, and sends a heartbeat.
+    pub fn tick(&mut self) {
+        self.measure_disk();
+        self.decide();
+        self.lease.asked(Moment::now());
+        self.tell(FromExecutor::Heartbeat { free_disk_bytes: self.node.disk_bytes() });
+        self.tell_load(true);
+        self.settle();
+    }
+
+    /// Whether no process runs and no fetch is under way.
+    pub fn is_idle(&self) -> bool {
+        self.running == 0 && self.fetching.is_empty()
+    }
+
+    /// Gives back tasks that have not started, and kills the others and gives them back. The core is
+    /// [idle](Self::is_idle) once all of them have ended.
+    pub fn kill_all(&mut self) {
+        self.leaving = true;
+        let unstarted = self.tasks.iter().filter(|(_, entry)| entry.control.is_none());
+        self.events.extend(unstarted.map(|(task, _)| Event::Recalled { task: *task }));
+        self.decide();
+        self.tasks.values().filter_map(|entry| entry.control.as_ref()).for_each(|control| control.cancel());
+    }
+
+    fn measure_disk(&mut self) {
+        match self.runner.store.free_space() {
+            Ok(free) => self.events.push_back(Event::FreeSpace { bytes: free.bytes, inodes: free.inodes }),
+            Err(e) => tracing::warn!("cannot measure the free space under the store: {e}"),
+        }
+    }
+
+    fn command(&mut self, command: ToExecutor) {
+        match command {
+            ToExecutor::Welcome { .. } | ToExecutor::Refused(_) => {
+                tracing::warn!("the dispatcher has welcomed this executor twice")
+            }
+            // The session handles these.
+            ToExecutor::Key { .. } | ToExecutor::Trust(_) => {}
+            ToExecutor::Token { job, access } => self.runner.tokens.keep(job, access),
+            ToExecutor::Heard => self.lease.answered(),
+            ToExecutor::Template { job, template, spec } => {
+                self.templates.insert((job, template), Arc::new(*spec));
+            }
+            ToExecutor::Assign(assignment) => self.assign(assignment),
+            ToExecutor::Recall { task } => self.events.push_back(Event::Recalled { task }),
+            ToExecutor::Cancel { task } => self.events.push_back(Event::Cancelled { task }),
+            ToExecutor::Hold { object, holders } => self.hold(object, holders),
+            ToExecutor::Release { object } => {
+                self.to_hold.remove(&object);
+                self.events.push_back(Event::Release { object });
+            }
+            ToExecutor::Claimed { task, by_other } => {
+                if let Some(claim) = self.claims.remove(&task) {
+                    claim.answer(by_other);
+                }
+            }
+            ToExecutor::Check { task, objects } => self.check(task, objects),
+            ToExecutor::Verify { object } => self.verify(object),
+            ToExecutor::ForgetJob { job } => {
+                self.templates.retain(|(of, _), _| *of != job);
+                self.runner.tokens.forget(job);
+            }
+            ToExecutor::EndLeftovers { incarnation } => {
+                self.runner.movers.spawn_blocking(move || leftovers::end_if_gone(&incarnation));
+            }
+            ToExecutor::Stop => self.stopped = true,
+        }
+    }
+
+    fn assign(&mut self, assignment: Assignment) {
+        let task = assignment.task;
+        let Some(template) = self.templates.get(&(task.job, assignment.template)).cloned() else {
+            tracing::error!(%task, "ignored an assignment whose template was not sent");
+            return;
+        };
+        let store_id = |object: &ObjectSpec| {
+            if self.caching {
+                object.id()
+            } else {
+                // First-available shares nothing, not even between the tasks of one node.
+                fetch::private_id(task, object)
+            }
+        };
+        let objects = assignment.inputs.iter().map(|input| store_id(&input.object)).collect();
+        let task = AssignedTask { assignment, template, objects, arrived: Instant::now() };
+        self.add_task(Arc::new(task), false);
+    }
+
+    /// Has the node stage and start a task.
+    fn add_task(&mut self, task: Arc<AssignedTask>, restaged: bool) {
+        let sizes = task.assignment.inputs.iter().map(|input| input.object.size_bytes());
+        let mut inputs: Vec<_> = task.objects.iter().copied().zip(sizes).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        let (need, priority) = (task.template.resources.clone(), task.template.priority);
+        self.events.push_back(Event::Assigned { task: task.id(), inputs: inputs.into(), need, priority });
+        self.tasks.insert(task.id(), TaskEntry { task, control: None, restaged });
+    }
+
+    /// Lets the node decide until nothing is left to decide.
+    fn decide(&mut self) {
+        let mut effects = Vec::new();
+        while let Some(event) = self.events.pop_front() {
+            self.node.handle(event, &mut effects);
+            // Before the effects are reported, so that a task that ends is not counted as one that is staged.
+            self.tell_load(false);
+            for effect in effects.drain(..) {
+                self.carry_out(effect);
+            }
+        }
+        self.unavailable.clear();
+    }
+
+    /// Reports the load to the dispatcher if the tasks that are staged or suspended have changed. With `every_change`,
+    /// also if the number of computing tasks has changed, which happens with every task.
+    fn tell_load(&mut self, every_change: bool) {
+        let load = self.node.load();
+        let urgent = |load: ExecutorLoad| (load.staging, load.suspended, load.lent_milli);
+        if urgent(load) != urgent(self.reported_load) || (every_change && load != self.reported_load) {
+            self.reported_load = load;
+            self.tell(FromExecutor::Load(load));
+        }
+    }
+
+    /// Lets the node decide, and schedules sending the facts to the dispatcher.
+    fn settle(&mut self) {
+        self.decide();
+        let has_waiting_tasks = self.tasks.len() > self.running;
+        let is_urgent = !has_waiting_tasks || self.facts.len() >= MAX_GATHERED;
+        if !self.facts.is_empty() && (is_urgent || self.due.is_none()) {
+            self.due = Some(Instant::now() + if is_urgent { Duration::ZERO } else { GATHER });
+            self.wake();
+        } else if self.leaving {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(handle) = self.handle.upgrade() {
+            handle.wake.notify_one();
+        }
+    }
+
+    /// Takes the facts for the dispatcher, in order.
+    pub fn take_facts(&mut self) -> Vec<FromExecutor> {
+        self.due = None;
+        std::mem::take(&mut self.facts)
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Fetch { object, task } => self.fetch(object, task),
+            Effect::Evict { object } => self.evict(object),
+            Effect::Expected { object } => self.expected(object),
+            Effect::Held { object } => self.held(object),
+            Effect::NotHeld { object, reason } => self.not_held(object, reason),
+            Effect::CannotKeep { object, reason, .. } => self.remove_unkept(object, reason),
+            Effect::Start { task, slot, reads } => self.start(task, slot, reads),
+            Effect::Kill { task } => {
+                if let Some(control) = self.control_of(task) {
+                    control.cancel();
+                }
+            }
+            Effect::Suspend { task } => {
+                self.suspend(task, true);
+                self.tell(FromExecutor::Suspended { task });
+            }
+            Effect::Resume { task } => {
+                self.suspend(task, false);
+                self.tell(FromExecutor::Resumed { task });
+            }
+            Effect::GiveBack { task } => self.give_back(task),
+            Effect::Refuse { task, for_now, reason } => {
+                let reason = format!("{} cannot take the task: {reason}", self.runner.name);
+                let kind = if for_now { FailureKind::NodeFull } else { FailureKind::Node };
+                self.report(task, Outcome::failed(kind, reason));
+            }
+            Effect::Fail { task, object } => {
+                let unknown = || (FailureKind::Input, format!("{object} could not be fetched"));
+                let (kind, reason) = self.unavailable.get(&object).cloned().unwrap_or_else(unknown);
+                self.report(task, Outcome::failed(kind, reason));
+            }
+        }
+    }
+
+    fn evict(&mut self, object: ObjectId) {
+        if let Err(e) = self.runner.store.remove(object) {
+            tracing::warn!(%object, "cannot evict: {e}");
+        }
+        if self.caching {
+            self.tell(FromExecutor::Evicted { object });
+        }
+    }
+
+    fn start(&mut self, task: TaskId, slot: u32, reads: Reads) {
+        let entry = self.tasks.get_mut(&task).expect("the node knows no other tasks");
+        if entry.task.template.program == Program::Noop {
+            let mut outcome = Outcome::of(Status::Succeeded);
+            outcome.reads = reads;
+            outcome.waited_us = entry.task.arrived.elapsed().as_micros() as u64;
+            self.events.push_back(Event::Ended { task });
+            return self.report(task, outcome);
+        }
+        let control = match ProcessControl::new() {
+            Ok(control) => Arc::new(control),
+            Err(e) => {
+                let reason = format!("{} has run out of file descriptors: {e}", self.runner.name);
+                self.events.push_back(Event::Ended { task });
+                return self.report(task, Outcome::failed(FailureKind::NodeFull, reason));
+            }
+        };
+        entry.control = Some(control.clone());
+        let (task, lease, claims) = (entry.task.clone(), self.lease.clone(), self.handle.clone());
+        let run = TaskRun { task, reads, slot, control, lease, claims };
+        self.running += 1;
+        while self.slots.len() <= slot as usize {
+            self.slots.push(slot_thread(self.runner.clone(), self.handle.clone()));
+        }
+        self.slots[slot as usize].send(run).expect("slot threads live as long as the core");
+    }
+
+    /// Stops the processes of a started task, or lets them continue.
+    fn suspend(&mut self, task: TaskId, suspended: bool) {
+        if let Some(control) = self.control_of(task) {
+            control.suspend(suspended);
+        }
+    }
+
+    fn control_of(&self, task: TaskId) -> Option<&ProcessControl> {
+        self.tasks.get(&task)?.control.as_deref()
+    }
+
+    fn report(&mut self, task: TaskId, outcome: Outcome) {
+        if let Some(entry) = self.tasks.remove(&task) {
+            let attempt = entry.task.assignment.attempt;
+            self.tell(FromExecutor::Ended { task, attempt, outcome: Box::new(outcome) });
+        }
+    }
+
+    fn give_back(&mut self, task: TaskId) {
+        if let Some(entry) = self.tasks.remove(&task) {
+            let attempt = entry.task.assignment.attempt;
+            self.tell(FromExecutor::Returned { task, attempt });
+        }
+    }
+
+    fn tell(&mut self, fact: FromExecutor) {
+        self.facts.push(fact);
+    }
+}
+
+impl ClaimPlaces for CoreHandle {
+    fn claim(&self, task: TaskId, attempt: u32, places: Vec<PlaceId>) -> Arc<Claim> {
+        let claim = Arc::new(Claim::default());
+        let mut core = self.lock();
+        core.claims.insert(task, claim.clone());
+        core.tell(FromExecutor::Claim { task, attempt, places });
+        // At once: the task waits for the answer.
+        core.due = Some(Instant::now());
+        core.wake();
+        claim
+    }
+}
+
+fn slot_thread(runner: Arc<TaskRunner>, core: Weak<CoreHandle>) -> threads::Sender<TaskRun> {
+    let (sender, receiver) = threads::channel::<TaskRun>();
+    let run_tasks = move || {
+        let mut spare = None;
+        while let Ok(run) = receiver.try_recv().or_else(|_| {
+            // There is nothing else to do now.
+            spare = spare.take().or_else(|| runner.spare_sandbox());
+            receiver.recv()
+        }) {
+            let end = runner.run(&run, &mut spare);
+            // Without a core the session has ended.
+            if let Some(core) = core.upgrade() {
+                core.lock().task_ended(run, end);
+            }
+        }
+    };
+    std::thread::Builder::new().name("slot".into()).spawn(run_tasks).expect("a thread for a slot");
+    sender
+}
+
+/// Time between two measurements of the disk, and between two heartbeats, when the dispatcher expects one every
+/// `heartbeat`.
+pub(crate) fn tick_every(heartbeat: Duration) -> Duration {
+    heartbeat / 3
+}

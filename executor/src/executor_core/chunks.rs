@@ -1,0 +1,92 @@
+//! Chunks of the file system in this executor's store. They are held like the objects that the dispatcher wants held,
+//! but the file system's node fetches them.
+
+use eyas_node::Event;
+use eyas_store::Presence;
+use eyas_types::ObjectId;
+use eyas_wire::executor::FromExecutor;
+use tokio::sync::oneshot;
+
+use super::{ActiveFetch, ExecutorCore};
+
+/// A request of the file system's node for space for a chunk.
+pub(super) struct ChunkReservation {
+    size_bytes: u64,
+    reserved: oneshot::Sender<Result<(), String>>,
+}
+
+impl ExecutorCore {
+    /// Registers chunks that the store had when the session began.
+    pub fn chunks_found(&mut self, chunks: Vec<(ObjectId, u64)>) {
+        for (object, size_bytes) in chunks {
+            self.chunks.insert(object);
+            self.events.push_back(Event::FoundHeld { object, size_bytes });
+        }
+        self.settle();
+    }
+
+    /// Reserves space for a chunk, and answers `reserved` when there is space, or when there will be none.
+    pub fn reserve_chunk(&mut self, object: ObjectId, size_bytes: u64, reserved: oneshot::Sender<Result<(), String>>) {
+        self.chunks.insert(object);
+        self.reservations.entry(object).or_default().push(ChunkReservation { size_bytes, reserved });
+        self.events.push_back(Event::Expect { object, size_bytes });
+        self.settle();
+    }
+
+    /// A chunk with a reservation is here, or has not come.
+    pub fn chunk_arrived(&mut self, object: ObjectId, is_here: bool) {
+        let Some(ActiveFetch { size_bytes, .. }) = self.fetching.remove(&object) else {
+            // The reservation was made in an earlier session, or between two sessions.
+            if let (true, Presence::Ready { size_bytes, .. }) = (is_here, self.runner.store.presence(object)) {
+                self.chunks_found(vec![(object, size_bytes)]);
+            }
+            return;
+        };
+        if is_here {
+            self.tell(FromExecutor::Stored { object, size_bytes });
+        }
+        let others = self.reservations.remove(&object).unwrap_or_default();
+        self.events.push_back(Event::Given { object, is_here });
+        self.settle();
+        for ChunkReservation { size_bytes, reserved } in others {
+            if is_here {
+                // The requester may be gone.
+                let _ = reserved.send(Ok(()));
+            } else {
+                self.reserve_chunk(object, size_bytes, reserved);
+            }
+        }
+    }
+
+    /// A chunk is no longer held.
+    pub fn release_chunk(&mut self, object: ObjectId) {
+        self.chunks.remove(&object);
+        self.events.push_back(Event::Release { object });
+        self.settle();
+    }
+
+    /// Bytes available for further chunks.
+    pub fn free_bytes(&self) -> u64 {
+        self.node.free_bytes()
+    }
+
+    /// There is space for a chunk: the file system's node fetches it.
+    pub(super) fn expected(&mut self, object: ObjectId) {
+        let waiting = self.reservations.get_mut(&object).and_then(Vec::pop);
+        let ChunkReservation { size_bytes, reserved } = waiting.expect("the chunk was requested");
+        self.fetching.insert(object, ActiveFetch { size_bytes, is_kept: false, abort: None });
+        // Without a requester the chunk does not come.
+        if reserved.send(Ok(())).is_err() {
+            self.fetching.remove(&object);
+            self.events.push_back(Event::Given { object, is_here: false });
+        }
+    }
+
+    /// A chunk is here already, or there is no space for it.
+    pub(super) fn answer_reservations(&mut self, object: ObjectId, answer: Result<(), String>) {
+        for ChunkReservation { reserved, .. } in self.reservations.remove(&object).unwrap_or_default() {
+            // The requester may be gone.
+            let _ = reserved.send(answer.clone());
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Facts about processes of this machine, from `/proc`.
+
+use std::fs;
+
+use rustix::process::Pid;
+
+/// All processes of this machine.
+pub(crate) fn processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let pids: Vec<_> =
+        entries.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
+    pids.into_iter()
+}
+
+/// When a process was started, in ticks since the boot, and its state, as a letter of proc_pid_stat(5).
+pub(crate) fn start_and_state(process: i32) -> Option<(u64, char)> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The process's name is in parentheses, and may contain anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    // Fields 22 and 3 of proc_pid_stat(5).
+    Some((fields.get(19)?.parse().ok()?, fields.first()?.chars().next()?))
+}
+
+/// Whether a process has ended, even if it has not been reaped.
+pub(crate) fn has_ended(process: Pid) -> bool {
+    let state = start_and_state(process.as_raw_nonzero().get()).map(|(_, state)| state);
+    matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Whether a process has all these variables, each written as `NAME=VALUE`.
+pub(crate) fn has_variables(process: Pid, variables: &[String]) -> bool {
+    contains_all(&environment(process), variables)
+}
+
+/// The environment of a process; empty if it cannot be read.
+pub(crate) fn environment(process: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).unwrap_or_default()
+}
+
+/// Whether an environment contains all of the variables. `false` without variables: processes with these variables
+/// are signalled, and no list must mean all processes.
+pub(crate) fn contains_all(environment: &[u8], variables: &[String]) -> bool {
+    let contains = |variable: &String| environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes());
+    !variables.is_empty() && variables.iter().all(contains)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpid;
+
+    use super::*;
+
+    #[test]
+    fn without_variables_no_process_matches() {
+        assert!(!contains_all(b"A=1\0B=2\0", &[]) && !has_variables(getpid(), &[]));
+        assert!(contains_all(b"A=1\0B=2\0", &["B=2".into()]) && !contains_all(b"A=1\0", &["A=".into()]));
+    }
+
+    #[test]
+    fn this_process_lives() {
+        assert!(!has_ended(getpid()));
+    }
+}

@@ -1,0 +1,209 @@
+//! Start and end of an executor, and the loop of its sessions.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use eyas_dfs::{NodeError, Site};
+use eyas_session::private::PrivateError;
+use eyas_session::{Access, DataKeys, SessionError};
+use eyas_store::{ObjectStore, Storage, StorageError, StoreError};
+use eyas_transfer::{Fetcher, PeerLimits, PeerServer, Peers};
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use crate::config::ExecutorConfig;
+use crate::files_node::ExecutorFilesNode;
+use crate::leftovers;
+use crate::leftovers::cgroup::Cgroup;
+use crate::leftovers::guardian::Guardian;
+use crate::leftovers::incarnation::Incarnation;
+use crate::private_folder::{make_inner_private, make_private};
+use crate::process::strays::Strays;
+use crate::session::{SessionEnd, SessionHost, reconnect};
+use crate::stop::StopSignal;
+use crate::storage_turns::StorageTurns;
+use crate::task::tokens::Tokens;
+use crate::task::{TaskRunner, sandbox};
+
+/// Killed tasks have to end within this time; it is longer than the grace of a killed process.
+pub(crate) const KILL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Why an executor has ended, or could not start.
+#[derive(Debug, Error)]
+pub enum ExecutorError {
+    /// The dispatcher could not be reached within the reconnection time.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Storage cannot be emulated as configured.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The dispatcher does not accept this executor.
+    #[error("{0}")]
+    Refused(String),
+    /// Other users can change the executor's folder.
+    #[error("cannot use the folder: {0}")]
+    Folder(#[from] PrivateError),
+    /// The node of the file system cannot start.
+    #[error(transparent)]
+    Files(#[from] NodeError),
+    /// A system call has failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// The attempted step.
+        what: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// Runs an executor until `stop` or the dispatcher stops it. Bytes are moved on the runtime of the caller. Session and
+/// core have a thread of their own, so that no thread wakes another between two steps; this shortens short tasks.
+///
+/// # Errors
+/// If the store cannot be opened, or the dispatcher cannot be reached within the configured reconnection time.
+pub async fn run(config: ExecutorConfig, access: Access, stop: StopSignal) -> Result<(), ExecutorError> {
+    let movers = Handle::current();
+    let live = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(io("cannot start"))?;
+        runtime.block_on(live(config, access, stop, movers))
+    };
+    let ended = tokio::task::spawn_blocking(live).await;
+    ended.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+}
+
+async fn live(
+    config: ExecutorConfig,
+    access: Access,
+    mut stop: StopSignal,
+    movers: Handle,
+) -> Result<(), ExecutorError> {
+    let marker = Incarnation::own().map_err(io("cannot read /proc"))?.to_string();
+    // Each executor has its own folder, so that the guardian of a dead executor cannot remove those of its successor.
+    let sandboxes = config.sandbox_folder().join(&marker);
+    make_private(&config.folder)?;
+    make_inner_private(&config.store_folder())?;
+    let (store, found) = ObjectStore::open(config.store_folder())?;
+    // An earlier executor in this folder may have left processes and sandboxes.
+    end_leftovers(&config.sandbox_folder());
+    let _ = sandbox::remove(&config.sandbox_folder());
+    make_inner_private(&sandboxes)?;
+    if config.emulation.storage_bytes_per_s.is_some() {
+        let folder = &config.emulation_folder;
+        std::fs::create_dir_all(folder).map_err(io(&format!("cannot make {}", folder.display())))?;
+    }
+    let limits = config.emulation.limits(&config.emulation_folder)?;
+    let guardian = match &config.guardian {
+        Some(command) => {
+            Some(Guardian::start(command, &marker, &sandboxes).map_err(io("cannot start the executor's guardian"))?)
+        }
+        None => None,
+    };
+    // After the guardian, which must not be a member.
+    let is_gone = |name: &str| name.parse::<Incarnation>().is_ok_and(|executor| executor.is_gone());
+    let group = Cgroup::enter(&marker, is_gone);
+    if let Err(e) = &group {
+        tracing::debug!("cannot make a control group ({e}); processes left by tasks are found by their environment");
+    }
+    let mut session = tokio::select! {
+        session = reconnect(&access, config.reconnect) => session?,
+        _ = stop.wait() => return Ok(()),
+    };
+    let keys = DataKeys::of(&access);
+    let listener = TcpListener::bind((session.local.ip(), 0)).map_err(io("cannot listen for other executors"))?;
+    let server = PeerServer::start(
+        listener,
+        store.clone(),
+        keys.clone(),
+        PeerLimits::default(),
+        (limits.link_in.clone(), limits.link_out.clone()),
+    );
+    let server = server.map_err(io("cannot serve other executors"))?;
+    let peers = Peers::new(keys, PeerLimits::default(), limits.link_in.clone());
+    let turns = match &config.io {
+        Some(path) => {
+            let failed = io(&format!("cannot use the I/O coordinator's access file {}", path.display()));
+            Some(StorageTurns::start(path).map_err(failed)?)
+        }
+        None => None,
+    };
+    let storage = Storage::ordered(limits, turns);
+    let strays = Strays::adopt();
+    if let Err(e) = &strays {
+        tracing::info!("processes that leave their task's process group will not be found: {e}");
+    }
+    let files = if config.has_files {
+        make_inner_private(&config.files_folder())?;
+        let site = Site::open(&config.files_folder(), session.local.ip())?;
+        Some(ExecutorFilesNode::new(site, store.clone(), config.limits.floor_bytes))
+    } else {
+        // Every damaged object can be fetched again.
+        store.mark_irreplaceable([]);
+        None
+    };
+    let runner = Arc::new(TaskRunner {
+        name: config.name.clone(),
+        marker,
+        eyas: config.eyas.clone(),
+        tokens: Tokens::open(&config.tokens_folder())?,
+        files_node: files.as_ref().map(|files| files.announced().node),
+        sandboxes,
+        folders: AtomicU64::new(0),
+        store: store.clone(),
+        storage: storage.clone(),
+        strays: strays.ok(),
+        stop: stop.clone(),
+        floor_bytes: config.limits.floor_bytes,
+        movers,
+    });
+    let fetcher = Fetcher::new(store, storage, peers.clone());
+    let host = SessionHost { config, access, runner, fetcher, peers, server: Arc::new(server), files };
+    let mut held = found;
+    loop {
+        match host.serve(session, &held, &mut stop).await? {
+            SessionEnd::Stopped => break,
+            SessionEnd::Lost(why) => tracing::warn!("{why}; reconnecting"),
+        }
+        held = host.runner.store.ids();
+        session = tokio::select! {
+            session = reconnect(&host.access, host.config.reconnect) => session?,
+            _ = stop.wait() => break,
+        };
+    }
+    // The threads of slots still remove their spare sandboxes; each has a reference to the runner until then.
+    let deadline = Instant::now() + KILL_DEADLINE;
+    while Arc::strong_count(&host.runner) > 1 && Instant::now() < deadline {
+        sleep(Duration::from_millis(1)).await;
+    }
+    if group.is_err() || group.is_ok_and(Cgroup::leave) {
+        leftovers::end(&host.runner.marker);
+    }
+    let _ = sandbox::remove(&host.config.sandbox_folder());
+    if let Some(guardian) = guardian {
+        guardian.dismiss();
+    }
+    Ok(())
+}
+
+fn io(what: &str) -> impl FnOnce(std::io::Error) -> ExecutorError + use<> {
+    let what = what.to_owned();
+    move |source| ExecutorError::Io { what, source }
+}
+
+/// Kills processes of executors that had this folder before and were killed together with their guardians. The names of
+/// those executors are the names of folders in `sandboxes`.
+fn end_leftovers(sandboxes: &Path) {
+    let entries = std::fs::read_dir(sandboxes).into_iter().flatten().flatten();
+    for executor in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
+        if !leftovers::end(&executor) {
+            tracing::warn!(executor, "cannot kill some processes of an earlier executor in this folder");
+        }
+    }
+}

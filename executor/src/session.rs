@@ -1,0 +1,265 @@
+//! One session of an executor with the dispatcher, from registration to the last task's end, and reconnection after a
+//! session was lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eyas_node::Node;
+use eyas_session::{Access, Certified, OUTBOX_MESSAGES, Session, SessionError, dial, outbox};
+use eyas_transfer::{Fetcher, PeerServer, Peers};
+use eyas_types::ObjectId;
+use eyas_wire::Role;
+use eyas_wire::executor::{FromExecutor, Registration, ToExecutor};
+use eyas_wire::trust::SecretText;
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+use crate::config::ExecutorConfig;
+use crate::executor_core::{CoreHandle, tick_every};
+use crate::files_node::ExecutorFilesNode;
+use crate::run::{ExecutorError, KILL_DEADLINE};
+use crate::stop::StopSignal;
+use crate::task::TaskRunner;
+use crate::task::lease::{Lease, Moment};
+
+/// First and longest wait between two attempts to reach the dispatcher.
+const REDIAL: Duration = Duration::from_millis(100);
+const REDIAL_MOST: Duration = Duration::from_secs(5);
+
+/// An executor that holds objects and is told to stop leaves after this time, even if no other executor has them.
+const RETIRE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// The dispatcher has to welcome this executor within this time. After a restart it may have a long journal to read.
+const WELCOME_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Objects of the store that the registration itself names, which has to fit in a frame; the others follow.
+// Small in debug builds, so that tests reach it.
+const MAX_HELD_AT_ONCE: usize = if cfg!(debug_assertions) { 4 } else { 1 << 20 };
+
+/// The parts of an executor that outlive a session.
+pub(crate) struct SessionHost {
+    pub config: ExecutorConfig,
+    pub access: Access,
+    pub runner: Arc<TaskRunner>,
+    pub fetcher: Fetcher,
+    pub peers: Peers,
+    pub server: Arc<PeerServer>,
+    pub files: Option<ExecutorFilesNode>,
+}
+
+/// How a session ended.
+pub(crate) enum SessionEnd {
+    /// For good, by an order.
+    Stopped,
+    /// The connection was lost.
+    Lost(SessionError),
+}
+
+impl SessionHost {
+    /// Runs one session with the dispatcher. No task runs when it returns.
+    pub async fn serve(
+        &self,
+        session: Session,
+        held: &[(ObjectId, u64)],
+        stop: &mut StopSignal,
+    ) -> Result<SessionEnd, ExecutorError> {
+        let Session { mut reader, writer, .. } = session;
+        let (outbox, send) = outbox::<FromExecutor>(writer);
+        let sending = tokio::spawn(send);
+        let (at_once, later) = held.split_at(held.len().min(MAX_HELD_AT_ONCE));
+        let registration = Registration {
+            name: self.config.name.clone(),
+            host: self.config.host.clone(),
+            labels: self.config.labels.clone(),
+            accept: self.config.accept.clone(),
+            process: std::process::id(),
+            incarnation: self.runner.marker.clone(),
+            capacity: self.config.capacity.clone(),
+            store_bytes: self.config.limits.bytes,
+            transfer: self.server.addr(),
+            files: self.files.as_ref().map(ExecutorFilesNode::announced),
+            held: at_once.to_vec(),
+        };
+        let registered = Moment::now();
+        // The outbox is new and empty.
+        let _ = outbox.post(vec![FromExecutor::Register(Box::new(registration))]);
+        let welcome = async {
+            loop {
+                let commands = self.take_keys(reader.next().await?);
+                if !commands.is_empty() {
+                    return Ok(commands);
+                }
+            }
+        };
+        let first = tokio::select! {
+            first = timeout(WELCOME_DEADLINE, welcome) => first,
+            _ = stop.wait() => return Ok(SessionEnd::Stopped),
+        };
+        let first = match first {
+            Ok(Ok(first)) => first,
+            Ok(Err(why)) => return Ok(SessionEnd::Lost(why)),
+            Err(_) => {
+                let (address, why) =
+                    (self.access.dispatcher.clone(), "the dispatcher did not answer in time".to_owned());
+                return Ok(SessionEnd::Lost(SessionError::Ended { address, why }));
+            }
+        };
+        let mut first = first.into_iter();
+        let (executor, caching, heartbeat_us, lease_us, files) = match first.next() {
+            Some(ToExecutor::Welcome { executor, caching, heartbeat_us, lease_us, files }) => {
+                (executor, caching, heartbeat_us, lease_us, files)
+            }
+            Some(ToExecutor::Refused(why)) => return Err(ExecutorError::Refused(why)),
+            _ => {
+                let why = "the dispatcher did not welcome this executor".to_owned();
+                return Ok(SessionEnd::Lost(SessionError::Protocol { address: self.access.dispatcher.clone(), why }));
+            }
+        };
+        tracing::info!(%executor, name = self.config.name, held = held.len(), "joined {}", self.access.cluster);
+        for part in if caching { later } else { &[] }.chunks(OUTBOX_MESSAGES) {
+            let stored =
+                |(object, size_bytes): &(_, _)| FromExecutor::Stored { object: *object, size_bytes: *size_bytes };
+            // If the connection has ended, the session reports it below.
+            let _ = outbox.put(part.iter().map(stored).collect()).await;
+        }
+        let lease = Lease::new(registered, Duration::from_micros(lease_us));
+        let core = CoreHandle::new(self.node(caching), caching, self.runner.clone(), self.fetcher.clone(), lease);
+        let mut ticks = interval(tick_every(Duration::from_micros(heartbeat_us)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if let Some(node) = &self.files {
+            // Before any object is evicted. From now on the core is told of every chunk that arrives.
+            node.account_to(&core);
+            core.lock().chunks_found(node.chunks()?);
+        }
+        core.lock().found(held);
+        if let (Some(node), Some(place)) = (&self.files, files) {
+            let (transfers, movers) = ((&self.peers, &self.server), &self.runner.movers);
+            node.welcomed(place, &self.access, transfers, movers).await?;
+        }
+        let receive = async {
+            core.lock().commands(first.collect());
+            while !core.lock().stopped {
+                match reader.next().await {
+                    Ok(commands) => core.lock().commands(self.take_keys(commands)),
+                    Err(why) => return SessionEnd::Lost(why),
+                }
+            }
+            SessionEnd::Stopped
+        };
+        tokio::pin!(receive);
+        let mut retires_until = None;
+        let ended = loop {
+            let retired = async {
+                match retires_until {
+                    Some(until) => sleep_until(until).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = core.due() => {
+                    let facts = core.lock().take_facts();
+                    if outbox.put(facts).await.is_err() {
+                        let (address, why) = (self.access.dispatcher.clone(), "it was closed".to_owned());
+                        break SessionEnd::Lost(SessionError::Ended { address, why });
+                    }
+                }
+                ended = &mut receive => break ended,
+                _ = ticks.tick() => core.lock().tick(),
+                _ = stop.wait(), if retires_until.is_none() => {
+                    if !core.lock().retire() {
+                        break SessionEnd::Stopped;
+                    }
+                    retires_until = Some(tokio::time::Instant::now() + RETIRE_DEADLINE);
+                }
+                () = retired => break SessionEnd::Stopped,
+            }
+        };
+        wind_down(&core, matches!(ended, SessionEnd::Stopped)).await;
+        self.runner.tokens.forget_all();
+        if matches!(ended, SessionEnd::Stopped) {
+            let mut facts = core.lock().take_facts();
+            facts.push(FromExecutor::Leaving);
+            let _ = outbox.put(facts).await;
+            drop(outbox);
+            let _ = timeout(KILL_DEADLINE, sending).await;
+        } else {
+            sending.abort();
+        }
+        Ok(ended)
+    }
+
+    /// Adopts the keys and the trust among the commands; returns the other commands.
+    fn take_keys(&self, commands: Vec<ToExecutor>) -> Vec<ToExecutor> {
+        let is_of_keys = |command: &ToExecutor| matches!(command, ToExecutor::Key { .. } | ToExecutor::Trust(_));
+        if !commands.iter().any(is_of_keys) {
+            return commands;
+        }
+        let credentials = self.access.credentials();
+        let other = |command| match command {
+            ToExecutor::Trust(trust) => {
+                credentials.learn(*trust);
+                None
+            }
+            ToExecutor::Key { certificate, key: SecretText(key) } => {
+                match credentials.adopt(&Certified { certificate, key }) {
+                    Ok(()) => tracing::info!("this executor has a new key of the cluster: {}", credentials.holder()),
+                    Err(why) => tracing::error!("cannot use the new key from the dispatcher: {why}"),
+                }
+                None
+            }
+            command => Some(command),
+        };
+        commands.into_iter().filter_map(other).collect()
+    }
+
+    fn node(&self, caching: bool) -> Node {
+        Node::new(
+            self.config.capacity.clone(),
+            self.config.limits,
+            self.config.eviction,
+            caching,
+            self.config.overlap,
+            self.config.max_fetches(),
+            u64::from(std::process::id()),
+        )
+    }
+}
+
+/// Connects to the dispatcher, with retries for up to `patience`. Errors that a retry cannot change end it at once.
+pub(crate) async fn reconnect(access: &Access, patience: Duration) -> Result<Session, SessionError> {
+    let deadline = Instant::now() + patience;
+    let mut wait = REDIAL;
+    loop {
+        match dial(access, Role::Executor).await {
+            Ok(session) => return Ok(session),
+            Err(e) if !matches!(e, SessionError::Unreachable { .. } | SessionError::Ended { .. }) => return Err(e),
+            Err(e) if Instant::now() + wait > deadline => return Err(e),
+            Err(_) => sleep(wait).await,
+        }
+        wait = (wait * 2).min(REDIAL_MOST);
+    }
+}
+
+/// Kills running tasks, and waits until they and all fetches have ended; fetches are aborted if the executor stops
+/// `for_good`. The session has ended, so commands that still arrive are ignored.
+async fn wind_down(core: &CoreHandle, for_good: bool) {
+    let wait = async {
+        loop {
+            let is_idle = {
+                let mut brain = core.lock();
+                brain.kill_all();
+                if for_good {
+                    brain.abandon_fetches();
+                }
+                brain.is_idle()
+            };
+            if is_idle {
+                break;
+            }
+            core.changed().await;
+        }
+    };
+    if timeout(KILL_DEADLINE, wait).await.is_err() {
+        tracing::warn!("some tasks or fetches have not ended {} s after they were stopped", KILL_DEADLINE.as_secs());
+    }
+}

@@ -1,0 +1,372 @@
+//! Runs one task on its slot's thread, which may block: sandbox, inputs, process, outputs.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use eyas_store::{ObjectStore, Storage, StoreErrorKind, name_of, path_of};
+use eyas_types::dfs::NodeId;
+use eyas_types::outcome::{Failure, FailureKind};
+use eyas_types::template::Expansion;
+use eyas_types::{Name, ObjectId, Outcome, Program, Reads, Status, TaskId, TaskTemplate, WorkingFolder};
+use eyas_wire::executor::Assignment;
+use tokio::runtime::Handle;
+
+use crate::process::strays::Strays;
+use crate::process::{self, ProcessControl, ProcessEnd};
+use crate::stop::StopSignal;
+
+mod deliver;
+mod disk_full;
+pub(crate) mod lease;
+mod node_shutdown;
+pub(crate) mod output_claim;
+pub(crate) mod sandbox;
+pub(crate) mod tokens;
+
+use lease::Lease;
+use node_shutdown::SIGNAL_SPREAD;
+use output_claim::ClaimPlaces;
+use sandbox::Sandbox;
+use tokens::Tokens;
+
+/// Environment variable with the executor's name, in every process of its tasks and in all processes that they start.
+pub(crate) const EXECUTOR_VARIABLE: &str = "EYAS_EXECUTOR";
+
+/// Environment variable with the task's id.
+pub(crate) const TASK_VARIABLE: &str = "EYAS_TASK_ID";
+
+/// A task as the dispatcher has assigned it to this executor.
+pub(crate) struct AssignedTask {
+    pub assignment: Assignment,
+    pub template: Arc<TaskTemplate>,
+    /// Ids of its inputs in the store, in the order of the inputs.
+    pub objects: Vec<ObjectId>,
+    pub arrived: Instant,
+}
+
+/// One run of a task in a slot.
+pub(crate) struct TaskRun {
+    pub task: Arc<AssignedTask>,
+    pub reads: Reads,
+    /// From 0.
+    pub slot: u32,
+    pub control: Arc<ProcessControl>,
+    pub lease: Arc<Lease>,
+    /// Sends claims of output places to the dispatcher; gone when the session has ended.
+    pub claims: Weak<dyn ClaimPlaces>,
+}
+
+/// What all tasks of an executor share.
+pub(crate) struct TaskRunner {
+    /// The executor's name for people.
+    pub name: String,
+    /// The value of [`EXECUTOR_VARIABLE`].
+    pub marker: String,
+    /// The `eyas` program on this node.
+    pub eyas: PathBuf,
+    pub tokens: Tokens,
+    /// The executor's node of the file system, if it has one.
+    pub files_node: Option<NodeId>,
+    /// The folder with all sandboxes.
+    pub sandboxes: PathBuf,
+    /// Number of sandboxes made so far.
+    pub folders: AtomicU64,
+    pub store: ObjectStore,
+    pub storage: Storage,
+    /// `None` where the system cannot find stray processes.
+    pub strays: Option<Strays>,
+    /// The order to this executor to stop.
+    pub stop: StopSignal,
+    /// With less free space than this the node counts as short of disk.
+    pub floor_bytes: u64,
+    /// The runtime that moves bytes.
+    pub movers: Handle,
+}
+
+/// The end of a run, and how the run has changed the store.
+pub(crate) struct TaskEnd {
+    pub outcome: Outcome,
+    pub changes: StoreChanges,
+}
+
+/// Changes of the store that a run has made or found.
+#[derive(Default)]
+pub(crate) struct StoreChanges {
+    /// Inputs that the task has damaged.
+    pub damaged: Vec<ObjectId>,
+    /// Inputs that were staged and have been removed by another program. The task has not run.
+    pub missing: Vec<ObjectId>,
+    /// Outputs that the task has put into the store, with their sizes.
+    pub kept: Vec<(ObjectId, u64)>,
+}
+
+impl AssignedTask {
+    pub fn id(&self) -> TaskId {
+        self.assignment.task
+    }
+}
+
+/// A program that was just stored may still be open for writing in another thread's child, between fork and exec.
+/// Starting it is tried this many times, with [`BUSY_WAIT`] between two tries.
+const BUSY_TRIES: u32 = 50;
+const BUSY_WAIT: Duration = Duration::from_millis(2);
+
+/// Folders on the node's own disks that a task writes to.
+#[derive(Default)]
+struct TaskFolders {
+    sandbox: Option<Sandbox>,
+    /// The task's temporary folder, if no other node shares it.
+    temporary: Option<PathBuf>,
+}
+
+/// The status of a task that eyas itself could not run to its end.
+pub(crate) fn failed(kind: FailureKind, reason: impl Into<String>) -> Status {
+    Status::Failed(Failure { kind, reason: reason.into() })
+}
+
+/// The temporary folder of a process that will run `command`.
+fn temporary_folder(command: &Command) -> PathBuf {
+    let given = command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value);
+    given.filter(|value| !value.is_empty()).map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
+fn retry_busy<T>(mut start: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    for _ in 1..BUSY_TRIES {
+        match start() {
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_WAIT),
+            other => return other,
+        }
+    }
+    start()
+}
+
+impl TaskRunner {
+    /// Runs a task. Takes the `spare` sandbox if the task needs one.
+    pub fn run(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> TaskEnd {
+        let started = Instant::now();
+        let mut changes = StoreChanges::default();
+        let mut folders = TaskFolders::default();
+        let mut outcome = self.try_run(run, spare, &mut folders, &mut changes).unwrap_or_else(Outcome::of);
+        outcome.waited_us = (started - run.task.arrived).as_micros() as u64;
+        outcome.ran_us = (started.elapsed().as_micros() as u64).saturating_sub(outcome.suspended_us);
+        outcome.reads = run.reads;
+        if let Some(status) = self.node_failure(&outcome, Instant::now(), &folders) {
+            outcome.status = status;
+        }
+        TaskEnd { outcome, changes }
+    }
+
+    /// The status that replaces a task's failure if the node has caused it: the node shut down, or its disk was full.
+    fn node_failure(&self, outcome: &Outcome, ended: Instant, folders: &TaskFolders) -> Option<Status> {
+        let status = &outcome.status;
+        // A timer takes up to a millisecond even for no time at all; most tasks do not need one.
+        let told = if node_shutdown::may_be_node_shutdown(status) {
+            self.movers.block_on(self.stop.within(SIGNAL_SPREAD))
+        } else {
+            self.stop.told()
+        };
+        if told.is_some_and(|told| node_shutdown::was_node_shutdown(status, ended, told)) {
+            tracing::info!("a task ended because its node shuts down ({status}); it runs again on another node");
+            return Some(Status::Cancelled);
+        }
+        let may_be_disk = match status {
+            Status::Exited(_) | Status::Signalled(_) => true,
+            Status::Failed(failure) => failure.kind == FailureKind::Output,
+            Status::Succeeded | Status::TimedOut | Status::Cancelled => false,
+        };
+        if !may_be_disk {
+            return None;
+        }
+        let printed = [&outcome.stdout[..], &outcome.stderr[..]];
+        let mut folders = folders.sandbox.as_ref().map(Sandbox::folder).into_iter().chain(folders.temporary.as_deref());
+        let full = folders.find(|folder| disk_full::is_full(folder, self.floor_bytes, &printed))?;
+        let reason = format!(
+            "{status}, and the disk of {} is full at {}: free some space there, or give the executor another folder",
+            self.name,
+            full.display()
+        );
+        Some(failed(FailureKind::NodeFull, reason))
+    }
+
+    fn try_run(
+        &self,
+        run: &TaskRun,
+        spare: &mut Option<Sandbox>,
+        folders: &mut TaskFolders,
+        changes: &mut StoreChanges,
+    ) -> Result<Outcome, Status> {
+        folders.sandbox = self.sandbox(run, spare)?;
+        let staged = self.stage(run, folders.sandbox.as_mut(), &mut changes.missing)?;
+        let sandbox = folders.sandbox.as_ref();
+        let with = Expansion {
+            values: &run.task.assignment.values,
+            staged: &staged,
+            template_inputs: run.task.template.inputs.len(),
+            number: run.task.id().index + 1,
+            slot: run.slot + 1,
+        };
+        let command = self.command(run, &with, sandbox)?;
+        folders.temporary = Some(temporary_folder(&command)).filter(|folder| disk_full::is_local(folder));
+        let timeout = run.task.template.timeout_us.map(Duration::from_micros);
+        let marks = [format!("{TASK_VARIABLE}={}", run.task.id()), format!("{EXECUTOR_VARIABLE}={}", self.marker)];
+        let capture_bytes = run.task.template.capture_bytes;
+        let ran = retry_busy(|| process::run(&command, capture_bytes, timeout, &run.control, &marks));
+        let ran = ran.map_err(|e| self.cannot_start(&command, &e))?;
+        if let Some(strays) = &self.strays {
+            strays.kill(ran.group, &marks);
+        }
+        changes.damaged.extend(run.task.objects.iter().copied().filter(|object| !self.store.verify_untouched(*object)));
+        let status = match ran.end {
+            ProcessEnd::Exited(0) => Status::Succeeded,
+            ProcessEnd::Exited(code) => Status::Exited(code),
+            ProcessEnd::Signalled(signal) => Status::Signalled(signal),
+            ProcessEnd::TimedOut => Status::TimedOut,
+            ProcessEnd::Cancelled => Status::Cancelled,
+        };
+        let mut outcome = Outcome::of(status);
+        outcome.cpu_us = ran.cpu_us;
+        outcome.suspended_us = ran.suspended.as_micros() as u64;
+        outcome.cut_bytes = ran.stdout.cut_bytes + ran.stderr.cut_bytes;
+        outcome.stdout = ran.stdout.bytes;
+        outcome.stderr = ran.stderr.bytes;
+        if outcome.status.is_success() && !changes.damaged.is_empty() {
+            let reason = "the task wrote to one of its inputs, which other tasks read too: let it work on a copy";
+            outcome.status = failed(FailureKind::Input, reason);
+        }
+        if let (true, Some(sandbox)) = (outcome.status.is_success(), sandbox) {
+            match self.deliver(run, &with, sandbox, &mut changes.kept) {
+                Ok(outputs) => outcome.outputs = outputs,
+                Err(status) => outcome.status = status,
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// An empty sandbox for a later task. `None` if the disk does not allow it; that task will report the reason.
+    pub fn spare_sandbox(&self) -> Option<Sandbox> {
+        Sandbox::create(self.new_folder("spare")).ok()
+    }
+
+    fn new_folder(&self, name: &str) -> PathBuf {
+        self.sandboxes.join(format!("{name}-{}", self.folders.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// The task's sandbox, if it needs one.
+    fn sandbox(&self, run: &TaskRun, spare: &mut Option<Sandbox>) -> Result<Option<Sandbox>, Status> {
+        let template = &run.task.template;
+        let outside = matches!(template.folder, WorkingFolder::Path(_));
+        if outside && run.task.assignment.inputs.is_empty() && template.outputs.is_empty() {
+            return Ok(None);
+        }
+        // The number keeps the folder apart from what an earlier try of the task has left.
+        let folder = self.new_folder(&run.task.id().to_string());
+        if let Some(sandbox) = spare.take().and_then(|spare| spare.rename(folder.clone()).ok()) {
+            return Ok(Some(sandbox));
+        }
+        Sandbox::create(folder.clone()).map(Some).map_err(|e| {
+            let reason = format!("cannot make a sandbox at {} on {}: {e}", folder.display(), self.name);
+            failed(if disk_full::is_no_room(&e) { FailureKind::NodeFull } else { FailureKind::Node }, reason)
+        })
+    }
+
+    /// Stages all inputs. Returns the paths by which the task finds them.
+    fn stage(
+        &self,
+        run: &TaskRun,
+        sandbox: Option<&mut Sandbox>,
+        missing: &mut Vec<ObjectId>,
+    ) -> Result<Vec<Name>, Status> {
+        let Some(sandbox) = sandbox else { return Ok(Vec::new()) };
+        let template = &run.task.template;
+        let paths = sandbox::input_paths(&run.task.assignment.inputs);
+        let paths = paths.map_err(|error| failed(FailureKind::Start, error.to_string()))?;
+        // A pattern may match inputs too; they are remembered to be told from what the task wrote.
+        let remember = template.outputs.iter().any(|output| output.pattern.is_glob());
+        let mut staged = Vec::with_capacity(paths.len());
+        let mut failure = None;
+        for (path, object) in paths.iter().zip(&run.task.objects) {
+            if let Err(e) = sandbox.stage(&self.store, *object, path, remember) {
+                let reason = format!("cannot stage {} on {}: {e}", path.display(), self.name);
+                let is_full = e.kind == StoreErrorKind::Full;
+                failure = Some(failed(if is_full { FailureKind::NodeFull } else { FailureKind::Node }, reason));
+                if e.kind != StoreErrorKind::NotHere {
+                    break;
+                }
+                missing.push(*object);
+            }
+            let path = match template.folder {
+                // A program would take a name with a leading `-` for an option.
+                WorkingFolder::Sandbox if path.as_os_str().as_encoded_bytes().starts_with(b"-") => {
+                    Path::new(".").join(path)
+                }
+                WorkingFolder::Sandbox => path.clone(),
+                // The task works elsewhere, and needs the whole path.
+                WorkingFolder::Path(_) => sandbox.folder().join(path),
+            };
+            staged.push(name_of(path));
+        }
+        failure.map_or(Ok(staged), Err)
+    }
+
+    fn command(&self, run: &TaskRun, with: &Expansion<'_>, sandbox: Option<&Sandbox>) -> Result<Command, Status> {
+        let Program::Command(words) = &run.task.template.program else {
+            return Err(failed(FailureKind::Start, "a task without a command needs no process"));
+        };
+        let mut words = words.iter().map(|word| word.expand(with));
+        let folder = match (&run.task.template.folder, sandbox) {
+            (WorkingFolder::Path(folder), _) => path_of(folder),
+            (WorkingFolder::Sandbox, Some(sandbox)) => sandbox.folder(),
+            (WorkingFolder::Sandbox, None) => unreachable!("a task that works in a sandbox has one"),
+        };
+        let program = words.next().unwrap_or_default();
+        // A program that is an input is in the sandbox, not on the PATH.
+        let is_here = program.contains(&b'/') || with.staged.contains(&program);
+        let program = match program.as_bytes() {
+            // The executor's own program, wherever it is on this node.
+            b"eyas" if !is_here => self.eyas.clone(),
+            program if is_here && !program.starts_with(b"/") => folder.join(path_of(program)),
+            program => path_of(program).to_owned(),
+        };
+        let mut command = Command::new(program);
+        command.args(words.map(|word| OsString::from_vec(word.into_bytes()))).current_dir(folder);
+        for (name, value) in &run.task.template.env {
+            command.env(name, OsStr::from_bytes(&value.expand(with)));
+        }
+        let task = run.task.id();
+        command.env("EYAS_JOB_ID", task.job.to_string()).env(TASK_VARIABLE, task.to_string());
+        command.env("EYAS_SLOT", (run.slot + 1).to_string()).env(EXECUTOR_VARIABLE, &self.marker);
+        match self.tokens.path_of(task.job) {
+            Ok(Some(token)) => command.env("EYAS_ACCESS", token),
+            // The executor's own access file is not for tasks.
+            Ok(None) => command.env_remove("EYAS_ACCESS"),
+            Err(e) => return Err(failed(FailureKind::Node, format!("cannot keep the token of its job: {e}"))),
+        };
+        if let Some(node) = self.files_node {
+            command.env("EYAS_DFS_NODE", node.to_string());
+        }
+        if let Some(sandbox) = sandbox {
+            command.env("EYAS_SANDBOX", sandbox.folder());
+        }
+        Ok(command)
+    }
+
+    fn cannot_start(&self, command: &Command, error: &std::io::Error) -> Status {
+        let program = Path::new(command.get_program()).display();
+        let folder = command.get_current_dir().unwrap_or(Path::new(".")).display();
+        let hint = match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                " (do the program, its interpreter and the working folder exist on this node? \
+                 --input brings a program along)"
+            }
+            std::io::ErrorKind::PermissionDenied => " (is it executable? chmod +x)",
+            _ => "",
+        };
+        let reason = format!("cannot start `{program}` in {folder} on {}: {error}{hint}", self.name);
+        failed(FailureKind::Start, reason)
+    }
+}

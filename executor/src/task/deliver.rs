@@ -1,0 +1,218 @@
+//! Delivers the outputs of a task that has succeeded: to persistent storage, to this node's store, or to both.
+//!
+//! Every file that a task wrote and its outputs name is delivered, or the task fails with the reason. The task also
+//! fails if two of its files would get the same place, or if another task of the job has the place (see
+//! [`output_claim`](super::output_claim)).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use eyas_store::{Checksum, Prepared, Spot, StorageError, StorageErrorKind, StoreError, StoreErrorKind, url_of};
+use eyas_types::outcome::{Delivered, FailureKind};
+use eyas_types::template::Expansion;
+use eyas_types::{Name, ObjectId, ObjectSpec, OutputSpec, PlaceId, Status};
+
+use super::output_claim::Claim;
+use super::sandbox::{CollectedOutput, Sandbox, pattern_of};
+use super::{TaskRun, TaskRunner, failed};
+
+/// A file or empty folder that a task has written, with its destination.
+struct TaskOutput {
+    /// Index in the template's outputs.
+    number: u16,
+    written: CollectedOutput,
+    /// The destination in persistent storage, if there is one.
+    spot: Option<Spot>,
+    /// Whether executors keep a replica.
+    is_kept: bool,
+}
+
+/// An output that is ready to appear.
+enum PreparedOutput {
+    /// Written to persistent storage, and not visible yet. With the file in the sandbox if executors keep it too.
+    Persistent(Prepared, Option<PathBuf>, PlaceId),
+    /// An empty folder to be made in persistent storage.
+    Folder(Spot),
+    /// In the node's store only.
+    Kept(ObjectSpec),
+}
+
+impl TaskRunner {
+    /// Delivers the outputs. All of them are written before the first one appears in persistent storage. None appears
+    /// unless this executor still has the task and its places. Objects that are put into the store are added to
+    /// `kept`, also if delivery fails afterwards.
+    pub fn deliver(
+        &self,
+        run: &TaskRun,
+        with: &Expansion<'_>,
+        sandbox: &Sandbox,
+        kept: &mut Vec<(ObjectId, u64)>,
+    ) -> Result<Vec<Delivered>, Status> {
+        let outputs = self.outputs(run, with, sandbox)?;
+        let claim = claim(run, &outputs)?;
+        let prepared = self.prepare(run, &outputs, kept)?;
+        if let Some(claim) = claim {
+            // Without an answer the task has been given to another executor, or was cancelled.
+            let answer = claim.wait(|| !run.control.is_cancelled()).ok_or(Status::Cancelled)?;
+            if let Some((place, other)) = answer {
+                return Err(claimed_by_other(&outputs, place, other));
+            }
+        }
+        let may_appear = || run.lease.wait(|| !run.control.is_cancelled());
+        let mut delivered = Vec::new();
+        for (number, output) in prepared {
+            let (object, place) = match output {
+                PreparedOutput::Kept(object) => (object, None),
+                PreparedOutput::Folder(spot) => {
+                    let made = self.movers.block_on(self.storage.make_folder(&spot));
+                    made.map_err(cannot_deliver)?;
+                    continue;
+                }
+                PreparedOutput::Persistent(prepared, file, place) => {
+                    let published = self.movers.block_on(self.storage.publish(prepared, may_appear));
+                    let object = published.map_err(|e| match e.kind {
+                        StorageErrorKind::Withdrawn => Status::Cancelled,
+                        _ => cannot_deliver(e),
+                    })?;
+                    if let Some(file) = file {
+                        // As the object that persistent storage has now, so that it can be fetched from there again.
+                        let adopted = self.store.adopt(&file, |_, _, _| object.clone());
+                        let adopted = adopted.map_err(|e| self.cannot_keep(&e))?;
+                        kept.push((adopted.id(), adopted.size_bytes()));
+                    }
+                    (object, Some(place))
+                }
+            };
+            delivered.push(Delivered { output: number, object, place });
+        }
+        Ok(delivered)
+    }
+
+    /// All files that the task's outputs name, with their destinations.
+    fn outputs(&self, run: &TaskRun, with: &Expansion<'_>, sandbox: &Sandbox) -> Result<Vec<TaskOutput>, Status> {
+        let (mut outputs, mut urls) = (Vec::new(), Vec::new());
+        for (number, spec) in run.task.template.outputs.iter().enumerate() {
+            let (pattern, is_glob) = pattern_of(&spec.pattern, with);
+            let written = sandbox.collect(&pattern, is_glob).map_err(|error| {
+                failed(FailureKind::Output, format!("an output of the task cannot be delivered: {error}"))
+            })?;
+            if written.is_empty() && !spec.optional {
+                let reason = format!("the task ended well but did not write its output `{pattern}`");
+                return Err(failed(FailureKind::Output, reason));
+            }
+            for written in written {
+                match destination(run, with, spec, is_glob, &written.name) {
+                    Some(place) => urls.push(url_of(&place).map_err(cannot_deliver)?),
+                    None if written.is_folder => {
+                        let reason = format!("`{}` is an empty folder, which executors cannot keep", written.name);
+                        return Err(failed(FailureKind::Output, reason));
+                    }
+                    None => {}
+                }
+                outputs.push(TaskOutput { number: number as u16, written, spot: None, is_kept: spec.replicas > 0 });
+            }
+        }
+        let has_destination =
+            |output: &TaskOutput| run.task.template.outputs[usize::from(output.number)].destination.is_some();
+        let mut spots = self.movers.block_on(self.storage.locate(urls)).map_err(cannot_deliver)?.into_iter();
+        for output in outputs.iter_mut().filter(|output| has_destination(output)) {
+            output.spot = spots.next();
+        }
+        Ok(outputs)
+    }
+
+    /// Prepares all outputs, so that none is visible in persistent storage yet. Returns each with its number.
+    fn prepare(
+        &self,
+        run: &TaskRun,
+        outputs: &[TaskOutput],
+        kept: &mut Vec<(ObjectId, u64)>,
+    ) -> Result<Vec<(u16, PreparedOutput)>, Status> {
+        let mut prepared = Vec::new();
+        for TaskOutput { number, written, spot, is_kept } in outputs {
+            if run.control.is_cancelled() {
+                return Err(Status::Cancelled);
+            }
+            let output = match spot {
+                Some(spot) if written.is_folder => PreparedOutput::Folder(spot.clone()),
+                Some(spot) => {
+                    let file = self.movers.block_on(self.storage.prepare(&written.path, spot));
+                    let file = file.map_err(cannot_deliver)?;
+                    PreparedOutput::Persistent(file, is_kept.then(|| written.path.clone()), spot.place())
+                }
+                None => {
+                    let task = run.task.id();
+                    let name = |size_bytes, checksum: Checksum, executable| {
+                        ObjectSpec::kept(task, &written.name, size_bytes, &checksum.to_string(), executable)
+                    };
+                    let object = self.store.adopt(&written.path, name).map_err(|e| self.cannot_keep(&e))?;
+                    kept.push((object.id(), object.size_bytes()));
+                    PreparedOutput::Kept(object)
+                }
+            };
+            prepared.push((*number, output));
+        }
+        Ok(prepared)
+    }
+
+    fn cannot_keep(&self, error: &StoreError) -> Status {
+        let kind = if error.kind == StoreErrorKind::Full { FailureKind::NodeFull } else { FailureKind::Output };
+        failed(kind, format!("{} cannot keep an output: {error}", self.name))
+    }
+}
+
+fn cannot_deliver(error: StorageError) -> Status {
+    failed(FailureKind::Output, error.message)
+}
+
+/// Claims the output places of a task, if there are any. No two files of the task may have the same place, nor the same
+/// name in the cluster.
+fn claim(run: &TaskRun, outputs: &[TaskOutput]) -> Result<Option<Arc<Claim>>, Status> {
+    let (mut places, mut names) = (BTreeMap::<PlaceId, &Path>::new(), BTreeMap::<&Name, &Path>::new());
+    for TaskOutput { written, spot, .. } in outputs.iter().filter(|output| !output.written.is_folder) {
+        let before = match spot {
+            Some(spot) => places.insert(spot.place(), &written.path),
+            None => names.insert(&written.name, &written.path),
+        };
+        if before.is_some_and(|before| before != written.path) {
+            let name = spot.as_ref().map_or(&written.name, Spot::url);
+            let reason =
+                format!("two files that the task wrote would both be `{name}`: let its outputs go to different places");
+            return Err(failed(FailureKind::Claimed, reason));
+        }
+    }
+    if places.is_empty() {
+        return Ok(None);
+    }
+    let claims = run.claims.upgrade().ok_or(Status::Cancelled)?;
+    let attempt = run.task.assignment.attempt;
+    Ok(Some(claims.claim(run.task.id(), attempt, places.into_keys().collect())))
+}
+
+fn claimed_by_other(outputs: &[TaskOutput], place: PlaceId, other: u32) -> Status {
+    let spot = outputs.iter().filter_map(|output| output.spot.as_ref()).find(|spot| spot.place() == place);
+    let url = spot.map(Spot::url).cloned().unwrap_or_default();
+    let reason = format!(
+        "task {other} of the job has already written `{url}`, which this task would replace: put `{{#}}` or a part of \
+         the item into the name or the folder of the output"
+    );
+    failed(FailureKind::Claimed, reason)
+}
+
+/// The destination of a file in persistent storage, if it has one.
+fn destination(run: &TaskRun, with: &Expansion<'_>, spec: &OutputSpec, is_glob: bool, name: &Name) -> Option<Name> {
+    let mut place = spec.destination.as_ref()?.expand(with);
+    if is_glob || place.ends_with(b"/") {
+        place = Name::concat(&[without_slashes(&place), b"/", name]);
+    }
+    if !place.is_url() && !place.starts_with(b"/") {
+        place = Name::concat(&[without_slashes(&run.task.template.base), b"/", &place]);
+    }
+    Some(place)
+}
+
+fn without_slashes(folder: &[u8]) -> &[u8] {
+    let slashes = folder.iter().rev().take_while(|byte| **byte == b'/').count();
+    &folder[..folder.len() - slashes]
+}

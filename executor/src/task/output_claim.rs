@@ -1,0 +1,69 @@
+//! Claims of output places. A task must not replace what another task of its job has written. Many places are known
+//! only after the task has run: the matches of a pattern, or the target of a symbolic link. So before the outputs of a
+//! task appear, its executor sends their places to the dispatcher. The dispatcher gives each place of a job to one
+//! task and refuses it to all others (`core/jobs/src/job/places.rs`). A look at the place itself would not do: it
+//! could not tell a file of this job from a file of an earlier job, which is to be replaced.
+//!
+//! The claim is sent before the outputs are copied and made durable, and its answer is awaited afterwards. So a claim
+//! costs no time if copying takes as long as one message there and back.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use eyas_types::{PlaceId, TaskId};
+
+/// Time between two checks whether the answer is still wanted.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+
+/// The dispatcher's answer to a claim: the first place that another task of the job has, and that task's index.
+pub(crate) type ClaimAnswer = Option<(PlaceId, u32)>;
+
+/// Sends claims to the dispatcher.
+pub(crate) trait ClaimPlaces: Send + Sync {
+    /// Claims places for a try of a task.
+    fn claim(&self, task: TaskId, attempt: u32, places: Vec<PlaceId>) -> Arc<Claim>;
+}
+
+/// A claim that was sent.
+#[derive(Default)]
+pub(crate) struct Claim {
+    answer: Mutex<Option<ClaimAnswer>>,
+    answered: Condvar,
+}
+
+impl Claim {
+    /// Records the dispatcher's answer.
+    pub fn answer(&self, answer: ClaimAnswer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        self.answered.notify_all();
+    }
+
+    /// Waits for the answer while it `is_wanted`.
+    pub fn wait(&self, is_wanted: impl Fn() -> bool) -> Option<ClaimAnswer> {
+        let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        while is_wanted() {
+            if answer.is_some() {
+                return *answer;
+            }
+            answer = self.answered.wait_timeout(answer, CHECK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_returned_once_it_has_come_and_only_while_it_is_wanted() {
+        let claim = Claim::default();
+        let looks = std::cell::Cell::new(0);
+        assert_eq!(claim.wait(|| looks.replace(looks.get() + 1) < 1), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| claim.answer(Some((PlaceId::of(b"/out"), 3))));
+            assert_eq!(claim.wait(|| true), Some(Some((PlaceId::of(b"/out"), 3))));
+        });
+        assert_eq!(claim.wait(|| false), None);
+    }
+}
