@@ -112,7 +112,7 @@ async fn audit_some(shared: &Arc<Shared>, partition: u16, from: String) -> Optio
             if node == shared.node {
                 let objects = shared.chunks.audited(&objects).await;
                 if !objects.is_empty() {
-                    shared.tell(Event::Bad { name: name.clone(), objects, node });
+                    shared.tell(Event::BadReplicas { name: name.clone(), objects, node });
                 }
             } else {
                 shared.say(node, ToPeer::Audit { name: name.clone(), objects });

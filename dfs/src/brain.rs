@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use eyas_ring::{Answer, Config, Effect, Event, Message, Node, Op, Refusal, Saved, View};
+use eyas_ring::{Config, Effect, Event, FileAnswer, FileOperation, Refusal, RingMessage, RingNode, Saved, View};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, NodeId};
 use tokio::sync::{oneshot, watch};
@@ -23,7 +23,7 @@ pub(crate) enum Told {
     /// Something happened.
     Event(Event),
     /// A client wants something, and waits.
-    Asked(Op, oneshot::Sender<Result<Answer, Refusal>>),
+    Asked(FileOperation, oneshot::Sender<Result<FileAnswer, Refusal>>),
     /// It is to end.
     End,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Told {
 /// What others do for it.
 pub(crate) trait Hands: Send + 'static {
     /// Says something to a node.
-    fn say(&self, to: NodeId, message: Message);
+    fn say(&self, to: NodeId, message: RingMessage);
     /// Fetches a chunk from one of these, and tells.
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
     /// Asks all members for chunks of a file.
@@ -50,7 +50,7 @@ pub(crate) struct State {
 }
 
 pub(crate) struct Brain<H> {
-    node: Node,
+    node: RingNode,
     database: Arc<Database>,
     hands: H,
     told: mpsc::Receiver<Told>,
@@ -58,7 +58,7 @@ pub(crate) struct Brain<H> {
     /// Of `now_us`.
     began_us: u64,
     effects: Vec<Effect>,
-    waiting: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>>,
+    waiting: HashMap<u64, oneshot::Sender<Result<FileAnswer, Refusal>>>,
     next_request: u64,
 }
 
@@ -73,7 +73,7 @@ impl<H: Hands> Brain<H> {
         state: watch::Sender<State>,
     ) -> Self {
         let (began_us, mut effects) = (running_us(), Vec::new());
-        let node = Node::new(config, saved, 0, &mut effects);
+        let node = RingNode::new(config, saved, 0, &mut effects);
         let waiting = HashMap::new();
         Brain { node, database, hands, told, state, began_us, effects, waiting, next_request: 0 }
     }
@@ -97,7 +97,7 @@ impl<H: Hands> Brain<H> {
                         let request = self.next_request;
                         self.next_request += 1;
                         self.waiting.insert(request, answer);
-                        events.push_back(Event::Asked { request, op });
+                        events.push_back(Event::Requested { request, operation: op });
                     }
                     Told::End => return Ok(()),
                 }

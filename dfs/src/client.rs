@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use eyas_ring::{Answer, Listing, Op, Refusal, Ring, Version, View, majority};
+use eyas_ring::{FileAnswer, FileOperation, Listing, RecordVersion, Refusal, Ring, View, majority};
 use eyas_session::{Access, DataKeys};
 use eyas_store::Limiter;
 use eyas_transfer::{PeerLimits, Peers};
@@ -115,7 +115,7 @@ pub struct File {
     /// What is known of it.
     pub record: FileRecord,
     /// By which others notice that it was changed.
-    pub(crate) version: Version,
+    pub(crate) version: RecordVersion,
 }
 
 impl Files {
@@ -149,8 +149,8 @@ impl Files {
     /// # Errors
     /// `NotFound`, `Unreachable`.
     pub async fn stat(&self, name: &FileName) -> Result<File, FilesError> {
-        match self.operate(Op::Stat { name: name.clone() }).await? {
-            Answer::Found { version, record } => Ok(File { name: name.clone(), record, version }),
+        match self.operate(FileOperation::Stat { name: name.clone() }).await? {
+            FileAnswer::Found { version, record } => Ok(File { name: name.clone(), record, version }),
             _ => Err(unexpected()),
         }
     }
@@ -173,7 +173,7 @@ impl Files {
     /// `NotFound`, `Unreachable`.
     pub async fn remove(&self, name: &FileName) -> Result<(), FilesError> {
         let id = self.stat(name).await?.record.id;
-        self.operate(Op::Remove { name: name.clone(), id }).await.map(drop)
+        self.operate(FileOperation::Remove { name: name.clone(), id }).await.map(drop)
     }
 
     /// Calls a file by another name. Whoever reads meanwhile finds it under one of the two.
@@ -187,10 +187,11 @@ impl Files {
         }
         loop {
             let (version, id) = (file.version, file.record.id);
-            let changed = match self.operate(Op::Rename { from: from.clone(), version, id, to: to.clone() }).await {
-                Err(error) if error.kind == FilesErrorKind::Changed => error,
-                done => return done.map(drop),
-            };
+            let changed =
+                match self.operate(FileOperation::Rename { from: from.clone(), version, id, to: to.clone() }).await {
+                    Err(error) if error.kind == FilesErrorKind::Changed => error,
+                    done => return done.map(drop),
+                };
             let now = self.stat(from).await?;
             // Repair writes who has its chunks.
             if now.version == version || !now.record.is_as_written(&file.record) {
@@ -249,7 +250,7 @@ impl Files {
     }
 
     /// Has the leader do something, whoever that is.
-    async fn operate(&self, op: Op) -> Result<Answer, FilesError> {
+    async fn operate(&self, op: FileOperation) -> Result<FileAnswer, FilesError> {
         let name = name_of(&op).clone();
         let deadline = self.deadline();
         let (mut pause, mut leader) = (PAUSE, None);
@@ -270,7 +271,7 @@ impl Files {
                     Refusal::NotLeader { leader: other, view } if view == known.view.number => leader = Some(other),
                     Refusal::NotLeader { .. } | Refusal::OtherView { .. } => self.refresh(deadline).await?,
                     Refusal::NotYet | Refusal::Busy | Refusal::Unknown => {}
-                    Refusal::Lives | Refusal::Missing(_) => return Err(unexpected()),
+                    Refusal::HasMajority | Refusal::Missing(_) => return Err(unexpected()),
                 },
                 Ok(_) => return Err(unexpected()),
                 Err(error) if error.kind == FilesErrorKind::NotAllowed => return Err(error),
@@ -303,9 +304,10 @@ impl Files {
             let member = known.members.get(node).ok_or_else(missing)?;
             let mut after = String::new();
             loop {
-                let op = Op::List { view: known.view.number, folder: folder.into(), after, most: LIST_TOGETHER };
+                let op =
+                    FileOperation::List { view: known.view.number, folder: folder.into(), after, most: LIST_TOGETHER };
                 match self.0.calls.ask_once(member.address, What::Operate(op)).await? {
-                    Reply::Operated(Ok(Answer::Listed { files, has_more })) => {
+                    Reply::Operated(Ok(FileAnswer::Listed { files, has_more })) => {
                         after = files.last().map_or_else(String::new, |last| last.name.as_str().to_owned());
                         all.extend(files.into_iter().map(|file| (file.name.clone(), file)));
                         if !has_more {
@@ -413,18 +415,21 @@ fn own_address(nodes: &[SocketAddr]) -> Option<IpAddr> {
 }
 
 /// Whose leader is asked.
-fn name_of(op: &Op) -> &FileName {
+fn name_of(op: &FileOperation) -> &FileName {
     match op {
-        Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => name,
-        Op::Rename { to, .. } => to,
-        Op::List { .. } | Op::Recover { .. } => unreachable!("they are of no name"),
+        FileOperation::Create { name, .. }
+        | FileOperation::Replace { name, .. }
+        | FileOperation::Remove { name, .. }
+        | FileOperation::Stat { name } => name,
+        FileOperation::Rename { to, .. } => to,
+        FileOperation::List { .. } | FileOperation::Recover { .. } => unreachable!("they are of no name"),
     }
 }
 
 /// What is not there, if something is not.
-fn absent(op: &Op) -> &FileName {
+fn absent(op: &FileOperation) -> &FileName {
     match op {
-        Op::Rename { from, .. } => from,
+        FileOperation::Rename { from, .. } => from,
         op => name_of(op),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use eyas_ring::{Event, Message, View};
+use eyas_ring::{Event, RingMessage, View};
 use eyas_session::{Access, Credentials, DataKeys, Listener, SessionAcceptor};
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
@@ -365,7 +365,7 @@ struct Fingers {
 }
 
 impl Hands for Fingers {
-    fn say(&self, to: NodeId, message: Message) {
+    fn say(&self, to: NodeId, message: RingMessage) {
         self.shared.say(to, ToPeer::Ring(message));
     }
 
@@ -403,7 +403,7 @@ impl Hands for Fingers {
         self.runtime.spawn(async move {
             let objects = shared.chunks.search(&objects).await;
             if !objects.is_empty() {
-                shared.tell(Event::Good { name, objects, node: shared.node });
+                shared.tell(Event::GoodReplicas { name, objects, node: shared.node });
             }
         });
     }

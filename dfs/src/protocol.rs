@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use eyas_blocks::Event as BlockEvent;
-use eyas_ring::{Answer, Message, Op, Refusal, View};
+use eyas_ring::{FileAnswer, FileOperation, Refusal, RingMessage, View};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub(crate) enum What {
     /// Who there is. Answered by [`Reply::Membership`].
     Membership,
     /// Something of a file that the node leads. Answered by [`Reply::Operated`].
-    Operate(Op),
+    Operate(FileOperation),
     /// A chunk to have: from a peer that has it or is about to, or else the client brings it. Answered by
     /// [`Reply::Ready`] when there is room for it and it may be brought, and by [`Reply::Stored`] when it is there.
     Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr> },
@@ -89,7 +89,7 @@ pub(crate) struct Answered {
 pub(crate) enum Reply {
     /// And who says so.
     Membership(NodeId, Membership),
-    Operated(Result<Answer, Refusal>),
+    Operated(Result<FileAnswer, Refusal>),
     Ready,
     /// Or why not, for a person.
     Stored(Result<(), String>),
@@ -135,7 +135,7 @@ pub(crate) enum ToPeer {
     /// Who speaks, and of which file system: the first on each connection.
     From(NodeId, FileSystemId),
     /// The ring's own.
-    Ring(Message),
+    Ring(RingMessage),
     /// Chunks of a file that the speaker leads, which the listener is to have.
     Audit { name: FileName, objects: Vec<ObjectId> },
     /// The speaker has asked for the chunks of all files that it leads.

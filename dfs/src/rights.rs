@@ -1,6 +1,6 @@
 //! What a client of the file system may ask of a node, by the key or token of its session.
 
-use eyas_ring::Op;
+use eyas_ring::FileOperation;
 use eyas_types::access::{FilesScope, KeyRole, Principal};
 
 use crate::protocol::What;
@@ -19,7 +19,7 @@ pub(crate) fn may_ask(holder: Principal, scope: Option<&FilesScope>, what: &What
 fn only_reads(what: &What) -> bool {
     match what {
         What::Membership | What::Usage | What::Check { .. } => true,
-        What::Operate(op) => matches!(op, Op::Stat { .. } | Op::List { .. }),
+        What::Operate(op) => matches!(op, FileOperation::Stat { .. } | FileOperation::List { .. }),
         What::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
         What::Store { .. } | What::Bad { .. } | What::Tell { .. } => false,
     }
@@ -29,10 +29,12 @@ fn is_within(scope: &FilesScope, what: &What) -> bool {
     match what {
         What::Membership => true,
         What::Operate(op) => match op {
-            Op::Stat { name } => scope.reads(name),
-            Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } => scope.writes(name),
-            Op::Rename { from, to, .. } => scope.writes(from) && scope.writes(to),
-            Op::List { folder, .. } => scope.holds(folder),
+            FileOperation::Stat { name } => scope.reads(name),
+            FileOperation::Create { name, .. }
+            | FileOperation::Replace { name, .. }
+            | FileOperation::Remove { name, .. } => scope.writes(name),
+            FileOperation::Rename { from, to, .. } => scope.writes(from) && scope.writes(to),
+            FileOperation::List { folder, .. } => scope.holds(folder),
             _ => false,
         },
         // A chunk is no file's before a file of it is created, and nobody asks for what is no file's.
@@ -59,8 +61,8 @@ mod tests {
     fn each_holder_may_ask_what_it_is_for() {
         let (own, other) = (RunId(1), RunId(2));
         let scope = FilesScope { reads: ["/sky.csv".parse().unwrap()].into(), folders: [own.folder()].into() };
-        let stat = |name: FileName| What::Operate(Op::Stat { name });
-        let remove = |name: FileName| What::Operate(Op::Remove { name, id: FileId(1) });
+        let stat = |name: FileName| What::Operate(FileOperation::Stat { name });
+        let remove = |name: FileName| What::Operate(FileOperation::Remove { name, id: FileId(1) });
         let run = |run, request| What::Run { run, request };
         // Submit, read, token of a job with this scope, token of a job with none.
         for (what, may) in [

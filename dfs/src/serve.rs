@@ -79,7 +79,7 @@ async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>)
                 }
                 (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
                 (ToPeer::Missing { name, objects }, Some(node)) => {
-                    shared.tell(Event::Bad { name, objects, node });
+                    shared.tell(Event::BadReplicas { name, objects, node });
                 }
                 (ToPeer::Search { name, objects }, Some(from)) => {
                     // Reading chunks takes its time, and the leader has more to say.
@@ -92,7 +92,7 @@ async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>)
                     });
                 }
                 (ToPeer::Found { name, objects }, Some(node)) => {
-                    shared.tell(Event::Good { name, objects, node });
+                    shared.tell(Event::GoodReplicas { name, objects, node });
                 }
                 (_, _) => {
                     tracing::warn!(%remote, "who speaks is no node of this file system; ignored")
@@ -172,7 +172,7 @@ impl Client {
             What::Store { object, size_bytes, checksum, from } => {
                 Reply::Stored(self.store(Wanted { object, size_bytes, checksum }, from).await)
             }
-            What::Bad { name, objects, node } => return self.shared.tell(Event::Bad { name, objects, node }),
+            What::Bad { name, objects, node } => return self.shared.tell(Event::BadReplicas { name, objects, node }),
             What::Run { run, request } => return self.run(run, request).await,
             What::Tell { .. } => unreachable!("it was told before"),
             What::Check { objects, thoroughly } => Reply::Has(self.check(objects, thoroughly).await),

@@ -8,9 +8,9 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{FileId, FileName, FileRecord, FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::choose::Acceptor;
-use crate::message::Message;
-use crate::record::{Round, Stored, Version};
+use crate::message::RingMessage;
+use crate::paxos::Acceptor;
+use crate::record::{RecordVersion, Round, Stored};
 use crate::view::{DEFAULT_PARTITIONS, View};
 
 /// How a node is set up. Times and replication must be the same on all nodes.
@@ -90,14 +90,14 @@ pub enum Event {
         /// From whom.
         from: NodeId,
         /// What it says.
-        message: Message,
+        message: RingMessage,
     },
     /// A client wants something.
-    Asked {
+    Requested {
         /// A number of its own among all that are not answered.
         request: u64,
         /// What it wants.
-        op: Op,
+        operation: FileOperation,
     },
     /// A chunk that was to be fetched is in the store.
     Fetched {
@@ -110,7 +110,7 @@ pub enum Event {
         object: ObjectId,
     },
     /// Replicas of chunks are damaged or missing. Told to the leader of the file, by whoever found it.
-    Bad {
+    BadReplicas {
         /// The file.
         name: FileName,
         /// The chunks.
@@ -120,7 +120,7 @@ pub enum Event {
     },
     /// Good replicas of chunks that were [searched](Effect::Search) for. Told to the leader of the file, by the node that
     /// has them.
-    Good {
+    GoodReplicas {
         /// The file.
         name: FileName,
         /// The chunks.
@@ -140,14 +140,14 @@ pub enum Effect {
         /// To whom.
         to: NodeId,
         /// What.
-        message: Message,
+        message: RingMessage,
     },
     /// Answer a client.
     Answer {
         /// Its request.
         request: u64,
         /// The answer.
-        answer: Result<Answer, Refusal>,
+        answer: Result<FileAnswer, Refusal>,
     },
     /// Fetch a chunk into this node's store from one of these.
     Fetch {
@@ -217,7 +217,7 @@ pub enum Save {
 
 /// What a client wants of a leader. Each can be asked again when no answer came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Op {
+pub enum FileOperation {
     /// A new file, where none is. Done also if this very file, by its id, is there.
     Create {
         /// Its name.
@@ -231,7 +231,7 @@ pub enum Op {
         /// Its name.
         name: FileName,
         /// Of the record that is replaced.
-        version: Version,
+        version: RecordVersion,
         /// The new one.
         record: FileRecord,
     },
@@ -248,7 +248,7 @@ pub enum Op {
         /// Its name.
         from: FileName,
         /// Of its record.
-        version: Version,
+        version: RecordVersion,
         /// Which file.
         id: FileId,
         /// Its new name, another one.
@@ -283,16 +283,16 @@ pub enum Op {
 
 /// What was asked is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum FileAnswer {
     /// It is done.
     Done {
         /// The version that the file has now, or its removal.
-        version: Version,
+        version: RecordVersion,
     },
     /// To `Stat`.
     Found {
         /// Its version.
-        version: Version,
+        version: RecordVersion,
         /// What is known.
         record: FileRecord,
     },
@@ -354,7 +354,7 @@ pub enum Refusal {
     /// The file, or what has its name, is not as it was said to be.
     Changed,
     /// Members are enough to choose a view: nothing is to be given up.
-    Lives,
+    HasMajority,
     /// These are missing, and not those that were named.
     Missing(BTreeSet<NodeId>),
 }

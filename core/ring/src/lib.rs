@@ -4,10 +4,10 @@
 //! [`Node`] is what one node decides, a pure state machine: facts come in as [`Event`]s, what is to be done goes out as
 //! [`Effect`]s. It must never touch a disk, a clock or a socket; it reads records through [`Records`].
 //!
-//! - The members agree on one [`View`] after another (`choose.rs`). A view has a [`Ring`], on which names fall into
+//! - The members agree on one [`View`] after another (`paxos.rs`). A view has a [`Ring`], on which names fall into
 //!   partitions, each with a leader and further replicas (`ring.rs`).
 //! - When a view begins, the leader of a partition collects what replicas of the views before have, who refuse the leaders of
-//!   those from then on, and brings this view's replicas to the same state (`settle.rs`, `replica.rs`). Then it serves.
+//!   those from then on, and brings this view's replicas to the same state (`view_change.rs`, `replica.rs`). Then it serves.
 //! - A write is acknowledged when a quorum has it durable (`serve.rs`). Any two quorums of a partition meet, and so nothing
 //!   acknowledged is overlooked.
 //! - A leader answers only while enough replicas have promised to wait for it (`lease.rs`).
@@ -18,35 +18,35 @@
 
 extern crate alloc;
 
-mod choose;
-mod disk;
 mod event;
 mod fetch;
-mod lacking;
 mod lease;
 mod list;
 mod lost;
 mod message;
 mod node;
+mod paxos;
 mod placement;
 mod record;
+mod record_view;
 mod recover;
 mod rename;
 mod repair;
 mod replica;
 mod ring;
 mod serve;
-mod settle;
 #[cfg(test)]
 mod tests;
+mod under_replicated;
 mod view;
+mod view_change;
 
-pub use choose::{Acceptor, Ballot, Proposal};
-pub use disk::Digest;
-pub use event::{Answer, Config, Effect, Event, Listing, Op, Refusal, Save, Saved};
-pub use message::{Body, Message, Page};
-pub use node::Node;
-pub use placement::place;
-pub use record::{Entry, Records, Round, Stored, Version};
+pub use event::{Config, Effect, Event, FileAnswer, FileOperation, Listing, Refusal, Save, Saved};
+pub use message::{MessageBody, Page, RingMessage};
+pub use node::RingNode;
+pub use paxos::{Acceptor, Ballot, Proposal};
+pub use placement::replica_targets;
+pub use record::{NameEntry, RecordVersion, Records, Round, Stored};
+pub use record_view::Digest;
 pub use ring::Ring;
 pub use view::{DEFAULT_PARTITIONS, View, majority, read_quorum, write_quorum};

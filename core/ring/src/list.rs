@@ -7,23 +7,23 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::FileName;
 
-use crate::disk::following;
-use crate::event::{Answer, Listing, Refusal};
-use crate::node::{Node, Turn};
+use crate::event::{FileAnswer, Listing, Refusal};
+use crate::node::{RingNode, Step};
 use crate::record::Stored;
+use crate::record_view::following;
 
 /// So many files are listed at once, whatever is asked for.
 pub const MAX_LISTED: usize = 1000;
 
-impl Node {
-    pub(crate) fn list(&mut self, request: u64, view: u64, (folder, after): (&str, &str), most: u32, turn: &mut Turn) {
+impl RingNode {
+    pub(crate) fn list(&mut self, request: u64, view: u64, (folder, after): (&str, &str), most: u32, step: &mut Step) {
         let answer = if view == self.number() {
             let most = (most as usize).min(MAX_LISTED);
-            self.listed(folder, after, most, turn).map(|(files, has_more)| Answer::Listed { files, has_more })
+            self.listed(folder, after, most, step).map(|(files, has_more)| FileAnswer::Listed { files, has_more })
         } else {
             Err(Refusal::OtherView { view: self.number() })
         };
-        self.answer(request, answer, turn);
+        self.answer(request, answer, step);
     }
 
     fn listed(
@@ -31,17 +31,17 @@ impl Node {
         folder: &str,
         after: &str,
         most: usize,
-        turn: &mut Turn,
+        step: &mut Step,
     ) -> Result<(Vec<Listing>, bool), Refusal> {
-        let served = |partition: &u16| self.answers(*partition, turn.now_us);
+        let served = |partition: &u16| self.answers(*partition, step.now_us);
         if !self.leading.keys().all(served) {
             return Err(Refusal::NotYet);
         }
         let inside = format!("{}/", folder.trim_end_matches('/'));
-        let first_within = |turn: &Turn, partition, from: &str| {
-            let mut found = turn.disk.first(partition, from)?;
+        let first_within = |step: &Step, partition, from: &str| {
+            let mut found = step.records.first(partition, from)?;
             if !found.0.is_within(folder) && found.0.as_str() < inside.as_str() {
-                found = turn.disk.first(partition, &inside)?;
+                found = step.records.first(partition, &inside)?;
             }
             found.0.is_within(folder).then_some((found.0, (partition, found.1)))
         };
@@ -49,16 +49,21 @@ impl Node {
         let partitions: Vec<u16> = self.leading.keys().copied().collect();
         // The next name of each partition.
         let mut heads: BTreeMap<FileName, (u16, Stored)> =
-            partitions.into_iter().filter_map(|partition| first_within(turn, partition, &from)).collect();
+            partitions.into_iter().filter_map(|partition| first_within(step, partition, &from)).collect();
         let mut files = Vec::new();
         while let Some((name, (partition, stored))) = heads.pop_first() {
-            heads.extend(first_within(turn, partition, &following(name.as_str())));
-            let shown = match self.work.get(&name).map(|work| &work.doing).and_then(|doing| doing.before()) {
+            heads.extend(first_within(step, partition, &following(name.as_str())));
+            let shown = match self
+                .pending
+                .get(&name)
+                .map(|pending| &pending.operation)
+                .and_then(|operation| operation.before())
+            {
                 Some(before) => before.cloned(),
                 None => Some(stored),
             };
             let Some(shown) = shown else { continue };
-            if self.expects(&name, &shown, turn) {
+            if self.expects(&name, &shown, step) {
                 return Err(Refusal::NotYet);
             }
             let Some(record) = shown.entry.file() else { continue };

@@ -13,8 +13,8 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, NodeId};
 
 use crate::event::Effect;
-use crate::node::{Node, Turn};
-use crate::record::{Entry, Stored};
+use crate::node::{RingNode, Step};
+use crate::record::{NameEntry, Stored};
 
 /// A leader searches for this many chunks at a time; further ones when it has found some, or their files are removed.
 pub const MAX_LOST: usize = 1024;
@@ -23,8 +23,8 @@ pub const MAX_LOST: usize = 1024;
 const SEARCH_PATIENCE: u64 = 4;
 
 #[derive(Default)]
-pub(crate) struct Lost {
-    chunks: BTreeMap<FileName, BTreeMap<ObjectId, Last>>,
+pub(crate) struct LostChunks {
+    chunks: BTreeMap<FileName, BTreeMap<ObjectId, LastReplicas>>,
     count: usize,
     /// Some were not searched for yet.
     has_new: bool,
@@ -32,14 +32,14 @@ pub(crate) struct Lost {
 }
 
 /// Of a chunk's replicas.
-struct Last {
+struct LastReplicas {
     /// Those that its record names.
     named: Vec<NodeId>,
     /// Whether they were said to be bad; else they are no members.
     are_bad: bool,
 }
 
-impl Lost {
+impl LostChunks {
     /// No replica of the chunk is known to be good.
     pub fn add(&mut self, name: &FileName, chunk: &Chunk, are_bad: bool) {
         let is_known = self.chunks.get(name).and_then(|chunks| chunks.get(&chunk.object));
@@ -48,7 +48,7 @@ impl Lost {
         {
             return;
         }
-        let last = Last { named: chunk.replicas.clone(), are_bad };
+        let last = LastReplicas { named: chunk.replicas.clone(), are_bad };
         if self.chunks.entry(name.clone()).or_default().insert(chunk.object, last).is_none() {
             self.count += 1;
         }
@@ -60,13 +60,13 @@ impl Lost {
         self.last(name, chunk).is_some_and(|last| last.are_bad)
     }
 
-    fn last(&self, name: &FileName, chunk: &Chunk) -> Option<&Last> {
+    fn last(&self, name: &FileName, chunk: &Chunk) -> Option<&LastReplicas> {
         let last = self.chunks.get(name)?.get(&chunk.object)?;
         Some(last).filter(|last| last.named == chunk.replicas)
     }
 
     /// A good replica of a chunk is known, or none is wanted. Tells what its replicas were.
-    fn remove(&mut self, name: &FileName, object: ObjectId) -> Option<Last> {
+    fn remove(&mut self, name: &FileName, object: ObjectId) -> Option<LastReplicas> {
         let chunks = self.chunks.get_mut(name)?;
         let last = chunks.remove(&object)?;
         if chunks.is_empty() {
@@ -82,7 +82,7 @@ impl Lost {
         self.retain(|_, _, last| last.are_bad);
     }
 
-    fn retain(&mut self, keep: impl Fn(&FileName, ObjectId, &Last) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&FileName, ObjectId, &LastReplicas) -> bool) {
         self.chunks.retain(|name, chunks| {
             chunks.retain(|object, last| keep(name, *object, last));
             !chunks.is_empty()
@@ -96,20 +96,20 @@ impl Lost {
     }
 }
 
-impl Node {
+impl RingNode {
     /// Has all members searched for the chunks that are lost, if it is time to.
-    pub(crate) fn search(&mut self, turn: &mut Turn) {
+    pub(crate) fn search(&mut self, step: &mut Step) {
         let wait_us = if self.lost.has_new { self.config.resend_us } else { SEARCH_PATIENCE * self.config.patience_us };
-        if self.lost.count == 0 || turn.now_us < self.lost.searched_us + wait_us {
+        if self.lost.count == 0 || step.now_us < self.lost.searched_us + wait_us {
             return;
         }
-        (self.lost.searched_us, self.lost.has_new) = (turn.now_us, false);
+        (self.lost.searched_us, self.lost.has_new) = (step.now_us, false);
         let mut still = BTreeMap::new();
         for name in self.lost.chunks.keys() {
             // What is being written is looked at the next time.
-            let (is_led, stored) = (self.leads(name), self.served(name, turn));
+            let (is_led, stored) = (self.leads(name), self.served(name, step));
             match stored {
-                Some(Some(Stored { entry: Entry::File(record), .. })) => {
+                Some(Some(Stored { entry: NameEntry::File(record), .. })) => {
                     let lost = record.chunks.iter().filter(|chunk| self.lost.last(name, chunk).is_some());
                     still.insert(name.clone(), lost.map(|chunk| chunk.object).collect::<BTreeSet<_>>());
                 }
@@ -120,14 +120,14 @@ impl Node {
         }
         self.lost.retain(|name, object, _| still.get(name).is_some_and(|objects| objects.contains(&object)));
         for (name, objects) in still.into_iter().filter(|(_, objects)| !objects.is_empty()) {
-            turn.disk.effects.push(Effect::Search { name, objects: objects.into_iter().collect() });
+            step.records.effects.push(Effect::Search { name, objects: objects.into_iter().collect() });
         }
     }
 
     /// A node has good replicas of chunks that were searched for.
-    pub(crate) fn good(&mut self, name: &FileName, objects: &[ObjectId], node: NodeId, turn: &mut Turn) {
-        let is_member = self.place.as_ref().is_some_and(|place| place.view.members.contains(&node));
-        let Some(Some(Stored { entry: Entry::File(mut record), .. })) = self.served(name, turn) else { return };
+    pub(crate) fn good_replicas(&mut self, name: &FileName, objects: &[ObjectId], node: NodeId, step: &mut Step) {
+        let is_member = self.current.as_ref().is_some_and(|current| current.view.members.contains(&node));
+        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = self.served(name, step) else { return };
         if !is_member {
             return;
         }
@@ -145,13 +145,13 @@ impl Node {
             }
             has_changed |= chunk.replicas != last.named;
         }
-        self.look_again_at(name, turn);
+        self.rescan_name(name, step);
         if has_changed {
-            self.put_record(name, record, turn);
+            self.put_record(name, record, step);
         }
     }
 
     fn leads(&self, name: &FileName) -> bool {
-        self.place.as_ref().is_some_and(|place| self.serves(place.ring.partition(name)))
+        self.current.as_ref().is_some_and(|current| self.serves(current.ring.partition(name)))
     }
 }

@@ -7,29 +7,29 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, FileRecord};
 use serde::{Deserialize, Serialize};
 
-use crate::choose::{Ballot, Proposal};
-use crate::disk::Digest;
-use crate::record::{Round, Stored, Version};
+use crate::paxos::{Ballot, Proposal};
+use crate::record::{RecordVersion, Round, Stored};
+use crate::record_view::Digest;
 use crate::view::View;
 
 /// A message, and in which view it was said. Who is in another view does not listen: who is behind, is told the view first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Message {
+pub struct RingMessage {
     /// The sender's view; 0 if it knows none.
     pub view: u64,
     /// What it says.
-    pub body: Body,
+    pub body: MessageBody,
 }
 
 /// What is said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Body {
+pub enum MessageBody {
     /// What did you say? I do not know your view.
     Behind,
     /// This is the view.
     Decided(View),
 
-    // choose.rs: who is in the next view
+    // paxos.rs: who is in the next view
     /// Will you hear no lower ballot than this?
     Prepare(Ballot),
     /// I will, and this I have accepted already.
@@ -61,7 +61,7 @@ pub enum Body {
         boot: u64,
     },
 
-    // settle.rs and replica.rs: bringing records from the last views' replicas to this view's
+    // view_change.rs and replica.rs: bringing records from the last views' replicas to this view's
     /// What do you have of this partition?
     Collect {
         /// Which.
@@ -85,14 +85,14 @@ pub enum Body {
         page: Page,
     },
     /// This partition has a leader; are you up to date?
-    Offer {
+    OfferSync {
         /// Which.
         partition: u16,
         /// In which round.
         round: Round,
     },
     /// To `Offer` and `Fill`: not yet. What is there after this name?
-    Want {
+    RequestPage {
         /// Which partition.
         partition: u16,
         /// In which round.
@@ -103,14 +103,14 @@ pub enum Body {
         digest: Option<Digest>,
     },
     /// To `Want`: what is there already.
-    Same {
+    SameContent {
         /// Which partition.
         partition: u16,
         /// In which round.
         round: Round,
     },
     /// To `Want`: exactly this.
-    Fill {
+    SyncPage {
         /// Which partition.
         partition: u16,
         /// In which round.
@@ -121,7 +121,7 @@ pub enum Body {
         page: Page,
     },
     /// To `Offer` and `Fill`: I am up to date.
-    Filled {
+    InSync {
         /// Which partition.
         partition: u16,
         /// In which round.
@@ -145,7 +145,7 @@ pub enum Body {
         /// The name.
         name: FileName,
         /// The version that was written.
-        version: Version,
+        version: RecordVersion,
     },
 
     // rename.rs
@@ -154,18 +154,18 @@ pub enum Body {
         /// Its old name.
         from: FileName,
         /// The version that it must have there.
-        version: Version,
+        version: RecordVersion,
         /// Its new name.
         to: FileName,
         /// Version of what stands there for it.
-        token: Version,
+        token: RecordVersion,
     },
     /// To `Move`: it is moved.
     Moved {
         /// Its new name.
         to: FileName,
         /// As it was asked.
-        token: Version,
+        token: RecordVersion,
         /// Its old name.
         from: FileName,
         /// What is known of it.
@@ -176,26 +176,26 @@ pub enum Body {
         /// The new name.
         to: FileName,
         /// As it was asked.
-        token: Version,
+        token: RecordVersion,
     },
     /// To `Moved`: I know.
     Arrived {
         /// The old name.
         from: FileName,
         /// As it was told.
-        token: Version,
+        token: RecordVersion,
     },
 
     // repair.rs
     /// The leader of a file to a node: have this chunk.
-    Have {
+    FetchChunk {
         /// The file.
         name: FileName,
         /// The chunk; its replicas are who has it.
         chunk: Chunk,
     },
     /// To `Have`: whether it does.
-    Has {
+    ChunkStatus {
         /// The file.
         name: FileName,
         /// The chunk.

@@ -5,42 +5,42 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::{FileName, NodeId};
 
-use crate::choose::Chooser;
-use crate::disk::Disk;
 use crate::event::{Config, Effect, Event, Save, Saved};
-use crate::fetch::Fetches;
-use crate::lacking::Repairs;
+use crate::fetch::ChunkFetches;
 use crate::lease::Leases;
-use crate::lost::Lost;
-use crate::message::{Body, Message};
+use crate::lost::LostChunks;
+use crate::message::{MessageBody, RingMessage};
+use crate::paxos::ViewPaxos;
 use crate::record::{Records, Round};
-use crate::replica::Receiving;
+use crate::record_view::RecordView;
+use crate::replica::CatchUp;
 use crate::ring::Ring;
-use crate::serve::Work;
-use crate::settle::Leading;
+use crate::serve::PendingName;
+use crate::under_replicated::Repairs;
 use crate::view::{View, read_quorum, write_quorum};
+use crate::view_change::LedPartition;
 
 /// One call of [`Node::handle`].
-pub(crate) struct Turn<'a> {
+pub(crate) struct Step<'a> {
     pub now_us: u64,
-    pub disk: Disk<'a>,
+    pub records: RecordView<'a>,
     /// What the node has said to itself.
-    own: VecDeque<Body>,
+    own: VecDeque<MessageBody>,
 }
 
 /// A view, and what follows from it.
-pub(crate) struct Place {
+pub(crate) struct CurrentView {
     pub view: View,
     pub ring: Ring,
     /// Of the view's sources.
     pub sources: Vec<Ring>,
 }
 
-impl Place {
+impl CurrentView {
     pub fn new(view: View) -> Self {
         let mut known = BTreeMap::new();
         let sources = view.sources.iter().map(|members| Ring::of(&view, members, &mut known)).collect();
-        Place { ring: Ring::of(&view, &view.members, &mut known), sources, view }
+        CurrentView { ring: Ring::of(&view, &view.members, &mut known), sources, view }
     }
 
     pub fn write_quorum(&self, partition: u16) -> usize {
@@ -56,30 +56,30 @@ impl Place {
 }
 
 /// See the [crate's](crate) documentation.
-pub struct Node {
+pub struct RingNode {
     pub(crate) config: Config,
     /// How often it has started.
     pub(crate) boot: u64,
-    pub(crate) place: Option<Place>,
-    pub(crate) chooser: Chooser,
+    pub(crate) current: Option<CurrentView>,
+    pub(crate) paxos: ViewPaxos,
     pub(crate) leases: Leases,
     /// The round in which each partition was last brought up to date; others never were.
     pub(crate) rounds: BTreeMap<u16, Round>,
     /// Partitions that are being brought up to date.
-    pub(crate) receiving: BTreeMap<u16, Receiving>,
+    pub(crate) catching_up: BTreeMap<u16, CatchUp>,
     /// Partitions that it leads.
-    pub(crate) leading: BTreeMap<u16, Leading>,
+    pub(crate) leading: BTreeMap<u16, LedPartition>,
     /// Names that are being changed, and who waits for them.
-    pub(crate) work: BTreeMap<FileName, Work>,
+    pub(crate) pending: BTreeMap<FileName, PendingName>,
     /// How many requests are not answered.
     pub(crate) asked: usize,
     pub(crate) repairs: Repairs,
-    pub(crate) lost: Lost,
-    pub(crate) fetches: Fetches,
+    pub(crate) lost: LostChunks,
+    pub(crate) fetches: ChunkFetches,
     next_tick_us: u64,
 }
 
-impl Node {
+impl RingNode {
     /// A node that starts with what was saved. `now_us` here and below are microseconds of a clock that never goes back
     /// while the process lives.
     pub fn new(config: Config, saved: Saved, now_us: u64, effects: &mut Vec<Effect>) -> Self {
@@ -94,20 +94,20 @@ impl Node {
             effects.push(Effect::Save(Save::View(view.clone())));
             Some(view)
         });
-        let mut node = Node {
+        let mut node = RingNode {
             config,
             boot,
-            place: view.map(Place::new),
-            chooser: Chooser::new(acceptor, settled, now_us),
+            current: view.map(CurrentView::new),
+            paxos: ViewPaxos::new(acceptor, settled, now_us),
             leases: Leases::new(config.lease_us, now_us, is_new),
             rounds,
-            receiving: BTreeMap::new(),
+            catching_up: BTreeMap::new(),
             leading: BTreeMap::new(),
-            work: BTreeMap::new(),
+            pending: BTreeMap::new(),
             asked: 0,
             repairs: Repairs::default(),
-            lost: Lost::default(),
-            fetches: Fetches::default(),
+            lost: LostChunks::default(),
+            fetches: ChunkFetches::default(),
             next_tick_us: now_us,
         };
         node.lead_again(effects);
@@ -116,24 +116,24 @@ impl Node {
 
     /// Applies one event, and adds to `effects` what is to be done about it.
     pub fn handle(&mut self, now_us: u64, event: Event, records: &impl Records, effects: &mut Vec<Effect>) {
-        let turn = &mut Turn { now_us, disk: Disk::new(records, effects), own: VecDeque::new() };
+        let step = &mut Step { now_us, records: RecordView::new(records, effects), own: VecDeque::new() };
         match event {
             Event::Tick => {}
-            Event::Alive(alive) => self.chooser.alive(alive),
-            Event::Closed(node) => self.chooser.closed(node),
-            Event::Received { from, message } => self.received(from, message, turn),
-            Event::Asked { request, op } => self.asked(request, op, turn),
-            Event::Fetched { object } => self.fetched(object, true, turn),
-            Event::FetchFailed { object } => self.fetched(object, false, turn),
-            Event::Bad { name, objects, node } => self.bad(&name, objects, node, turn),
-            Event::Good { name, objects, node } => self.good(&name, &objects, node, turn),
+            Event::Alive(alive) => self.paxos.alive(alive),
+            Event::Closed(node) => self.paxos.closed(node),
+            Event::Received { from, message } => self.received(from, message, step),
+            Event::Requested { request, operation } => self.requested(request, operation, step),
+            Event::Fetched { object } => self.fetched(object, true, step),
+            Event::FetchFailed { object } => self.fetched(object, false, step),
+            Event::BadReplicas { name, objects, node } => self.bad_replicas(&name, objects, node, step),
+            Event::GoodReplicas { name, objects, node } => self.good_replicas(&name, &objects, node, step),
         }
         if now_us >= self.next_tick_us {
             self.next_tick_us = now_us + self.config.tick_us;
-            self.tick(turn);
+            self.tick(step);
         }
-        while let Some(body) = turn.own.pop_front() {
-            self.hear(self.config.node, body, turn);
+        while let Some(body) = step.own.pop_front() {
+            self.hear(self.config.node, body, step);
         }
     }
 
@@ -144,12 +144,12 @@ impl Node {
 
     /// The last view that it knows.
     pub fn view(&self) -> Option<&View> {
-        self.place.as_ref().map(|place| &place.view)
+        self.current.as_ref().map(|current| &current.view)
     }
 
     /// That view's ring.
     pub fn ring(&self) -> Option<&Ring> {
-        self.place.as_ref().map(|place| &place.ring)
+        self.current.as_ref().map(|current| &current.ring)
     }
 
     /// Checks what must hold between two events.
@@ -157,101 +157,110 @@ impl Node {
     /// # Panics
     /// If it does not.
     pub fn validate(&self) {
-        let Some(place) = &self.place else { return assert!(self.work.is_empty() && self.leading.is_empty()) };
-        assert!(self.rounds.values().all(|round| round.view <= place.view.number));
-        self.validate_leading(place);
-        self.validate_work();
+        let Some(current) = &self.current else { return assert!(self.pending.is_empty() && self.leading.is_empty()) };
+        assert!(self.rounds.values().all(|round| round.view <= current.view.number));
+        self.validate_leading(current);
+        self.validate_pending();
         self.repairs.validate();
         self.lost.validate();
         self.fetches.validate();
     }
 
-    fn tick(&mut self, turn: &mut Turn) {
-        if self.place.is_none() {
+    fn tick(&mut self, step: &mut Step) {
+        if self.current.is_none() {
             return;
         }
         let (me, boot, has_settled) = (self.config.node, self.boot, self.has_settled());
         if has_settled {
-            self.is_told_settled(me, false, turn);
+            self.learn_settled(me, false, step);
         }
-        let heartbeat = Body::Heartbeat { sent_us: turn.now_us, boot, has_settled, is_settled: self.is_settled() };
-        let Some(place) = &self.place else { return };
-        let others: Vec<_> = place.view.members.iter().copied().filter(|node| *node != me).collect();
-        others.into_iter().for_each(|node| self.send(node, heartbeat.clone(), turn));
-        self.choose(turn);
-        self.settle(turn);
-        self.work_again(turn);
-        self.repair(turn);
-        self.search(turn);
+        let heartbeat =
+            MessageBody::Heartbeat { sent_us: step.now_us, boot, has_settled, is_settled: self.is_settled() };
+        let Some(current) = &self.current else { return };
+        let others: Vec<_> = current.view.members.iter().copied().filter(|node| *node != me).collect();
+        others.into_iter().for_each(|node| self.send(node, heartbeat.clone(), step));
+        self.propose_view(step);
+        self.advance_view_change(step);
+        self.resend_pending(step);
+        self.repair(step);
+        self.search(step);
     }
 
     /// Looks whether sender and receiver are in the same view, and tells the later one to who is behind.
-    fn received(&mut self, from: NodeId, message: Message, turn: &mut Turn) {
+    fn received(&mut self, from: NodeId, message: RingMessage, step: &mut Step) {
         let number = self.number();
-        self.chooser.heard(from);
+        self.paxos.heard(from);
         match message.body {
-            Body::Decided(view) if view.system == self.config.system => self.enter_view(view, turn),
+            MessageBody::Decided(view) if view.system == self.config.system => self.enter_view(view, step),
             // Of another file system.
-            Body::Decided(_) => {}
-            _ if message.view > number => self.send(from, Body::Behind, turn),
+            MessageBody::Decided(_) => {}
+            _ if message.view > number => self.send(from, MessageBody::Behind, step),
             _ if message.view < number => {
-                let place = self.place.as_ref().expect("only who has a view has a number");
-                self.send(from, Body::Decided(place.view.clone()), turn);
+                let current = self.current.as_ref().expect("only who has a view has a number");
+                self.send(from, MessageBody::Decided(current.view.clone()), step);
             }
             body => {
                 self.leases.heard(from);
-                self.hear(from, body, turn);
+                self.hear(from, body, step);
             }
         }
     }
 
     /// Does what a node of the same view says.
-    fn hear(&mut self, from: NodeId, body: Body, turn: &mut Turn) {
-        if self.place.is_none() {
+    fn hear(&mut self, from: NodeId, body: MessageBody, step: &mut Step) {
+        if self.current.is_none() {
             return;
         }
         match body {
-            Body::Behind | Body::Decided(_) => {}
-            Body::Prepare(ballot) => self.prepare(from, ballot, turn),
-            Body::Promise(ballot, accepted) => self.promise(from, ballot, accepted, turn),
-            Body::Accept(proposal) => self.accept(from, proposal, turn),
-            Body::Accepted(ballot) => self.accepted(from, ballot, turn),
-            Body::Outbid(promised) => self.chooser.outbid(promised),
-            Body::Heartbeat { sent_us, boot, has_settled, is_settled } => {
+            MessageBody::Behind | MessageBody::Decided(_) => {}
+            MessageBody::Prepare(ballot) => self.prepare(from, ballot, step),
+            MessageBody::Promise(ballot, accepted) => self.promise(from, ballot, accepted, step),
+            MessageBody::Accept(proposal) => self.accept(from, proposal, step),
+            MessageBody::Accepted(ballot) => self.accepted(from, ballot, step),
+            MessageBody::Outbid(promised) => self.paxos.outbid(promised),
+            MessageBody::Heartbeat { sent_us, boot, has_settled, is_settled } => {
                 if has_settled || is_settled {
-                    self.is_told_settled(from, is_settled, turn);
+                    self.learn_settled(from, is_settled, step);
                 }
-                self.leases.promise(from, turn.now_us);
-                self.send(from, Body::Heard { sent_us, boot }, turn);
+                self.leases.promise(from, step.now_us);
+                self.send(from, MessageBody::Heard { sent_us, boot }, step);
             }
-            Body::Heard { sent_us, boot } if boot == self.boot => self.leases.grant(from, sent_us),
-            Body::Heard { .. } => {}
-            Body::Collect { partition, round, after, digest } => {
-                self.collect(from, partition, round, after, digest, turn);
+            MessageBody::Heard { sent_us, boot } if boot == self.boot => self.leases.grant(from, sent_us),
+            MessageBody::Heard { .. } => {}
+            MessageBody::Collect { partition, round, after, digest } => {
+                self.collect(from, partition, round, after, digest, step);
             }
-            Body::Collected { partition, round, after, page } => {
-                self.collected(from, partition, round, &after, page, turn);
+            MessageBody::Collected { partition, round, after, page } => {
+                self.collected(from, partition, round, &after, page, step);
             }
-            Body::Offer { partition, round } => self.offered(from, partition, round, turn),
-            Body::Want { partition, round, after, digest } => self.wanted(from, partition, round, after, digest, turn),
-            Body::Same { partition, round } => self.same(from, partition, round, turn),
-            Body::Fill { partition, round, after, page } => self.fill(from, partition, round, &after, page, turn),
-            Body::Filled { partition, round } => self.filled(from, partition, round, turn),
-            Body::Write { partition, round, name, stored } => self.write(from, partition, round, name, stored, turn),
-            Body::Written { name, version } => self.written(from, &name, version, turn),
-            Body::Move { from: old, version, to, token } => self.move_away(from, old, version, to, token, turn),
-            Body::Moved { to, token, from: old, record } => self.moved(from, &to, token, old, record, turn),
-            Body::Gone { to, token } => self.gone(&to, token, turn),
-            Body::Arrived { from: old, token } => self.arrived(&old, token, turn),
-            Body::Have { name, chunk } => self.have(from, name, chunk, turn),
-            Body::Has { name, object, is_here } => self.has(from, &name, object, is_here, turn),
-            Body::Drop(objects) => turn.disk.effects.extend(objects.into_iter().map(|object| Effect::Drop { object })),
+            MessageBody::OfferSync { partition, round } => self.sync_offered(from, partition, round, step),
+            MessageBody::RequestPage { partition, round, after, digest } => {
+                self.page_requested(from, partition, round, after, digest, step)
+            }
+            MessageBody::SameContent { partition, round } => self.same_content(from, partition, round, step),
+            MessageBody::SyncPage { partition, round, after, page } => {
+                self.store_page(from, partition, round, &after, page, step)
+            }
+            MessageBody::InSync { partition, round } => self.synchronized(from, partition, round, step),
+            MessageBody::Write { partition, round, name, stored } => {
+                self.write(from, partition, round, name, stored, step)
+            }
+            MessageBody::Written { name, version } => self.written(from, &name, version, step),
+            MessageBody::Move { from: old, version, to, token } => self.move_away(from, old, version, to, token, step),
+            MessageBody::Moved { to, token, from: old, record } => self.moved(from, &to, token, old, record, step),
+            MessageBody::Gone { to, token } => self.gone(&to, token, step),
+            MessageBody::Arrived { from: old, token } => self.arrived(&old, token, step),
+            MessageBody::FetchChunk { name, chunk } => self.fetch_chunk(from, name, chunk, step),
+            MessageBody::ChunkStatus { name, object, is_here } => self.chunk_status(from, &name, object, is_here, step),
+            MessageBody::Drop(objects) => {
+                step.records.effects.extend(objects.into_iter().map(|object| Effect::Drop { object }))
+            }
         }
     }
 
     /// The number of its view; 0 if it has none.
     pub(crate) fn number(&self) -> u64 {
-        self.place.as_ref().map_or(0, |place| place.view.number)
+        self.current.as_ref().map_or(0, |current| current.view.number)
     }
 
     /// In which it leads.
@@ -259,19 +268,19 @@ impl Node {
         Round { view: self.number(), boot: self.boot }
     }
 
-    pub(crate) fn send(&self, to: NodeId, body: Body, turn: &mut Turn) {
+    pub(crate) fn send(&self, to: NodeId, body: MessageBody, step: &mut Step) {
         if to == self.config.node {
-            turn.own.push_back(body);
+            step.own.push_back(body);
         } else {
-            let message = Message { view: self.number(), body };
-            turn.disk.effects.push(Effect::Send { to, message });
+            let message = RingMessage { view: self.number(), body };
+            step.records.effects.push(Effect::Send { to, message });
         }
     }
 
     /// To all members, itself included if it is one.
-    pub(crate) fn send_members(&self, body: &Body, turn: &mut Turn) {
-        for node in self.place.iter().flat_map(|place| &place.view.members) {
-            self.send(*node, body.clone(), turn);
+    pub(crate) fn send_members(&self, body: &MessageBody, step: &mut Step) {
+        for node in self.current.iter().flat_map(|current| &current.view.members) {
+            self.send(*node, body.clone(), step);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::ring::Ring;
 
 /// The nodes that are to have a new chunk: its writer's own, if it is one, so that a replica costs no network; then
 /// from the chunk's place of the ring on. Fewer than `replication`, if no more have room.
-pub fn place(
+pub fn replica_targets(
     ring: &Ring,
     object: ObjectId,
     replication: u8,
@@ -37,7 +37,7 @@ mod tests {
         let object = ObjectId([7; 16]);
         let all: Vec<NodeId> = ring.from(object).collect();
         let place = |replication, writer, full: &[NodeId]| {
-            place(&ring, object, replication, writer, |node| !full.contains(&node))
+            replica_targets(&ring, object, replication, writer, |node| !full.contains(&node))
         };
         assert_eq!(all.len(), 5);
         assert_eq!(place(3, None, &[]), all[..3]);

@@ -15,7 +15,7 @@ pub struct Round {
 
 /// When an entry was written. Of two entries of a name the one with the higher version is valid. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Version {
+pub struct RecordVersion {
     /// In which round.
     pub round: Round,
     /// Which write of that round, from 1.
@@ -24,7 +24,7 @@ pub struct Version {
 
 /// What is under a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Entry {
+pub enum NameEntry {
     /// A file.
     File(FileRecord),
     /// No file any more. Kept until nobody has what was here before.
@@ -39,7 +39,7 @@ pub enum Entry {
         /// From where.
         from: FileName,
         /// The version that it must still have there.
-        version: Version,
+        version: RecordVersion,
         /// Which.
         id: FileId,
     },
@@ -48,17 +48,17 @@ pub enum Entry {
         /// Where to.
         to: FileName,
         /// Version of the [`Arriving`](Entry::Arriving) entry there, for which it was.
-        token: Version,
+        token: RecordVersion,
         /// What is known of it.
         record: FileRecord,
     },
 }
 
-impl Entry {
+impl NameEntry {
     /// The file that this name has.
     pub fn file(&self) -> Option<&FileRecord> {
         match self {
-            Entry::File(record) => Some(record),
+            NameEntry::File(record) => Some(record),
             _ => None,
         }
     }
@@ -68,9 +68,9 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// When.
-    pub version: Version,
+    pub version: RecordVersion,
     /// What.
-    pub entry: Entry,
+    pub entry: NameEntry,
 }
 
 /// What a decider reads of its node's disk. A read shows every [`Save`](crate::Save) of earlier calls of

@@ -13,44 +13,44 @@ use alloc::collections::BTreeSet;
 
 use eyas_types::dfs::NodeId;
 
-use crate::event::{Answer, Refusal};
-use crate::message::Body;
-use crate::node::{Node, Turn};
+use crate::event::{FileAnswer, Refusal};
+use crate::message::MessageBody;
+use crate::node::{RingNode, Step};
 use crate::view::{View, majority};
 
 /// Where the era begins in a view's number.
 const ERA_BITS: u32 = 32;
 
-impl Node {
-    pub(crate) fn recover(&mut self, request: u64, without: &BTreeSet<NodeId>, now_s: u32, turn: &mut Turn) {
-        let answer = self.recovered(without, now_s, turn.now_us).map(|view| {
+impl RingNode {
+    pub(crate) fn recover(&mut self, request: u64, without: &BTreeSet<NodeId>, now_s: u32, step: &mut Step) {
+        let answer = self.recovered(without, now_s, step.now_us).map(|view| {
             let members = view.members.clone();
-            self.enter_view(view.clone(), turn);
+            self.enter_view(view.clone(), step);
             for node in members.iter().filter(|node| **node != self.config.node) {
-                self.send(*node, Body::Decided(view.clone()), turn);
+                self.send(*node, MessageBody::Decided(view.clone()), step);
             }
-            Answer::Recovered { members }
+            FileAnswer::Recovered { members }
         });
-        self.answer(request, answer, turn);
+        self.answer(request, answer, step);
     }
 
     /// The view of those who are left.
     fn recovered(&self, without: &BTreeSet<NodeId>, now_s: u32, now_us: u64) -> Result<View, Refusal> {
-        let Some(place) = &self.place else { return Err(Refusal::OtherView { view: 0 }) };
-        let view = &place.view;
+        let Some(current) = &self.current else { return Err(Refusal::OtherView { view: 0 }) };
+        let view = &current.view;
         let is_heard = |node: &&NodeId| **node == self.config.node || self.leases.is_granted(**node, now_us);
         let left: BTreeSet<NodeId> = view.members.iter().filter(is_heard).copied().collect();
         if left.len() >= majority(view.members.len()) {
-            return Err(Refusal::Lives);
+            return Err(Refusal::HasMajority);
         }
         let first = left.first().copied().filter(|_| left.contains(&self.config.node)).ok_or(Refusal::NotYet)?;
         if first != self.config.node {
             return Err(Refusal::NotLeader { leader: first, view: view.number });
         }
-        let others = view.sources.iter().flatten().filter(|node| !self.chooser.is_alive(**node));
+        let others = view.sources.iter().flatten().filter(|node| !self.paxos.is_alive(**node));
         let missing = view.members.iter().chain(others).filter(|node| !left.contains(node));
         let missing: BTreeSet<NodeId> = missing.copied().collect();
-        if missing.iter().any(|node| self.chooser.is_alive(*node)) {
+        if missing.iter().any(|node| self.paxos.is_alive(*node)) {
             return Err(Refusal::NotYet);
         }
         if missing != *without {

@@ -4,7 +4,7 @@
 //! fetch it, and writes who has it now. It also has what is left of renames finished, and each node erases what nobody
 //! needs to know any more.
 //!
-//! What is in hand, and who fetches what of it from whom, is in `lacking.rs`.
+//! What is in hand, and who fetches what of it from whom, is in `under_replicated.rs`.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -14,16 +14,16 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId};
 
-use crate::disk::following;
-use crate::lacking::{Lacking, Loads, MAX_REPAIRS, Repair, Repairs};
-use crate::message::Body;
-use crate::node::{Node, Turn};
-use crate::placement::place;
-use crate::record::{Entry, Stored, Version};
-use crate::serve::Then;
+use crate::message::MessageBody;
+use crate::node::{RingNode, Step};
+use crate::placement::replica_targets;
+use crate::record::{NameEntry, RecordVersion, Stored};
+use crate::record_view::following;
+use crate::serve::AfterWrite;
+use crate::under_replicated::{Loads, MAX_REPAIRS, Repair, Repairs, UnderReplicated};
 
 /// So many names are looked at in a tick.
-pub const MAX_LOOKS: usize = 1000;
+pub const MAX_NAMES_SCANNED: usize = 1000;
 /// All leaders together have a node fetch about so many chunks ahead, so that it goes on while they hear that it has one.
 pub const FETCHES_AHEAD: usize = 32;
 /// So many new replicas of one file are written at the latest, while others are made.
@@ -31,34 +31,34 @@ const WRITTEN_TOGETHER: usize = 64;
 
 /// A chunk is fetched by one of so many nodes that the ring has first for it: who of them has least to do. With the first
 /// alone some of 8 nodes had twice as much to do as the mean.
-const CHOICES: u8 = 8;
+const CANDIDATES_PER_CHUNK: u8 = 8;
 
 /// So many times as long as for a member that is missing is waited for those who fetch for a file, from the last that had.
 const FETCH_PATIENCE: u64 = 12;
 
-impl Node {
+impl RingNode {
     /// Looks at some names, and goes on with what is under way.
-    pub(crate) fn repair(&mut self, turn: &mut Turn) {
-        self.repairs.avoided.retain(|_, until_us| turn.now_us < *until_us);
-        for repair in self.repairs.files.values_mut().filter(|repair| turn.now_us >= repair.until_us) {
-            repair.lacking.clear();
+    pub(crate) fn repair(&mut self, step: &mut Step) {
+        self.repairs.avoided.retain(|_, until_us| step.now_us < *until_us);
+        for repair in self.repairs.files.values_mut().filter(|repair| step.now_us >= repair.until_us) {
+            repair.under_replicated.clear();
             repair.awaited.clear();
         }
-        let is_over = |(_, repair): &(&FileName, &Repair)| repair.in_hand() == 0;
+        let is_over = |(_, repair): &(&FileName, &Repair)| repair.in_progress() == 0;
         let over: Vec<FileName> = self.repairs.files.iter().filter(is_over).map(|(name, _)| name.clone()).collect();
-        over.iter().for_each(|name| self.write_fetched(name, turn));
-        self.ask_again(turn);
-        self.look(turn);
-        self.hand_out(turn);
+        over.iter().for_each(|name| self.write_fetched(name, step));
+        self.ask_again(step);
+        self.scan_names(step);
+        self.assign_fetches(step);
     }
 
     /// Looks at names, until there is enough in hand.
-    fn look(&mut self, turn: &mut Turn) {
-        for _ in 0..MAX_LOOKS {
-            if turn.now_us < self.repairs.rest_until_us || self.repairs.in_hand() >= MAX_REPAIRS {
+    fn scan_names(&mut self, step: &mut Step) {
+        for _ in 0..MAX_NAMES_SCANNED {
+            if step.now_us < self.repairs.rest_until_us || self.repairs.in_progress() >= MAX_REPAIRS {
                 break;
             }
-            let (at, from) = core::mem::take(&mut self.repairs.place);
+            let (at, from) = core::mem::take(&mut self.repairs.cursor);
             let Some(partition) = self.rounds.range(at..).next().map(|(partition, _)| *partition) else {
                 let has_passed = core::mem::take(&mut self.repairs.has_passed);
                 let rest_us = match self.has_settled() {
@@ -67,12 +67,12 @@ impl Node {
                     true if has_passed => self.config.resend_us,
                     true => self.config.patience_us,
                 };
-                self.repairs.rest_until_us = turn.now_us + rest_us;
+                self.repairs.rest_until_us = step.now_us + rest_us;
                 break;
             };
             let from = if partition == at { from } else { String::new() };
-            self.repairs.place = match turn.disk.first(partition, &from) {
-                Some((name, stored)) => match self.look_at(partition, &name, stored, turn) {
+            self.repairs.cursor = match step.records.first(partition, &from) {
+                Some((name, stored)) => match self.check_name(partition, &name, stored, step) {
                     true => (partition, following(name.as_str())),
                     false => (partition, name.as_str().to_owned()),
                 },
@@ -82,43 +82,43 @@ impl Node {
     }
 
     /// Tells whether all that is to be done for a name is in hand.
-    fn look_at(&mut self, partition: u16, name: &FileName, stored: Stored, turn: &mut Turn) -> bool {
-        let Some(place) = &self.place else { return true };
-        let base = place.view.base;
-        if stored.is_swept(base) && self.rounds.get(&partition).is_some_and(|round| round.view >= base) {
-            turn.disk.erase(partition, name);
+    fn check_name(&mut self, partition: u16, name: &FileName, stored: Stored, step: &mut Step) -> bool {
+        let Some(current) = &self.current else { return true };
+        let base = current.view.base;
+        if stored.is_obsolete(base) && self.rounds.get(&partition).is_some_and(|round| round.view >= base) {
+            step.records.erase(partition, name);
         }
         if !self.serves(partition) {
             return true;
         }
-        if self.work.contains_key(name) || self.expects(name, &stored, turn) {
+        if self.pending.contains_key(name) || self.expects(name, &stored, step) {
             self.repairs.has_passed = true;
             return true;
         }
         match stored.entry {
-            Entry::File(record) => self.take_up(name, stored.version, &record, turn),
+            NameEntry::File(record) => self.start_repair(name, stored.version, &record, step),
             entry => {
-                self.tell_moved(name, &entry, turn);
+                self.tell_moved(name, &entry, step);
                 true
             }
         }
     }
 
     /// Takes in hand what too few have of a file, as far as there is room; tells whether that is all.
-    fn take_up(&mut self, name: &FileName, version: Version, record: &FileRecord, turn: &mut Turn) -> bool {
-        let Some(view_place) = &self.place else { return true };
-        let (members, ring) = (&view_place.view.members, &view_place.ring);
-        let mut room = MAX_REPAIRS - self.repairs.in_hand();
+    fn start_repair(&mut self, name: &FileName, version: RecordVersion, record: &FileRecord, step: &mut Step) -> bool {
+        let Some(current) = &self.current else { return true };
+        let (members, ring) = (&current.view.members, &current.ring);
+        let mut room = MAX_REPAIRS - self.repairs.in_progress();
         let Repairs { files, avoided, .. } = &mut self.repairs;
-        let until_us = turn.now_us + FETCH_PATIENCE * self.config.patience_us;
+        let until_us = step.now_us + FETCH_PATIENCE * self.config.patience_us;
         let mut repair = match files.remove(name) {
             Some(repair) if repair.version == version => repair,
-            _ => Repair::new(version, turn.now_us, until_us),
+            _ => Repair::new(version, step.now_us, until_us),
         };
         let mut is_all = true;
         for chunk in &record.chunks {
             let has: Vec<NodeId> = chunk.replicas.iter().copied().filter(|node| members.contains(node)).collect();
-            let count = usize::from(record.replication).saturating_sub(has.len() + repair.coming(chunk.object));
+            let count = usize::from(record.replication).saturating_sub(has.len() + repair.expected(chunk.object));
             if has.is_empty() {
                 self.lost.add(name, chunk, false);
                 continue;
@@ -127,51 +127,65 @@ impl Node {
                 continue;
             }
             let may_take =
-                |node| !has.contains(&node) && !avoided.contains_key(&node) && !repair.brings(chunk.object, node);
-            let able = place(ring, chunk.object, CHOICES.max(record.replication), None, may_take);
-            let count = count.min(able.len());
+                |node| !has.contains(&node) && !avoided.contains_key(&node) && !repair.is_fetching(chunk.object, node);
+            let candidates =
+                replica_targets(ring, chunk.object, CANDIDATES_PER_CHUNK.max(record.replication), None, may_take);
+            let count = count.min(candidates.len());
             is_all &= count <= room;
             let count = count.min(room);
             if count > 0 {
                 room -= count;
                 let chunk = Chunk { replicas: has, ..chunk.clone() };
-                repair.lacking.entry(chunk.object).or_insert(Lacking { chunk, count: 0, able }).count += count;
+                repair
+                    .under_replicated
+                    .entry(chunk.object)
+                    .or_insert(UnderReplicated { chunk, count: 0, candidates })
+                    .count += count;
             }
         }
-        if repair.in_hand() > 0 || !repair.fetched.is_empty() {
+        if repair.in_progress() > 0 || !repair.fetched.is_empty() {
             files.insert(name.clone(), repair);
         }
         is_all
     }
 
     /// Asks nodes for what is lacking, as many as they are to have ahead.
-    fn hand_out(&mut self, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
-        let ahead = (FETCHES_AHEAD / place.view.members.len()).max(1);
+    fn assign_fetches(&mut self, step: &mut Step) {
+        let Some(current) = &self.current else { return };
+        let ahead = (FETCHES_AHEAD / current.view.members.len()).max(1);
         let mut loads = Loads::of(&self.repairs);
         let mut asked = Vec::new();
-        while let Some(choice) = self.repairs.choose(&loads, ahead) {
-            let chunk = self.repairs.begin(&choice, &mut loads);
-            asked.push((choice.taker, Body::Have { name: choice.name, chunk }));
+        while let Some(choice) = self.repairs.next_fetch(&loads, ahead) {
+            let chunk = self.repairs.start_fetch(&choice, &mut loads);
+            asked.push((choice.target, MessageBody::FetchChunk { name: choice.name, chunk }));
         }
-        asked.into_iter().for_each(|(node, body)| self.send(node, body, turn));
+        asked.into_iter().for_each(|(node, body)| self.send(node, body, step));
     }
 
     /// Asks those again who did not answer: who has done it says so at once.
-    fn ask_again(&mut self, turn: &mut Turn) {
+    fn ask_again(&mut self, step: &mut Step) {
         let mut asked = Vec::new();
         for (name, repair) in &mut self.repairs.files {
-            if turn.now_us >= repair.asked_us + self.config.resend_us {
-                repair.asked_us = turn.now_us;
+            if step.now_us >= repair.asked_us + self.config.resend_us {
+                repair.asked_us = step.now_us;
                 let of_file = repair.awaited.iter();
                 asked.extend(of_file.map(|((_, node), chunk)| (*node, name.clone(), chunk.clone())));
             }
         }
-        asked.into_iter().for_each(|(node, name, chunk)| self.send(node, Body::Have { name, chunk }, turn));
+        asked
+            .into_iter()
+            .for_each(|(node, name, chunk)| self.send(node, MessageBody::FetchChunk { name, chunk }, step));
     }
 
     /// A node has a chunk, or cannot have it.
-    pub(crate) fn has(&mut self, node: NodeId, name: &FileName, object: ObjectId, is_here: bool, turn: &mut Turn) {
+    pub(crate) fn chunk_status(
+        &mut self,
+        node: NodeId,
+        name: &FileName,
+        object: ObjectId,
+        is_here: bool,
+        step: &mut Step,
+    ) {
         let patience_us = self.config.patience_us;
         let Some(repair) = self.repairs.files.get_mut(name) else { return };
         if repair.awaited.remove(&(object, node)).is_none() {
@@ -179,31 +193,33 @@ impl Node {
         }
         if is_here {
             repair.fetched.insert((object, node));
-            repair.until_us = turn.now_us + FETCH_PATIENCE * patience_us;
+            repair.until_us = step.now_us + FETCH_PATIENCE * patience_us;
         } else {
-            self.repairs.avoided.insert(node, turn.now_us + patience_us);
+            self.repairs.avoided.insert(node, step.now_us + patience_us);
         }
-        if repair.in_hand() == 0 || repair.fetched.len() >= WRITTEN_TOGETHER {
-            self.write_fetched(name, turn);
+        if repair.in_progress() == 0 || repair.fetched.len() >= WRITTEN_TOGETHER {
+            self.write_fetched(name, step);
         }
-        if self.repairs.in_hand() < MAX_REPAIRS / 2 {
-            self.look(turn);
+        if self.repairs.in_progress() < MAX_REPAIRS / 2 {
+            self.scan_names(step);
         }
-        self.hand_out(turn);
+        self.assign_fetches(step);
     }
 
     /// Writes who has the chunks of a file now, unless something else is being done to it; then it is tried again.
-    fn write_fetched(&mut self, name: &FileName, turn: &mut Turn) {
+    fn write_fetched(&mut self, name: &FileName, step: &mut Step) {
         let has_come = self.repairs.files.get(name).is_some_and(|repair| !repair.fetched.is_empty());
-        if has_come && self.work.contains_key(name) {
+        if has_come && self.pending.contains_key(name) {
             return;
         }
         let Some(mut repair) = self.repairs.files.remove(name).filter(|_| has_come) else { return };
-        let Some(Some(Stored { version, entry: Entry::File(mut record) })) = self.served(name, turn) else { return };
-        let Some(place) = &self.place else { return };
-        let at = (place.ring.partition(name), name.as_str().to_owned());
+        let Some(Some(Stored { version, entry: NameEntry::File(mut record) })) = self.served(name, step) else {
+            return;
+        };
+        let Some(current) = &self.current else { return };
+        let at = (current.ring.partition(name), name.as_str().to_owned());
         if version != repair.version {
-            return self.look_again(at, turn);
+            return self.rescan_from(at, step);
         }
         let fetched = core::mem::take(&mut repair.fetched);
         let mut is_whole = true;
@@ -211,40 +227,40 @@ impl Node {
             let new = fetched.iter().filter(|(object, _)| *object == chunk.object).map(|(_, node)| *node);
             let new: Vec<NodeId> = new.filter(|node| !chunk.replicas.contains(node)).collect();
             chunk.replicas.extend(new);
-            let has = chunk.replicas.iter().filter(|node| place.view.members.contains(node)).count();
+            let has = chunk.replicas.iter().filter(|node| current.view.members.contains(node)).count();
             if has >= record.replication.into() {
-                chunk.replicas.retain(|node| place.view.members.contains(node));
+                chunk.replicas.retain(|node| current.view.members.contains(node));
             }
-            is_whole &= has + repair.coming(chunk.object) >= record.replication.into();
+            is_whole &= has + repair.expected(chunk.object) >= record.replication.into();
         }
         if !is_whole {
-            self.look_again(at, turn);
+            self.rescan_from(at, step);
         }
-        repair.version = self.put_record(name, record, turn);
-        if repair.in_hand() > 0 {
+        repair.version = self.put_record(name, record, step);
+        if repair.in_progress() > 0 {
             self.repairs.files.insert(name.clone(), repair);
         }
     }
 
     /// There may be more to do for a name, and for all that was not looked at yet.
-    fn look_again(&mut self, at: (u16, String), turn: &Turn) {
-        if turn.now_us < self.repairs.rest_until_us || at < self.repairs.place {
-            self.repairs.place = at;
+    fn rescan_from(&mut self, at: (u16, String), step: &Step) {
+        if step.now_us < self.repairs.rest_until_us || at < self.repairs.cursor {
+            self.repairs.cursor = at;
         }
         self.repairs.rest_until_us = 0;
     }
 
     /// Looks at a name again, for which there may be more to do.
-    pub(crate) fn look_again_at(&mut self, name: &FileName, turn: &Turn) {
-        if let Some(place) = &self.place {
-            self.look_again((place.ring.partition(name), name.as_str().to_owned()), turn);
+    pub(crate) fn rescan_name(&mut self, name: &FileName, step: &Step) {
+        if let Some(current) = &self.current {
+            self.rescan_from((current.ring.partition(name), name.as_str().to_owned()), step);
         }
     }
 
     /// Replicas are damaged or missing: they are not counted on. Where there are no others, the record goes on naming them,
     /// and a good one is searched for.
-    pub(crate) fn bad(&mut self, name: &FileName, objects: Vec<ObjectId>, node: NodeId, turn: &mut Turn) {
-        let Some(Some(Stored { entry: Entry::File(mut record), .. })) = self.served(name, turn) else { return };
+    pub(crate) fn bad_replicas(&mut self, name: &FileName, objects: Vec<ObjectId>, node: NodeId, step: &mut Step) {
+        let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = self.served(name, step) else { return };
         let (objects, mut has_changed) = (BTreeSet::from_iter(objects), false);
         let is_bad = |chunk: &&mut Chunk| objects.contains(&chunk.object) && chunk.replicas.contains(&node);
         for chunk in record.chunks.iter_mut().filter(is_bad) {
@@ -256,13 +272,13 @@ impl Node {
             }
         }
         if has_changed {
-            self.look_again_at(name, turn);
-            self.put_record(name, record, turn);
+            self.rescan_name(name, step);
+            self.put_record(name, record, step);
         }
     }
 
-    pub(crate) fn put_record(&mut self, name: &FileName, record: FileRecord, turn: &mut Turn) -> Version {
-        let then = Then::Done { request: None, dropped: BTreeMap::new() };
-        self.put(name, Entry::File(record), then, turn)
+    pub(crate) fn put_record(&mut self, name: &FileName, record: FileRecord, step: &mut Step) -> RecordVersion {
+        let then = AfterWrite::Done { request: None, dropped: BTreeMap::new() };
+        self.put(name, NameEntry::File(record), then, step)
     }
 }

@@ -7,20 +7,20 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::{FileName, NodeId};
 
-use crate::disk::Digest;
 use crate::event::{Effect, Save};
-use crate::message::{Body, Page};
-use crate::node::{Node, Turn};
+use crate::message::{MessageBody, Page};
+use crate::node::{RingNode, Step};
 use crate::record::{Round, Stored};
+use crate::record_view::Digest;
 
 /// A partition that is being brought up to date.
-pub(crate) struct Receiving {
+pub(crate) struct CatchUp {
     round: Round,
     /// All up to this name is as its leader has it.
     after: String,
 }
 
-impl Node {
+impl RingNode {
     /// A leader wants to know what was acknowledged. What is here counts if it was brought up to date in a view since the
     /// last that was settled; else nothing that counts was acknowledged here.
     pub(crate) fn collect(
@@ -30,60 +30,60 @@ impl Node {
         round: Round,
         after: String,
         digest: Option<Digest>,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let Some(place) = self.place.as_ref().filter(|_| self.leases.is_free(turn.now_us)) else { return };
-        let base = place.view.base;
+        let Some(current) = self.current.as_ref().filter(|_| self.leases.is_free(step.now_us)) else { return };
+        let base = current.view.base;
         let counts = self.rounds.get(&partition).is_some_and(|round| round.view >= base);
-        let has_more_than = |digest| after.is_empty() && digest == turn.disk.digest(partition, base);
+        let has_more_than = |digest| after.is_empty() && digest == step.records.digest(partition, base);
         let page = if counts && !digest.is_some_and(has_more_than) {
-            turn.disk.page(partition, &after, base)
+            step.records.page(partition, &after, base)
         } else {
             Page::default()
         };
-        self.send(from, Body::Collected { partition, round, after, page }, turn);
+        self.send(from, MessageBody::Collected { partition, round, after, page }, step);
     }
 
     /// A leader is ready to bring this replica up to date.
-    pub(crate) fn offered(&mut self, from: NodeId, partition: u16, round: Round, turn: &mut Turn) {
+    pub(crate) fn sync_offered(&mut self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
         let own = self.rounds.get(&partition).copied().unwrap_or_default();
         if round == own {
-            return self.send(from, Body::Filled { partition, round }, turn);
+            return self.send(from, MessageBody::InSync { partition, round }, step);
         }
-        let is_newer = self.receiving.get(&partition).is_none_or(|receiving| receiving.round < round);
+        let is_newer = self.catching_up.get(&partition).is_none_or(|catching_up| catching_up.round < round);
         if round > own && is_newer {
-            self.receiving.insert(partition, Receiving { round, after: String::new() });
+            self.catching_up.insert(partition, CatchUp { round, after: String::new() });
         }
-        self.want(from, partition, round, turn);
+        self.request_page(from, partition, round, step);
     }
 
     /// Asks for what comes next.
-    fn want(&self, from: NodeId, partition: u16, round: Round, turn: &mut Turn) {
-        let (Some(place), Some(receiving)) = (&self.place, self.receiving.get(&partition)) else { return };
-        if receiving.round == round {
-            let after = receiving.after.clone();
-            let digest = after.is_empty().then(|| turn.disk.digest(partition, place.view.base));
-            self.send(from, Body::Want { partition, round, after, digest }, turn);
+    fn request_page(&self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
+        let (Some(current), Some(catching_up)) = (&self.current, self.catching_up.get(&partition)) else { return };
+        if catching_up.round == round {
+            let after = catching_up.after.clone();
+            let digest = after.is_empty().then(|| step.records.digest(partition, current.view.base));
+            self.send(from, MessageBody::RequestPage { partition, round, after, digest }, step);
         }
     }
 
     /// Takes over exactly what its leader has in a part of a partition.
-    pub(crate) fn fill(
+    pub(crate) fn store_page(
         &mut self,
         from: NodeId,
         partition: u16,
         round: Round,
         after: &str,
         page: Page,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let is_next = |receiving: &&mut Receiving| receiving.round == round && receiving.after == after;
-        let Some(receiving) = self.receiving.get_mut(&partition).filter(is_next) else { return };
+        let is_next = |catching_up: &&mut CatchUp| catching_up.round == round && catching_up.after == after;
+        let Some(catching_up) = self.catching_up.get_mut(&partition).filter(is_next) else { return };
         let last = page.entries.last().filter(|_| page.has_more).map(|(name, _)| name.as_str().to_owned());
         let entries: BTreeMap<FileName, Stored> = page.entries.into_iter().collect();
         let mut name = after.to_owned();
         let mut erased = Vec::new();
-        while let Some((next, _)) = turn.disk.next(partition, &name) {
+        while let Some((next, _)) = step.records.next(partition, &name) {
             name = next.as_str().to_owned();
             if last.as_ref().is_some_and(|last| name > *last) {
                 break;
@@ -92,34 +92,34 @@ impl Node {
                 erased.push(next);
             }
         }
-        erased.iter().for_each(|name| turn.disk.erase(partition, name));
+        erased.iter().for_each(|name| step.records.erase(partition, name));
         for (name, stored) in entries {
-            if turn.disk.get(partition, &name).is_none_or(|own| own.version != stored.version) {
-                turn.disk.save(partition, &name, stored);
+            if step.records.get(partition, &name).is_none_or(|own| own.version != stored.version) {
+                step.records.save(partition, &name, stored);
             }
         }
         match last {
             Some(last) => {
-                receiving.after = last;
-                self.want(from, partition, round, turn);
+                catching_up.after = last;
+                self.request_page(from, partition, round, step);
             }
-            None => self.is_filled(from, partition, round, turn),
+            None => self.is_filled(from, partition, round, step),
         }
     }
 
     /// What is here is what its leader has.
-    pub(crate) fn same(&mut self, from: NodeId, partition: u16, round: Round, turn: &mut Turn) {
-        let receiving = self.receiving.get(&partition);
-        if receiving.is_some_and(|receiving| receiving.round == round && receiving.after.is_empty()) {
-            self.is_filled(from, partition, round, turn);
+    pub(crate) fn same_content(&mut self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
+        let catching_up = self.catching_up.get(&partition);
+        if catching_up.is_some_and(|catching_up| catching_up.round == round && catching_up.after.is_empty()) {
+            self.is_filled(from, partition, round, step);
         }
     }
 
-    fn is_filled(&mut self, from: NodeId, partition: u16, round: Round, turn: &mut Turn) {
-        self.receiving.remove(&partition);
+    fn is_filled(&mut self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
+        self.catching_up.remove(&partition);
         self.rounds.insert(partition, round);
-        turn.disk.effects.push(Effect::Save(Save::Round { partition, round }));
-        self.send(from, Body::Filled { partition, round }, turn);
+        step.records.effects.push(Effect::Save(Save::Round { partition, round }));
+        self.send(from, MessageBody::InSync { partition, round }, step);
     }
 
     /// Writes what its leader says, if it is up to date: what is not must not be counted on.
@@ -130,15 +130,15 @@ impl Node {
         round: Round,
         name: FileName,
         stored: Stored,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        if self.rounds.get(&partition) != Some(&round) || self.receiving.contains_key(&partition) {
+        if self.rounds.get(&partition) != Some(&round) || self.catching_up.contains_key(&partition) {
             return;
         }
         let version = stored.version;
-        if turn.disk.get(partition, &name).is_none_or(|own| own.version < version) {
-            turn.disk.save(partition, &name, stored);
+        if step.records.get(partition, &name).is_none_or(|own| own.version < version) {
+            step.records.save(partition, &name, stored);
         }
-        self.send(from, Body::Written { name, version }, turn);
+        self.send(from, MessageBody::Written { name, version }, step);
     }
 }

@@ -10,45 +10,45 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, FileRecord, NodeId};
 
-use crate::event::{Answer, Effect, Op, Refusal};
-use crate::message::Body;
-use crate::node::{Node, Turn};
-use crate::record::{Entry, Stored, Version};
-use crate::rename::Moving;
+use crate::event::{Effect, FileAnswer, FileOperation, Refusal};
+use crate::message::MessageBody;
+use crate::node::{RingNode, Step};
+use crate::record::{NameEntry, RecordVersion, Stored};
+use crate::rename::PendingRename;
 
 /// So many requests are under way or in line on a node; more are refused for now.
-pub const MAX_ASKED: usize = 4096;
+pub const MAX_PENDING_REQUESTS: usize = 4096;
 
 /// What is being done to a name.
-pub(crate) struct Work {
+pub(crate) struct PendingName {
     partition: u16,
-    pub doing: Doing,
+    pub operation: PendingOperation,
     /// Requests that wait for it.
-    waiting: VecDeque<(u64, Op)>,
+    waiting: VecDeque<(u64, FileOperation)>,
     /// When others were last asked to take part.
     asked_us: u64,
 }
 
-pub(crate) enum Doing {
+pub(crate) enum PendingOperation {
     /// Something is being written.
-    Writing(Box<Writing>),
+    QuorumWrite(Box<QuorumWrite>),
     /// The file that is to come is asked for.
-    Moving(Moving),
+    PendingRename(PendingRename),
     /// The leader of the new name is told of the file that was here, before another takes its place.
     Leaving,
 }
 
-pub(crate) struct Writing {
+pub(crate) struct QuorumWrite {
     stored: Stored,
     /// What was there before, and is as long as this is not acknowledged.
     before: Option<Stored>,
     /// Who has it.
     acks: BTreeSet<NodeId>,
-    then: Then,
+    then: AfterWrite,
 }
 
 /// What is done when a write is acknowledged.
-pub(crate) enum Then {
+pub(crate) enum AfterWrite {
     /// Whoever asked is told that it is done; nobody, if it was not a client. Chunks that no file has any more are dropped.
     Done { request: Option<u64>, dropped: BTreeMap<NodeId, Vec<ObjectId>> },
     /// Whoever asked is told that it is not done.
@@ -58,288 +58,323 @@ pub(crate) enum Then {
     /// The leader of the new name is told that it has the file.
     Moved,
     /// The leader of the old name is told that the file has come.
-    Arrived { from: FileName, token: Version, request: Option<u64> },
+    Arrived { from: FileName, token: RecordVersion, request: Option<u64> },
 }
 
-impl Op {
+impl FileOperation {
     /// The name that it is about; none, for what is about all of them.
     fn name(&self) -> Option<&FileName> {
         match self {
-            Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => {
-                Some(name)
-            }
-            Op::Rename { to, .. } => Some(to),
-            Op::List { .. } | Op::Recover { .. } => None,
+            FileOperation::Create { name, .. }
+            | FileOperation::Replace { name, .. }
+            | FileOperation::Remove { name, .. }
+            | FileOperation::Stat { name } => Some(name),
+            FileOperation::Rename { to, .. } => Some(to),
+            FileOperation::List { .. } | FileOperation::Recover { .. } => None,
         }
     }
 }
 
-impl Node {
+impl RingNode {
     /// A client wants something.
-    pub(crate) fn asked(&mut self, request: u64, op: Op, turn: &mut Turn) {
+    pub(crate) fn requested(&mut self, request: u64, operation: FileOperation, step: &mut Step) {
         self.asked += 1;
-        let Some(place) = &self.place else {
-            return self.answer(request, Err(Refusal::OtherView { view: 0 }), turn);
+        let Some(current) = &self.current else {
+            return self.answer(request, Err(Refusal::OtherView { view: 0 }), step);
         };
-        let Some(name) = op.name() else { return self.asked_of_all(request, op, turn) };
-        let (leader, view) = (place.ring.leader(name), place.view.number);
+        let Some(name) = operation.name() else { return self.handle_unnamed(request, operation, step) };
+        let (leader, view) = (current.ring.leader(name), current.view.number);
         if leader != self.config.node {
-            return self.answer(request, Err(Refusal::NotLeader { leader, view }), turn);
+            return self.answer(request, Err(Refusal::NotLeader { leader, view }), step);
         }
-        if self.asked > MAX_ASKED {
-            return self.answer(request, Err(Refusal::Busy), turn);
+        if self.asked > MAX_PENDING_REQUESTS {
+            return self.answer(request, Err(Refusal::Busy), step);
         }
-        match self.work.get_mut(name) {
-            Some(work) => work.waiting.push_back((request, op)),
-            None => self.do_next(&name.clone(), [(request, op)].into(), turn),
+        match self.pending.get_mut(name) {
+            Some(pending) => pending.waiting.push_back((request, operation)),
+            None => self.process_queue(&name.clone(), [(request, operation)].into(), step),
         }
     }
 
-    fn asked_of_all(&mut self, request: u64, op: Op, turn: &mut Turn) {
-        match op {
-            Op::List { view, folder, after, most } => self.list(request, view, (&folder, &after), most, turn),
-            Op::Recover { without, now_s } => self.recover(request, &without, now_s, turn),
-            _ => unreachable!("{op:?} is of a name"),
+    fn handle_unnamed(&mut self, request: u64, operation: FileOperation, step: &mut Step) {
+        match operation {
+            FileOperation::List { view, folder, after, most } => {
+                self.list(request, view, (&folder, &after), most, step)
+            }
+            FileOperation::Recover { without, now_s } => self.recover(request, &without, now_s, step),
+            _ => unreachable!("{operation:?} is of a name"),
         }
     }
 
     /// Does what waits in line for a name to which nothing is being done.
-    fn do_next(&mut self, name: &FileName, mut waiting: VecDeque<(u64, Op)>, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
-        let partition = place.ring.partition(name);
-        while let Some((request, op)) = waiting.pop_front() {
-            if !self.answers(partition, turn.now_us) {
-                self.answer(request, Err(Refusal::NotYet), turn);
+    fn process_queue(&mut self, name: &FileName, mut waiting: VecDeque<(u64, FileOperation)>, step: &mut Step) {
+        let Some(current) = &self.current else { return };
+        let partition = current.ring.partition(name);
+        while let Some((request, operation)) = waiting.pop_front() {
+            if !self.answers(partition, step.now_us) {
+                self.answer(request, Err(Refusal::NotYet), step);
                 continue;
             }
-            let stored = turn.disk.get(partition, name);
-            if let Some(moving) = stored.as_ref().and_then(Moving::of) {
-                waiting.push_front((request, op));
-                self.start(name, Doing::Moving(moving), waiting, turn);
+            let stored = step.records.get(partition, name);
+            if let Some(moving) = stored.as_ref().and_then(PendingRename::of) {
+                waiting.push_front((request, operation));
+                self.start(name, PendingOperation::PendingRename(moving), waiting, step);
                 return;
             }
-            let is_leaving = |stored: &Stored| matches!(stored.entry, Entry::Departed { .. });
-            if matches!(op, Op::Create { .. } | Op::Rename { .. }) && stored.as_ref().is_some_and(is_leaving) {
-                waiting.push_front((request, op));
-                self.start(name, Doing::Leaving, waiting, turn);
+            let is_leaving = |stored: &Stored| matches!(stored.entry, NameEntry::Departed { .. });
+            if matches!(operation, FileOperation::Create { .. } | FileOperation::Rename { .. })
+                && stored.as_ref().is_some_and(is_leaving)
+            {
+                waiting.push_front((request, operation));
+                self.start(name, PendingOperation::Leaving, waiting, step);
                 return;
             }
-            match self.decide(request, op, stored.as_ref()) {
+            match self.decide(request, operation, stored.as_ref()) {
                 Ok((entry, then)) => {
                     let writing = self.writing(partition, entry, stored, then);
-                    self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
+                    self.start(name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
                     return;
                 }
-                Err(answer) => self.answer(request, answer, turn),
+                Err(answer) => self.answer(request, answer, step),
             }
         }
     }
 
     /// What is to be written for a request, or the answer to it.
-    fn decide(&self, request: u64, op: Op, stored: Option<&Stored>) -> Result<(Entry, Then), Result<Answer, Refusal>> {
+    fn decide(
+        &self,
+        request: u64,
+        operation: FileOperation,
+        stored: Option<&Stored>,
+    ) -> Result<(NameEntry, AfterWrite), Result<FileAnswer, Refusal>> {
         let file = stored.and_then(|stored| Some((stored.version, stored.entry.file()?)));
-        let done = |dropped| Then::Done { request: Some(request), dropped };
-        match (op, file) {
-            (Op::Stat { .. }, Some((version, record))) => Err(Ok(Answer::Found { version, record: record.clone() })),
-            (Op::Create { record, .. }, Some((version, present))) => Err(if present.id == record.id {
-                Ok(Answer::Done { version })
+        let done = |dropped| AfterWrite::Done { request: Some(request), dropped };
+        match (operation, file) {
+            (FileOperation::Stat { .. }, Some((version, record))) => {
+                Err(Ok(FileAnswer::Found { version, record: record.clone() }))
+            }
+            (FileOperation::Create { record, .. }, Some((version, present))) => Err(if present.id == record.id {
+                Ok(FileAnswer::Done { version })
             } else {
                 Err(Refusal::Exists { id: present.id })
             }),
-            (Op::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
+            (FileOperation::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
                 // It was here, and this request comes late.
-                Some(Entry::Removed { id, .. }) if *id == record.id => Err(Err(Refusal::Changed)),
-                _ => Ok((Entry::File(record), done(BTreeMap::new()))),
+                Some(NameEntry::Removed { id, .. }) if *id == record.id => Err(Err(Refusal::Changed)),
+                _ => Ok((NameEntry::File(record), done(BTreeMap::new()))),
             },
-            (Op::Replace { record, .. }, Some((version, present))) if *present == record => {
-                Err(Ok(Answer::Done { version }))
+            (FileOperation::Replace { record, .. }, Some((version, present))) if *present == record => {
+                Err(Ok(FileAnswer::Done { version }))
             }
-            (Op::Replace { version, record, .. }, Some((is, present))) if is == version => {
+            (FileOperation::Replace { version, record, .. }, Some((is, present))) if is == version => {
                 let dropped = dropped(present, Some(&record));
-                Ok((Entry::File(record), done(dropped)))
+                Ok((NameEntry::File(record), done(dropped)))
             }
-            (Op::Remove { id, .. }, Some((_, present))) if present.id == id => {
-                Ok((Entry::Removed { id, is_gone: true }, done(dropped(present, None))))
+            (FileOperation::Remove { id, .. }, Some((_, present))) if present.id == id => {
+                Ok((NameEntry::Removed { id, is_gone: true }, done(dropped(present, None))))
             }
-            (Op::Replace { .. } | Op::Remove { .. }, Some(_)) => Err(Err(Refusal::Changed)),
-            (Op::Remove { id, .. }, None) => match stored {
-                Some(Stored { version, entry: Entry::Removed { id: removed, is_gone: true } }) if *removed == id => {
-                    Err(Ok(Answer::Done { version: *version }))
+            (FileOperation::Replace { .. } | FileOperation::Remove { .. }, Some(_)) => Err(Err(Refusal::Changed)),
+            (FileOperation::Remove { id, .. }, None) => match stored {
+                Some(Stored { version, entry: NameEntry::Removed { id: removed, is_gone: true } })
+                    if *removed == id =>
+                {
+                    Err(Ok(FileAnswer::Done { version: *version }))
                 }
                 _ => Err(Err(Refusal::NotFound)),
             },
-            (Op::Rename { id, .. }, Some((version, present))) => Err(if present.id == id {
-                Ok(Answer::Done { version })
+            (FileOperation::Rename { id, .. }, Some((version, present))) => Err(if present.id == id {
+                Ok(FileAnswer::Done { version })
             } else {
                 Err(Refusal::Exists { id: present.id })
             }),
-            (Op::Rename { from, version, id, .. }, None) => {
-                Ok((Entry::Arriving { from, version, id }, Then::Move { request }))
+            (FileOperation::Rename { from, version, id, .. }, None) => {
+                Ok((NameEntry::Arriving { from, version, id }, AfterWrite::Move { request }))
             }
-            (Op::Stat { .. } | Op::Replace { .. }, None) => Err(Err(Refusal::NotFound)),
-            (Op::List { .. } | Op::Recover { .. }, _) => unreachable!("they are of no name"),
+            (FileOperation::Stat { .. } | FileOperation::Replace { .. }, None) => Err(Err(Refusal::NotFound)),
+            (FileOperation::List { .. } | FileOperation::Recover { .. }, _) => unreachable!("they are of no name"),
         }
     }
 
-    fn writing(&mut self, partition: u16, entry: Entry, before: Option<Stored>, then: Then) -> Writing {
+    fn writing(&mut self, partition: u16, entry: NameEntry, before: Option<Stored>, then: AfterWrite) -> QuorumWrite {
         let round = self.round();
         let leading = self.leading.get_mut(&partition).expect("only leaders write");
         leading.sequence += 1;
-        let version = Version { round, sequence: leading.sequence };
-        Writing { stored: Stored { version, entry }, before, acks: [self.config.node].into(), then }
+        let version = RecordVersion { round, sequence: leading.sequence };
+        QuorumWrite { stored: Stored { version, entry }, before, acks: [self.config.node].into(), then }
     }
 
     /// Writes to a name to which nothing else is being done; tells as which version.
-    pub(crate) fn put(&mut self, name: &FileName, entry: Entry, then: Then, turn: &mut Turn) -> Version {
-        let place = self.place.as_ref().expect("who serves a name has a view");
-        let partition = place.ring.partition(name);
-        let waiting = self.work.remove(name).map_or_else(VecDeque::new, |work| work.waiting);
-        let before = turn.disk.get(partition, name);
+    pub(crate) fn put(
+        &mut self,
+        name: &FileName,
+        entry: NameEntry,
+        then: AfterWrite,
+        step: &mut Step,
+    ) -> RecordVersion {
+        let current = self.current.as_ref().expect("who serves a name has a view");
+        let partition = current.ring.partition(name);
+        let waiting = self.pending.remove(name).map_or_else(VecDeque::new, |pending| pending.waiting);
+        let before = step.records.get(partition, name);
         let writing = self.writing(partition, entry, before, then);
         let version = writing.stored.version;
-        self.start(name, Doing::Writing(Box::new(writing)), waiting, turn);
+        self.start(name, PendingOperation::QuorumWrite(Box::new(writing)), waiting, step);
         version
     }
 
-    pub(crate) fn start(&mut self, name: &FileName, doing: Doing, waiting: VecDeque<(u64, Op)>, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
-        let partition = place.ring.partition(name);
-        if let Doing::Writing(writing) = &doing {
-            turn.disk.save(partition, name, writing.stored.clone());
+    pub(crate) fn start(
+        &mut self,
+        name: &FileName,
+        operation: PendingOperation,
+        waiting: VecDeque<(u64, FileOperation)>,
+        step: &mut Step,
+    ) {
+        let Some(current) = &self.current else { return };
+        let partition = current.ring.partition(name);
+        if let PendingOperation::QuorumWrite(writing) = &operation {
+            step.records.save(partition, name, writing.stored.clone());
         }
-        self.work.insert(name.clone(), Work { partition, doing, waiting, asked_us: turn.now_us });
-        self.ask_for(name, turn);
-        self.commit_if_written(name, turn);
+        self.pending.insert(name.clone(), PendingName { partition, operation, waiting, asked_us: step.now_us });
+        self.request_participation(name, step);
+        self.commit_if_written(name, step);
     }
 
     /// Asks others to take part in what is being done to a name.
-    fn ask_for(&mut self, name: &FileName, turn: &mut Turn) {
+    fn request_participation(&mut self, name: &FileName, step: &mut Step) {
         let round = self.round();
-        let (Some(place), Some(work)) = (&self.place, self.work.get_mut(name)) else { return };
-        let partition = work.partition;
-        work.asked_us = turn.now_us;
-        match &work.doing {
-            Doing::Writing(writing) => {
-                let Writing { stored, acks, .. } = &**writing;
-                let body = Body::Write { partition, round, name: name.clone(), stored: stored.clone() };
-                let replicas = place.ring.replicas(partition).iter();
-                let lacking: Vec<NodeId> = replicas.filter(|node| !acks.contains(node)).copied().collect();
-                lacking.into_iter().for_each(|node| self.send(node, body.clone(), turn));
+        let (Some(current), Some(pending)) = (&self.current, self.pending.get_mut(name)) else { return };
+        let partition = pending.partition;
+        pending.asked_us = step.now_us;
+        match &pending.operation {
+            PendingOperation::QuorumWrite(writing) => {
+                let QuorumWrite { stored, acks, .. } = &**writing;
+                let body = MessageBody::Write { partition, round, name: name.clone(), stored: stored.clone() };
+                let replicas = current.ring.replicas(partition).iter();
+                let under_replicated: Vec<NodeId> = replicas.filter(|node| !acks.contains(node)).copied().collect();
+                under_replicated.into_iter().for_each(|node| self.send(node, body.clone(), step));
             }
-            Doing::Moving(moving) => {
-                let (leader, body) = (place.ring.leader(&moving.from), moving.asked(name));
-                self.send(leader, body, turn);
+            PendingOperation::PendingRename(moving) => {
+                let (leader, body) = (current.ring.leader(&moving.from), moving.asked(name));
+                self.send(leader, body, step);
             }
-            Doing::Leaving => {
-                if let Some(Stored { entry, .. }) = turn.disk.get(partition, name) {
-                    self.tell_moved(name, &entry, turn);
+            PendingOperation::Leaving => {
+                if let Some(Stored { entry, .. }) = step.records.get(partition, name) {
+                    self.tell_moved(name, &entry, step);
                 }
             }
         }
     }
 
     /// A replica has written.
-    pub(crate) fn written(&mut self, from: NodeId, name: &FileName, version: Version, turn: &mut Turn) {
-        let Some(Work { doing: Doing::Writing(writing), .. }) = self.work.get_mut(name) else { return };
+    pub(crate) fn written(&mut self, from: NodeId, name: &FileName, version: RecordVersion, step: &mut Step) {
+        let Some(PendingName { operation: PendingOperation::QuorumWrite(writing), .. }) = self.pending.get_mut(name)
+        else {
+            return;
+        };
         if writing.stored.version == version {
             writing.acks.insert(from);
-            self.commit_if_written(name, turn);
+            self.commit_if_written(name, step);
         }
     }
 
-    fn commit_if_written(&mut self, name: &FileName, turn: &mut Turn) {
-        let (Some(place), Some(work)) = (&self.place, self.work.get(name)) else { return };
-        let Doing::Writing(writing) = &work.doing else { return };
-        if writing.acks.len() < place.write_quorum(work.partition) {
+    fn commit_if_written(&mut self, name: &FileName, step: &mut Step) {
+        let (Some(current), Some(pending)) = (&self.current, self.pending.get(name)) else { return };
+        let PendingOperation::QuorumWrite(writing) = &pending.operation else { return };
+        if writing.acks.len() < current.write_quorum(pending.partition) {
             return;
         }
-        let Some(Work { doing: Doing::Writing(writing), waiting, .. }) = self.work.remove(name) else { return };
-        let Writing { stored: Stored { version, entry }, then, .. } = *writing;
+        let Some(PendingName { operation: PendingOperation::QuorumWrite(writing), waiting, .. }) =
+            self.pending.remove(name)
+        else {
+            return;
+        };
+        let QuorumWrite { stored: Stored { version, entry }, then, .. } = *writing;
         match then {
-            Then::Done { request, dropped } => {
-                self.answer_if(request, Ok(Answer::Done { version }), turn);
-                dropped.into_iter().for_each(|(node, objects)| self.send(node, Body::Drop(objects), turn));
+            AfterWrite::Done { request, dropped } => {
+                self.answer_if(request, Ok(FileAnswer::Done { version }), step);
+                dropped.into_iter().for_each(|(node, objects)| self.send(node, MessageBody::Drop(objects), step));
             }
-            Then::Refuse { request, refusal } => self.answer_if(request, Err(refusal), turn),
-            Then::Arrived { from, token, request } => {
-                self.answer_if(request, Ok(Answer::Done { version }), turn);
-                self.tell_arrived(from, token, turn);
+            AfterWrite::Refuse { request, refusal } => self.answer_if(request, Err(refusal), step),
+            AfterWrite::Arrived { from, token, request } => {
+                self.answer_if(request, Ok(FileAnswer::Done { version }), step);
+                self.tell_arrived(from, token, step);
             }
-            Then::Moved => self.tell_moved(name, &entry, turn),
-            Then::Move { request } => {
-                let mut moving = Moving::of(&Stored { version, entry }).expect("it was written for that");
+            AfterWrite::Moved => self.tell_moved(name, &entry, step),
+            AfterWrite::Move { request } => {
+                let mut moving = PendingRename::of(&Stored { version, entry }).expect("it was written for that");
                 moving.request = Some(request);
-                return self.start(name, Doing::Moving(moving), waiting, turn);
+                return self.start(name, PendingOperation::PendingRename(moving), waiting, step);
             }
         }
-        self.do_next(name, waiting, turn);
+        self.process_queue(name, waiting, step);
     }
 
     /// Asks again where no answer came.
-    pub(crate) fn work_again(&mut self, turn: &mut Turn) {
-        let is_due = |work: &Work| turn.now_us >= work.asked_us + self.config.resend_us;
+    pub(crate) fn resend_pending(&mut self, step: &mut Step) {
+        let is_due = |pending: &PendingName| step.now_us >= pending.asked_us + self.config.resend_us;
         let due: Vec<FileName> =
-            self.work.iter().filter(|(_, work)| is_due(work)).map(|(name, _)| name.clone()).collect();
-        due.iter().for_each(|name| self.ask_for(name, turn));
+            self.pending.iter().filter(|(_, pending)| is_due(pending)).map(|(name, _)| name.clone()).collect();
+        due.iter().for_each(|name| self.request_participation(name, step));
     }
 
     /// A view has begun: what is being done to names that are not served any more is left to who serves them.
-    pub(crate) fn leave_work(&mut self, turn: &mut Turn) {
-        let goes_on =
-            |name: &FileName| self.place.as_ref().is_some_and(|place| self.serves(place.ring.partition(name)));
-        let left: Vec<FileName> = self.work.keys().filter(|name| !goes_on(name)).cloned().collect();
+    pub(crate) fn abandon_pending(&mut self, step: &mut Step) {
+        let continues =
+            |name: &FileName| self.current.as_ref().is_some_and(|current| self.serves(current.ring.partition(name)));
+        let left: Vec<FileName> = self.pending.keys().filter(|name| !continues(name)).cloned().collect();
         for name in left {
-            let Work { doing, waiting, .. } = self.work.remove(&name).expect("it was just there");
-            self.answer_if(doing.request(), Err(Refusal::Unknown), turn);
-            waiting.into_iter().for_each(|(request, _)| self.answer(request, Err(Refusal::NotYet), turn));
+            let PendingName { operation, waiting, .. } = self.pending.remove(&name).expect("it was just there");
+            self.answer_if(operation.request(), Err(Refusal::Unknown), step);
+            waiting.into_iter().for_each(|(request, _)| self.answer(request, Err(Refusal::NotYet), step));
         }
         let me = self.config.node;
-        for work in self.work.values_mut() {
+        for pending in self.pending.values_mut() {
             // Those who have it must have it in this view.
-            work.asked_us = 0;
-            if let Doing::Writing(writing) = &mut work.doing {
+            pending.asked_us = 0;
+            if let PendingOperation::QuorumWrite(writing) = &mut pending.operation {
                 writing.acks = [me].into();
             }
         }
         // Where nobody else is left, that is all.
-        let going_on: Vec<FileName> = self.work.keys().cloned().collect();
-        going_on.iter().for_each(|name| self.commit_if_written(name, turn));
+        let going_on: Vec<FileName> = self.pending.keys().cloned().collect();
+        going_on.iter().for_each(|name| self.commit_if_written(name, step));
     }
 
-    pub(crate) fn validate_work(&self) {
+    pub(crate) fn validate_pending(&self) {
         let mut asked = 0;
-        for (name, Work { partition, doing, waiting, .. }) in &self.work {
+        for (name, PendingName { partition, operation, waiting, .. }) in &self.pending {
             assert!(self.serves(*partition), "{name} is changed by who does not serve it");
-            asked += usize::from(doing.request().is_some()) + waiting.len();
-            let is_for_it = |(_, op): &(u64, Op)| op.name() == Some(name);
+            asked += usize::from(operation.request().is_some()) + waiting.len();
+            let is_for_it = |(_, operation): &(u64, FileOperation)| operation.name() == Some(name);
             assert!(waiting.iter().all(is_for_it), "{name}: a request waits in the wrong line");
         }
         assert_eq!(asked, self.asked, "requests are answered or in line");
-        assert!(asked <= MAX_ASKED);
+        assert!(asked <= MAX_PENDING_REQUESTS);
     }
 
-    fn answer_if(&mut self, request: Option<u64>, answer: Result<Answer, Refusal>, turn: &mut Turn) {
+    fn answer_if(&mut self, request: Option<u64>, answer: Result<FileAnswer, Refusal>, step: &mut Step) {
         if let Some(request) = request {
-            self.answer(request, answer, turn);
+            self.answer(request, answer, step);
         }
     }
 
-    pub(crate) fn answer(&mut self, request: u64, answer: Result<Answer, Refusal>, turn: &mut Turn) {
+    pub(crate) fn answer(&mut self, request: u64, answer: Result<FileAnswer, Refusal>, step: &mut Step) {
         self.asked -= 1;
-        turn.disk.effects.push(Effect::Answer { request, answer });
+        step.records.effects.push(Effect::Answer { request, answer });
     }
 }
 
-impl Doing {
+impl PendingOperation {
     /// Who waits for it.
     fn request(&self) -> Option<u64> {
         match self {
-            Doing::Moving(moving) => moving.request,
-            Doing::Leaving => None,
-            Doing::Writing(writing) => match &writing.then {
-                Then::Done { request, .. } | Then::Refuse { request, .. } | Then::Arrived { request, .. } => *request,
-                Then::Move { request } => Some(*request),
-                Then::Moved => None,
+            PendingOperation::PendingRename(moving) => moving.request,
+            PendingOperation::Leaving => None,
+            PendingOperation::QuorumWrite(writing) => match &writing.then {
+                AfterWrite::Done { request, .. }
+                | AfterWrite::Refuse { request, .. }
+                | AfterWrite::Arrived { request, .. } => *request,
+                AfterWrite::Move { request } => Some(*request),
+                AfterWrite::Moved => None,
             },
         }
     }
@@ -347,8 +382,8 @@ impl Doing {
     /// What is shown meanwhile, if something is being written.
     pub fn before(&self) -> Option<Option<&Stored>> {
         match self {
-            Doing::Writing(writing) => Some(writing.before.as_ref()),
-            Doing::Moving(_) | Doing::Leaving => None,
+            PendingOperation::QuorumWrite(writing) => Some(writing.before.as_ref()),
+            PendingOperation::PendingRename(_) | PendingOperation::Leaving => None,
         }
     }
 }

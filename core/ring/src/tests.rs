@@ -9,13 +9,13 @@ use alloc::{format, vec};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, FileSystemId, Format, NodeId};
 
-use crate::event::{Answer, Config, Effect, Event, Op, Refusal, Save, Saved};
+use crate::event::{Config, Effect, Event, FileAnswer, FileOperation, Refusal, Save, Saved};
 use crate::lost::MAX_LOST;
-use crate::message::{Body, Message};
-use crate::node::Node;
-use crate::record::{Entry, Records, Round, Stored, Version};
+use crate::message::{MessageBody, RingMessage};
+use crate::node::RingNode;
+use crate::record::{NameEntry, RecordVersion, Records, Round, Stored};
 use crate::ring::Ring;
-use crate::serve::MAX_ASKED;
+use crate::serve::MAX_PENDING_REQUESTS;
 use crate::view::View;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Records for Saves {
 }
 
 struct Alone {
-    node: Node,
+    node: RingNode,
     saves: Saves,
     now_us: u64,
 }
@@ -45,7 +45,7 @@ impl Alone {
     fn new() -> Self {
         let config = Config { found: true, partitions: 4, ..Config::new(SYSTEM, ME) };
         let mut effects = Vec::new();
-        let node = Node::new(config, Saved::default(), 0, &mut effects);
+        let node = RingNode::new(config, Saved::default(), 0, &mut effects);
         assert_eq!(effects[0], Effect::Save(Save::Boots(1)));
         let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
         alone.run(Event::Tick);
@@ -70,8 +70,8 @@ impl Alone {
         effects
     }
 
-    fn ask(&mut self, op: Op) -> Result<Answer, Refusal> {
-        let effects = self.run(Event::Asked { request: 7, op });
+    fn ask(&mut self, operation: FileOperation) -> Result<FileAnswer, Refusal> {
+        let effects = self.run(Event::Requested { request: 7, operation });
         let answer = effects.into_iter().find_map(|effect| match effect {
             Effect::Answer { request: 7, answer } => Some(answer),
             _ => None,
@@ -79,10 +79,10 @@ impl Alone {
         answer.expect("it is alone, and answers at once")
     }
 
-    fn done(&mut self, op: Op) -> Version {
-        match self.ask(op.clone()) {
-            Ok(Answer::Done { version }) => version,
-            other => panic!("{other:?} to {op:?}"),
+    fn done(&mut self, operation: FileOperation) -> RecordVersion {
+        match self.ask(operation.clone()) {
+            Ok(FileAnswer::Done { version }) => version,
+            other => panic!("{other:?} to {operation:?}"),
         }
     }
 }
@@ -102,26 +102,29 @@ fn chunk(object: u8, replicas: &[NodeId]) -> Chunk {
 #[test]
 fn each_request_can_be_asked_again() {
     let mut alone = Alone::new();
-    let create = |id| Op::Create { name: name("a"), record: record(id, 1) };
+    let create = |id| FileOperation::Create { name: name("a"), record: record(id, 1) };
     let first = alone.done(create(1));
     assert_eq!(alone.done(create(1)), first);
     assert_eq!(alone.ask(create(2)), Err(Refusal::Exists { id: FileId(1) }));
 
-    let replace = |version, at| Op::Replace { name: name("a"), version, record: record(1, at) };
+    let replace = |version, at| FileOperation::Replace { name: name("a"), version, record: record(1, at) };
     let second = alone.done(replace(first, 2));
     assert!(second > first);
     assert_eq!(alone.done(replace(first, 2)), second);
     assert_eq!(alone.ask(replace(first, 3)), Err(Refusal::Changed));
 
-    let rename = |to| Op::Rename { from: name("a"), version: second, id: FileId(1), to: name(to) };
+    let rename = |to| FileOperation::Rename { from: name("a"), version: second, id: FileId(1), to: name(to) };
     let third = alone.done(rename("b"));
     assert_eq!(alone.done(rename("b")), third);
     assert_eq!(alone.ask(rename("c")), Err(Refusal::Changed), "it is there no more");
-    assert_eq!(alone.ask(Op::Stat { name: name("a") }), Err(Refusal::NotFound));
+    assert_eq!(alone.ask(FileOperation::Stat { name: name("a") }), Err(Refusal::NotFound));
     assert_eq!(alone.ask(create(1)), Err(Refusal::Changed), "it was here, and this comes late");
-    assert_eq!(alone.ask(Op::Stat { name: name("b") }), Ok(Answer::Found { version: third, record: record(1, 2) }));
+    assert_eq!(
+        alone.ask(FileOperation::Stat { name: name("b") }),
+        Ok(FileAnswer::Found { version: third, record: record(1, 2) })
+    );
 
-    let remove = |at, id| Op::Remove { name: name(at), id: FileId(id) };
+    let remove = |at, id| FileOperation::Remove { name: name(at), id: FileId(id) };
     assert_eq!(alone.ask(remove("a", 1)), Err(Refusal::NotFound), "it has another name");
     assert_eq!(alone.ask(remove("b", 2)), Err(Refusal::Changed));
     let fourth = alone.done(remove("b", 1));
@@ -143,25 +146,25 @@ fn chunks_that_no_file_has_any_more_are_dropped() {
         });
         dropped.collect::<Vec<u8>>()
     };
-    let version = alone.done(Op::Create { name: name("a"), record: with(&[1, 2, 3]) });
-    let replace = Op::Replace { name: name("a"), version, record: with(&[2]) };
-    assert_eq!(drops(&alone.run(Event::Asked { request: 1, op: replace })), [1, 3]);
-    let Ok(Answer::Found { version, .. }) = alone.ask(Op::Stat { name: name("a") }) else { panic!() };
-    let rename = Op::Rename { from: name("a"), version, id: FileId(1), to: name("b") };
-    assert_eq!(drops(&alone.run(Event::Asked { request: 2, op: rename })), []);
-    let remove = Op::Remove { name: name("b"), id: FileId(1) };
-    assert_eq!(drops(&alone.run(Event::Asked { request: 3, op: remove })), [2]);
+    let version = alone.done(FileOperation::Create { name: name("a"), record: with(&[1, 2, 3]) });
+    let replace = FileOperation::Replace { name: name("a"), version, record: with(&[2]) };
+    assert_eq!(drops(&alone.run(Event::Requested { request: 1, operation: replace })), [1, 3]);
+    let Ok(FileAnswer::Found { version, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
+    let rename = FileOperation::Rename { from: name("a"), version, id: FileId(1), to: name("b") };
+    assert_eq!(drops(&alone.run(Event::Requested { request: 2, operation: rename })), []);
+    let remove = FileOperation::Remove { name: name("b"), id: FileId(1) };
+    assert_eq!(drops(&alone.run(Event::Requested { request: 3, operation: remove })), [2]);
 }
 
 #[test]
 fn lists_are_sorted_and_come_in_pages() {
     let mut alone = Alone::new();
     for (id, of) in ["/a", "/a-b/x", "/a/1", "/a/2/x", "/b", "/a/3"].into_iter().enumerate() {
-        alone.done(Op::Create { name: name(of), record: record(id as u128, 1) });
+        alone.done(FileOperation::Create { name: name(of), record: record(id as u128, 1) });
     }
     let mut list = |folder: &str, after: &str, most| {
-        let op = Op::List { view: 1, folder: folder.to_owned(), after: after.to_owned(), most };
-        let Ok(Answer::Listed { files, has_more }) = alone.ask(op) else { panic!() };
+        let operation = FileOperation::List { view: 1, folder: folder.to_owned(), after: after.to_owned(), most };
+        let Ok(FileAnswer::Listed { files, has_more }) = alone.ask(operation) else { panic!() };
         (files.into_iter().map(|file| file.name.as_str().to_owned()).collect::<Vec<_>>(), has_more)
     };
     let pages = |of: &[&str], has_more| (of.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), has_more);
@@ -170,7 +173,7 @@ fn lists_are_sorted_and_come_in_pages() {
     assert_eq!(list("/a", "/a/1", 2), pages(&["/a/2/x", "/a/3"], false));
     assert_eq!(list("/a/2/", "/a", 2), pages(&["/a/2/x"], false));
     assert_eq!(list("/c", "", 2), pages(&[], false));
-    let other = Op::List { view: 2, folder: String::new(), after: String::new(), most: 1 };
+    let other = FileOperation::List { view: 2, folder: String::new(), after: String::new(), most: 1 };
     assert_eq!(alone.ask(other), Err(Refusal::OtherView { view: 1 }));
 }
 
@@ -178,16 +181,16 @@ fn lists_are_sorted_and_come_in_pages() {
 fn with_a_silent_other() -> Alone {
     let mut alone = Alone::new();
     let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
-    let message = Message { view: 2, body: Body::Decided(view) };
+    let message = RingMessage { view: 2, body: MessageBody::Decided(view) };
     alone.run(Event::Received { from: NodeId(2), message });
     alone.now_us = 200_000;
     alone.run(Event::Tick);
-    alone.run(Event::Received { from: NodeId(2), message: Message { view: 2, body: heard(200_000) } });
+    alone.run(Event::Received { from: NodeId(2), message: RingMessage { view: 2, body: heard(200_000) } });
     alone
 }
 
-fn heard(sent_us: u64) -> Body {
-    Body::Heard { sent_us, boot: 1 }
+fn heard(sent_us: u64) -> MessageBody {
+    MessageBody::Heard { sent_us, boot: 1 }
 }
 
 fn led_by_me(alone: &Alone) -> FileName {
@@ -199,9 +202,11 @@ fn led_by_me(alone: &Alone) -> FileName {
 fn requests_in_line_are_bounded() {
     let mut alone = with_a_silent_other();
     let of = led_by_me(&alone);
-    let create =
-        |request: u64| Event::Asked { request, op: Op::Create { name: of.clone(), record: record(request.into(), 1) } };
-    for request in 0..MAX_ASKED as u64 {
+    let create = |request: u64| Event::Requested {
+        request,
+        operation: FileOperation::Create { name: of.clone(), record: record(request.into(), 1) },
+    };
+    for request in 0..MAX_PENDING_REQUESTS as u64 {
         let effects = alone.run(create(request));
         assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answer { .. })), "{effects:?}");
     }
@@ -213,9 +218,9 @@ fn requests_in_line_are_bounded() {
 fn who_has_no_lease_any_more_says_nothing() {
     let mut alone = with_a_silent_other();
     let of = led_by_me(&alone);
-    assert_eq!(alone.ask(Op::Stat { name: of.clone() }), Err(Refusal::NotFound));
+    assert_eq!(alone.ask(FileOperation::Stat { name: of.clone() }), Err(Refusal::NotFound));
     alone.now_us += 2_000_000;
-    assert_eq!(alone.ask(Op::Stat { name: of }), Err(Refusal::NotYet));
+    assert_eq!(alone.ask(FileOperation::Stat { name: of }), Err(Refusal::NotYet));
 }
 
 #[test]
@@ -224,17 +229,18 @@ fn whose_process_has_ended_is_missed_sooner() {
     let proposes_after = |us: u64, closed: &[NodeId], heard: &[NodeId]| {
         let mut alone = Alone::new();
         let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, two, three].into(), true).unwrap();
-        alone.run(Event::Received { from: two, message: Message { view: 2, body: Body::Decided(view) } });
+        alone.run(Event::Received { from: two, message: RingMessage { view: 2, body: MessageBody::Decided(view) } });
         alone.run(Event::Alive([ME, two].into()));
         alone.now_us = 200_000;
         alone.run(Event::Tick);
         closed.iter().for_each(|node| drop(alone.run(Event::Closed(*node))));
         for from in heard {
-            alone.run(Event::Received { from: *from, message: Message { view: 2, body: Body::Behind } });
+            alone.run(Event::Received { from: *from, message: RingMessage { view: 2, body: MessageBody::Behind } });
         }
         alone.now_us += us;
-        let is_proposal =
-            |effect: &Effect| matches!(effect, Effect::Send { message: Message { body: Body::Prepare(_), .. }, .. });
+        let is_proposal = |effect: &Effect| {
+            matches!(effect, Effect::Send { message: RingMessage { body: MessageBody::Prepare(_), .. }, .. })
+        };
         alone.run(Event::Tick).iter().any(is_proposal)
     };
     assert!(!proposes_after(4_900_000, &[], &[]) && proposes_after(5_000_000, &[], &[]));
@@ -248,37 +254,42 @@ fn only_who_is_up_to_date_acknowledges() {
     let view = |leader| View::founded_by(SYSTEM, leader, 1, 3).followed_by([ME, leader].into(), true).unwrap();
     let leader = (2..).map(NodeId).find(|other| Ring::new(&view(*other)).replicas(0)[0] == *other).unwrap();
     let saved = Saved { boots: 4, view: Some(view(leader)), ..Saved::default() };
-    let node = Node::new(Config::new(SYSTEM, ME), saved, 0, &mut Vec::new());
+    let node = RingNode::new(Config::new(SYSTEM, ME), saved, 0, &mut Vec::new());
     let mut alone = Alone { node, saves: Saves::default(), now_us: 0 };
     let round = Round { view: 2, boot: 1 };
-    let stored = Stored { version: Version { round, sequence: 1 }, entry: Entry::File(record(1, 1)) };
-    let write = Body::Write { partition: 0, round, name: name("a"), stored };
+    let stored = Stored { version: RecordVersion { round, sequence: 1 }, entry: NameEntry::File(record(1, 1)) };
+    let write = MessageBody::Write { partition: 0, round, name: name("a"), stored };
     let mut hear = |body| {
-        let effects = alone.run(Event::Received { from: leader, message: Message { view: 2, body } });
+        let effects = alone.run(Event::Received { from: leader, message: RingMessage { view: 2, body } });
         let sent = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Send { message, .. } if !matches!(message.body, Body::Heartbeat { .. }) => Some(message.body),
+            Effect::Send { message, .. } if !matches!(message.body, MessageBody::Heartbeat { .. }) => {
+                Some(message.body)
+            }
             _ => None,
         });
-        sent.collect::<Vec<Body>>()
+        sent.collect::<Vec<MessageBody>>()
     };
     assert_eq!(hear(write.clone()), []);
-    assert!(matches!(hear(Body::Offer { partition: 0, round })[..], [Body::Want { .. }]));
+    assert!(matches!(hear(MessageBody::OfferSync { partition: 0, round })[..], [MessageBody::RequestPage { .. }]));
     assert_eq!(hear(write.clone()), []);
-    assert_eq!(hear(Body::Same { partition: 0, round }), [Body::Filled { partition: 0, round }]);
-    assert!(matches!(hear(write)[..], [Body::Written { .. }]));
+    assert_eq!(hear(MessageBody::SameContent { partition: 0, round }), [MessageBody::InSync { partition: 0, round }]);
+    assert!(matches!(hear(write)[..], [MessageBody::Written { .. }]));
 }
 
 #[test]
 fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
     let mut alone = Alone::new();
     let with = |chunks: Vec<Chunk>| FileRecord { chunks, replication: 1, ..record(1, 1) };
-    alone.done(Op::Create { name: name("a"), record: with(vec![chunk(1, &[ME]), chunk(2, &[ME, NodeId(2)])]) });
+    alone.done(FileOperation::Create {
+        name: name("a"),
+        record: with(vec![chunk(1, &[ME]), chunk(2, &[ME, NodeId(2)])]),
+    });
     let bad = |objects: &[u8]| {
         let objects = objects.iter().map(|object| ObjectId([*object; 16])).collect();
-        Event::Bad { name: name("a"), objects, node: ME }
+        Event::BadReplicas { name: name("a"), objects, node: ME }
     };
     let replicas = |alone: &mut Alone| {
-        let Ok(Answer::Found { record, .. }) = alone.ask(Op::Stat { name: name("a") }) else { panic!() };
+        let Ok(FileAnswer::Found { record, .. }) = alone.ask(FileOperation::Stat { name: name("a") }) else { panic!() };
         record.chunks.into_iter().map(|chunk| chunk.replicas).collect::<Vec<_>>()
     };
     let searched_after = |alone: &mut Alone, us: u64| {
@@ -304,7 +315,7 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
 
     let good = |objects: &[u8], node| {
         let objects = objects.iter().map(|object| ObjectId([*object; 16])).collect();
-        Event::Good { name: name("a"), objects, node }
+        Event::GoodReplicas { name: name("a"), objects, node }
     };
     alone.run(good(&[1, 2], NodeId(2)));
     assert_eq!(replicas(&mut alone), [vec![ME], vec![NodeId(2)]], "only members count");
@@ -315,7 +326,7 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
     alone.run(good(&[1], ME));
     alone.run(bad(&[1]));
     assert_eq!(searched_after(&mut alone, 1_000_000), [1]);
-    alone.done(Op::Remove { name: name("a"), id: FileId(1) });
+    alone.done(FileOperation::Remove { name: name("a"), id: FileId(1) });
     assert_eq!(searched_after(&mut alone, 30_000_000), [], "the file is gone");
 }
 
@@ -329,8 +340,9 @@ fn searches_are_bounded() {
     };
     let chunks: Vec<Chunk> = (0..MAX_LOST + 10).map(numbered).collect();
     let objects = chunks.iter().map(|chunk| chunk.object).collect();
-    alone.done(Op::Create { name: name("a"), record: FileRecord { chunks, replication: 1, ..record(1, 1) } });
-    alone.run(Event::Bad { name: name("a"), objects, node: ME });
+    alone
+        .done(FileOperation::Create { name: name("a"), record: FileRecord { chunks, replication: 1, ..record(1, 1) } });
+    alone.run(Event::BadReplicas { name: name("a"), objects, node: ME });
     alone.now_us += 1_000_000;
     let effects = alone.run(Event::Tick);
     let searched = effects.iter().find_map(|effect| match effect {

@@ -1,6 +1,6 @@
 //! Views: who the members are, agreed upon one view after another.
 //!
-//! View n+1 is chosen by a majority of the members of view n (`choose.rs`), so that there is never more than one view of a
+//! View n+1 is chosen by a majority of the members of view n (`paxos.rs`), so that there is never more than one view of a
 //! number. Whatever is written is written in a view, and refused by whoever knows a later one.
 
 use alloc::collections::BTreeSet;

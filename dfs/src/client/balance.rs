@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use eyas_ring::{Op, place};
+use eyas_ring::{FileOperation, replica_targets};
 use eyas_types::dfs::{Chunk, NodeId};
 
 use crate::client::error::FilesError;
@@ -25,7 +25,7 @@ impl Files {
         }
         if moved > 0 {
             let (name, version) = (file.name.clone(), file.version);
-            self.operate(Op::Replace { name, version, record }).await?;
+            self.operate(FileOperation::Replace { name, version, record }).await?;
         }
         Ok(moved)
     }
@@ -38,7 +38,7 @@ impl Files {
             let member = known.members.get(&node);
             member.is_some_and(|member| has(&node) || member.free_bytes >= chunk.size_bytes)
         };
-        let wanted = place(&known.ring, chunk.object, replication, None, has_room);
+        let wanted = replica_targets(&known.ring, chunk.object, replication, None, has_room);
         let further: Vec<_> =
             wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
         let source = chunk.replicas.iter().find_map(|node| known.members.get(node));

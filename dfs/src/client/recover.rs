@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use eyas_ring::{Answer, Op, Refusal};
+use eyas_ring::{FileAnswer, FileOperation, Refusal};
 use eyas_types::dfs::NodeId;
 
 use crate::client::error::{FilesError, FilesErrorKind};
@@ -28,14 +28,16 @@ impl Files {
         self.find_alive(without).await?;
         let (deadline, mut pause) = (self.deadline(), PAUSE);
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32);
-        let (op, mut first) = (Op::Recover { without: without.clone(), now_s }, None);
+        let (op, mut first) = (FileOperation::Recover { without: without.clone(), now_s }, None);
         loop {
             let known = self.known();
             let live = || known.view.members.iter().copied().find(|node| known.members.contains_key(node));
             let asked = first.take().or_else(live).and_then(|node| known.members.get(&node));
             let refusal = match asked {
                 Some(member) => match self.0.calls.ask_once(member.address, What::Operate(op.clone())).await {
-                    Ok(Reply::Operated(Ok(Answer::Recovered { members }))) => return Ok(Recovery::Recovered(members)),
+                    Ok(Reply::Operated(Ok(FileAnswer::Recovered { members }))) => {
+                        return Ok(Recovery::Recovered(members));
+                    }
                     Ok(Reply::Operated(Err(refusal))) => Some(refusal),
                     Ok(_) => return Err(unexpected()),
                     Err(_) => None,
@@ -44,7 +46,7 @@ impl Files {
             };
             match refusal {
                 Some(Refusal::Missing(missing)) => return Ok(Recovery::Missing(missing)),
-                Some(Refusal::Lives) => {
+                Some(Refusal::HasMajority) => {
                     let why = "more than half of its nodes are there: the file system goes on by itself";
                     return Err(FilesError::invalid(why));
                 }

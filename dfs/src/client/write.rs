@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use eyas_blocks::format::{Cutter, Ending};
-use eyas_ring::{Answer, Op, place};
+use eyas_ring::{FileAnswer, FileOperation, replica_targets};
 use eyas_store::Checksum;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{
@@ -83,9 +83,9 @@ impl Files {
         let cutter = Cutter::new(format, chunk_bytes);
         let chunks = self.store_all(name, id, cutter, source, Vec::new(), 0, replication, see).await?;
         let record = FileRecord { id, format, chunk_bytes, replication, modified_us: now_us(), chunks };
-        let op = Op::Create { name: name.clone(), record: record.clone() };
+        let op = FileOperation::Create { name: name.clone(), record: record.clone() };
         match self.operate(op).await? {
-            Answer::Done { version } => Ok(File { name: name.clone(), record, version }),
+            FileAnswer::Done { version } => Ok(File { name: name.clone(), record, version }),
             _ => Err(unexpected()),
         }
     }
@@ -120,8 +120,8 @@ impl Files {
     pub(super) async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
         loop {
             let (name, version) = (file.name.clone(), file.version);
-            let changed = match self.operate(Op::Replace { name, version, record: record.clone() }).await {
-                Ok(Answer::Done { version }) => return Ok(File { record, version, ..file }),
+            let changed = match self.operate(FileOperation::Replace { name, version, record: record.clone() }).await {
+                Ok(FileAnswer::Done { version }) => return Ok(File { record, version, ..file }),
                 Ok(_) => return Err(unexpected()),
                 Err(error) if error.kind == FilesErrorKind::Changed => error,
                 Err(error) => return Err(error),
@@ -221,7 +221,7 @@ impl Files {
                 let has_room = member.is_some_and(|member| member.free_bytes >= size_bytes);
                 has_room && !full.contains(&node) && !failed.contains(&node)
             };
-            let wanted = place(&known.ring, object, replication, None, may_take);
+            let wanted = replica_targets(&known.ring, object, replication, None, may_take);
             let has = |node: &NodeId| replicas.iter().any(|replica| replica.node == *node);
             let further: Vec<_> =
                 wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();

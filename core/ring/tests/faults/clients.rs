@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eyas_ring::{Answer, Event, Op, Refusal, Ring, Version, place};
+use eyas_ring::{Event, FileAnswer, FileOperation, RecordVersion, Refusal, Ring, replica_targets};
 use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, Format, NodeId};
 
 use crate::cluster::{Cluster, MAX_DELAY_US, MS};
@@ -22,9 +22,9 @@ struct Client {
     /// When it does something next.
     next_us: u64,
     /// What it does again.
-    again: Option<(Op, u64, NodeId)>,
+    again: Option<(FileOperation, u64, NodeId)>,
     /// What it knows of names.
-    known: BTreeMap<FileName, (Version, FileRecord)>,
+    known: BTreeMap<FileName, (RecordVersion, FileRecord)>,
 }
 
 pub struct Clients {
@@ -50,11 +50,11 @@ impl Clients {
         let until_us = cluster.now_us + MAX_DELAY_US + PATIENCE_US;
         while cluster.step(until_us) {}
         for name in self.names.clone() {
-            let stat = Op::Stat { name: name.clone() };
+            let stat = FileOperation::Stat { name: name.clone() };
             let leader = leader_of(&stat, cluster).expect("all run");
-            if let Ok(Answer::Found { record, .. }) = self.answer(leader, stat, cluster) {
-                let removed = self.answer(leader, Op::Remove { name, id: record.id }, cluster);
-                assert!(matches!(removed, Ok(Answer::Done { .. })), "{removed:?}");
+            if let Ok(FileAnswer::Found { record, .. }) = self.answer(leader, stat, cluster) {
+                let removed = self.answer(leader, FileOperation::Remove { name, id: record.id }, cluster);
+                assert!(matches!(removed, Ok(FileAnswer::Done { .. })), "{removed:?}");
             }
         }
         let (names, count) = (std::mem::take(&mut self.names), self.clients.len());
@@ -70,13 +70,13 @@ impl Clients {
         while cluster.step(until_us) {}
         let mut found = BTreeMap::new();
         for name in self.names.clone() {
-            let op = Op::Stat { name: name.clone() };
-            let leader = leader_of(&op, cluster).expect("all run");
-            let (asked_us, answer) = (cluster.now_us, self.answer(leader, op.clone(), cluster));
-            if let Ok(Answer::Found { record, .. }) = &answer {
+            let operation = FileOperation::Stat { name: name.clone() };
+            let leader = leader_of(&operation, cluster).expect("all run");
+            let (asked_us, answer) = (cluster.now_us, self.answer(leader, operation.clone(), cluster));
+            if let Ok(FileAnswer::Found { record, .. }) = &answer {
                 found.insert(name, record.id);
             }
-            self.history.push(Attempt { op, stamp: 0, asked_us, answer: Some((cluster.now_us, answer)) });
+            self.history.push(Attempt { operation, stamp: 0, asked_us, answer: Some((cluster.now_us, answer)) });
         }
         for folder in ["", "/", "/0", "/1/", "/1/1", "/elsewhere"] {
             let listed = self.list(folder, cluster);
@@ -92,9 +92,9 @@ impl Clients {
             let mut after = String::new();
             loop {
                 let view = cluster.machines[&node].node.as_ref().unwrap().view().unwrap().number;
-                let op = Op::List { view, folder: folder.to_owned(), after: after.clone(), most: 2 };
-                let (files, has_more) = match self.answer(node, op, cluster) {
-                    Ok(Answer::Listed { files, has_more }) => (files, has_more),
+                let operation = FileOperation::List { view, folder: folder.to_owned(), after: after.clone(), most: 2 };
+                let (files, has_more) = match self.answer(node, operation, cluster) {
+                    Ok(FileAnswer::Listed { files, has_more }) => (files, has_more),
                     // The same members are in it.
                     Err(Refusal::OtherView { .. }) => continue,
                     other => panic!("{other:?} is no list"),
@@ -115,10 +115,15 @@ impl Clients {
     }
 
     /// Asks until there is an answer.
-    pub fn answer(&mut self, node: NodeId, op: Op, cluster: &mut Cluster) -> Result<Answer, Refusal> {
+    pub fn answer(
+        &mut self,
+        node: NodeId,
+        operation: FileOperation,
+        cluster: &mut Cluster,
+    ) -> Result<FileAnswer, Refusal> {
         for _ in 0..100 {
             self.requests += 1;
-            cluster.ask(node, self.requests, op.clone());
+            cluster.ask(node, self.requests, operation.clone());
             let until_us = cluster.now_us + 100 * MS;
             while cluster.step(until_us) {
                 let answers = std::mem::take(&mut cluster.answers);
@@ -128,7 +133,7 @@ impl Clients {
                 }
             }
         }
-        panic!("{op:?} is not answered")
+        panic!("{operation:?} is not answered")
     }
 
     /// What counts of what was tried.
@@ -147,7 +152,7 @@ impl Clients {
                 client.next_us = cluster.now_us + cluster.dice.below(100 * MS);
                 match &answer {
                     Err(Refusal::NotLeader { leader, .. }) => {
-                        client.again = Some((attempt.op.clone(), attempt.stamp, *leader));
+                        client.again = Some((attempt.operation.clone(), attempt.stamp, *leader));
                         self.void.push(index);
                     }
                     Err(Refusal::NotYet | Refusal::Busy | Refusal::OtherView { .. }) => self.void.push(index),
@@ -155,7 +160,9 @@ impl Clients {
                     _ => {
                         self.acknowledged += 1;
                         attempt.answer = Some((cluster.now_us, answer.clone()));
-                        if let (Op::Stat { name }, Ok(Answer::Found { version, record })) = (&attempt.op, answer) {
+                        if let (FileOperation::Stat { name }, Ok(FileAnswer::Found { version, record })) =
+                            (&attempt.operation, answer)
+                        {
                             client.known.insert(name.clone(), (version, record));
                         }
                     }
@@ -174,12 +181,12 @@ impl Clients {
             return;
         }
         if let Some((_, attempt)) = client.waits.take() {
-            let Attempt { op, stamp, .. } = &self.history[attempt];
+            let Attempt { operation, stamp, .. } = &self.history[attempt];
             if cluster.dice.chance(600) {
-                client.again = leader_of(op, cluster).map(|leader| (op.clone(), *stamp, leader));
+                client.again = leader_of(operation, cluster).map(|leader| (operation.clone(), *stamp, leader));
             }
         }
-        let (op, stamp, to) = match client.again.take() {
+        let (operation, stamp, to) = match client.again.take() {
             Some(again) => again,
             None => match self.invent(index, cluster) {
                 Some(invented) => invented,
@@ -190,50 +197,54 @@ impl Clients {
         let client = &mut self.clients[index];
         client.waits = Some((self.requests, self.history.len()));
         client.next_us = now_us + PATIENCE_US;
-        self.history.push(Attempt { op: op.clone(), stamp, asked_us: now_us, answer: None });
-        cluster.ask(to, self.requests, op);
+        self.history.push(Attempt { operation: operation.clone(), stamp, asked_us: now_us, answer: None });
+        cluster.ask(to, self.requests, operation);
     }
 
-    fn invent(&mut self, index: usize, cluster: &mut Cluster) -> Option<(Op, u64, NodeId)> {
+    fn invent(&mut self, index: usize, cluster: &mut Cluster) -> Option<(FileOperation, u64, NodeId)> {
         let name = cluster.dice.any(&self.names)?;
         let other = cluster.dice.any(&self.names)?;
         let known = self.clients[index].known.get(&name).cloned();
         let mut stamp = 0;
-        let op = match (cluster.dice.below(10), known) {
+        let operation = match (cluster.dice.below(10), known) {
             (0..3, _) => {
                 let id = FileId(cluster.dice.throw().into());
                 let mut record = record(id, cluster.dice.throw());
                 add_chunk(&mut record, cluster);
-                Op::Create { name, record }
+                FileOperation::Create { name, record }
             }
             (3, Some((version, mut record))) => {
                 stamp = record.modified_us;
                 record.modified_us = cluster.dice.throw();
                 add_chunk(&mut record, cluster);
-                Op::Replace { name, version, record }
+                FileOperation::Replace { name, version, record }
             }
-            (4, Some((_, record))) => Op::Remove { name, id: record.id },
+            (4, Some((_, record))) => FileOperation::Remove { name, id: record.id },
             (5..7, Some((version, record))) if other != name => {
                 stamp = record.modified_us;
-                Op::Rename { from: name, version, id: record.id, to: other }
+                FileOperation::Rename { from: name, version, id: record.id, to: other }
             }
             (7, Some((_, record))) => {
                 let chunk = record.chunks.last()?;
                 let node = chunk.replicas[0];
-                let bad = Event::Bad { name: name.clone(), objects: vec![chunk.object], node };
-                let leader = leader_of(&Op::Stat { name }, cluster)?;
+                let bad = Event::BadReplicas { name: name.clone(), objects: vec![chunk.object], node };
+                let leader = leader_of(&FileOperation::Stat { name }, cluster)?;
                 cluster.handle(leader, bad);
                 return None;
             }
             (8, _) => {
                 let ring = any_ring(cluster)?;
-                let op =
-                    Op::List { view: cluster.dice.below(9), folder: "/0".to_owned(), after: String::new(), most: 9 };
-                return Some((op, 0, ring.leader(&name)));
+                let operation = FileOperation::List {
+                    view: cluster.dice.below(9),
+                    folder: "/0".to_owned(),
+                    after: String::new(),
+                    most: 9,
+                };
+                return Some((operation, 0, ring.leader(&name)));
             }
-            _ => Op::Stat { name },
+            _ => FileOperation::Stat { name },
         };
-        leader_of(&op, cluster).map(|leader| (op, stamp, leader))
+        leader_of(&operation, cluster).map(|leader| (operation, stamp, leader))
     }
 }
 
@@ -243,7 +254,7 @@ fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
     let checksum = cluster.dice.throw();
     let object = Chunk::object_of(record.id, 1, checksum);
     let has_room = |node| cluster.machines.get(&node).is_some_and(|machine| machine.node.is_some());
-    let replicas = place(&ring, object, record.replication, None, has_room);
+    let replicas = replica_targets(&ring, object, record.replication, None, has_room);
     if replicas.is_empty() {
         return;
     }
@@ -259,13 +270,14 @@ fn any_ring(cluster: &mut Cluster) -> Option<Ring> {
     cluster.machines[&node].node.as_ref()?.ring().cloned()
 }
 
-fn leader_of(op: &Op, cluster: &mut Cluster) -> Option<NodeId> {
+fn leader_of(operation: &FileOperation, cluster: &mut Cluster) -> Option<NodeId> {
     let ring = any_ring(cluster)?;
-    match op {
-        Op::Create { name, .. } | Op::Replace { name, .. } | Op::Remove { name, .. } | Op::Stat { name } => {
-            Some(ring.leader(name))
-        }
-        Op::Rename { to, .. } => Some(ring.leader(to)),
-        Op::List { .. } | Op::Recover { .. } => None,
+    match operation {
+        FileOperation::Create { name, .. }
+        | FileOperation::Replace { name, .. }
+        | FileOperation::Remove { name, .. }
+        | FileOperation::Stat { name } => Some(ring.leader(name)),
+        FileOperation::Rename { to, .. } => Some(ring.leader(to)),
+        FileOperation::List { .. } | FileOperation::Recover { .. } => None,
     }
 }

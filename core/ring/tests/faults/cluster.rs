@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_faults::Dice;
-use eyas_ring::{Config, Effect, Event, Message, Node, Op, Records, Refusal, Round, Save, Saved, Stored};
+use eyas_ring::{
+    Config, Effect, Event, FileOperation, Records, Refusal, RingMessage, RingNode, Round, Save, Saved, Stored,
+};
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 
@@ -66,7 +68,7 @@ pub struct Machine {
     /// Chunks.
     pub store: BTreeSet<ObjectId>,
     /// While it runs.
-    pub node: Option<Node>,
+    pub node: Option<RingNode>,
     /// How often it was started here, so that nothing reaches a later process that was meant for an earlier.
     starts: u64,
     /// What its clock shows is this much more, and runs by so many of 1000 faster.
@@ -82,9 +84,9 @@ impl Machine {
 }
 
 enum What {
-    Deliver { from: NodeId, to: NodeId, message: Message },
+    Deliver { from: NodeId, to: NodeId, message: RingMessage },
     Tick { node: NodeId, start: u64 },
-    Ask { node: NodeId, request: u64, op: Op },
+    Ask { node: NodeId, request: u64, operation: FileOperation },
     Fetch { node: NodeId, start: u64, object: ObjectId, from: Vec<NodeId> },
     Search { leader: NodeId, name: FileName, objects: Vec<ObjectId> },
     Gossip { node: NodeId },
@@ -92,7 +94,7 @@ enum What {
 }
 
 /// An answer that reached its client.
-pub type Answered = (u64, Result<eyas_ring::Answer, Refusal>);
+pub type Answered = (u64, Result<eyas_ring::FileAnswer, Refusal>);
 
 pub struct Cluster {
     pub now_us: u64,
@@ -167,7 +169,7 @@ impl Cluster {
         machine.starts += 1;
         let mut effects = Vec::new();
         let clock_us = machine.clock_us(now_us);
-        machine.node = Some(Node::new(machine.config, machine.disk.saved.clone(), clock_us, &mut effects));
+        machine.node = Some(RingNode::new(machine.config, machine.disk.saved.clone(), clock_us, &mut effects));
         let start = machine.starts;
         self.schedule(0, What::Tick { node, start });
         self.schedule(MS, What::Gossip { node });
@@ -210,10 +212,10 @@ impl Cluster {
     }
 
     /// Sends a client's request, which may be lost.
-    pub fn ask(&mut self, node: NodeId, request: u64, op: Op) {
+    pub fn ask(&mut self, node: NodeId, request: u64, operation: FileOperation) {
         let in_us = self.delay_us();
         if !self.dice.chance(self.faults.lost) {
-            self.schedule(in_us, What::Ask { node, request, op });
+            self.schedule(in_us, What::Ask { node, request, operation });
         }
     }
 
@@ -241,12 +243,12 @@ impl Cluster {
                 if self.machines.get(&node).is_some_and(|machine| machine.starts == start && machine.node.is_some()) {
                     self.handle(node, Event::Tick);
                     let machine = &self.machines[&node];
-                    let due_us = machine.node.as_ref().map_or(0, Node::next_timeout_us);
+                    let due_us = machine.node.as_ref().map_or(0, RingNode::next_timeout_us);
                     let in_us = due_us.saturating_sub(machine.clock_us(self.now_us));
                     self.schedule(in_us.max(MS), What::Tick { node, start });
                 }
             }
-            What::Ask { node, request, op } => self.handle(node, Event::Asked { request, op }),
+            What::Ask { node, request, operation } => self.handle(node, Event::Requested { request, operation }),
             What::Fetch { node, start, object, from } => self.fetch(node, start, object, &from),
             What::Search { leader, name, objects } => self.search(leader, &name, &objects),
             What::Gossip { node } => self.gossip(node),
@@ -304,7 +306,7 @@ impl Cluster {
         });
         let found: Vec<_> = found.filter(|(_, objects)| !objects.is_empty()).collect();
         for (node, objects) in found {
-            self.handle(leader, Event::Good { name: name.clone(), objects, node });
+            self.handle(leader, Event::GoodReplicas { name: name.clone(), objects, node });
         }
     }
 

@@ -4,19 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
 
-use eyas_ring::{Answer, Op, Refusal, Round, Version};
+use eyas_ring::{FileAnswer, FileOperation, RecordVersion, Refusal, Round};
 
 use eyas_types::dfs::{FileId, FileName};
 
 /// One attempt of a client.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    pub op: Op,
+    pub operation: FileOperation,
     /// What the client thinks it replaces or renames, by the time at which it was written.
     pub stamp: u64,
     pub asked_us: u64,
     /// None, if it may happen at any time after.
-    pub answer: Option<(u64, Result<Answer, Refusal>)>,
+    pub answer: Option<(u64, Result<FileAnswer, Refusal>)>,
 }
 
 impl fmt::Display for Attempt {
@@ -24,22 +24,22 @@ impl fmt::Display for Attempt {
         let short = |id: FileId| id.0 % 10_000;
         let ms = |us: u64| us as f64 / 1000.0;
         write!(f, "{:9.3} ", ms(self.asked_us))?;
-        match &self.op {
-            Op::Create { name, record } => write!(f, "create {name} {}", short(record.id))?,
-            Op::Replace { name, record, .. } => {
+        match &self.operation {
+            FileOperation::Create { name, record } => write!(f, "create {name} {}", short(record.id))?,
+            FileOperation::Replace { name, record, .. } => {
                 let (old, new) = (self.stamp % 10_000, record.modified_us % 10_000);
                 write!(f, "replace {name} {} written {old} by {new}", short(record.id))?;
             }
-            Op::Remove { name, id } => write!(f, "remove {name} {}", short(*id))?,
-            Op::Rename { from, to, id, .. } => write!(f, "rename {from} {} to {to}", short(*id))?,
-            Op::Stat { name } => write!(f, "stat {name}")?,
-            Op::List { .. } => write!(f, "list")?,
-            Op::Recover { without, .. } => write!(f, "recover without {without:?}")?,
+            FileOperation::Remove { name, id } => write!(f, "remove {name} {}", short(*id))?,
+            FileOperation::Rename { from, to, id, .. } => write!(f, "rename {from} {} to {to}", short(*id))?,
+            FileOperation::Stat { name } => write!(f, "stat {name}")?,
+            FileOperation::List { .. } => write!(f, "list")?,
+            FileOperation::Recover { without, .. } => write!(f, "recover without {without:?}")?,
         }
         let Some((at_us, answer)) = &self.answer else { return f.write_str(" -") };
         write!(f, " - {:.3} ", ms(*at_us))?;
         match answer {
-            Ok(Answer::Found { record, .. }) => {
+            Ok(FileAnswer::Found { record, .. }) => {
                 write!(f, "{} written {}", short(record.id), record.modified_us % 10_000)
             }
             Err(Refusal::Exists { id }) => write!(f, "{} exists", short(*id)),
@@ -53,14 +53,14 @@ pub fn check(history: &[Attempt]) {
     let mut names = BTreeSet::new();
     let mut ids = BTreeSet::new();
     for attempt in history {
-        match &attempt.op {
-            Op::Create { name, record } | Op::Replace { name, record, .. } => {
+        match &attempt.operation {
+            FileOperation::Create { name, record } | FileOperation::Replace { name, record, .. } => {
                 names.insert(name.clone());
                 ids.insert(record.id);
             }
-            Op::Remove { name, .. } | Op::Stat { name } => drop(names.insert(name.clone())),
-            Op::Rename { from, to, .. } => names.extend([from.clone(), to.clone()]),
-            Op::List { .. } | Op::Recover { .. } => {}
+            FileOperation::Remove { name, .. } | FileOperation::Stat { name } => drop(names.insert(name.clone())),
+            FileOperation::Rename { from, to, .. } => names.extend([from.clone(), to.clone()]),
+            FileOperation::List { .. } | FileOperation::Recover { .. } => {}
         }
     }
     for name in names {
@@ -79,8 +79,8 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
     let id = state.map(|(id, _)| id);
     let only_if = |is: bool, next: AtName| if is { vec![next] } else { vec![] };
     let unknown = |is: bool, next: AtName| if is { vec![next] } else { vec![*state] };
-    Some(match &attempt.op {
-        Op::Create { name: of, record } if of == name => match answer {
+    Some(match &attempt.operation {
+        FileOperation::Create { name: of, record } if of == name => match answer {
             Some(Ok(_)) if id == Some(record.id) => vec![*state],
             Some(Ok(_)) => only_if(id.is_none(), Some((record.id, record.modified_us))),
             Some(Err(Refusal::Exists { id: other })) => only_if(id == Some(*other), *state),
@@ -88,7 +88,7 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
             Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
             None => unknown(id.is_none(), Some((record.id, record.modified_us))),
         },
-        Op::Replace { name: of, record, .. } if of == name => {
+        FileOperation::Replace { name: of, record, .. } if of == name => {
             let new = Some((record.id, record.modified_us));
             let is = state.is_some_and(|(_, stamp)| stamp == attempt.stamp);
             match answer {
@@ -99,25 +99,27 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
                 None => unknown(is, new),
             }
         }
-        Op::Remove { name: of, id: removed } if of == name => match answer {
+        FileOperation::Remove { name: of, id: removed } if of == name => match answer {
             Some(Ok(_)) => only_if(id.is_none_or(|id| id == *removed), None),
             Some(Err(Refusal::Changed)) => only_if(id.is_some_and(|id| id != *removed), *state),
             Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
             Some(Err(other)) => panic!("{other:?} to {attempt:?}"),
             None => unknown(id == Some(*removed), None),
         },
-        Op::Stat { name: of } if of == name => match answer {
-            Some(Ok(Answer::Found { record, .. })) => only_if(*state == Some((record.id, record.modified_us)), *state),
+        FileOperation::Stat { name: of } if of == name => match answer {
+            Some(Ok(FileAnswer::Found { record, .. })) => {
+                only_if(*state == Some((record.id, record.modified_us)), *state)
+            }
             Some(Err(Refusal::NotFound)) => only_if(id.is_none(), *state),
             Some(other) => panic!("{other:?} to {attempt:?}"),
             None => vec![*state],
         },
-        Op::Rename { from, id: renamed, .. } if from == name => match answer {
+        FileOperation::Rename { from, id: renamed, .. } if from == name => match answer {
             Some(Ok(_)) if id == Some(*renamed) => vec![None, *state],
             None if id == Some(*renamed) => vec![None],
             _ => vec![*state],
         },
-        Op::Rename { to, id: renamed, .. } if to == name => match answer {
+        FileOperation::Rename { to, id: renamed, .. } if to == name => match answer {
             Some(Ok(_)) if id == Some(*renamed) => vec![*state],
             Some(Ok(_)) => only_if(id.is_none(), Some((*renamed, attempt.stamp))),
             Some(Err(Refusal::Exists { id: other })) => only_if(id == Some(*other), *state),
@@ -135,25 +137,31 @@ fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Ve
     let is_at = |name: &FileName| state.as_ref() == Some(name);
     let same = || vec![state.clone()];
     let only_if = |is: bool, next: Option<FileName>| if is { vec![next] } else { vec![] };
-    Some(match (&attempt.op, answer) {
-        (Op::Create { name, record }, Some(Ok(_))) if record.id == id => {
+    Some(match (&attempt.operation, answer) {
+        (FileOperation::Create { name, record }, Some(Ok(_))) if record.id == id => {
             only_if(state.is_none() || is_at(name), Some(name.clone()))
         }
-        (Op::Create { name, record }, None) if record.id == id && state.is_none() => vec![Some(name.clone())],
-        (Op::Replace { name, record, .. }, Some(Ok(_))) if record.id == id => only_if(is_at(name), state.clone()),
-        (Op::Remove { name, id: of }, Some(Ok(_))) if *of == id => only_if(is_at(name) || state.is_none(), None),
-        (Op::Remove { name, id: of }, None) if *of == id && is_at(name) => vec![None],
-        (Op::Rename { from, to, id: of, .. }, Some(Ok(_))) if *of == id => {
+        (FileOperation::Create { name, record }, None) if record.id == id && state.is_none() => {
+            vec![Some(name.clone())]
+        }
+        (FileOperation::Replace { name, record, .. }, Some(Ok(_))) if record.id == id => {
+            only_if(is_at(name), state.clone())
+        }
+        (FileOperation::Remove { name, id: of }, Some(Ok(_))) if *of == id => {
+            only_if(is_at(name) || state.is_none(), None)
+        }
+        (FileOperation::Remove { name, id: of }, None) if *of == id && is_at(name) => vec![None],
+        (FileOperation::Rename { from, to, id: of, .. }, Some(Ok(_))) if *of == id => {
             only_if(is_at(from) || is_at(to), Some(to.clone()))
         }
-        (Op::Rename { from, to, id: of, .. }, None) if *of == id && is_at(from) => vec![Some(to.clone())],
-        (Op::Stat { name }, Some(Ok(Answer::Found { record, .. }))) => {
+        (FileOperation::Rename { from, to, id: of, .. }, None) if *of == id && is_at(from) => vec![Some(to.clone())],
+        (FileOperation::Stat { name }, Some(Ok(FileAnswer::Found { record, .. }))) => {
             only_if(is_at(name) == (record.id == id), state.clone())
         }
-        (Op::Stat { name }, Some(Err(Refusal::NotFound))) => only_if(!is_at(name), state.clone()),
-        (Op::Stat { .. }, _) => return None,
-        (Op::Create { record, .. }, None) if record.id == id => same(),
-        (Op::Remove { id: of, .. } | Op::Rename { id: of, .. }, None) if *of == id => same(),
+        (FileOperation::Stat { name }, Some(Err(Refusal::NotFound))) => only_if(!is_at(name), state.clone()),
+        (FileOperation::Stat { .. }, _) => return None,
+        (FileOperation::Create { record, .. }, None) if record.id == id => same(),
+        (FileOperation::Remove { id: of, .. } | FileOperation::Rename { id: of, .. }, None) if *of == id => same(),
         _ => return None,
     })
 }
@@ -216,19 +224,19 @@ fn linearize<S: Clone + Ord + Debug>(
 fn what_cannot_be_is_found() {
     let name: FileName = "a".parse().unwrap();
     let stat = |asked_us, answer| Attempt {
-        op: Op::Stat { name: name.clone() },
+        operation: FileOperation::Stat { name: name.clone() },
         stamp: 0,
         asked_us,
         answer: Some((asked_us + 1, answer)),
     };
-    let version = Version { round: Round::default(), sequence: 1 };
+    let version = RecordVersion { round: Round::default(), sequence: 1 };
     let create = Attempt {
-        op: Op::Create { name: name.clone(), record: crate::clients::record(FileId(1), 1) },
+        operation: FileOperation::Create { name: name.clone(), record: crate::clients::record(FileId(1), 1) },
         stamp: 0,
         asked_us: 0,
-        answer: Some((5, Ok(Answer::Done { version }))),
+        answer: Some((5, Ok(FileAnswer::Done { version }))),
     };
-    let found = Ok(Answer::Found { version, record: crate::clients::record(FileId(1), 1) });
+    let found = Ok(FileAnswer::Found { version, record: crate::clients::record(FileId(1), 1) });
     check(&[create.clone(), stat(1, Err(Refusal::NotFound)), stat(3, found.clone())]);
     check(&[create, stat(1, found), stat(3, Err(Refusal::NotFound))]);
 }

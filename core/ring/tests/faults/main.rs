@@ -15,7 +15,7 @@ mod history;
 mod recovery;
 
 use eyas_faults::try_seeds;
-use eyas_ring::Entry;
+use eyas_ring::NameEntry;
 use eyas_types::dfs::{FileName, NodeId};
 
 use clients::Clients;
@@ -170,8 +170,8 @@ impl Run {
         }
         for (name, stored) in self.led() {
             match stored {
-                Entry::Removed { .. } => {}
-                Entry::File(record) => {
+                NameEntry::Removed { .. } => {}
+                NameEntry::File(record) => {
                     for chunk in &record.chunks {
                         let has = |node: &&NodeId| {
                             self.cluster.machines.get(node).is_some_and(|machine| machine.store.contains(&chunk.object))
@@ -189,7 +189,7 @@ impl Run {
     }
 
     /// What the leaders have.
-    fn led(&self) -> Vec<(FileName, Entry)> {
+    fn led(&self) -> Vec<(FileName, NameEntry)> {
         let mut led = Vec::new();
         for (node, machine) in &self.cluster.machines {
             let Some(ring) = machine.node.as_ref().and_then(|node| node.ring()) else { continue };

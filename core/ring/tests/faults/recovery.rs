@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use eyas_faults::try_seeds;
-use eyas_ring::{Answer, Op, Refusal, majority};
+use eyas_ring::{FileAnswer, FileOperation, Refusal, majority};
 use eyas_types::dfs::NodeId;
 
 use crate::cluster::MS;
@@ -55,7 +55,7 @@ impl Run {
     fn recover(&mut self, lost: &BTreeSet<NodeId>) {
         self.go_on(MISSED_US);
         let mut asked = self.cluster.up()[0];
-        let without = |without: &BTreeSet<NodeId>| Op::Recover { without: without.clone(), now_s: 7 };
+        let without = |without: &BTreeSet<NodeId>| FileOperation::Recover { without: without.clone(), now_s: 7 };
         let fewer = lost.iter().skip(1).copied().collect();
         match self.clients.answer(asked, without(&fewer), &mut self.cluster) {
             Err(Refusal::Missing(missing)) => assert_eq!(missing, *lost),
@@ -64,10 +64,10 @@ impl Run {
         }
         let recovered = self.clients.answer(asked, without(lost), &mut self.cluster);
         let left: BTreeSet<NodeId> = self.cluster.up().into_iter().collect();
-        assert_eq!(recovered, Ok(Answer::Recovered { members: left }));
+        assert_eq!(recovered, Ok(FileAnswer::Recovered { members: left }));
         // Again, it has nothing to do.
         self.go_on(MISSED_US);
-        assert_eq!(self.clients.answer(asked, without(lost), &mut self.cluster), Err(Refusal::Lives));
+        assert_eq!(self.clients.answer(asked, without(lost), &mut self.cluster), Err(Refusal::HasMajority));
         self.clients.begin_anew(&mut self.cluster);
     }
 }

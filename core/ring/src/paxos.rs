@@ -10,8 +10,8 @@ use eyas_types::dfs::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Effect, Save};
-use crate::message::Body;
-use crate::node::{Node, Turn};
+use crate::message::MessageBody;
+use crate::node::{RingNode, Step};
 use crate::view::{View, majority};
 
 /// A try to choose a view. The same is never tried twice.
@@ -47,7 +47,7 @@ pub struct Acceptor {
 
 /// What a member knows of the others' lives, and does to have a view chosen.
 #[derive(Default)]
-pub(crate) struct Chooser {
+pub(crate) struct ViewPaxos {
     pub acceptor: Acceptor,
     alive: BTreeSet<NodeId>,
     /// Since when each member that is not said to live is not.
@@ -79,10 +79,10 @@ struct Attempt {
     until_us: u64,
 }
 
-impl Chooser {
+impl ViewPaxos {
     /// Of a node that has promised that, and knew that view to be settled.
     pub fn new(acceptor: Acceptor, settled_view: u64, now_us: u64) -> Self {
-        Chooser { acceptor, settled_view, entered_us: now_us, ..Chooser::default() }
+        ViewPaxos { acceptor, settled_view, entered_us: now_us, ..ViewPaxos::default() }
     }
 
     pub fn enter_view(&mut self, now_us: u64) {
@@ -114,149 +114,149 @@ impl Chooser {
     }
 }
 
-impl Node {
+impl RingNode {
     /// Whether it is known that all of the view's partitions have a write quorum in it. From then on as many nodes may be lost as
     /// if none had ever been.
     pub fn is_settled(&self) -> bool {
-        self.place.as_ref().is_some_and(|place| self.chooser.settled_view == place.view.number)
+        self.current.as_ref().is_some_and(|current| self.paxos.settled_view == current.view.number)
     }
 
     /// All that a member leads in this view has a quorum, or even all that anyone does.
-    pub(crate) fn is_told_settled(&mut self, node: NodeId, all: bool, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
-        self.chooser.settled.insert(node);
-        let number = place.view.number;
-        if self.chooser.settled_view < number && (all || place.view.members.is_subset(&self.chooser.settled)) {
-            self.chooser.settled_view = number;
-            turn.disk.effects.push(Effect::Save(Save::Settled(number)));
+    pub(crate) fn learn_settled(&mut self, node: NodeId, all: bool, step: &mut Step) {
+        let Some(current) = &self.current else { return };
+        self.paxos.settled.insert(node);
+        let number = current.view.number;
+        if self.paxos.settled_view < number && (all || current.view.members.is_subset(&self.paxos.settled)) {
+            self.paxos.settled_view = number;
+            step.records.effects.push(Effect::Save(Save::Settled(number)));
         }
     }
 
     /// Proposes a view if one is wanted, and it is this node's turn.
-    pub(crate) fn choose(&mut self, turn: &mut Turn) {
+    pub(crate) fn propose_view(&mut self, step: &mut Step) {
         let is_settled = self.is_settled();
-        let Some(place) = &self.place else { return };
-        let (members, me, now_us) = (&place.view.members, self.config.node, turn.now_us);
+        let Some(current) = &self.current else { return };
+        let (members, me, now_us) = (&current.view.members, self.config.node, step.now_us);
         if !members.contains(&me) {
             return;
         }
-        let chooser = &mut self.chooser;
-        let lives = |node: &NodeId| *node == me || chooser.alive.contains(node);
-        chooser.missing_since.retain(|node, _| !lives(node));
-        chooser.closed.retain(|node| members.contains(node));
+        let paxos = &mut self.paxos;
+        let lives = |node: &NodeId| *node == me || paxos.alive.contains(node);
+        paxos.missing_since.retain(|node, _| !lives(node));
+        paxos.closed.retain(|node| members.contains(node));
         for node in members.iter().filter(|node| !lives(node)) {
-            chooser.missing_since.entry(*node).or_insert(now_us);
+            paxos.missing_since.entry(*node).or_insert(now_us);
         }
         let is_missed = |node: &NodeId| {
-            let has_closed = chooser.closed.contains(node);
+            let has_closed = paxos.closed.contains(node);
             let patience_us = if has_closed { self.config.restart_us } else { self.config.patience_us };
-            chooser.missing_since.get(node).is_some_and(|since_us| now_us >= since_us + patience_us)
+            paxos.missing_since.get(node).is_some_and(|since_us| now_us >= since_us + patience_us)
         };
         let stay = members.iter().filter(|node| !is_missed(node));
         // Who was given up comes back when nothing of what it had can be asked for.
-        let may_come = |node: &&NodeId| is_settled || !place.view.lost.contains(node);
-        let wanted: BTreeSet<NodeId> = stay.chain(chooser.alive.iter().filter(may_come)).copied().collect();
-        let is_old = is_settled && now_us >= chooser.entered_us + self.config.tidy_us;
+        let may_come = |node: &&NodeId| is_settled || !current.view.lost.contains(node);
+        let wanted: BTreeSet<NodeId> = stay.chain(paxos.alive.iter().filter(may_come)).copied().collect();
+        let is_old = is_settled && now_us >= paxos.entered_us + self.config.tidy_us;
         // What was accepted by a few only would lie in wait, and be chosen when other members are wanted.
-        let is_open = chooser.acceptor.view > place.view.number && chooser.acceptor.accepted.is_some();
+        let is_open = paxos.acceptor.view > current.view.number && paxos.acceptor.accepted.is_some();
         if wanted == *members && !is_old && !is_open {
-            (chooser.wanted_since, chooser.attempt) = (None, None);
+            (paxos.wanted_since, paxos.attempt) = (None, None);
             return;
         }
-        let since_us = *chooser.wanted_since.get_or_insert(now_us);
+        let since_us = *paxos.wanted_since.get_or_insert(now_us);
         let rank = members.iter().filter(|node| lives(node)).take_while(|node| **node != me).count() as u64;
-        let is_under_way = chooser.attempt.as_ref().is_some_and(|attempt| now_us < attempt.until_us);
+        let is_under_way = paxos.attempt.as_ref().is_some_and(|attempt| now_us < attempt.until_us);
         if is_under_way || now_us < since_us + rank * 2 * self.config.resend_us {
             return;
         }
-        if place.view.followed_by(wanted.clone(), is_settled).is_none() {
+        if current.view.followed_by(wanted.clone(), is_settled).is_none() {
             return;
         }
-        chooser.highest += 1;
-        let ballot = Ballot { number: chooser.highest, node: me.0, boot: self.boot };
+        paxos.highest += 1;
+        let ballot = Ballot { number: paxos.highest, node: me.0, boot: self.boot };
         // Two that outbid each other find times of their own by their ranks.
         let until_us = now_us + (2 + rank) * self.config.resend_us;
         let (promises, accepted) = Default::default();
-        chooser.attempt = Some(Attempt { ballot, promises, proposal: None, accepted, until_us });
-        chooser.wanted = wanted;
-        self.send_members(&Body::Prepare(ballot), turn);
+        paxos.attempt = Some(Attempt { ballot, promises, proposal: None, accepted, until_us });
+        paxos.wanted = wanted;
+        self.send_members(&MessageBody::Prepare(ballot), step);
     }
 
-    pub(crate) fn prepare(&mut self, from: NodeId, ballot: Ballot, turn: &mut Turn) {
+    pub(crate) fn prepare(&mut self, from: NodeId, ballot: Ballot, step: &mut Step) {
         let Some(acceptor) = self.acceptor() else { return };
         if ballot < acceptor.promised {
             let promised = acceptor.promised;
-            return self.send(from, Body::Outbid(promised), turn);
+            return self.send(from, MessageBody::Outbid(promised), step);
         }
         acceptor.promised = ballot;
         let accepted = acceptor.accepted.clone();
-        self.save_acceptor(turn);
-        self.send(from, Body::Promise(ballot, accepted), turn);
+        self.save_acceptor(step);
+        self.send(from, MessageBody::Promise(ballot, accepted), step);
     }
 
-    pub(crate) fn promise(&mut self, from: NodeId, ballot: Ballot, accepted: Option<Proposal>, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
+    pub(crate) fn promise(&mut self, from: NodeId, ballot: Ballot, accepted: Option<Proposal>, step: &mut Step) {
+        let Some(current) = &self.current else { return };
         let is_settled = self.is_settled();
-        let Some(attempt) = self.chooser.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
-        if !place.view.members.contains(&from) || attempt.proposal.is_some() {
+        let Some(attempt) = self.paxos.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
+        if !current.view.members.contains(&from) || attempt.proposal.is_some() {
             return;
         }
         attempt.promises.insert(from, accepted);
-        if attempt.promises.len() < majority(place.view.members.len()) {
+        if attempt.promises.len() < majority(current.view.members.len()) {
             return;
         }
         let earlier = attempt.promises.values().flatten().max_by_key(|proposal| proposal.ballot);
         let view = match earlier {
             Some(proposal) => Some(proposal.view.clone()),
-            None => place.view.followed_by(self.chooser.wanted.clone(), is_settled),
+            None => current.view.followed_by(self.paxos.wanted.clone(), is_settled),
         };
         let Some(view) = view else { return };
         let proposal = Proposal { ballot, view };
         attempt.proposal = Some(proposal.clone());
-        self.send_members(&Body::Accept(proposal), turn);
+        self.send_members(&MessageBody::Accept(proposal), step);
     }
 
-    pub(crate) fn accept(&mut self, from: NodeId, proposal: Proposal, turn: &mut Turn) {
+    pub(crate) fn accept(&mut self, from: NodeId, proposal: Proposal, step: &mut Step) {
         let Some(acceptor) = self.acceptor() else { return };
         let ballot = proposal.ballot;
         if ballot < acceptor.promised {
             let promised = acceptor.promised;
-            return self.send(from, Body::Outbid(promised), turn);
+            return self.send(from, MessageBody::Outbid(promised), step);
         }
         (acceptor.promised, acceptor.accepted) = (ballot, Some(proposal));
-        self.save_acceptor(turn);
-        self.send(from, Body::Accepted(ballot), turn);
+        self.save_acceptor(step);
+        self.send(from, MessageBody::Accepted(ballot), step);
     }
 
-    pub(crate) fn accepted(&mut self, from: NodeId, ballot: Ballot, turn: &mut Turn) {
-        let Some(place) = &self.place else { return };
-        let Some(attempt) = self.chooser.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
-        if !place.view.members.contains(&from) {
+    pub(crate) fn accepted(&mut self, from: NodeId, ballot: Ballot, step: &mut Step) {
+        let Some(current) = &self.current else { return };
+        let Some(attempt) = self.paxos.attempt.as_mut().filter(|attempt| attempt.ballot == ballot) else { return };
+        if !current.view.members.contains(&from) {
             return;
         }
         attempt.accepted.insert(from);
-        if attempt.accepted.len() < majority(place.view.members.len()) {
+        if attempt.accepted.len() < majority(current.view.members.len()) {
             return;
         }
         let view = attempt.proposal.as_ref().expect("what was accepted was proposed").view.clone();
-        let told: Vec<NodeId> = place.view.members.union(&view.members).copied().collect();
-        self.enter_view(view.clone(), turn);
+        let told: Vec<NodeId> = current.view.members.union(&view.members).copied().collect();
+        self.enter_view(view.clone(), step);
         for node in told.into_iter().filter(|node| *node != self.config.node) {
-            self.send(node, Body::Decided(view.clone()), turn);
+            self.send(node, MessageBody::Decided(view.clone()), step);
         }
     }
 
     /// What this member has promised about the view after this one.
     fn acceptor(&mut self) -> Option<&mut Acceptor> {
-        let view = &self.place.as_ref()?.view;
-        let acceptor = &mut self.chooser.acceptor;
+        let view = &self.current.as_ref()?.view;
+        let acceptor = &mut self.paxos.acceptor;
         if acceptor.view != view.number + 1 {
             *acceptor = Acceptor { view: view.number + 1, ..Acceptor::default() };
         }
         view.members.contains(&self.config.node).then_some(acceptor)
     }
 
-    fn save_acceptor(&self, turn: &mut Turn) {
-        turn.disk.effects.push(Effect::Save(Save::Acceptor(self.chooser.acceptor.clone())));
+    fn save_acceptor(&self, step: &mut Step) {
+        step.records.effects.push(Effect::Save(Save::Acceptor(self.paxos.acceptor.clone())));
     }
 }

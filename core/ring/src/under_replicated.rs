@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, NodeId};
 
-use crate::record::Version;
+use crate::record::RecordVersion;
 
 /// A leader has so many replicas in hand that are made, or are to be.
 pub const MAX_REPAIRS: usize = 256;
@@ -22,7 +22,7 @@ pub(crate) struct Repairs {
     /// Nodes that could not fetch, and until when they are not asked.
     pub avoided: BTreeMap<NodeId, u64>,
     /// The next to be looked at.
-    pub place: (u16, String),
+    pub cursor: (u16, String),
     /// Names were passed over that something is being done to.
     pub has_passed: bool,
     /// All was looked at; again from then on.
@@ -32,9 +32,9 @@ pub(crate) struct Repairs {
 /// Of a file.
 pub(crate) struct Repair {
     /// Of its record.
-    pub version: Version,
+    pub version: RecordVersion,
     /// Chunks that further nodes are to fetch.
-    pub lacking: BTreeMap<ObjectId, Lacking>,
+    pub under_replicated: BTreeMap<ObjectId, UnderReplicated>,
     /// Chunks that are being fetched, and who fetches them; their replicas are who has them, and who is to give them is first.
     pub awaited: BTreeMap<(ObjectId, NodeId), Chunk>,
     /// What is not written yet.
@@ -45,13 +45,13 @@ pub(crate) struct Repair {
     pub until_us: u64,
 }
 
-pub(crate) struct Lacking {
+pub(crate) struct UnderReplicated {
     /// Its replicas are who has it.
     pub chunk: Chunk,
     /// How many are to fetch it.
     pub count: usize,
     /// Who may.
-    pub able: Vec<NodeId>,
+    pub candidates: Vec<NodeId>,
 }
 
 /// What nodes have to do for this leader.
@@ -61,96 +61,104 @@ pub(crate) struct Loads(BTreeMap<NodeId, Load>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Load {
     fetches: usize,
-    takes_bytes: u64,
-    gives_bytes: u64,
+    receives_bytes: u64,
+    sends_bytes: u64,
 }
 
 /// Who is to fetch a chunk of a file, and from whom.
-pub(crate) struct Choice {
+pub(crate) struct PlannedFetch {
     pub name: FileName,
     pub object: ObjectId,
-    pub taker: NodeId,
-    pub giver: NodeId,
+    pub target: NodeId,
+    pub source: NodeId,
 }
 
 impl Repair {
-    pub fn new(version: Version, asked_us: u64, until_us: u64) -> Self {
-        let (lacking, awaited, fetched) = Default::default();
-        Repair { version, lacking, awaited, fetched, asked_us, until_us }
+    pub fn new(version: RecordVersion, asked_us: u64, until_us: u64) -> Self {
+        let (under_replicated, awaited, fetched) = Default::default();
+        Repair { version, under_replicated, awaited, fetched, asked_us, until_us }
     }
 
     /// Whether a node fetches a chunk, or just did.
-    pub fn brings(&self, object: ObjectId, node: NodeId) -> bool {
+    pub fn is_fetching(&self, object: ObjectId, node: NodeId) -> bool {
         self.awaited.contains_key(&(object, node)) || self.fetched.contains(&(object, node))
     }
 
     /// How many have a chunk that its record does not tell of, or will.
-    pub fn coming(&self, object: ObjectId) -> usize {
+    pub fn expected(&self, object: ObjectId) -> usize {
         let all = (object, NodeId(u64::MIN))..=(object, NodeId(u64::MAX));
-        let lacking = self.lacking.get(&object).map_or(0, |lacking| lacking.count);
-        lacking + self.awaited.range(all.clone()).count() + self.fetched.range(all).count()
+        let under_replicated = self.under_replicated.get(&object).map_or(0, |under_replicated| under_replicated.count);
+        under_replicated + self.awaited.range(all.clone()).count() + self.fetched.range(all).count()
     }
 
-    pub fn in_hand(&self) -> usize {
-        self.awaited.len() + self.lacking.values().map(|lacking| lacking.count).sum::<usize>()
+    pub fn in_progress(&self) -> usize {
+        self.awaited.len()
+            + self.under_replicated.values().map(|under_replicated| under_replicated.count).sum::<usize>()
     }
 }
 
 impl Repairs {
     /// A view has begun: what was enough may be so no more, and who is no member is not waited for.
     pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
-        (self.place, self.has_passed, self.rest_until_us) = Default::default();
+        (self.cursor, self.has_passed, self.rest_until_us) = Default::default();
         for repair in self.files.values_mut() {
-            repair.lacking.clear();
+            repair.under_replicated.clear();
             repair.awaited.retain(|(_, node), _| members.contains(node));
         }
-        self.files.retain(|_, repair| repair.in_hand() > 0 || !repair.fetched.is_empty());
+        self.files.retain(|_, repair| repair.in_progress() > 0 || !repair.fetched.is_empty());
     }
 
     /// How many replicas are made, or are to be.
-    pub fn in_hand(&self) -> usize {
-        self.files.values().map(Repair::in_hand).sum()
+    pub fn in_progress(&self) -> usize {
+        self.files.values().map(Repair::in_progress).sum()
     }
 
     /// Of all that is lacking: what can be taken by who has least to take, of no more than so many chunks, and of that, what is with
     /// who has least to give.
-    pub fn choose(&self, loads: &Loads, ahead: usize) -> Option<Choice> {
+    pub fn next_fetch(&self, loads: &Loads, ahead: usize) -> Option<PlannedFetch> {
         let load = |node: &NodeId| loads.0.get(node).copied().unwrap_or_default();
-        let lacking =
-            self.files.iter().flat_map(|(name, repair)| repair.lacking.iter().map(move |of| (name, repair, of)));
-        let choices = lacking.filter_map(|(name, repair, (object, Lacking { chunk, able, .. }))| {
-            let may_take = |node: &&NodeId| {
-                let is_free = load(node).fetches < ahead && !self.avoided.contains_key(node);
-                is_free && !repair.brings(*object, **node)
-            };
-            let taker = able.iter().filter(may_take).min_by_key(|node| load(node).takes_bytes)?;
-            let giver = chunk.replicas.iter().min_by_key(|node| load(node).gives_bytes)?;
-            Some(((load(taker).takes_bytes, load(giver).gives_bytes), name, *object, *taker, *giver))
-        });
-        let (_, name, object, taker, giver) = choices.min_by_key(|(cost, ..)| *cost)?;
-        Some(Choice { name: name.clone(), object, taker, giver })
+        let under_replicated = self
+            .files
+            .iter()
+            .flat_map(|(name, repair)| repair.under_replicated.iter().map(move |of| (name, repair, of)));
+        let choices =
+            under_replicated.filter_map(|(name, repair, (object, UnderReplicated { chunk, candidates, .. }))| {
+                let may_take = |node: &&NodeId| {
+                    let is_free = load(node).fetches < ahead && !self.avoided.contains_key(node);
+                    is_free && !repair.is_fetching(*object, **node)
+                };
+                let target = candidates.iter().filter(may_take).min_by_key(|node| load(node).receives_bytes)?;
+                let source = chunk.replicas.iter().min_by_key(|node| load(node).sends_bytes)?;
+                Some(((load(target).receives_bytes, load(source).sends_bytes), name, *object, *target, *source))
+            });
+        let (_, name, object, target, source) = choices.min_by_key(|(cost, ..)| *cost)?;
+        Some(PlannedFetch { name: name.clone(), object, target, source })
     }
 
     /// What was chosen is awaited; the chunk, with who is to give it first.
-    pub fn begin(&mut self, Choice { name, object, taker, giver }: &Choice, loads: &mut Loads) -> Chunk {
+    pub fn start_fetch(
+        &mut self,
+        PlannedFetch { name, object, target, source }: &PlannedFetch,
+        loads: &mut Loads,
+    ) -> Chunk {
         let repair = self.files.get_mut(name).expect("it was chosen there");
-        let lacking = repair.lacking.get_mut(object).expect("it was chosen there");
-        let mut chunk = lacking.chunk.clone();
-        chunk.replicas.sort_by_key(|node| node != giver);
-        lacking.count -= 1;
-        if lacking.count == 0 {
-            repair.lacking.remove(object);
+        let under_replicated = repair.under_replicated.get_mut(object).expect("it was chosen there");
+        let mut chunk = under_replicated.chunk.clone();
+        chunk.replicas.sort_by_key(|node| node != source);
+        under_replicated.count -= 1;
+        if under_replicated.count == 0 {
+            repair.under_replicated.remove(object);
         }
-        loads.add(*taker, &chunk);
-        repair.awaited.insert((*object, *taker), chunk.clone());
+        loads.add(*target, &chunk);
+        repair.awaited.insert((*object, *target), chunk.clone());
         chunk
     }
 
     pub fn validate(&self) {
-        assert!(self.in_hand() <= MAX_REPAIRS);
+        assert!(self.in_progress() <= MAX_REPAIRS);
         for repair in self.files.values() {
-            assert!(repair.in_hand() > 0 || !repair.fetched.is_empty(), "a repair waits for nothing");
-            assert!(repair.lacking.values().all(|lacking| lacking.count > 0));
+            assert!(repair.in_progress() > 0 || !repair.fetched.is_empty(), "a repair waits for nothing");
+            assert!(repair.under_replicated.values().all(|under_replicated| under_replicated.count > 0));
         }
     }
 }
@@ -159,16 +167,16 @@ impl Loads {
     pub fn of(repairs: &Repairs) -> Self {
         let mut loads = Loads::default();
         let awaited = repairs.files.values().flat_map(|repair| &repair.awaited);
-        awaited.for_each(|((_, taker), chunk)| loads.add(*taker, chunk));
+        awaited.for_each(|((_, target), chunk)| loads.add(*target, chunk));
         loads
     }
 
     /// Who is to give a chunk is its first replica.
-    fn add(&mut self, taker: NodeId, chunk: &Chunk) {
-        let takes = self.0.entry(taker).or_default();
+    fn add(&mut self, target: NodeId, chunk: &Chunk) {
+        let takes = self.0.entry(target).or_default();
         takes.fetches += 1;
-        takes.takes_bytes += chunk.size_bytes;
-        self.0.entry(chunk.replicas[0]).or_default().gives_bytes += chunk.size_bytes;
+        takes.receives_bytes += chunk.size_bytes;
+        self.0.entry(chunk.replicas[0]).or_default().sends_bytes += chunk.size_bytes;
     }
 }
 
@@ -177,7 +185,7 @@ mod tests {
     use eyas_types::dfs::FileSystemId;
 
     use super::*;
-    use crate::placement::place;
+    use crate::placement::replica_targets;
     use crate::record::Round;
     use crate::ring::Ring;
     use crate::view::View;
@@ -192,14 +200,14 @@ mod tests {
         let ring = Ring::new(&View { members, ..View::founded_by(FileSystemId(1), NodeId(1), 8, 3) });
         let mut repairs = Repairs::default();
         for file in 0..files {
-            let version = Version { round: Round::default(), sequence: 1 };
+            let version = RecordVersion { round: Round::default(), sequence: 1 };
             let mut repair = Repair::new(version, 0, 0);
             for number in 0..24 {
                 let object = ObjectId([file as u8 * 24 + number; 16]);
-                let replicas = place(&ring, object, 2, None, |_| true);
-                let able = place(&ring, object, 8, None, |node| !replicas.contains(&node));
+                let replicas = replica_targets(&ring, object, 2, None, |_| true);
+                let candidates = replica_targets(&ring, object, 8, None, |node| !replicas.contains(&node));
                 let chunk = Chunk { object, size_bytes: 1 + u64::from(number % 3), checksum: 0, replicas };
-                repair.lacking.insert(object, Lacking { chunk, count: 1, able });
+                repair.under_replicated.insert(object, UnderReplicated { chunk, count: 1, candidates });
             }
             repairs.files.insert(name(file), repair);
         }
@@ -210,14 +218,14 @@ mod tests {
     fn all_take_and_give_as_much_as_others() {
         let mut repairs = after_a_loss(8);
         let mut loads = Loads::default();
-        while let Some(choice) = repairs.choose(&loads, usize::MAX) {
-            let chunk = repairs.begin(&choice, &mut loads);
-            assert!(chunk.replicas[0] == choice.giver && !chunk.replicas.contains(&choice.taker));
+        while let Some(choice) = repairs.next_fetch(&loads, usize::MAX) {
+            let chunk = repairs.start_fetch(&choice, &mut loads);
+            assert!(chunk.replicas[0] == choice.source && !chunk.replicas.contains(&choice.target));
         }
-        assert!(Loads::of(&repairs) == loads && repairs.in_hand() == 192);
+        assert!(Loads::of(&repairs) == loads && repairs.in_progress() == 192);
         // 384 bytes in all, 55 for each of the seven.
         let is_even = |bytes: u64| (50..=60).contains(&bytes);
-        assert!(loads.0.values().all(|load| is_even(load.takes_bytes) && is_even(load.gives_bytes)), "{loads:?}");
+        assert!(loads.0.values().all(|load| is_even(load.receives_bytes) && is_even(load.sends_bytes)), "{loads:?}");
     }
 
     #[test]
@@ -225,11 +233,11 @@ mod tests {
         let mut repairs = after_a_loss(1);
         repairs.avoided.insert(NodeId(3), 1);
         let mut loads = Loads::default();
-        while let Some(choice) = repairs.choose(&loads, 2) {
-            repairs.begin(&choice, &mut loads);
+        while let Some(choice) = repairs.next_fetch(&loads, 2) {
+            repairs.start_fetch(&choice, &mut loads);
         }
         let fetches = loads.0.into_iter().map(|(node, load)| (node.0, load.fetches));
         assert_eq!(fetches.collect::<Vec<_>>(), [(1, 2), (2, 2), (3, 0), (4, 2), (5, 2), (6, 2), (7, 2)]);
-        assert_eq!(repairs.in_hand(), 24);
+        assert_eq!(repairs.in_progress(), 24);
     }
 }

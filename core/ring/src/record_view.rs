@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Effect, Save};
 use crate::message::Page;
-use crate::record::{Entry, Records, Stored};
+use crate::record::{NameEntry, Records, Stored};
 
 /// So many entries are in a page.
 pub const MAX_PAGE_ENTRIES: usize = 256;
@@ -22,7 +22,7 @@ pub const MAX_PAGE_CHUNKS: usize = 1 << 14;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest(u128);
 
-pub(crate) struct Disk<'a> {
+pub(crate) struct RecordView<'a> {
     before: &'a dyn Records,
     /// What was saved since, or erased, by partition and name.
     since: BTreeMap<(u16, String), Option<Stored>>,
@@ -31,9 +31,9 @@ pub(crate) struct Disk<'a> {
     pub effects: &'a mut Vec<Effect>,
 }
 
-impl<'a> Disk<'a> {
+impl<'a> RecordView<'a> {
     pub fn new(before: &'a dyn Records, effects: &'a mut Vec<Effect>) -> Self {
-        Disk { before, since: BTreeMap::new(), cleared: BTreeSet::new(), effects }
+        RecordView { before, since: BTreeMap::new(), cleared: BTreeSet::new(), effects }
     }
 
     pub fn get(&self, partition: u16, name: &FileName) -> Option<Stored> {
@@ -89,7 +89,7 @@ impl<'a> Disk<'a> {
         let (mut last, mut chunks) = (after.to_owned(), 0);
         while let Some((name, stored)) = self.next(partition, &last) {
             last = name.as_str().to_owned();
-            if stored.is_swept(base) {
+            if stored.is_obsolete(base) {
                 continue;
             }
             if page.entries.len() >= MAX_PAGE_ENTRIES || chunks >= MAX_PAGE_CHUNKS {
@@ -108,7 +108,7 @@ impl<'a> Disk<'a> {
         let mut last = String::new();
         while let Some((name, stored)) = self.next(partition, &last) {
             last = name.as_str().to_owned();
-            if !stored.is_swept(base) {
+            if !stored.is_obsolete(base) {
                 sum = sum.wrapping_add(hash(&last, &stored));
             }
         }
@@ -133,12 +133,12 @@ fn hash(name: &str, stored: &Stored) -> u128 {
     u128::from_le_bytes(first)
 }
 
-impl Entry {
+impl NameEntry {
     /// How large it is.
     fn chunks(&self) -> usize {
         match self {
-            Entry::File(record) | Entry::Departed { record, .. } => record.chunks.len(),
-            Entry::Removed { .. } | Entry::Arriving { .. } => 0,
+            NameEntry::File(record) | NameEntry::Departed { record, .. } => record.chunks.len(),
+            NameEntry::Removed { .. } | NameEntry::Arriving { .. } => 0,
         }
     }
 }
@@ -146,22 +146,22 @@ impl Entry {
 impl Stored {
     /// Whether it is of no more use: no file was here before `base`, a view that was settled, and so nobody whose records
     /// count has anything older.
-    pub(crate) fn is_swept(&self, base: u64) -> bool {
-        matches!(self.entry, Entry::Removed { .. }) && self.version.round.view < base
+    pub(crate) fn is_obsolete(&self, base: u64) -> bool {
+        matches!(self.entry, NameEntry::Removed { .. }) && self.version.round.view < base
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Round, Version};
+    use crate::record::{RecordVersion, Round};
     use eyas_types::dfs::FileId;
 
     struct Two;
 
     fn stored(view: u64) -> Stored {
-        let version = Version { round: Round { view, boot: 1 }, sequence: 1 };
-        Stored { version, entry: Entry::Removed { id: FileId(1), is_gone: true } }
+        let version = RecordVersion { round: Round { view, boot: 1 }, sequence: 1 };
+        Stored { version, entry: NameEntry::Removed { id: FileId(1), is_gone: true } }
     }
 
     fn name(text: &str) -> FileName {
@@ -181,43 +181,43 @@ mod tests {
     #[test]
     fn what_was_saved_in_this_call_is_seen() {
         let mut effects = Vec::new();
-        let mut disk = Disk::new(&Two, &mut effects);
-        let all = |disk: &Disk| {
-            let page = disk.page(3, "", 5);
+        let mut records = RecordView::new(&Two, &mut effects);
+        let all = |records: &RecordView| {
+            let page = records.page(3, "", 5);
             page.entries
                 .into_iter()
                 .map(|(name, stored)| (name.as_str().to_owned(), stored.version.round.view))
                 .collect::<Vec<_>>()
         };
         let owned = |of: &[(&str, u64)]| of.iter().map(|(name, view)| ((*name).to_owned(), *view)).collect::<Vec<_>>();
-        assert_eq!(all(&disk), owned(&[("/b", 5), ("/d", 5)]));
-        let digest = disk.digest(3, 5);
-        disk.save(3, &name("/c"), stored(6));
-        disk.save(3, &name("/d"), stored(6));
-        disk.save(4, &name("/a"), stored(6));
-        disk.save(3, &name("/e"), stored(4));
-        disk.erase(3, &name("/b"));
-        assert_eq!(all(&disk), owned(&[("/c", 6), ("/d", 6)]), "/e is of no more use");
-        assert_eq!((disk.get(3, &name("/b")), disk.get(3, &name("/d"))), (None, Some(stored(6))));
-        assert_ne!(disk.digest(3, 5), digest);
-        disk.clear(3);
-        assert_eq!(all(&disk), []);
-        disk.save(3, &name("/d"), stored(5));
-        disk.save(3, &name("/b"), stored(5));
-        assert_eq!(disk.digest(3, 5), digest, "whatever the order");
+        assert_eq!(all(&records), owned(&[("/b", 5), ("/d", 5)]));
+        let digest = records.digest(3, 5);
+        records.save(3, &name("/c"), stored(6));
+        records.save(3, &name("/d"), stored(6));
+        records.save(4, &name("/a"), stored(6));
+        records.save(3, &name("/e"), stored(4));
+        records.erase(3, &name("/b"));
+        assert_eq!(all(&records), owned(&[("/c", 6), ("/d", 6)]), "/e is of no more use");
+        assert_eq!((records.get(3, &name("/b")), records.get(3, &name("/d"))), (None, Some(stored(6))));
+        assert_ne!(records.digest(3, 5), digest);
+        records.clear(3);
+        assert_eq!(all(&records), []);
+        records.save(3, &name("/d"), stored(5));
+        records.save(3, &name("/b"), stored(5));
+        assert_eq!(records.digest(3, 5), digest, "whatever the order");
         assert_eq!(effects.len(), 8);
     }
 
     #[test]
     fn pages_are_bounded_and_follow_each_other() {
         let mut effects = Vec::new();
-        let mut disk = Disk::new(&Two, &mut effects);
+        let mut records = RecordView::new(&Two, &mut effects);
         for index in 0..600 {
-            disk.save(7, &name(&format!("/{index:04}")), stored(9));
+            records.save(7, &name(&format!("/{index:04}")), stored(9));
         }
         let (mut after, mut sizes) = (String::new(), Vec::new());
         loop {
-            let page = disk.page(7, &after, 1);
+            let page = records.page(7, &after, 1);
             sizes.push(page.entries.len());
             let Some((last, _)) = page.entries.last().filter(|_| page.has_more) else { break };
             after = last.as_str().to_owned();
