@@ -17,8 +17,7 @@
 //!
 //! `cargo bench -p eyas-dev --bench caching`; `-- --tiny` only shows that it runs.
 
-use eyas_sched::two_mark::TwoMark;
-use eyas_sim::caching::{Alone, Group, Problem, Request, TwoMarked, cost, floor, worst_ratio};
+use eyas_sim::caching::{Alone, Group, Problem, Request, TwoMark, TwoMarked, cost, floor, worst_ratio};
 use eyas_sim::random::Random;
 use eyas_sim::workload::{MonotonicallyIncreasing, Scan, SineWave, Workload, Zipf};
 use eyas_types::EvictionPolicy;

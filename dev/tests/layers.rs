@@ -14,6 +14,7 @@ use serde_json::Value;
 /// Whose `Cargo.toml` may name whom, in whatever kind of dependency, and what for.
 const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-sched", "eyas-types", "ids, resources, policies' names"),
+    ("eyas-provision", "eyas-types", "ids of executors and objects, policies' names"),
     ("eyas-jobs", "eyas-types", "jobs, tasks and their outcomes"),
     ("eyas-dispatch", "eyas-types", "ids of jobs, tasks, executors and objects"),
     ("eyas-dispatch", "eyas-jobs", "passes on what it says to the scheduler"),
@@ -67,6 +68,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-client", "eyas-transfer", "brings what is kept in the cluster to its user"),
     ("eyas-client", "eyas-store", "names objects, with their versions, as executors do"),
     ("eyas-sim", "eyas-types", "ids, resources, policies' names"),
+    ("eyas-sim", "eyas-provision", "the decider of how many nodes its batch system is asked for"),
     ("eyas-sim", "eyas-sched", "the decider of the simulated dispatcher"),
     ("eyas-sim", "eyas-node", "the decider of each simulated executor"),
     ("eyas-cli", "eyas-types", "its arguments have units and policies"),
@@ -84,8 +86,16 @@ const ARROWS: &[(&str, &str, &str)] = &[
 ];
 
 /// Rooms of pure deciders: no other arrow than to the words, whatever the table says, and no standard library.
-const CORE: &[&str] =
-    &["eyas-sched", "eyas-jobs", "eyas-dispatch", "eyas-node", "eyas-blocks", "eyas-ring", "eyas-ioq"];
+const CORE: &[&str] = &[
+    "eyas-sched",
+    "eyas-provision",
+    "eyas-jobs",
+    "eyas-dispatch",
+    "eyas-node",
+    "eyas-blocks",
+    "eyas-ring",
+    "eyas-ioq",
+];
 /// Joins two deciders and decides nothing itself: of the core, only this room imports others.
 const EXCHANGE: &str = "eyas-dispatch";
 /// Imports whom it likes, and nobody imports it.

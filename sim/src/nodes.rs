@@ -1,6 +1,6 @@
 //! When nodes are there: the batch system that gives them, and what breaks.
 
-use eyas_sched::provisioning;
+use eyas_provision as provision;
 use eyas_types::ProvisioningPolicy;
 
 use crate::clock::{MICROSECOND, Ns, SECOND};
@@ -33,7 +33,7 @@ pub struct Batch {
 impl Default for Batch {
     /// That of the paper, which names no walltime: a day is longer than its experiments. The policy is ours.
     fn default() -> Self {
-        let ours = provisioning::Config::default();
+        let ours = provision::Config::default();
         Batch {
             policy: ours.policy,
             min_nodes: ours.min_nodes,
@@ -52,8 +52,8 @@ impl Batch {
         Batch { policy: ProvisioningPolicy::AllAtOnce, ..Batch::default() }
     }
 
-    pub(crate) fn config(&self, cluster: &Cluster) -> provisioning::Config {
-        provisioning::Config {
+    pub(crate) fn config(&self, cluster: &Cluster) -> provision::Config {
+        provision::Config {
             policy: self.policy,
             min_nodes: self.min_nodes.min(cluster.nodes),
             max_nodes: cluster.nodes,
@@ -61,7 +61,7 @@ impl Batch {
             walltime_us: self.walltime_ns / MICROSECOND,
             idle_us: self.idle_ns / MICROSECOND,
             target_us: self.target_ns / MICROSECOND,
-            ..provisioning::Config::default()
+            ..provision::Config::default()
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::iter::Peekable;
 use std::ops::ControlFlow;
 
-use eyas_sched::provisioning::RequestId;
+use eyas_provision::NodeRequestId;
 use eyas_sched::{Effect, Ended, Event, Holder, Need};
 use eyas_types::{ExecutorId, JobId, Origin, PlacementPolicy, Resources, TaskId};
 
@@ -68,7 +68,7 @@ enum Happening {
     /// Something is due for the provisioner.
     Due,
     /// The batch system gives the nodes of a request, or says that it cannot.
-    Granted { request: RequestId },
+    Granted { request: NodeRequestId },
     /// The batch system takes a node back, the time of which is over.
     Expired { machine: u32, holding: u32 },
     /// A node is lost, with all that it has.

@@ -30,7 +30,6 @@ mod lines;
 mod matchmaking;
 mod partial;
 pub mod placement;
-pub mod provisioning;
 mod push;
 mod queue;
 mod rates;
@@ -42,7 +41,6 @@ mod search;
 mod tests;
 mod to_search;
 mod tree;
-pub mod two_mark;
 mod ways;
 
 pub use catalog::ObjectKey;

@@ -7,11 +7,13 @@
 mod foresight;
 mod optimum;
 mod policies;
+mod two_mark;
 mod worst_case;
 
 pub use foresight::floor;
 pub use optimum::{Arrangements, TooMany};
 pub use policies::{Alone, Group, TwoMarked, cost};
+pub use two_mark::TwoMark;
 pub use worst_case::worst_ratio;
 
 /// A group of stores, and what it costs to fill them.

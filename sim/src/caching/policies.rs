@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use eyas_node::eviction::{self, Eviction};
-use eyas_sched::two_mark::{Move, TwoMark};
 use eyas_types::{EvictionPolicy, ObjectId};
 
+use super::two_mark::{Move, TwoMark};
 use super::{Problem, Request};
 
 /// Stores under some policy.

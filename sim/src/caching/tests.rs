@@ -1,6 +1,5 @@
 //! 2Mark against its vectors, OPT, its bound, and other policies.
 
-use eyas_sched::two_mark::TwoMark;
 use eyas_types::EvictionPolicy;
 use serde_json::Value;
 

@@ -1,9 +1,9 @@
-//! The batch system, and the provisioner that asks it for nodes: the shell of that decider of `core/sched`.
+//! The batch system, and the provisioner that asks it for nodes: the shell of `core/provision`.
 
 use std::collections::BTreeMap;
 
+use eyas_provision::{Effect, Event, NodeRequestId, OutstandingWork, Provisioner, WorkMeter};
 use eyas_sched::Event as SchedEvent;
-use eyas_sched::provisioning::{Effect, Event, Measured, Provisioner, RequestId, Work};
 use eyas_types::ExecutorId;
 
 use super::{Fact, Happening, Owner, Run, id_of};
@@ -19,7 +19,7 @@ pub(super) struct BatchSystem {
     provisioner: Provisioner,
     effects: Vec<Effect>,
     /// Nodes that have not come of each request, in order.
-    requests: BTreeMap<RequestId, Request>,
+    requests: BTreeMap<NodeRequestId, Request>,
     dice: Random,
     /// When the provisioner is told that time has passed. Of what the clock has planned for that, only what is planned for
     /// then counts: the rest is of times that were due before something earlier was.
@@ -27,7 +27,7 @@ pub(super) struct BatchSystem {
     nodes: BTreeMap<u32, Node>,
     /// Executors that were given tasks or have ended some, or are to leave.
     changed: Vec<u32>,
-    measured: Measured,
+    meter: WorkMeter,
 }
 
 struct Request {
@@ -53,7 +53,7 @@ impl BatchSystem {
             due: Ns::MAX,
             nodes: BTreeMap::new(),
             changed: Vec::new(),
-            measured: Measured::default(),
+            meter: WorkMeter::default(),
         }
     }
 
@@ -67,14 +67,14 @@ impl Run<'_> {
     /// Tells the provisioner how much there is to do.
     pub(super) fn survey(&mut self) {
         let Some(batch) = &mut self.batch else { return };
-        let to_do = Work {
+        let to_do = OutstandingWork {
             waiting: self.dispatchers.waiting,
             running: self.dispatchers.busy(),
             arrived: self.outcome.tasks,
-            ..Work::default()
+            ..OutstandingWork::default()
         };
         let nodes = batch.provisioner.staying();
-        let work = batch.measured.look(SURVEY_EVERY / MICROSECOND, nodes, self.cluster.card_bytes_per_s, to_do);
+        let work = batch.meter.report(SURVEY_EVERY / MICROSECOND, nodes, self.cluster.card_bytes_per_s, to_do);
         self.tell_provisioner(Event::Work(work));
         self.clock.plan(self.now + SURVEY_EVERY, Happening::Surveyed);
     }
@@ -105,18 +105,18 @@ impl Run<'_> {
         let id = |object| id_of(object, Owner::All);
         match fact {
             Fact::Ended { executor, task, ran_us } => {
-                batch.measured.ran(ran_us.into());
+                batch.meter.ran(ran_us.into());
                 for object in &self.tasks[task].inputs {
                     let replicas = self.dispatchers[number].scheduler.replicas(id(*object));
-                    batch.measured.read(self.workload.size_bytes(*object), replicas);
+                    batch.meter.read(self.workload.size_bytes(*object), replicas);
                 }
                 batch.has_one_less(executor);
             }
             Fact::Returned { executor, .. } | Fact::Refused { executor, .. } => batch.has_one_less(executor),
             Fact::Fetched { object, from, .. } => {
-                batch.measured.fetched(id(object), self.workload.size_bytes(object), from);
+                batch.meter.fetched(id(object), self.workload.size_bytes(object), from);
             }
-            Fact::Evicted { object, .. } => batch.measured.evicted(id(object)),
+            Fact::Evicted { object, .. } => batch.meter.evicted(id(object)),
             _ => {}
         }
     }
@@ -178,20 +178,20 @@ impl Run<'_> {
 
     // ---- what the batch system does
 
-    fn request(&mut self, request: RequestId, nodes: u32) {
+    fn request(&mut self, request: NodeRequestId, nodes: u32) {
         let Some((batch, asked)) = self.batch.as_mut().zip(self.cluster.batch.as_ref()) else { return };
         let (least, most) = asked.grants_after_ns;
         batch.requests.insert(request, Request { nodes, is_granted: false });
         self.clock.plan(self.now + least + batch.dice.below(most - least + 1), Happening::Granted { request });
     }
 
-    fn withdraw(&mut self, request: RequestId) {
+    fn withdraw(&mut self, request: NodeRequestId) {
         if let Some(batch) = &mut self.batch {
             batch.requests.remove(&request);
         }
     }
 
-    pub(super) fn granted(&mut self, request: RequestId) {
+    pub(super) fn granted(&mut self, request: NodeRequestId) {
         let Some(batch) = &mut self.batch else { return };
         // Else it was withdrawn.
         let Some(of) = batch.requests.get_mut(&request) else { return };

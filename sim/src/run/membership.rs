@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use eyas_node::Event as NodeEvent;
-use eyas_sched::provisioning::{self, RequestId};
+use eyas_provision::{self as provision, NodeRequestId};
 use eyas_sched::{Event, Profile};
 use eyas_types::ExecutorId;
 
@@ -39,7 +39,7 @@ struct Machine {
     /// How often it was held.
     holdings: u32,
     /// The request that it was granted for.
-    request: Option<RequestId>,
+    request: Option<NodeRequestId>,
     /// Its last executor.
     executor: u32,
     /// What is in its store while it has no executor.
@@ -111,7 +111,7 @@ impl Membership {
 
 impl Run<'_> {
     /// A node starts on a machine that is free.
-    pub(super) fn start_node(&mut self, request: Option<RequestId>) {
+    pub(super) fn start_node(&mut self, request: Option<NodeRequestId>) {
         let number = self.membership.free.pop_first().expect("the caller has looked");
         let machine = &mut self.membership.machines[number as usize];
         (machine.since, machine.request) = (Some(self.now), request);
@@ -158,7 +158,7 @@ impl Run<'_> {
         let (capacity, profile) = (Executor::capacity(self.cluster), Box::<Profile>::default());
         self.tell_scheduler(self.dispatcher_of(number), Event::ExecutorJoined { executor, capacity, profile, held });
         // Who was to leave is told so again, when it can be.
-        self.tell_provisioner(provisioning::Event::NodeJoined { node: executor, request, was });
+        self.tell_provisioner(provision::Event::NodeJoined { node: executor, request, was });
     }
 
     /// An executor is there no more, nor what it did; its node may still give others what is in its store.
@@ -175,7 +175,7 @@ impl Run<'_> {
     pub(super) fn forget(&mut self, executor: u32) {
         self.membership.standings[executor as usize].is_known = false;
         let id = ExecutorId(executor);
-        self.tell_provisioner(provisioning::Event::NodeLeft { node: id });
+        self.tell_provisioner(provision::Event::NodeLeft { node: id });
         self.tell_scheduler(self.dispatcher_of(executor), Event::ExecutorLeft { executor: id });
     }
 

@@ -1,6 +1,6 @@
 //! `[provisioning]` and `[failures]`.
 
-use eyas_sched::provisioning;
+use eyas_provision as provision;
 use eyas_types::ProvisioningPolicy;
 use eyas_types::units::format_duration_us;
 use serde::Deserialize;
@@ -40,7 +40,7 @@ impl ProvisioningFields {
             walltime_ns: ns(self.walltime, usual.walltime_ns),
             target_ns: ns(self.target, usual.target_ns),
         };
-        let notice_us = provisioning::Config::default().notice_us;
+        let notice_us = provision::Config::default().notice_us;
         let (least, most) = batch.grants_after_ns;
         if batch.min_nodes > cluster.nodes {
             return Err(format!("`min_nodes` is {}, the cluster has {}", batch.min_nodes, cluster.nodes));

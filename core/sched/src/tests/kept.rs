@@ -25,6 +25,21 @@ fn three() -> Scheduler {
 }
 
 #[test]
+fn an_executor_is_emptied_once_another_holds_what_only_it_held() {
+    let mut scheduler = scheduler(PlacementPolicy::Cost);
+    scheduler.join(0, 1);
+    scheduler.store(0, OBJECT);
+    scheduler.run(keep(1, Some(0)));
+    scheduler.run(Event::ExecutorDraining { executor: ExecutorId(0) });
+    scheduler.run(Event::Evacuate);
+    assert!(!scheduler.is_emptied(ExecutorId(0)), "there is no other executor");
+    scheduler.join(1, 1);
+    assert!(!scheduler.is_emptied(ExecutorId(0)), "the object is on its way");
+    scheduler.store(1, OBJECT);
+    assert!(scheduler.is_emptied(ExecutorId(0)));
+}
+
+#[test]
 fn as_many_hold_an_object_as_were_asked_for() {
     let mut scheduler = three();
     scheduler.store(1, OBJECT);

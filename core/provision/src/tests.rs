@@ -4,11 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
-use eyas_types::{ExecutorId, ObjectId, ProvisioningPolicy, Resources};
+use eyas_types::{ExecutorId, ProvisioningPolicy};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Scheduler;
+use crate::policies;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -40,19 +40,19 @@ impl Run {
     }
 
     fn waiting(&mut self, waiting: u64) -> Vec<Effect> {
-        self.tell(Event::Work(Work { waiting, ..Work::default() }))
+        self.tell(Event::Work(OutstandingWork { waiting, ..OutstandingWork::default() }))
     }
 
     /// Its connection breaks, and it is back at once as another executor.
     fn reconnected(&mut self, was: u32, n: u32, request: u64) -> Vec<Effect> {
         let mut effects = self.tell(Event::NodeLeft { node: node(was) });
-        let (request, was) = (Some(RequestId(request)), Some(node(was)));
+        let (request, was) = (Some(NodeRequestId(request)), Some(node(was)));
         effects.extend(self.tell(Event::NodeJoined { node: node(n), request, was }));
         effects
     }
 
     fn joined(&mut self, n: u32, request: u64) -> Vec<Effect> {
-        self.tell(Event::NodeJoined { node: node(n), request: Some(RequestId(request)), was: None })
+        self.tell(Event::NodeJoined { node: node(n), request: Some(NodeRequestId(request)), was: None })
     }
 
     /// What is done until nothing is due before that second, each with the second in which it is.
@@ -114,9 +114,14 @@ fn only_so_many_requests_wait() {
 
 #[test]
 fn demand_counts_what_comes_what_waits_and_what_both_take() {
-    let policy = of(ProvisioningPolicy::Demand, 60 * SECOND_US);
+    let policy = policies::of(ProvisioningPolicy::Demand, 60 * SECOND_US);
     let wanted = |waiting, task_ms: u64, transfer_ms: u64, per_s: f64| {
-        let work = Work { waiting, task_us: task_ms * 1_000, transfer_us: transfer_ms * 1_000, ..Work::default() };
+        let work = OutstandingWork {
+            waiting,
+            task_us: task_ms * 1_000,
+            transfer_us: transfer_ms * 1_000,
+            ..OutstandingWork::default()
+        };
         policy.wanted(&work, per_s / SECOND_US as f64, 2)
     };
     // 100 a second that take a slot for 10 ms, of two: half a node. Their transfers take 80 ms of its link: eight.
@@ -130,16 +135,16 @@ fn demand_counts_what_comes_what_waits_and_what_both_take() {
     assert_eq!(wanted(10, 0, 0, 0.0), 5);
     assert_eq!(wanted(0, 10, 80, 0.0), 0);
     // What had to leave full stores is waited for: a node ends a task in 200 ms, though it takes 5 ms of it.
-    let again = Work { waiting: 6_000, task_us: 10_000, again_us: 200_000, ..Work::default() };
+    let again = OutstandingWork { waiting: 6_000, task_us: 10_000, refetch_us: 200_000, ..OutstandingWork::default() };
     assert_eq!(policy.wanted(&again, 0.0, 2), 20);
     // Nodes whose stores are needed stay.
-    assert_eq!(policy.wanted(&Work { holding: 25, ..again }, 0.0, 2), 25);
+    assert_eq!(policy.wanted(&OutstandingWork { holding: 25, ..again }, 0.0, 2), 25);
 }
 
 #[test]
 fn arrivals_are_smoothed() {
     let mut run = Run::new(Config { target_us: 60 * SECOND_US, ..config(ProvisioningPolicy::Demand) });
-    let work = |arrived| Event::Work(Work { arrived, task_us: SECOND_US, ..Work::default() });
+    let work = |arrived| Event::Work(OutstandingWork { arrived, task_us: SECOND_US, ..OutstandingWork::default() });
     for second in 0..600 {
         run.now_us = second * SECOND_US;
         run.tell(work(second * 5));
@@ -174,7 +179,7 @@ fn idle_nodes_leave_when_they_are_not_wanted() {
 #[test]
 fn what_is_unneeded_is_withdrawn_and_consolidated() {
     let mut run = Run::new(config(ProvisioningPolicy::Demand));
-    let work = |waiting, running| Event::Work(Work { waiting, running, ..Work::default() });
+    let work = |waiting, running| Event::Work(OutstandingWork { waiting, running, ..OutstandingWork::default() });
     assert_eq!(asked(&run.tell(work(4, 0))), [4]);
     (0..4).for_each(|n| {
         run.now_us = u64::from(n) * SECOND_US;
@@ -189,7 +194,7 @@ fn what_is_unneeded_is_withdrawn_and_consolidated() {
     run.tell(work(3, 4));
     run.tell(work(0, 2));
     let expected = [
-        (50, Effect::Withdraw { request: RequestId(1) }),
+        (50, Effect::Withdraw { request: NodeRequestId(1) }),
         (50, Effect::Drain { node: node(3) }),
         (50, Effect::Drain { node: node(2) }),
     ];
@@ -218,30 +223,12 @@ fn only_what_was_never_needed_is_given_up() {
 }
 
 #[test]
-fn what_only_an_idle_node_has_is_elsewhere_before_it_is_given_back() {
+fn a_drained_node_is_given_back_when_it_is_emptied() {
     let mut run = Run::new(config(ProvisioningPolicy::AllAtOnce));
-    let mut scheduler = Scheduler::new(crate::Config::default());
-    let tell = |scheduler: &mut Scheduler, event| scheduler.handle(event, &mut Vec::new());
-    let join = |executor| {
-        let capacity = Resources { cpus_milli: 1_000, ..Resources::default() };
-        crate::Event::ExecutorJoined { executor, capacity, profile: Box::default(), held: Box::default() }
-    };
     run.waiting(1);
     run.joined(0, 0);
-    tell(&mut scheduler, join(node(0)));
-    let object = ObjectId([7; 16]);
-    let stored = |executor| crate::Event::Stored { executor, object, size_bytes: 10 };
-    tell(&mut scheduler, stored(node(0)));
-    tell(&mut scheduler, crate::Event::Keep { object, replicas: 1, by: Some(node(0)) });
     run.waiting(0);
     assert_eq!(run.pass(60), [(30, Effect::Drain { node: node(0) })]);
-    tell(&mut scheduler, crate::Event::ExecutorDraining { executor: node(0) });
-    tell(&mut scheduler, crate::Event::Evacuate);
-    assert!(!scheduler.is_emptied(node(0)), "nobody else is there to have it");
-    tell(&mut scheduler, join(node(1)));
-    assert!(!scheduler.is_emptied(node(0)), "it is on its way");
-    tell(&mut scheduler, stored(node(1)));
-    assert!(scheduler.is_emptied(node(0)));
     assert_eq!(run.tell(Event::NodeEmptied { node: node(0) }), [Effect::Release { node: node(0) }]);
 }
 
@@ -261,14 +248,14 @@ fn failed_requests_back_off() {
     let mut waits = Vec::new();
     for request in 0..10 {
         let failed_us = run.now_us;
-        assert_eq!(run.tell(Event::RequestFailed { request: RequestId(request) }), []);
+        assert_eq!(run.tell(Event::RequestFailed { request: NodeRequestId(request) }), []);
         let done = run.pass(run.now_us / SECOND_US + 600);
         assert_eq!(asked(&done.iter().map(|(_, effect)| *effect).collect::<Vec<_>>()), [2]);
         waits.push(done[0].0 - failed_us / SECOND_US);
     }
     assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]);
     run.joined(0, 10);
-    run.tell(Event::RequestFailed { request: RequestId(10) });
+    run.tell(Event::RequestFailed { request: NodeRequestId(10) });
     assert_eq!(
         run.pass(run.now_us / SECOND_US + 5).len(),
         1,
@@ -282,7 +269,7 @@ fn nodes_leave_before_their_time_is_over_and_are_replaced() {
     run.waiting(1);
     run.joined(0, 0);
     run.tell(Event::NodeBusy { node: node(0) });
-    let request = Effect::Request { request: RequestId(1), nodes: 1, walltime_us: 3_600 * SECOND_US };
+    let request = Effect::Request { request: NodeRequestId(1), nodes: 1, walltime_us: 3_600 * SECOND_US };
     assert_eq!(run.pass(3_600), [(3_480, Effect::Drain { node: node(0) }), (3_480, request)]);
 }
 
@@ -292,7 +279,7 @@ fn what_others_started_counts_and_is_left_alone() {
     assert_eq!(run.tell(Event::NodeJoined { node: node(7), request: None, was: None }), []);
     assert_eq!(asked(&run.waiting(3)), [2]);
     run.waiting(0);
-    assert_eq!(run.pass(10_000), [(30, Effect::Withdraw { request: RequestId(0) })]);
+    assert_eq!(run.pass(10_000), [(30, Effect::Withdraw { request: NodeRequestId(0) })]);
 }
 
 #[test]
@@ -304,14 +291,14 @@ fn a_node_that_is_back_goes_on_as_what_it_was() {
     run.pass(10);
     assert_eq!(run.reconnected(0, 1, 0), []);
     assert_eq!((run.provisioner.staying(), run.provisioner.requested()), (1, 2), "two of three have not come");
-    run.tell(Event::RequestFailed { request: RequestId(0) });
+    run.tell(Event::RequestFailed { request: NodeRequestId(0) });
     assert_eq!(run.reconnected(1, 2, 0), [], "nobody has granted anything since it failed");
-    let request = |n| Effect::Request { request: RequestId(n), nodes: 1, walltime_us: 3_600 * SECOND_US };
+    let request = |n| Effect::Request { request: NodeRequestId(n), nodes: 1, walltime_us: 3_600 * SECOND_US };
     assert_eq!(run.pass(15), [(15, request(1))]);
     run.tell(Event::NodeBusy { node: node(2) });
     run.waiting(1);
     let leaves = [(3_480, Effect::Drain { node: node(2) }), (3_480, request(2))];
-    assert_eq!(run.pass(3_500), [&[(45, Effect::Withdraw { request: RequestId(1) })], &leaves[..]].concat());
+    assert_eq!(run.pass(3_500), [&[(45, Effect::Withdraw { request: NodeRequestId(1) })], &leaves[..]].concat());
     // It was told to leave, and is so again.
     assert_eq!(run.reconnected(2, 3, 0), [Effect::Drain { node: node(3) }]);
     assert_eq!(run.tell(Event::NodeEmptied { node: node(3) }), [Effect::Release { node: node(3) }]);
@@ -329,7 +316,7 @@ fn only_so_many_that_are_gone_are_remembered() {
             run.tell(Event::NodeJoined { node: node(n), request: None, was: None });
             run.tell(Event::NodeLeft { node: node(n) });
         }
-        let (id, request, was) = (node(others + 1), Some(RequestId(0)), Some(node(0)));
+        let (id, request, was) = (node(others + 1), Some(NodeRequestId(0)), Some(node(0)));
         run.tell(Event::NodeJoined { node: id, request, was });
         run.tell(Event::NodeBusy { node: id });
         let done = run.pass(7_000);
@@ -342,14 +329,14 @@ struct World {
     run: Run,
     config: Config,
     /// Nodes still to be granted of each request, withdrawn ones too.
-    requests: BTreeMap<RequestId, u32>,
-    withdrawn: Vec<RequestId>,
+    requests: BTreeMap<NodeRequestId, u32>,
+    withdrawn: Vec<NodeRequestId>,
     /// Since when each that was not told to leave is idle.
     idle_since_us: BTreeMap<ExecutorId, Option<u64>>,
     draining: Vec<ExecutorId>,
     released: Vec<ExecutorId>,
     /// What each was granted for, and when.
-    granted: BTreeMap<ExecutorId, (RequestId, u64)>,
+    granted: BTreeMap<ExecutorId, (NodeRequestId, u64)>,
     /// Who is gone and may come back, and whether it was to leave.
     away: Vec<(ExecutorId, bool)>,
     joined: u32,
@@ -400,7 +387,7 @@ impl World {
         }
     }
 
-    fn grant(&mut self, request: RequestId) {
+    fn grant(&mut self, request: NodeRequestId) {
         let nodes = self.requests.get_mut(&request).expect("one of them");
         *nodes -= 1;
         if *nodes == 0 {
@@ -410,7 +397,7 @@ impl World {
         self.join(request, self.run.now_us, None);
     }
 
-    fn join(&mut self, request: RequestId, granted_us: u64, was: Option<ExecutorId>) -> ExecutorId {
+    fn join(&mut self, request: NodeRequestId, granted_us: u64, was: Option<ExecutorId>) -> ExecutorId {
         self.joined += 1;
         let id = node(self.joined);
         self.idle_since_us.insert(id, Some(self.run.now_us));
@@ -429,8 +416,12 @@ impl World {
         let requests: Vec<_> = self.requests.keys().copied().collect();
         match kind {
             0 | 1 => {
-                let work =
-                    Work { waiting: amount % 60, running: amount / 7 % 30, task_us: amount * 1_000, ..Work::default() };
+                let work = OutstandingWork {
+                    waiting: amount % 60,
+                    running: amount / 7 % 30,
+                    task_us: amount * 1_000,
+                    ..OutstandingWork::default()
+                };
                 self.tell(Event::Work(work));
             }
             2 | 3 if !requests.is_empty() => self.grant(requests[which % requests.len()]),
@@ -514,7 +505,7 @@ proptest! {
         };
         steps.into_iter().for_each(|(kind, which, amount)| world.step(kind, which, amount));
         // When there is nothing to do and everybody does as told, the least nodes are left, and nothing is asked for.
-        world.tell(Event::Work(Work::default()));
+        world.tell(Event::Work(OutstandingWork::default()));
         for node in world.idle_since_us.keys().copied().collect::<Vec<_>>() {
             world.idle_since_us.insert(node, Some(world.run.now_us));
             world.tell(Event::NodeIdle { node });

@@ -1,50 +1,51 @@
-//! 2Mark: which object leaves a group of stores, for whoever decides for all of them (data-diffusion §3.2, figure 6).
+//! 2Mark: which object leaves a group of stores, where one policy decides for the whole group (data-diffusion §3.2,
+//! figure 6).
 //!
-//! Stores have slots of one size, and an object is in one of them at a time. Loading an object from persistent storage
-//! is dear, moving or exchanging within the group is cheap. The marking algorithm of paging is used at two levels: an
-//! object is marked *locally* when it is asked for at its store, and *globally* when it is asked for anywhere. What leaves
-//! a store has no local mark, what leaves the group has no global one. When all are marked, a new phase begins.
+//! Stores have slots of one size, and an object is in one store at a time. Loading an object from persistent storage is
+//! expensive; moving or exchanging objects within the group is cheap. The marking algorithm of paging is used at two
+//! levels: an object is marked *locally* when it is requested at its store, and *globally* when it is requested anywhere.
+//! An object that leaves its store has no local mark; an object that leaves the group has no global mark. When all are
+//! marked, a new phase begins.
 //!
 //! Where the paper says "arbitrary", the lowest id is taken. Its line 20 is repaired: a new global phase begins when all
-//! objects are marked *and all stores are full*; as printed, two stores of one slot would push an object out again and
-//! again while the other is empty. With persistent storage `s` times as dear as a move, the proof then gives that 2Mark
-//! costs at most `NM (1 + 2/s)` times what is possible with foresight ([`TwoMark::bound`]), up to a constant.
+//! objects are marked *and all stores are full*. As printed, two stores of one slot would evict an object again and again
+//! while the other store is empty. With persistent storage `s` times as expensive as a move, the proof then gives that
+//! 2Mark costs at most `NM (1 + 2/s)` times the optimum with foresight ([`TwoMark::bound`]), up to a constant. For
+//! example 2 stores of 3 slots and `s = 10` give 7.2.
 
-use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec;
-use alloc::vec::Vec;
+use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_types::ObjectId;
 
-/// What is done to answer a request.
+/// A step in answering a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// The object comes from persistent storage.
     Load {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Into which store.
+        /// The store that gets it.
         store: usize,
     },
     /// The object goes from one store to another.
     Transfer {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// From which store.
+        /// The store that had it.
         from: usize,
-        /// Into which.
+        /// The store that gets it.
         to: usize,
     },
-    /// Two objects change places.
+    /// Two objects are exchanged.
     Exchange {
-        /// They are in these stores before.
+        /// The two objects, each with the store that had it.
         places: [(ObjectId, usize); 2],
     },
     /// The object leaves the group.
     Evict {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// From which store.
+        /// The store that had it.
         store: usize,
     },
 }
@@ -55,7 +56,7 @@ struct Marks {
     global: bool,
 }
 
-/// One store's objects, each by its local mark; and again those that have no global one.
+/// The objects of one store by their local marks, and a second index of those without a global mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Store {
     marked: BTreeSet<ObjectId>,
@@ -87,10 +88,10 @@ pub struct TwoMark {
 }
 
 impl TwoMark {
-    /// So many empty stores of so many slots.
+    /// A group of `stores` empty stores with `slots` slots each.
     ///
     /// # Panics
-    /// If there are none of either.
+    /// If either number is 0.
     pub fn new(stores: usize, slots: usize) -> Self {
         assert!(stores > 0 && slots > 0, "a group has stores, and stores have slots");
         TwoMark {
@@ -102,14 +103,14 @@ impl TwoMark {
         }
     }
 
-    /// The most that 2Mark can cost, as a multiple of what is possible with foresight, where loading an object costs
-    /// `storage_cost` times as much as moving it: per global phase `sNM + 2vM + NM` and one more for each load that has an
-    /// object moved out of its way, against `s + v` (data-diffusion §3.2, equation 11 after its proof).
+    /// The worst cost of 2Mark as a multiple of the optimum with foresight, where loading an object costs `storage_cost`
+    /// times as much as moving it: per global phase `sNM + 2vM + NM`, and one more for each load that moves an object out
+    /// of its way, against `s + v` (data-diffusion §3.2, equation 11 after its proof).
     pub fn bound(stores: usize, slots: usize, storage_cost: f64) -> f64 {
         (stores * slots) as f64 * (1.0 + 2.0 / storage_cost)
     }
 
-    /// Has `object` in `store`, where it is asked for, and adds to `moves` what that takes.
+    /// Brings `object` into `store`, where it is requested, and adds the steps to `moves`.
     ///
     /// # Panics
     /// If there is no such store.
@@ -140,7 +141,7 @@ impl TwoMark {
         self.put(object, store, Marks { local: true, global: true });
     }
 
-    /// Takes `object` out of another store, which gets one of this store's that has no local mark.
+    /// Takes `object` out of another store, which gets an object of this store without a local mark.
     fn exchange(&mut self, object: ObjectId, from: usize, store: usize, moves: &mut Vec<Move>) {
         let other = self.locally_unmarked(store);
         let Marks { local, .. } = self.take(object, from);
@@ -149,8 +150,8 @@ impl TwoMark {
         moves.push(Move::Exchange { places: [(object, from), (other, store)] });
     }
 
-    /// Takes an object out of a full store: out of the group if it has one without a global mark, else into another store,
-    /// where it may push one out.
+    /// Takes an object out of a full store: out of the group if one has no global mark, else into another store, which may
+    /// evict one for it.
     fn make_room(&mut self, store: usize, moves: &mut Vec<Move>) {
         if self.with_room.is_empty() && self.with_unmarked.is_empty() {
             self.begin_global_phase();
@@ -171,7 +172,7 @@ impl TwoMark {
         moves.push(Move::Transfer { object, from: store, to });
     }
 
-    /// Takes an object without a global mark out of the group, if the store has one. Returns what marks it had.
+    /// Evicts an object without a global mark from the group, if the store has one. Returns the marks of that object.
     fn evict(&mut self, store: usize, moves: &mut Vec<Move>) -> Option<Marks> {
         let object = *self.stores[store].globally_unmarked.first()?;
         moves.push(Move::Evict { object, store });
@@ -215,7 +216,7 @@ impl TwoMark {
         marks
     }
 
-    /// Objects of a store, and whether each is marked locally, and globally; in the order of their ids.
+    /// The objects of a store in the order of their ids, each with its local and its global mark.
     pub fn objects(&self, store: usize) -> Vec<(ObjectId, bool, bool)> {
         let store = &self.stores[store];
         let objects: BTreeSet<_> = store.marked.union(&store.unmarked).collect();

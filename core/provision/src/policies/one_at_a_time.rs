@@ -1,4 +1,4 @@
-//! One-at-a-time: each node by a request of its own, which is granted as soon as one node is free.
+//! One-at-a-time: one request for each node, which is granted as soon as one node is free.
 
 use super::Provisioning;
 

@@ -1,4 +1,4 @@
-//! All-at-once: one request for all nodes that are missing.
+//! All-at-once: one request for all missing nodes.
 
 use super::Provisioning;
 

@@ -1,0 +1,160 @@
+//! The nodes that are there, with the counts and orders that decisions ask for, so that no decision walks over all nodes.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use eyas_types::ExecutorId;
+
+/// Nodes that are gone whose former state is remembered. Beyond it, the node that left first is forgotten, and counts as
+/// new if it comes back.
+pub const MAX_AWAY: usize = 4_096;
+
+/// Legal moves: `Staying → Draining → Released`; a node may leave from any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeState {
+    Staying,
+    Draining,
+    Released,
+}
+
+struct ProvisionedNode {
+    /// It was requested here, so it can be given back.
+    is_ours: bool,
+    joined_us: u64,
+    /// The time since which it has had no task.
+    idle_since_us: Option<u64>,
+    state: NodeState,
+}
+
+impl ProvisionedNode {
+    /// Whether it may be told to leave.
+    fn may_leave(&self) -> bool {
+        self.is_ours && self.state == NodeState::Staying
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Nodes {
+    nodes: BTreeMap<ExecutorId, ProvisionedNode>,
+    /// Nodes that are gone without having been given back, the last one at the end. Perhaps only the connection broke.
+    away: VecDeque<(ExecutorId, ProvisionedNode)>,
+    staying: u32,
+    ours: u32,
+    /// Nodes that may leave, by the time at which they joined.
+    by_age: BTreeSet<(u64, ExecutorId)>,
+    /// Of these, nodes without a task, by the time since which they are idle.
+    by_idleness: BTreeSet<(u64, ExecutorId)>,
+}
+
+impl Nodes {
+    /// Adds a node. A node that is back resumes its former state: its walltime has not begun anew. Whether it is draining.
+    pub fn join(&mut self, now_us: u64, id: ExecutorId, is_ours: bool, was: Option<ExecutorId>) -> bool {
+        let index = self.away.iter().position(|(away, _)| Some(*away) == was);
+        let before = index.and_then(|index| self.away.remove(index));
+        let new =
+            ProvisionedNode { is_ours, joined_us: now_us, idle_since_us: Some(now_us), state: NodeState::Staying };
+        let node = before.map_or(new, |(_, before)| ProvisionedNode { idle_since_us: Some(now_us), ..before });
+        let is_draining = node.state == NodeState::Draining;
+        self.count(id, &node);
+        assert!(self.nodes.insert(id, node).is_none(), "{id} is there already");
+        is_draining
+    }
+
+    pub fn leave(&mut self, id: ExecutorId) {
+        let node = self.take(id);
+        if node.state != NodeState::Released {
+            self.away.push_back((id, node));
+        }
+        if self.away.len() > MAX_AWAY {
+            self.away.pop_front();
+        }
+    }
+
+    pub fn set_idle_since(&mut self, id: ExecutorId, idle_since_us: Option<u64>) {
+        self.change(id, |node| node.idle_since_us = idle_since_us);
+    }
+
+    pub fn drain(&mut self, id: ExecutorId) {
+        self.change(id, |node| node.state = NodeState::Draining);
+    }
+
+    pub fn release(&mut self, id: ExecutorId) {
+        self.change(id, |node| {
+            assert_eq!(node.state, NodeState::Draining, "{id} was not told to leave");
+            node.state = NodeState::Released;
+        });
+    }
+
+    /// Nodes that stay.
+    pub fn staying(&self) -> u32 {
+        self.staying
+    }
+
+    /// Nodes that were requested here.
+    pub fn ours(&self) -> u32 {
+        self.ours
+    }
+
+    /// The number of nodes that may be told to leave.
+    pub fn leavable(&self) -> u32 {
+        self.by_age.len() as u32
+    }
+
+    /// The time at which the oldest node that may leave joined.
+    pub fn oldest_joined_us(&self) -> Option<u64> {
+        self.by_age.first().map(|(joined_us, _)| *joined_us)
+    }
+
+    /// The time since which the node that is idle for the longest, and may leave, is idle.
+    pub fn longest_idle_since_us(&self) -> Option<u64> {
+        self.by_idleness.first().map(|(since_us, _)| *since_us)
+    }
+
+    /// Nodes that may leave and joined no later than that, in the order of their ids.
+    pub fn joined_until(&self, until_us: u64) -> Vec<ExecutorId> {
+        let mut ids: Vec<_> = until(&self.by_age, until_us).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Nodes that may leave and are idle since then or longer, the longest first, no more than `most`.
+    pub fn idle_until(&self, until_us: u64, most: u32) -> Vec<ExecutorId> {
+        until(&self.by_idleness, until_us).take(most as usize).collect()
+    }
+
+    /// The youngest nodes that may leave, no more than `most`.
+    pub fn youngest(&self, most: u32) -> Vec<ExecutorId> {
+        self.by_age.iter().rev().map(|(_, id)| *id).take(most as usize).collect()
+    }
+
+    fn change(&mut self, id: ExecutorId, change: impl FnOnce(&mut ProvisionedNode)) {
+        let mut node = self.take(id);
+        change(&mut node);
+        self.count(id, &node);
+        self.nodes.insert(id, node);
+    }
+
+    fn take(&mut self, id: ExecutorId) -> ProvisionedNode {
+        let node = self.nodes.remove(&id).unwrap_or_else(|| panic!("{id} is not there"));
+        self.staying -= u32::from(node.state == NodeState::Staying);
+        self.ours -= u32::from(node.is_ours);
+        self.by_age.remove(&(node.joined_us, id));
+        if let Some(since_us) = node.idle_since_us {
+            self.by_idleness.remove(&(since_us, id));
+        }
+        node
+    }
+
+    fn count(&mut self, id: ExecutorId, node: &ProvisionedNode) {
+        self.staying += u32::from(node.state == NodeState::Staying);
+        self.ours += u32::from(node.is_ours);
+        if node.may_leave() {
+            self.by_age.insert((node.joined_us, id));
+            self.by_idleness.extend(node.idle_since_us.map(|since_us| (since_us, id)));
+        }
+    }
+}
+
+fn until(nodes: &BTreeSet<(u64, ExecutorId)>, until_us: u64) -> impl Iterator<Item = ExecutorId> {
+    nodes.iter().take_while(move |(us, _)| *us <= until_us).map(|(_, id)| *id)
+}
