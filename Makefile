@@ -6,7 +6,7 @@ CARGO := cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny clean need
+.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny headline clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,11 @@ supply-chain: need ## Licences, sources and duplicates of dependencies, and unus
 
 bench: need ## All benchmarks in full
 	$(CARGO) bench --locked --workspace --bench '*'
+
+headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
+	$(CARGO) build --locked --release -p eyas-cli
+	dev/peers.sh
+	chrt -r 1 dev/headline.py
 
 clean: ## Remove what was built and what the demo left
 	$(CARGO) clean

@@ -1,4 +1,4 @@
-"""A cluster of eyas on the testbed: its dispatcher and clients in `head`, an executor of one slot in each node."""
+"""A cluster of eyas on the testbed: its dispatcher and clients in `head`, an executor in each node."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ class Job:
 class Cluster:
     """Executors with empty stores on these nodes; a context, at whose end all processes have ended."""
 
-    def __init__(self, bed: Testbed, nodes: list[str], policy: str = "", files: bool = False) -> None:
+    def __init__(self, bed: Testbed, nodes: list[str], policy: str = "", files: bool = False, slots: int = 1) -> None:
         self.bed = bed
+        self.slots = slots
         self.nodes = nodes
         self.policy = ["--policy", policy] if policy else []
         self.files = files
@@ -78,7 +79,7 @@ class Cluster:
             for node in self.nodes:
                 folder = self.bed.folder / "nodes" / node / "eyas"
                 shutil.rmtree(folder, ignore_errors=True)
-                words = ["start", "executor", "--folder", folder, "--slots", "1", "--name", node, "--owned"]
+                words = ["start", "executor", "--folder", folder, "--slots", self.slots, "--name", node, "--owned"]
                 words += ["--dfs"] if self.files else []
                 self._start(node, words, "executors.log")
             deadline = time.monotonic() + START_S
