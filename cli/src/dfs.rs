@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use eyas_client::files::{File, Files, FilesError, FilesErrorKind, Gathering, Recovery, WriteOptions};
+use eyas_client::files::{DfsClient, File, FilesError, FilesErrorKind, Gathering, Recovery, WriteOptions};
 use eyas_client::messages::FromClient;
 use eyas_client::types::dfs::{FileName, Format, NodeId};
 use eyas_client::types::units::{format_bytes, format_count};
@@ -45,7 +45,7 @@ pub(crate) async fn dfs(command: DfsCommand, reach: &Reach) -> Result<ExitCode, 
 }
 
 struct Session {
-    files: Files,
+    files: DfsClient,
     json: bool,
 }
 
@@ -409,7 +409,7 @@ fn chunks(file: &File) -> String {
 }
 
 /// Waits until so many nodes have joined, or all that there are, and says so where there is something to wait for.
-pub(crate) async fn gather(files: &Files, nodes: usize) -> Result<(), Failure> {
+pub(crate) async fn gather(files: &DfsClient, nodes: usize) -> Result<(), Failure> {
     let say = |Gathering { joined, wanted }| {
         say!("waiting until {} of the file system have joined; {joined} so far", format_count(wanted as u64, "node"));
     };

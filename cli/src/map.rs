@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use eyas_client::files::blocks::{Alpha, Policy};
+use eyas_client::files::blocks::{Alpha, BlockPolicy};
 use eyas_client::files::{File, RunStatus};
 use eyas_client::types::Status;
 use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName};
@@ -41,7 +41,7 @@ pub(crate) struct MapArgs {
     combine: Option<String>,
     /// Who reads which chunks: lean, static, multiwave, io-aware
     #[arg(long, value_name = "POLICY", default_value = "lean", value_parser = parse_policy)]
-    policy: Policy,
+    policy: BlockPolicy,
     /// The share of chunks that lean assigns in advance: a number from 0 to 1, or `auto`
     #[arg(long, value_name = "SHARE", value_parser = parse_alpha)]
     alpha: Option<Alpha>,
@@ -66,8 +66,8 @@ pub(crate) struct MapArgs {
     program: Vec<String>,
 }
 
-fn parse_policy(name: &str) -> Result<Policy, String> {
-    Policy::named(name).ok_or_else(|| format!("`{name}` is none of lean, static, multiwave and io-aware"))
+fn parse_policy(name: &str) -> Result<BlockPolicy, String> {
+    BlockPolicy::named(name).ok_or_else(|| format!("`{name}` is none of lean, static, multiwave and io-aware"))
 }
 
 fn parse_alpha(text: &str) -> Result<Alpha, String> {
@@ -98,7 +98,7 @@ pub(crate) async fn map(args: MapArgs, reach: &Reach) -> Result<ExitCode, Failur
     } = args;
     match (&mut policy, alpha) {
         (_, None) => {}
-        (Policy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
+        (BlockPolicy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
         (_, Some(_)) => return Err("--alpha is for --policy lean".into()),
     }
     let mut interrupt = Interrupt::listen();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use eyas_client::files::RunPlace;
+use eyas_client::files::RunAddress;
 use eyas_client::{Client, MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
 
 use crate::Failure;
@@ -15,7 +15,7 @@ pub(crate) enum WorkerCommand {
     /// Work at a run until nothing is left of it
     Map {
         /// The run, as NODE:RUN
-        place: RunPlace,
+        place: RunAddress,
         /// Part lines by key among so many reducers
         #[arg(long)]
         partitions: Option<u32>,
@@ -31,7 +31,7 @@ pub(crate) enum WorkerCommand {
     /// Reduce what a run has written
     Reduce {
         /// The run, as NODE:RUN
-        place: RunPlace,
+        place: RunAddress,
         /// Which of the reducers this is, from 1
         number: u32,
         /// How many there are

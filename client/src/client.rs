@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{Files, FilesError};
+use eyas_dfs::{DfsClient, FilesError};
 use eyas_session::{Access, FrameReader, Session, SessionError, dial};
 use eyas_types::dfs::NodeId;
 use eyas_types::{JobId, TaskItem};
@@ -121,7 +121,7 @@ impl Client {
     ///
     /// # Errors
     /// If no node of it keeps any, or none answers.
-    pub async fn files(&mut self) -> Result<Files, ClientError> {
+    pub async fn files(&mut self) -> Result<DfsClient, ClientError> {
         self.files_seeing(|| {}).await
     }
 
@@ -129,7 +129,7 @@ impl Client {
     ///
     /// # Errors
     /// Likewise.
-    pub async fn files_seeing(&mut self, waits: impl FnOnce()) -> Result<Files, ClientError> {
+    pub async fn files_seeing(&mut self, waits: impl FnOnce()) -> Result<DfsClient, ClientError> {
         let mut waits = Some(waits);
         let nodes = loop {
             match self.ask(FromClient::FilesNodes).await? {
@@ -146,7 +146,7 @@ impl Client {
         };
         // Where this is a task, its executor says which node is near.
         let near = std::env::var("EYAS_DFS_NODE").ok().and_then(|node| u64::from_str_radix(&node, 16).ok()).map(NodeId);
-        Ok(Files::connect(self.access.clone(), nodes, near, FILES_PATIENCE).await?)
+        Ok(DfsClient::connect(self.access.clone(), nodes, near, FILES_PATIENCE).await?)
     }
 
     pub(crate) fn access(&self) -> &Access {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Hasher, Limiter, Limits, ObjectStore, Storage, StoreError, path_of};
-use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, Holder, PeerLimits, Peers};
+use eyas_transfer::{FetchError, FetchErrorKind, Fetcher, PeerHolder, PeerLimits, Peers};
 use eyas_types::{JobId, Name, ObjectId, ObjectSpec, Version, units};
 use eyas_wire::client::{FromClient, KeptOutput, ToClient};
 use tempfile::TempDir;
@@ -111,7 +111,7 @@ impl Landing {
     }
 
     async fn bring(&self, output: &KeptOutput, place: &Path, replaces: bool) -> Result<(), GetError> {
-        let holders = output.holders.iter().map(|addr| Holder { addr: *addr, is_relay: false, others: 0 });
+        let holders = output.holders.iter().map(|addr| PeerHolder { addr: *addr, is_relay: false, others: 0 });
         self.fetcher.fetch(&output.object, &holders.collect::<Vec<_>>()).await.map_err(GetError::Fetch)?;
         let folder = place.parent().unwrap_or(place);
         fs::create_dir_all(folder).map_err(|source| GetError::Folder { folder: folder.to_owned(), source })?;

@@ -1,7 +1,7 @@
 //! What patterns name: local files, objects of a bucket, and files of the cluster. A name that exists as it is stands for itself,
 //! whatever characters it has.
 
-use eyas_dfs::{Files, FilesErrorKind};
+use eyas_dfs::{DfsClient, FilesErrorKind};
 use eyas_store::{Glob, GlobError, Storage, StorageErrorKind};
 use eyas_types::Name;
 use eyas_types::dfs::FileName;
@@ -63,7 +63,7 @@ async fn find_objects(storage: &Storage, name: &Name, pattern: &Name) -> Result<
 ///
 /// # Errors
 /// If it is no name, a pattern names no file, or the file system does not answer.
-pub async fn cluster_files(files: &Files, pattern: &str) -> Result<Vec<FileName>, ClusterFilesError> {
+pub async fn cluster_files(files: &DfsClient, pattern: &str) -> Result<Vec<FileName>, ClusterFilesError> {
     let as_it_is = pattern.parse::<FileName>();
     if !is_pattern(pattern.as_bytes()) {
         return Ok(vec![as_it_is.map_err(ClusterFilesError::Name)?]);

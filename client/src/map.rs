@@ -12,8 +12,8 @@ mod worker;
 
 use std::time::Duration;
 
-use eyas_dfs::blocks::{DEFAULT_TERM_US, POLICIES, Policy};
-use eyas_dfs::{File, Files, FilesError, FilesErrorKind, RunId, RunPlace, RunSpec, RunStatus};
+use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
+use eyas_dfs::{BlockRunId, DfsClient, File, FilesError, FilesErrorKind, RunAddress, RunSpec, RunStatus};
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
 use eyas_types::dfs::{FileName, NodeId};
@@ -82,7 +82,7 @@ pub struct MapJob {
     /// What reads the blocks, and its arguments.
     pub program: Vec<String>,
     /// Who gets what.
-    pub policy: Policy,
+    pub policy: BlockPolicy,
     /// A task that nothing is heard of for so long loses its block.
     pub term: Duration,
     /// How many tasks there are: as many as executors have slots, if it is not said.
@@ -149,8 +149,8 @@ pub struct Mapping {
     job: MapJob,
     access: Access,
     client: Client,
-    files: Files,
-    place: RunPlace,
+    files: DfsClient,
+    place: RunAddress,
     /// Chunks in all.
     chunks: u32,
     /// Has its leader remember it.
@@ -212,7 +212,7 @@ impl MapJob {
     }
 
     /// Tasks that run these words of eyas's.
-    async fn draft(&self, name: &str, words: Vec<Template>, tasks: u32, run: RunId) -> Result<Draft, DraftError> {
+    async fn draft(&self, name: &str, words: Vec<Template>, tasks: u32, run: BlockRunId) -> Result<Draft, DraftError> {
         let mut draft = Draft::new(name);
         let mut template = TaskTemplate::new(Program::Noop);
         let mut words = words;
@@ -281,7 +281,7 @@ impl Mapping {
     }
 
     /// The file system that they are in.
-    pub fn files(&self) -> &Files {
+    pub fn files(&self) -> &DfsClient {
         &self.files
     }
 
@@ -435,7 +435,7 @@ impl Mapping {
 }
 
 /// Whether the others do not count on a node any more. If they do not answer, nothing is known.
-async fn has_left(files: &Files, node: NodeId) -> bool {
+async fn has_left(files: &DfsClient, node: NodeId) -> bool {
     let membership = timeout(LOOK_DEADLINE, files.membership()).await;
     matches!(membership, Ok(Ok(membership)) if !membership.has_joined(node))
 }
@@ -451,7 +451,7 @@ impl Drop for Asking {
 
 /// Asks how a run stands, so that its leader does not forget it: nobody else may do so in a long reduce, or while somebody
 /// reads what came of it. Whoever needs the answer asks, too.
-async fn keep_asking(files: Files, place: RunPlace) {
+async fn keep_asking(files: DfsClient, place: RunAddress) {
     let mut asks = interval(ASK_EVERY);
     loop {
         asks.tick().await;
@@ -513,7 +513,12 @@ fn part_in(folder: &str, number: usize) -> Result<FileName, String> {
 
 /// The node of each slot that executors have: one of each executor, then a second of each that has more, and so on. As many
 /// as tasks are asked for; else no more than there are chunks.
-async fn slots(client: &mut Client, files: &Files, tasks: Option<u32>, chunks: u32) -> Result<Vec<NodeId>, MapError> {
+async fn slots(
+    client: &mut Client,
+    files: &DfsClient,
+    tasks: Option<u32>,
+    chunks: u32,
+) -> Result<Vec<NodeId>, MapError> {
     let ToClient::Executors(executors) = client.ask(FromClient::Executors).await? else {
         return Err(ClientError::Unexpected.into());
     };

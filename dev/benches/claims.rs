@@ -21,7 +21,7 @@ mod memory;
 
 use std::time::Duration;
 
-use eyas_blocks::{Alpha, Blocks, Config, Effect, Event, Lean, LeaseId, Policy, Progress, Sizes, WorkerId};
+use eyas_blocks::{Alpha, BlockPolicy, Blocks, Config, Effect, Event, Lean, LeaseId, LeaseProgress, Sizes, WorkerId};
 use eyas_types::dfs::{DEFAULT_CHUNK_BYTES, DEFAULT_REPLICATION, NodeId};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -80,7 +80,7 @@ fn measure(scale: Scale, lease_chunks: u32) -> Measured {
     let nodes: Vec<_> = (0..workers as u64).map(NodeId).collect();
     // All read fast enough that the whole of a lease is confirmed with it.
     let slots = nodes.iter().map(|node| (*node, Some(100 << 30))).collect();
-    let policy = Policy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes: Sizes::Fixed(lease_chunks) });
+    let policy = BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes: Sizes::Fixed(lease_chunks) });
     let config = Config { window_us: 1_000_000, term_us: u64::MAX / 2, ..Config::new(policy, slots) };
     let twice = nodes.repeat(2);
     let replicas = |chunk: usize| &twice[chunk * 7 % workers..][..usize::from(DEFAULT_REPLICATION)];
@@ -128,8 +128,8 @@ fn measure(scale: Scale, lease_chunks: u32) -> Measured {
 }
 
 fn claim(worker: u64, block: Block) -> Event {
-    let progress = Progress { chunks: block.chunks, done: block.chunks, bytes: 0 };
-    Event::Claim { worker: WorkerId(worker), node: NodeId(worker), lease: block.lease, progress }
+    let progress = LeaseProgress { chunks: block.chunks, done: block.chunks, bytes: 0 };
+    Event::RequestLease { worker: WorkerId(worker), node: NodeId(worker), lease: block.lease, progress }
 }
 
 /// Processor time of this thread.

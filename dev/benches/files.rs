@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use eyas_client::files::{Files, WriteOptions};
+use eyas_client::files::{DfsClient, WriteOptions};
 use eyas_client::types::dfs::{FileName, Format};
 use eyas_dev::bench::{is_tiny, median, resident_bytes};
 use tokio::task::JoinSet;
@@ -129,9 +129,9 @@ fn name(number: u32) -> FileName {
 
 /// Does something for each file once, from all clients; how many a second.
 async fn all<F: Future<Output = ()> + Send + 'static>(
-    clients: &[Files],
+    clients: &[DfsClient],
     files: u32,
-    act: impl Fn(Files, u32) -> F + Copy + Send + 'static,
+    act: impl Fn(DfsClient, u32) -> F + Copy + Send + 'static,
 ) -> f64 {
     let next = Arc::new(AtomicU32::new(0));
     let began = Instant::now();

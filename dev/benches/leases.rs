@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use eyas_client::files::blocks::{Alpha, DEFAULT_TERM_US, Effect, Lean, Owner, Policy, Sizes};
-use eyas_client::files::{File, Files, RunPlace, RunSpec, WriteOptions};
+use eyas_client::files::blocks::{Alpha, BlockPolicy, DEFAULT_TERM_US, Effect, Lean, Sizes, WorkerBlock};
+use eyas_client::files::{DfsClient, File, RunAddress, RunSpec, WriteOptions};
 use eyas_client::types::dfs::{Format, NodeId};
 use eyas_dev::bench::{is_tiny, median, used_cpu_s};
 use tokio::task::JoinSet;
@@ -100,13 +100,13 @@ struct Once {
 
 async fn once(
     cluster: &Cluster,
-    clients: &[Files],
+    clients: &[DfsClient],
     files: &[File],
     sizes: Sizes,
     node: NodeId,
     workers: usize,
 ) -> Once {
-    let policy = Policy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes });
+    let policy = BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes });
     let (files, slots) = (files.to_vec(), vec![node; workers]);
     let spec = RunSpec { files, policy, slots, term_us: DEFAULT_TERM_US, idle: Duration::from_secs(3600) };
     let place = clients[0].open_run(spec).await.expect("it can be led");
@@ -125,10 +125,10 @@ async fn once(
 }
 
 /// Works through blocks until there is nothing left; each chunk takes no time.
-async fn work(files: Files, place: RunPlace, node: NodeId, claims: Arc<AtomicU64>) {
+async fn work(files: DfsClient, place: RunAddress, node: NodeId, claims: Arc<AtomicU64>) {
     loop {
         let mut attendance = files.attend_run(place).await.expect("it is led");
-        let mut owner = Owner::new(attendance.worker(), node);
+        let mut owner = WorkerBlock::new(attendance.worker(), node);
         loop {
             if let Some(question) = owner.request() {
                 attendance.tell(question).await;

@@ -13,7 +13,7 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileRecord, NodeId};
 use tokio::time::sleep;
 
-use crate::node::Shared;
+use crate::node::NodeShared;
 use crate::protocol::ToPeer;
 
 /// After an audit of all its files, a leader begins the next so much later.
@@ -27,7 +27,7 @@ const FILES_TOGETHER: usize = 64;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A chunk that no leader has asked for so long, while all leaders were asking, is of no file any more.
-const UNCLAIMED: Duration = Duration::from_secs(24 * 3600);
+const MAX_UNAUDITED: Duration = Duration::from_secs(24 * 3600);
 
 /// Who has not ended an audit for so long does not ask, it seems.
 const MISSED_AUDITS: u32 = 3;
@@ -63,7 +63,7 @@ impl Auditors {
 }
 
 /// Asks for the chunks of all files that this node leads, again and again; collects chunks that nobody asks for.
-pub(crate) async fn audit(shared: Arc<Shared>) {
+pub(crate) async fn audit(shared: Arc<NodeShared>) {
     loop {
         sleep(AUDIT_EVERY).await;
         let Some(view) = shared.settled_view() else { continue };
@@ -76,30 +76,30 @@ pub(crate) async fn audit(shared: Arc<Shared>) {
             }
         }
         for member in view.members.iter().filter(|member| **member != shared.node) {
-            shared.say(*member, ToPeer::Audited);
+            shared.send(*member, ToPeer::Audited);
         }
         let all_since = {
             let (mut auditors, now) = (shared.auditors(), Instant::now());
             auditors.heard(shared.node, now);
             auditors.all_since(&view.members, now)
         };
-        let is_long = |since: Instant| since.elapsed() >= UNCLAIMED;
+        let is_long = |since: Instant| since.elapsed() >= MAX_UNAUDITED;
         if !all_since.is_some_and(is_long) {
             continue;
         }
-        let stale = shared.chunks.claimed_before(Instant::now() - UNCLAIMED);
+        let stale = shared.chunks.not_audited_since(Instant::now() - MAX_UNAUDITED);
         if !stale.is_empty() {
             tracing::info!(count = stale.len(), "chunks are of no file any more; dropped");
         }
         shared.chunks.drop(&stale);
-        shared.chunks.drop_damaged_before(Instant::now() - UNCLAIMED);
+        shared.chunks.drop_damaged_before(Instant::now() - MAX_UNAUDITED);
     }
 }
 
 /// Audits files of a partition; tells from which name on there may be more.
-async fn audit_some(shared: &Arc<Shared>, partition: u16, from: String) -> Option<String> {
+async fn audit_some(shared: &Arc<NodeShared>, partition: u16, from: String) -> Option<String> {
     let looking = shared.clone();
-    let look = move || looking.database.look(|records| files_from(records, partition, from));
+    let look = move || looking.database.read(|records| files_from(records, partition, from));
     let (files, next) = match tokio::task::spawn_blocking(look).await.ok()? {
         Ok(found) => found,
         Err(error) => {
@@ -115,7 +115,7 @@ async fn audit_some(shared: &Arc<Shared>, partition: u16, from: String) -> Optio
                     shared.tell(Event::BadReplicas { name: name.clone(), objects, node });
                 }
             } else {
-                shared.say(node, ToPeer::Audit { name: name.clone(), objects });
+                shared.send(node, ToPeer::Audit { name: name.clone(), objects });
             }
         }
     }
@@ -146,7 +146,7 @@ fn holders(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
 }
 
 /// Reads this node's chunks, one after the other, again and again.
-pub(crate) async fn scrub(shared: Arc<Shared>) {
+pub(crate) async fn scrub(shared: Arc<NodeShared>) {
     loop {
         sleep(AUDIT_EVERY).await;
         for (object, chunk) in shared.chunks.all() {

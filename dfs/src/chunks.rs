@@ -13,8 +13,8 @@ use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::database::{Database, DatabaseError, OwnChunk};
-use crate::protocol::Held;
-use crate::room::Room;
+use crate::protocol::ChunkPresence;
+use crate::space::ChunkSpace;
 
 /// A client that was told to bring a chunk has brought it by then.
 const BRING_DEADLINE: Duration = Duration::from_secs(120);
@@ -27,60 +27,60 @@ const REPLICATING_BUFFER_BYTES: usize = 192 << 10;
 const REPLICATING_TRANSFERS: usize = 3;
 
 /// The chunks of one node.
-pub(crate) struct Chunks {
+pub(crate) struct NodeChunks {
     database: Arc<Database>,
     store: ObjectStore,
     peers: Peers,
     /// Of which chunks are replicated.
     replicating: Peers,
     server: Arc<PeerServer>,
-    room: Arc<dyn Room>,
-    own: Mutex<HashMap<ObjectId, Own>>,
+    room: Arc<dyn ChunkSpace>,
+    own: Mutex<HashMap<ObjectId, OwnedChunk>>,
 }
 
-struct Own {
+struct OwnedChunk {
     chunk: OwnChunk,
     /// When a file's leader last asked for it.
-    claimed: Instant,
+    last_audited: Instant,
 }
 
-impl Own {
-    fn claimed_now(chunk: OwnChunk) -> Self {
-        Own { chunk, claimed: Instant::now() }
+impl OwnedChunk {
+    fn audited_now(chunk: OwnChunk) -> Self {
+        OwnedChunk { chunk, last_audited: Instant::now() }
     }
 }
 
 /// A chunk that is wanted here.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ChunkSpec {
     pub object: ObjectId,
     pub size_bytes: u64,
     pub checksum: u64,
 }
 
 /// Room for a chunk, which is given back unless the chunk comes.
-pub(crate) struct Place<'a> {
-    chunks: &'a Chunks,
-    wanted: Wanted,
+pub(crate) struct Reservation<'a> {
+    chunks: &'a NodeChunks,
+    wanted: ChunkSpec,
     /// Until it is known what came of it.
     is_open: bool,
 }
 
 /// A chunk that is expected to be brought.
-pub(crate) struct Bringing<'a> {
-    place: Place<'a>,
+pub(crate) struct ExpectedChunk<'a> {
+    place: Reservation<'a>,
     expected: Expected,
 }
 
-impl Chunks {
+impl NodeChunks {
     pub fn open(
         database: Arc<Database>,
         store: ObjectStore,
         peers: Peers,
         server: Arc<PeerServer>,
-        room: Arc<dyn Room>,
+        room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, DatabaseError> {
-        let own = database.chunks()?.into_iter().map(|(object, chunk)| (object, Own::claimed_now(chunk)));
+        let own = database.chunks()?.into_iter().map(|(object, chunk)| (object, OwnedChunk::audited_now(chunk)));
         let own: HashMap<_, _> = own.collect();
         store.mark_irreplaceable(own.keys().copied());
         let own = Mutex::new(own);
@@ -89,7 +89,7 @@ impl Chunks {
             receive_buffer_bytes: REPLICATING_BUFFER_BYTES,
             ..PeerLimits::default()
         });
-        Ok(Chunks { database, store, peers, replicating, server, room, own })
+        Ok(NodeChunks { database, store, peers, replicating, server, room, own })
     }
 
     /// All of them, with their sizes.
@@ -113,11 +113,11 @@ impl Chunks {
     ///
     /// # Errors
     /// If the disk does not let it be read.
-    pub fn held(&self, object: ObjectId, thoroughly: bool) -> Result<Held, StoreError> {
+    pub fn held(&self, object: ObjectId, thoroughly: bool) -> Result<ChunkPresence, StoreError> {
         Ok(match self.has(object, thoroughly)? {
-            true => Held::Whole,
-            false if self.store.has_damaged(object) => Held::Damaged,
-            false => Held::Nothing,
+            true => ChunkPresence::Whole,
+            false if self.store.has_damaged(object) => ChunkPresence::Damaged,
+            false => ChunkPresence::Nothing,
         })
     }
 
@@ -135,7 +135,8 @@ impl Chunks {
     /// A leader has asked for these; tells which of them are not here. What is in the store, and was forgotten to be this
     /// node's own, is so again.
     pub async fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
-        let mut missing: Vec<ObjectId> = objects.iter().filter(|object| !self.claim(**object)).copied().collect();
+        let mut missing: Vec<ObjectId> =
+            objects.iter().filter(|object| !self.mark_audited(**object)).copied().collect();
         let mut adopted = Vec::new();
         for object in missing.iter().filter(|object| self.store.contains(**object)) {
             match self.adopt(*object).await {
@@ -173,16 +174,16 @@ impl Chunks {
     }
 
     /// A leader has asked for a chunk; tells whether it is here.
-    fn claim(&self, object: ObjectId) -> bool {
+    fn mark_audited(&self, object: ObjectId) -> bool {
         let mut own = self.own();
         let own = own.get_mut(&object).filter(|_| self.store.contains(object));
-        own.map(|own| own.claimed = Instant::now()).is_some()
+        own.map(|own| own.last_audited = Instant::now()).is_some()
     }
 
     /// Makes what is in the store this node's own, once it was read.
     async fn adopt(&self, object: ObjectId) -> Result<(), String> {
         let found = block_in_place(|| self.store.open_object(object)).map_err(|error| error.message)?;
-        let wanted = Wanted { object, size_bytes: found.size_bytes, checksum: found.checksum.0 };
+        let wanted = ChunkSpec { object, size_bytes: found.size_bytes, checksum: found.checksum.0 };
         match self.prepare(wanted).await? {
             Some(place) => place.settle(self.take(wanted)),
             None => Ok(()),
@@ -190,17 +191,17 @@ impl Chunks {
     }
 
     /// Those that no leader has asked for since.
-    pub fn claimed_before(&self, moment: Instant) -> Vec<ObjectId> {
-        self.own().iter().filter(|(_, own)| own.claimed < moment).map(|(object, _)| *object).collect()
+    pub fn not_audited_since(&self, moment: Instant) -> Vec<ObjectId> {
+        self.own().iter().filter(|(_, own)| own.last_audited < moment).map(|(object, _)| *object).collect()
     }
 
     /// Makes room for a chunk; nothing if it is here already.
-    pub async fn prepare(&self, wanted: Wanted) -> Result<Option<Place<'_>>, String> {
+    pub async fn prepare(&self, wanted: ChunkSpec) -> Result<Option<Reservation<'_>>, String> {
         if self.is_own(wanted.object) {
             return self.take(wanted).map(|()| None);
         }
         self.room.reserve(wanted.object, wanted.size_bytes).await?;
-        let place = Place { chunks: self, wanted, is_open: true };
+        let place = Reservation { chunks: self, wanted, is_open: true };
         match self.is_own(wanted.object) {
             // It came for somebody else meanwhile.
             true => place.settle(self.take(wanted)).map(|()| None),
@@ -256,26 +257,26 @@ impl Chunks {
     }
 
     /// Makes a chunk that is in the store this node's own.
-    fn take(&self, wanted: Wanted) -> Result<(), String> {
+    fn take(&self, wanted: ChunkSpec) -> Result<(), String> {
         let chunk = OwnChunk { size_bytes: wanted.size_bytes, checksum: wanted.checksum };
         // Another transaction may be waiting for the disk.
         block_in_place(|| self.database.own(wanted.object, chunk)).map_err(|error| error.to_string())?;
         self.store.mark_irreplaceable([wanted.object]);
-        self.own().insert(wanted.object, Own::claimed_now(chunk));
+        self.own().insert(wanted.object, OwnedChunk::audited_now(chunk));
         Ok(())
     }
 
-    fn own(&self) -> MutexGuard<'_, HashMap<ObjectId, Own>> {
+    fn own(&self) -> MutexGuard<'_, HashMap<ObjectId, OwnedChunk>> {
         // No update of the map can panic half-way.
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> Reservation<'a> {
     /// Expects the chunk to be brought by whoever wants it here.
-    pub fn bring(self) -> Result<Bringing<'a>, String> {
+    pub fn bring(self) -> Result<ExpectedChunk<'a>, String> {
         let expected = self.chunks.server.expect(self.begin().map_err(|error| error.message)?);
-        Ok(Bringing { place: self, expected })
+        Ok(ExpectedChunk { place: self, expected })
     }
 
     /// Fetches the chunk from the first of these that gives it, for a client if it may still be on its way to them.
@@ -324,7 +325,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.is_open {
             self.chunks.room.arrived(self.wanted.object, false);
@@ -332,10 +333,10 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Bringing<'_> {
+impl ExpectedChunk<'_> {
     /// Waits until it is here.
     pub async fn stored(self) -> Result<(), String> {
-        let Bringing { place, expected } = self;
+        let ExpectedChunk { place, expected } = self;
         let checksum = timeout(BRING_DEADLINE, expected.stored()).await.ok().flatten();
         let result = match checksum {
             Some(checksum) if checksum.0 == place.wanted.checksum => place.chunks.take(place.wanted),

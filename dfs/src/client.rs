@@ -34,11 +34,11 @@ use gather::GATHER_DEADLINE;
 pub use gather::Gathering;
 pub use read::Reading;
 pub use recover::Recovery;
-pub use runs::Attendance;
-pub use verify::{Lost, Verified};
+pub use runs::RunAttendance;
+pub use verify::{LostChunk, Verified};
 pub use write::WriteOptions;
 
-use crate::protocol::{Member, Membership, Reply, Usage, What};
+use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
 
 /// Between two tries of what was not possible for a moment.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -52,7 +52,7 @@ const LIST_TOGETHER: u32 = 1000;
 
 /// The files of a cluster. Clones share its connections.
 #[derive(Clone)]
-pub struct Files(Arc<Inner>);
+pub struct DfsClient(Arc<Inner>);
 
 struct Inner {
     calls: Arc<Calls>,
@@ -118,7 +118,7 @@ pub struct File {
     pub(crate) version: RecordVersion,
 }
 
-impl Files {
+impl DfsClient {
     /// The files of the cluster of `access`, some of whose nodes are at `seeds`; what the node `near` has is read there.
     /// What cannot be done at once is tried again for as long as there is `patience`.
     ///
@@ -136,7 +136,7 @@ impl Files {
         let known = Mutex::new(discover(&calls, &seeds.iter().copied().collect(), deadline).await?);
         let gathers_until = Instant::now() + GATHER_DEADLINE;
         let (own_address, turn) = (own_address(&seeds), write::random()? as usize);
-        Ok(Files(Arc::new(Inner { calls, peers, seeds, known, patience, gathers_until, near, own_address, turn })))
+        Ok(DfsClient(Arc::new(Inner { calls, peers, seeds, known, patience, gathers_until, near, own_address, turn })))
     }
 
     /// The node of this machine, if one is.
@@ -232,10 +232,10 @@ impl Files {
     ///
     /// # Errors
     /// `Unreachable`.
-    pub async fn membership(&self) -> Result<Membership, FilesError> {
+    pub async fn membership(&self) -> Result<DfsMembership, FilesError> {
         self.refresh(self.deadline()).await?;
         let Known { view, is_settled, members, .. } = self.known();
-        Ok(Membership { view: Some(view), is_settled, alive: members.values().copied().collect() })
+        Ok(DfsMembership { view: Some(view), is_settled, alive: members.values().copied().collect() })
     }
 
     /// What a node has.
@@ -243,8 +243,8 @@ impl Files {
     /// # Errors
     /// `Unreachable`.
     pub async fn usage(&self, member: &Member) -> Result<Usage, FilesError> {
-        match self.0.calls.ask_once(member.address, What::Usage).await? {
-            Reply::Usage(usage) => Ok(usage),
+        match self.0.calls.ask_once(member.address, RequestBody::Usage).await? {
+            ResponseBody::Usage(usage) => Ok(usage),
             _ => Err(unexpected()),
         }
     }
@@ -259,12 +259,12 @@ impl Files {
             let known = self.known();
             let asked = leader.take().unwrap_or_else(|| known.ring.leader(&name));
             let reply = match known.members.get(&asked) {
-                Some(member) => self.0.calls.ask_once(member.address, What::Operate(op.clone())).await,
+                Some(member) => self.0.calls.ask_once(member.address, RequestBody::Operate(op.clone())).await,
                 None => Err(FilesError::unreachable(format!("the leader of {name}, node {asked}, is not there"))),
             };
             match reply {
-                Ok(Reply::Operated(Ok(answer))) => return Ok(answer),
-                Ok(Reply::Operated(Err(refusal))) => match refusal {
+                Ok(ResponseBody::Operated(Ok(answer))) => return Ok(answer),
+                Ok(ResponseBody::Operated(Err(refusal))) => match refusal {
                     Refusal::NotFound => return Err(FilesError::not_found(absent(&op))),
                     Refusal::Exists { .. } => return Err(FilesError::exists(&name)),
                     Refusal::Changed => return Err(FilesError::changed(absent(&op))),
@@ -306,15 +306,15 @@ impl Files {
             loop {
                 let op =
                     FileOperation::List { view: known.view.number, folder: folder.into(), after, most: LIST_TOGETHER };
-                match self.0.calls.ask_once(member.address, What::Operate(op)).await? {
-                    Reply::Operated(Ok(FileAnswer::Listed { files, has_more })) => {
+                match self.0.calls.ask_once(member.address, RequestBody::Operate(op)).await? {
+                    ResponseBody::Operated(Ok(FileAnswer::Listed { files, has_more })) => {
                         after = files.last().map_or_else(String::new, |last| last.name.as_str().to_owned());
                         all.extend(files.into_iter().map(|file| (file.name.clone(), file)));
                         if !has_more {
                             break;
                         }
                     }
-                    Reply::Operated(Err(_)) => return Ok(None),
+                    ResponseBody::Operated(Err(_)) => return Ok(None),
                     _ => return Err(unexpected()),
                 }
             }
@@ -366,13 +366,13 @@ async fn discover(
         let mut asked = JoinSet::new();
         for address in addresses.iter().copied() {
             let calls = calls.clone();
-            asked.spawn(async move { (address, calls.ask_once(address, What::Membership).await) });
+            asked.spawn(async move { (address, calls.ask_once(address, RequestBody::Membership).await) });
         }
         // Once one has answered, those who do not answer soon are not waited for.
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
             match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
-                (_, Ok(Reply::Membership(_, Membership { view: Some(view), is_settled, alive }))) => {
+                (_, Ok(ResponseBody::Membership(_, DfsMembership { view: Some(view), is_settled, alive }))) => {
                     let is_news = |(known, was_settled, _): &(View, bool, _)| {
                         (known.number, *was_settled) < (view.number, is_settled)
                     };

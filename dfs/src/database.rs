@@ -196,8 +196,11 @@ impl Database {
     }
 
     /// Lets `decide` look at the records.
-    pub fn look<T>(&self, decide: impl FnOnce(&Look<ReadOnlyTable<Key, &[u8]>>) -> T) -> Result<T, DatabaseError> {
-        let look = || -> Result<_, redb::Error> { Ok(Look(self.redb.begin_read()?.open_table(RECORDS)?)) };
+    pub fn read<T>(
+        &self,
+        decide: impl FnOnce(&RecordsView<ReadOnlyTable<Key, &[u8]>>) -> T,
+    ) -> Result<T, DatabaseError> {
+        let look = || -> Result<_, redb::Error> { Ok(RecordsView(self.redb.begin_read()?.open_table(RECORDS)?)) };
         look().map(|look| decide(&look)).map_err(|e| self.failed(e))
     }
 
@@ -209,7 +212,7 @@ impl Database {
                 let mut tables = Tables {
                     meta: write.open_table(META)?,
                     rounds: write.open_table(ROUNDS)?,
-                    records: Look(write.open_table(RECORDS)?),
+                    records: RecordsView(write.open_table(RECORDS)?),
                 };
                 decide(&mut tables)
             };
@@ -226,16 +229,16 @@ type Key = (u16, &'static str);
 /// The records as they are.
 ///
 /// A database that fails in the middle of a decision leaves nothing to decide by: it panics, which ends the node.
-pub(crate) struct Look<T>(T);
+pub(crate) struct RecordsView<T>(T);
 
 /// What can be saved.
 pub(crate) struct Tables<'a> {
     meta: Table<'a, &'static str, &'static [u8]>,
     rounds: Table<'a, u16, &'static [u8]>,
-    pub records: Look<Table<'a, Key, &'static [u8]>>,
+    pub records: RecordsView<Table<'a, Key, &'static [u8]>>,
 }
 
-impl<T: ReadableTable<Key, &'static [u8]>> Records for Look<T> {
+impl<T: ReadableTable<Key, &'static [u8]>> Records for RecordsView<T> {
     fn get(&self, partition: u16, name: &FileName) -> Option<Stored> {
         let value = self.0.get((partition, name.as_str())).unwrap_or_else(|e| broken(&e));
         value.map(|value| of_bytes(value.value()).unwrap_or_else(|e| broken(&e)))

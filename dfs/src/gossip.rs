@@ -115,15 +115,15 @@ impl Gossip {
     }
 
     /// Who is alive, this node among them, whenever that changes.
-    pub async fn alive(&self) -> Alive {
-        Alive(self.handle.with_chitchat(|chitchat| chitchat.live_nodes_watcher()).await)
+    pub async fn alive(&self) -> LiveNodes {
+        LiveNodes(self.handle.with_chitchat(|chitchat| chitchat.live_nodes_watcher()).await)
     }
 }
 
 /// See [`Gossip::alive`].
-pub(crate) struct Alive(watch::Receiver<BTreeMap<ChitchatId, NodeState>>);
+pub(crate) struct LiveNodes(watch::Receiver<BTreeMap<ChitchatId, NodeState>>);
 
-impl Alive {
+impl LiveNodes {
     /// Waits for a change; false when the gossip has ended.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod audit;
-mod brain;
 mod chunks;
 mod client;
 mod database;
@@ -15,18 +14,20 @@ mod links;
 mod node;
 mod protocol;
 mod rights;
-mod room;
+mod ring_thread;
 mod runs;
 mod sealer;
 mod serve;
+mod space;
 
 pub use client::{
-    Attendance, File, Files, FilesError, FilesErrorKind, Gathering, Lost, Reading, Recovery, Verified, WriteOptions,
+    DfsClient, File, FilesError, FilesErrorKind, Gathering, LostChunk, Reading, Recovery, RunAttendance, Verified,
+    WriteOptions,
 };
 pub use database::DatabaseError;
 pub use eyas_blocks as blocks;
 pub use eyas_ring::{Listing, View};
 pub use node::{DfsNode, NodeError, Site};
-pub use protocol::{Member, Membership, Usage};
-pub use room::{Room, Waiting};
-pub use runs::{Part, RunId, RunPlace, RunSpec, RunStatus};
+pub use protocol::{DfsMembership, Member, Usage};
+pub use runs::{BlockRunId, OutputPart, RunAddress, RunSpec, RunStatus};
+pub use space::{BoxedFuture, ChunkSpace};

@@ -25,7 +25,7 @@ const MAX_TOGETHER: usize = 256;
 const REDIAL: Duration = Duration::from_millis(200);
 
 /// Connections to other nodes.
-pub(crate) struct Links {
+pub(crate) struct NodeLinks {
     node: NodeId,
     system: FileSystemId,
     access: Access,
@@ -38,13 +38,13 @@ struct Link {
     waiting: mpsc::Sender<ToPeer>,
 }
 
-impl Links {
+impl NodeLinks {
     pub fn new(node: NodeId, system: FileSystemId, access: Access) -> Self {
-        Links { node, system, access, runtime: Handle::current(), links: Mutex::default() }
+        NodeLinks { node, system, access, runtime: Handle::current(), links: Mutex::default() }
     }
 
     /// Says something to a node that is at `address`.
-    pub fn say(&self, to: NodeId, address: SocketAddr, message: ToPeer) {
+    pub fn send(&self, to: NodeId, address: SocketAddr, message: ToPeer) {
         let mut links = self.links();
         let link = links.entry(to).or_insert_with(|| self.link(address));
         if link.address != address || link.waiting.is_closed() {

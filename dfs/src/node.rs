@@ -26,15 +26,15 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use crate::audit::{self, Auditors};
-use crate::brain::{Brain, Hands, State, Told};
-use crate::chunks::{Chunks, Wanted};
+use crate::chunks::{ChunkSpec, NodeChunks};
 use crate::database::{Database, DatabaseError};
-use crate::gossip::{Alive, Gossip, Neighbour};
-use crate::links::Links;
-use crate::protocol::{Member, Membership, ToPeer};
-use crate::room::Room;
+use crate::gossip::{Gossip, LiveNodes, Neighbour};
+use crate::links::NodeLinks;
+use crate::protocol::{DfsMembership, Member, ToPeer};
+use crate::ring_thread::{RingEffects, RingInput, RingState, RingThread};
 use crate::runs::{self, Runs};
 use crate::serve;
+use crate::space::ChunkSpace;
 
 /// Ports that are tried until one is free for sessions and for gossip.
 const PORT_TRIES: usize = 16;
@@ -43,10 +43,10 @@ const PORT_TRIES: usize = 16;
 const BACKLOG: i32 = 1024;
 
 /// What waits to be told to the brain; of what is further said by other nodes, some is lost, and clients are told to ask again.
-const MAX_TOLD: usize = 1 << 16;
+const MAX_QUEUED_INPUTS: usize = 1 << 16;
 
 /// How often a node tells others what room it has for chunks, and gets on disk which it has.
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// A node that is about to be: it has its name and its address.
 pub struct Site {
@@ -91,7 +91,7 @@ pub enum NodeError {
 
 /// A node that runs.
 pub struct DfsNode {
-    shared: Arc<Shared>,
+    shared: Arc<NodeShared>,
     /// The threads of its brain and of its runs.
     threads: Vec<JoinHandle<()>>,
     _tasks: JoinSet<()>,
@@ -103,20 +103,20 @@ pub(crate) struct Identity {
     pub system: FileSystemId,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct NodeShared {
     pub node: NodeId,
     pub identity: Identity,
     pub address: SocketAddr,
     pub database: Arc<Database>,
-    pub chunks: Chunks,
-    pub links: Links,
+    pub chunks: NodeChunks,
+    pub links: NodeLinks,
     /// Says what tokens of jobs are good for.
     pub credentials: Credentials,
-    pub told: mpsc::SyncSender<Told>,
-    pub runs: mpsc::SyncSender<runs::Told>,
-    pub state: watch::Receiver<State>,
+    pub told: mpsc::SyncSender<RingInput>,
+    pub runs: mpsc::SyncSender<runs::RunInput>,
+    pub state: watch::Receiver<RingState>,
     pub gossip: Gossip,
-    pub room: Arc<dyn Room>,
+    pub room: Arc<dyn ChunkSpace>,
     neighbours: Mutex<BTreeMap<NodeId, Neighbour>>,
     auditors: Mutex<Auditors>,
 }
@@ -169,7 +169,7 @@ impl DfsNode {
         place: &FilesPlace,
         access: Access,
         (store, peers, server): (ObjectStore, Peers, Arc<PeerServer>),
-        room: Arc<dyn Room>,
+        room: Arc<dyn ChunkSpace>,
     ) -> Result<Self, NodeError> {
         let Site { folder, database, node, system, listener, socket, address } = site;
         let identity = Identity { folder, system: system.unwrap_or(place.system) };
@@ -181,15 +181,15 @@ impl DfsNode {
         let gossip = Gossip::start(&hearing, DataKeys::of(&access), node, me, socket, &place.nodes).await;
         let gossip = gossip.map_err(failed("gossip"))?;
         let mut alive = gossip.alive().await;
-        let (told, listens) = mpsc::sync_channel(MAX_TOLD);
-        let (tell_runs, runs_told) = mpsc::sync_channel(runs::MAX_TOLD);
+        let (told, listens) = mpsc::sync_channel(MAX_QUEUED_INPUTS);
+        let (tell_runs, runs_told) = mpsc::sync_channel(runs::MAX_QUEUED_INPUTS);
         let (abandon, abandoned) = tokio::sync::mpsc::channel(runs::MAX_ABANDONED);
         let runs = Runs::open(database.clone(), runs_told, abandon)?;
-        let (tell_state, state) = watch::channel(State::default());
-        let chunks = Chunks::open(database.clone(), store, peers, server, room.clone())?;
-        let links = Links::new(node, place.system, access.clone());
+        let (tell_state, state) = watch::channel(RingState::default());
+        let chunks = NodeChunks::open(database.clone(), store, peers, server, room.clone())?;
+        let links = NodeLinks::new(node, place.system, access.clone());
         let neighbours = Mutex::new(alive.now());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NodeShared {
             node,
             identity,
             address,
@@ -206,17 +206,17 @@ impl DfsNode {
             auditors: Mutex::default(),
         });
         let ring = eyas_ring::Config { found: place.founds, ..eyas_ring::Config::new(place.system, node) };
-        let hands = Fingers { shared: shared.clone(), runtime: Handle::current() };
-        let brain = Brain::new(ring, saved, database, hands, listens, tell_state);
-        let leaving = Leaving(shared.clone());
+        let shell = NodeEffects { shared: shared.clone(), runtime: Handle::current() };
+        let ring_thread = RingThread::new(ring, saved, database, shell, listens, tell_state);
+        let leaving = StopGossip(shared.clone());
         let live = move || {
             let _leaving = leaving;
-            if let Err(error) = brain.live() {
+            if let Err(error) = ring_thread.run() {
                 tracing::error!("{error}; this node leaves the file system");
             }
         };
         let lead = move || {
-            if let Err(error) = runs.live() {
+            if let Err(error) = runs.run() {
                 tracing::error!("{error}; the runs that are led from here are lost");
             }
         };
@@ -286,9 +286,9 @@ impl Identity {
 }
 
 /// Has the others do without a node whose brain has ended, however that was.
-struct Leaving(Arc<Shared>);
+struct StopGossip(Arc<NodeShared>);
 
-impl Drop for Leaving {
+impl Drop for StopGossip {
     fn drop(&mut self) {
         self.0.gossip.end();
     }
@@ -296,8 +296,8 @@ impl Drop for Leaving {
 
 impl Drop for DfsNode {
     fn drop(&mut self) {
-        let _ = self.shared.told.send(Told::End);
-        let _ = self.shared.runs.send(runs::Told::End);
+        let _ = self.shared.told.send(RingInput::End);
+        let _ = self.shared.runs.send(runs::RunInput::End);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("the file system's node has broken off");
@@ -306,16 +306,16 @@ impl Drop for DfsNode {
     }
 }
 
-impl Shared {
+impl NodeShared {
     /// The file system as it stands.
-    pub fn membership(&self) -> Membership {
+    pub fn membership(&self) -> DfsMembership {
         let member = |(node, neighbour): (&NodeId, &Neighbour)| {
             let Neighbour { address, transfer, free_bytes } = *neighbour;
             Member { node: *node, address, transfer, free_bytes }
         };
         let alive = self.neighbours().iter().map(member).collect();
-        let State { view, is_settled } = self.state.borrow().clone();
-        Membership { view, is_settled, alive }
+        let RingState { view, is_settled } = self.state.borrow().clone();
+        DfsMembership { view, is_settled, alive }
     }
 
     /// The view, if all that this node leads in it is served.
@@ -332,16 +332,16 @@ impl Shared {
 
     /// Tells the brain what it will be told again if it has no time now, or has ended.
     pub fn tell(&self, event: Event) {
-        if self.told.try_send(Told::Event(event)).is_err() {
+        if self.told.try_send(RingInput::Event(event)).is_err() {
             tracing::debug!("the ring is not told for now");
         }
     }
 
     /// Says something to another node, if it is known where that is.
-    pub fn say(&self, to: NodeId, message: ToPeer) {
+    pub fn send(&self, to: NodeId, message: ToPeer) {
         let address = self.neighbours().get(&to).map(|neighbour| neighbour.address);
         match address {
-            Some(address) => self.links.say(to, address, message),
+            Some(address) => self.links.send(to, address, message),
             None => tracing::trace!(%to, "a node that is not known to live is not told"),
         }
     }
@@ -359,18 +359,18 @@ impl Shared {
 }
 
 /// What the brain has done.
-struct Fingers {
-    shared: Arc<Shared>,
+struct NodeEffects {
+    shared: Arc<NodeShared>,
     runtime: Handle,
 }
 
-impl Hands for Fingers {
-    fn say(&self, to: NodeId, message: RingMessage) {
-        self.shared.say(to, ToPeer::Ring(message));
+impl RingEffects for NodeEffects {
+    fn send(&self, to: NodeId, message: RingMessage) {
+        self.shared.send(to, ToPeer::Ring(message));
     }
 
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>) {
-        let (shared, wanted) = (self.shared.clone(), Wanted { object, size_bytes, checksum });
+        let (shared, wanted) = (self.shared.clone(), ChunkSpec { object, size_bytes, checksum });
         self.runtime.spawn(async move {
             let from = shared.transfers(&from);
             // It may be here, and be what a reader found damaged.
@@ -390,7 +390,7 @@ impl Hands for Fingers {
                 }
             };
             // It is not told again, and others wait for their turn. When the brain has ended, none does.
-            tokio::task::spawn_blocking(move || drop(shared.told.send(Told::Event(event))));
+            tokio::task::spawn_blocking(move || drop(shared.told.send(RingInput::Event(event))));
         });
     }
 
@@ -398,7 +398,7 @@ impl Hands for Fingers {
         let shared = self.shared.clone();
         let members = shared.state.borrow().view.iter().flat_map(|view| view.members.clone()).collect::<Vec<_>>();
         for member in members.into_iter().filter(|member| *member != shared.node) {
-            shared.say(member, ToPeer::Search { name: name.clone(), objects: objects.clone() });
+            shared.send(member, ToPeer::Search { name: name.clone(), objects: objects.clone() });
         }
         self.runtime.spawn(async move {
             let objects = shared.chunks.search(&objects).await;
@@ -413,7 +413,7 @@ impl Hands for Fingers {
     }
 }
 
-async fn watch_alive(shared: Arc<Shared>, mut alive: Alive) {
+async fn watch_alive(shared: Arc<NodeShared>, mut alive: LiveNodes) {
     loop {
         let now = alive.now();
         shared.links.keep(|node| now.contains_key(&node));
@@ -427,8 +427,8 @@ async fn watch_alive(shared: Arc<Shared>, mut alive: Alive) {
     }
 }
 
-async fn keep_told(shared: Arc<Shared>) {
-    let mut ticks = interval(TELL_EVERY);
+async fn keep_told(shared: Arc<NodeShared>) {
+    let mut ticks = interval(REPORT_EVERY);
     loop {
         ticks.tick().await;
         let syncing = shared.clone();

@@ -8,7 +8,7 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
-use crate::runs::{RunId, RunReply, RunRequest};
+use crate::runs::{BlockRunId, RunReply, RunRequest};
 
 /// Where a node is, and what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Member {
 
 /// The file system as a node sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Membership {
+pub struct DfsMembership {
     /// By which files have leaders; none before the node has joined.
     pub view: Option<View>,
     /// Whether all that is led in it has a quorum in it: it can do without those before.
@@ -34,7 +34,7 @@ pub struct Membership {
     pub alive: Vec<Member>,
 }
 
-impl Membership {
+impl DfsMembership {
     /// Members that are not there.
     pub fn missing(&self) -> Vec<NodeId> {
         let members = self.view.iter().flat_map(|view| &view.members);
@@ -50,14 +50,14 @@ impl Membership {
 
 /// A client's request. Answers name it, and come in any order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct NodeRequest {
     pub number: u64,
-    pub what: What,
+    pub what: RequestBody,
 }
 
 /// What a client wants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum What {
+pub(crate) enum RequestBody {
     /// Who there is. Answered by [`Reply::Membership`].
     Membership,
     /// Something of a file that the node leads. Answered by [`Reply::Operated`].
@@ -72,29 +72,29 @@ pub(crate) enum What {
     /// What the node has in all. Answered by [`Reply::Usage`].
     Usage,
     /// Something of a run that the node leads. Answered by [`Reply::Run`].
-    Run { run: RunId, request: RunRequest },
+    Run { run: BlockRunId, request: RunRequest },
     /// Something has happened to a run's worker. Not answered: what comes of it, who attends the run is told.
-    Tell { run: RunId, event: BlockEvent },
+    Tell { run: BlockRunId, event: BlockEvent },
 }
 
 /// A node's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Answered {
+pub(crate) struct NodeResponse {
     pub number: u64,
-    pub reply: Reply,
+    pub reply: ResponseBody,
 }
 
 /// See [`What`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub(crate) enum ResponseBody {
     /// And who says so.
-    Membership(NodeId, Membership),
+    Membership(NodeId, DfsMembership),
     Operated(Result<FileAnswer, Refusal>),
     Ready,
     /// Or why not, for a person.
     Stored(Result<(), String>),
     /// One for each that was asked for.
-    Has(Vec<Held>),
+    Has(Vec<ChunkPresence>),
     Usage(Usage),
     Run(RunReply),
     /// The key or token of the session is not good for that: why, for a person.
@@ -103,7 +103,7 @@ pub(crate) enum Reply {
 
 /// What a node has of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Held {
+pub(crate) enum ChunkPresence {
     /// All of it.
     Whole,
     /// A damaged copy, which is kept aside.

@@ -3,11 +3,11 @@
 use eyas_ring::FileOperation;
 use eyas_types::access::{FilesScope, KeyRole, Principal};
 
-use crate::protocol::What;
+use crate::protocol::RequestBody;
 use crate::runs::RunRequest;
 
 /// Whether a holder may ask that; a job's token is good for what is in its `scope`.
-pub(crate) fn may_ask(holder: Principal, scope: Option<&FilesScope>, what: &What) -> bool {
+pub(crate) fn is_allowed(holder: Principal, scope: Option<&FilesScope>, what: &RequestBody) -> bool {
     match (holder, scope) {
         (Principal::Key(_, KeyRole::Admin | KeyRole::Submit | KeyRole::Executor), _) => true,
         (Principal::Key(_, KeyRole::Read), _) => only_reads(what),
@@ -16,19 +16,19 @@ pub(crate) fn may_ask(holder: Principal, scope: Option<&FilesScope>, what: &What
     }
 }
 
-fn only_reads(what: &What) -> bool {
+fn only_reads(what: &RequestBody) -> bool {
     match what {
-        What::Membership | What::Usage | What::Check { .. } => true,
-        What::Operate(op) => matches!(op, FileOperation::Stat { .. } | FileOperation::List { .. }),
-        What::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
-        What::Store { .. } | What::Bad { .. } | What::Tell { .. } => false,
+        RequestBody::Membership | RequestBody::Usage | RequestBody::Check { .. } => true,
+        RequestBody::Operate(op) => matches!(op, FileOperation::Stat { .. } | FileOperation::List { .. }),
+        RequestBody::Run { request, .. } => matches!(request, RunRequest::Spec | RunRequest::Status),
+        RequestBody::Store { .. } | RequestBody::Bad { .. } | RequestBody::Tell { .. } => false,
     }
 }
 
-fn is_within(scope: &FilesScope, what: &What) -> bool {
+fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
     match what {
-        What::Membership => true,
-        What::Operate(op) => match op {
+        RequestBody::Membership => true,
+        RequestBody::Operate(op) => match op {
             FileOperation::Stat { name } => scope.reads(name),
             FileOperation::Create { name, .. }
             | FileOperation::Replace { name, .. }
@@ -38,36 +38,36 @@ fn is_within(scope: &FilesScope, what: &What) -> bool {
             _ => false,
         },
         // A chunk is no file's before a file of it is created, and nobody asks for what is no file's.
-        What::Store { .. } => !scope.folders.is_empty(),
-        What::Bad { name, .. } => scope.reads(name),
-        What::Run { run, request } => {
+        RequestBody::Store { .. } => !scope.folders.is_empty(),
+        RequestBody::Bad { name, .. } => scope.reads(name),
+        RequestBody::Run { run, request } => {
             scope.holds(&run.folder())
                 && matches!(request, RunRequest::Spec | RunRequest::Attend(_) | RunRequest::Status)
         }
-        What::Tell { run, .. } => scope.holds(&run.folder()),
-        What::Check { .. } | What::Usage => false,
+        RequestBody::Tell { run, .. } => scope.holds(&run.folder()),
+        RequestBody::Check { .. } | RequestBody::Usage => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runs::RunId;
+    use crate::runs::BlockRunId;
     use eyas_types::JobId;
     use eyas_types::access::KeyId;
     use eyas_types::dfs::{FileId, FileName};
 
     #[test]
     fn each_holder_may_ask_what_it_is_for() {
-        let (own, other) = (RunId(1), RunId(2));
+        let (own, other) = (BlockRunId(1), BlockRunId(2));
         let scope = FilesScope { reads: ["/sky.csv".parse().unwrap()].into(), folders: [own.folder()].into() };
-        let stat = |name: FileName| What::Operate(FileOperation::Stat { name });
-        let remove = |name: FileName| What::Operate(FileOperation::Remove { name, id: FileId(1) });
-        let run = |run, request| What::Run { run, request };
+        let stat = |name: FileName| RequestBody::Operate(FileOperation::Stat { name });
+        let remove = |name: FileName| RequestBody::Operate(FileOperation::Remove { name, id: FileId(1) });
+        let run = |run, request| RequestBody::Run { run, request };
         // Submit, read, token of a job with this scope, token of a job with none.
         for (what, may) in [
-            (What::Membership, [true, true, true, false]),
-            (What::Usage, [true, true, false, false]),
+            (RequestBody::Membership, [true, true, true, false]),
+            (RequestBody::Usage, [true, true, false, false]),
             (stat("/sky.csv".parse().unwrap()), [true, true, true, false]),
             (stat("/other.csv".parse().unwrap()), [true, true, false, false]),
             (remove("/sky.csv".parse().unwrap()), [true, false, false, false]),
@@ -78,8 +78,8 @@ mod tests {
             (run(other, RunRequest::Spec), [true, true, false, false]),
             (run(own, RunRequest::Close), [true, false, false, false]),
         ] {
-            let key = |role| may_ask(Principal::Key(KeyId(1), role), None, &what);
-            let token = |scope| may_ask(Principal::Job(JobId(7)), scope, &what);
+            let key = |role| is_allowed(Principal::Key(KeyId(1), role), None, &what);
+            let token = |scope| is_allowed(Principal::Job(JobId(7)), scope, &what);
             let answers = [key(KeyRole::Submit), key(KeyRole::Read), token(Some(&scope)), token(None)];
             assert_eq!(answers, may, "{what:?}");
         }

@@ -20,8 +20,8 @@ use tokio::sync::mpsc::Sender;
 
 use crate::database::{Database, DatabaseError, RunSave};
 use parts::Parts;
-pub use parts::{Part, RunStatus};
-pub use spec::{RunId, RunPlace, RunSpec};
+pub use parts::{OutputPart, RunStatus};
+pub use spec::{BlockRunId, RunAddress, RunSpec};
 
 /// Replies to one request that were not sent yet; further ones are lost, and are asked for again.
 pub(crate) const MAX_WAITING_REPLIES: usize = 64;
@@ -30,13 +30,13 @@ pub(crate) const MAX_WAITING_REPLIES: usize = 64;
 const MAX_RUNS: usize = 1024;
 
 /// The thread looks that often at least whether it is time for something.
-const LOOK_EVERY: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Runs whose folders are to be emptied; those of further ones stay until somebody removes them.
 pub(crate) const MAX_ABANDONED: usize = MAX_RUNS;
 
 /// What the thread was told and has not heard; further words are lost, and said again.
-pub(crate) const MAX_TOLD: usize = 1 << 16;
+pub(crate) const MAX_QUEUED_INPUTS: usize = 1 << 16;
 
 /// What was told meanwhile is decided together.
 const MAX_TOGETHER: usize = 4096;
@@ -71,26 +71,26 @@ pub(crate) enum RunReply {
 }
 
 /// What the thread is told.
-pub(crate) enum Told {
-    Asked { run: RunId, request: RunRequest, replies: Sender<RunReply> },
-    Event { run: RunId, event: Event },
+pub(crate) enum RunInput {
+    Asked { run: BlockRunId, request: RunRequest, replies: Sender<RunReply> },
+    Event { run: BlockRunId, event: Event },
     End,
 }
 
 /// All runs of a node.
 pub(crate) struct Runs {
     database: Arc<Database>,
-    told: mpsc::Receiver<Told>,
-    runs: BTreeMap<RunId, Run>,
+    inputs: mpsc::Receiver<RunInput>,
+    runs: BTreeMap<BlockRunId, LedRun>,
     /// Counts the starts of this node, so that leases of this one are newer than those of earlier ones.
     epoch: u32,
     /// Of `now_us`.
     began: Instant,
     /// Who is told of runs that nobody has need of any more.
-    abandoned: Sender<RunId>,
+    abandoned: Sender<BlockRunId>,
 }
 
-struct Run {
+struct LedRun {
     spec: Arc<RunSpec>,
     blocks: Blocks,
     parts: Parts,
@@ -102,7 +102,7 @@ struct Run {
 
 /// What comes of what was told together.
 #[derive(Default)]
-struct Turn {
+struct RunBatch {
     saves: Vec<RunSave>,
     /// Whether that has to be on disk before anything is said.
     is_promised: bool,
@@ -113,57 +113,57 @@ impl Runs {
     /// The runs that the database knows.
     pub fn open(
         database: Arc<Database>,
-        told: mpsc::Receiver<Told>,
-        abandoned: Sender<RunId>,
+        inputs: mpsc::Receiver<RunInput>,
+        abandoned: Sender<BlockRunId>,
     ) -> Result<Self, DatabaseError> {
         let epoch = database.next_epoch()?;
         let mut runs = BTreeMap::new();
         for (run, spec, records) in database.runs()? {
-            runs.insert(run, Run::new(Arc::new(spec), epoch, records, 0));
+            runs.insert(run, LedRun::new(Arc::new(spec), epoch, records, 0));
         }
-        Ok(Runs { database, told, runs, epoch, began: Instant::now(), abandoned })
+        Ok(Runs { database, inputs, runs, epoch, began: Instant::now(), abandoned })
     }
 
     /// Leads them until it is to end, or nobody can tell it anything any more.
-    pub fn live(mut self) -> Result<(), DatabaseError> {
+    pub fn run(mut self) -> Result<(), DatabaseError> {
         loop {
-            let first = match self.told.recv_timeout(self.due()) {
-                Ok(told) => Some(told),
+            let first = match self.inputs.recv_timeout(self.due()) {
+                Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            let more: Vec<_> = self.told.try_iter().take(MAX_TOGETHER).collect();
-            let mut turn = Turn::default();
-            for told in first.into_iter().chain(more) {
-                match told {
-                    Told::Asked { run, request, replies } => self.asked(run, request, replies, &mut turn),
-                    Told::Event { run, event } => {
+            let more: Vec<_> = self.inputs.try_iter().take(MAX_TOGETHER).collect();
+            let mut batch = RunBatch::default();
+            for input in first.into_iter().chain(more) {
+                match input {
+                    RunInput::Asked { run, request, replies } => self.asked(run, request, replies, &mut batch),
+                    RunInput::Event { run, event } => {
                         let now_us = self.now_us();
                         if let Some(state) = self.runs.get_mut(&run) {
                             state.heard = Instant::now();
-                            state.handle(run, now_us, event, &mut turn);
+                            state.handle(run, now_us, event, &mut batch);
                         }
                     }
-                    Told::End => return Ok(()),
+                    RunInput::End => return Ok(()),
                 }
             }
-            self.pass_time(&mut turn);
-            self.database.save_runs(&turn.saves, turn.is_promised)?;
-            for (replies, reply) in turn.replies {
+            self.pass_time(&mut batch);
+            self.database.save_runs(&batch.saves, batch.is_promised)?;
+            for (replies, reply) in batch.replies {
                 // Who has gone needs no answer; who is slow asks again.
                 let _ = replies.try_send(reply);
             }
         }
     }
 
-    fn asked(&mut self, run: RunId, request: RunRequest, replies: Sender<RunReply>, turn: &mut Turn) {
+    fn asked(&mut self, run: BlockRunId, request: RunRequest, replies: Sender<RunReply>, batch: &mut RunBatch) {
         if let RunRequest::Open(spec) = request {
-            let opened = self.lead(run, *spec, turn);
-            turn.replies.push((replies, RunReply::Opened(opened)));
+            let opened = self.lead(run, *spec, batch);
+            batch.replies.push((replies, RunReply::Opened(opened)));
             return;
         }
         let Some(state) = self.runs.get_mut(&run) else {
-            turn.replies.push((replies, RunReply::Unknown));
+            batch.replies.push((replies, RunReply::Unknown));
             return;
         };
         state.heard = Instant::now();
@@ -176,14 +176,14 @@ impl Runs {
             }
             RunRequest::Status => RunReply::Status(state.parts.status(&state.blocks)),
             RunRequest::Close => {
-                self.forget(run, turn);
+                self.forget(run, batch);
                 RunReply::Closed
             }
         };
-        turn.replies.push((replies, reply));
+        batch.replies.push((replies, reply));
     }
 
-    fn lead(&mut self, run: RunId, spec: RunSpec, turn: &mut Turn) -> Result<(), String> {
+    fn lead(&mut self, run: BlockRunId, spec: RunSpec, batch: &mut RunBatch) -> Result<(), String> {
         if self.runs.contains_key(&run) {
             return Ok(());
         }
@@ -192,41 +192,41 @@ impl Runs {
         }
         spec.check()?;
         let spec = Arc::new(spec);
-        turn.saves.push(RunSave::Spec(run, spec.clone()));
-        turn.is_promised = true;
-        self.runs.insert(run, Run::new(spec, self.epoch, Vec::new(), self.now_us()));
+        batch.saves.push(RunSave::Spec(run, spec.clone()));
+        batch.is_promised = true;
+        self.runs.insert(run, LedRun::new(spec, self.epoch, Vec::new(), self.now_us()));
         Ok(())
     }
 
     /// Tells deciders that it is time, and forgets runs that nobody has need of.
-    fn pass_time(&mut self, turn: &mut Turn) {
+    fn pass_time(&mut self, batch: &mut RunBatch) {
         let now_us = self.now_us();
         for (run, state) in &mut self.runs {
             if state.blocks.next_timeout().is_some_and(|due_us| due_us <= now_us) {
-                state.handle(*run, now_us, Event::Tick, turn);
+                state.handle(*run, now_us, Event::Tick, batch);
             }
         }
         let idle: Vec<_> = self.runs.iter().filter(|(_, state)| state.idle_in().is_zero()).collect();
         let idle: Vec<_> = idle.into_iter().map(|(run, _)| *run).collect();
         for run in idle {
             tracing::info!(%run, "nobody asks for a run any more; forgotten");
-            self.forget(run, turn);
+            self.forget(run, batch);
             let _ = self.abandoned.try_send(run);
         }
     }
 
-    fn forget(&mut self, run: RunId, turn: &mut Turn) {
+    fn forget(&mut self, run: BlockRunId, batch: &mut RunBatch) {
         let attending = self.runs.remove(&run).map(|state| state.attending).unwrap_or_default();
-        turn.replies.extend(attending.into_values().map(|replies| (replies, RunReply::Unknown)));
-        turn.saves.push(RunSave::Forget(run));
+        batch.replies.extend(attending.into_values().map(|replies| (replies, RunReply::Unknown)));
+        batch.saves.push(RunSave::Forget(run));
     }
 
     /// How long until it is time for something.
     fn due(&self) -> Duration {
         let now_us = self.now_us();
         let timeout = |due_us: u64| Duration::from_micros(due_us.saturating_sub(now_us));
-        let due = |state: &Run| state.blocks.next_timeout().map_or(LOOK_EVERY, timeout).min(state.idle_in());
-        self.runs.values().map(due).min().unwrap_or(LOOK_EVERY)
+        let due = |state: &LedRun| state.blocks.next_timeout().map_or(MAX_WAIT, timeout).min(state.idle_in());
+        self.runs.values().map(due).min().unwrap_or(MAX_WAIT)
     }
 
     fn now_us(&self) -> u64 {
@@ -234,7 +234,7 @@ impl Runs {
     }
 }
 
-impl Run {
+impl LedRun {
     fn new(spec: Arc<RunSpec>, epoch: u32, records: Vec<Record>, now_us: u64) -> Self {
         let slots = spec.slots.iter().map(|node| (*node, None)).collect();
         let config = Config { term_us: spec.term_us, ..Config::new(spec.policy, slots) };
@@ -243,7 +243,7 @@ impl Run {
         let saved = records.len() as u64;
         let chunks = spec.chunks().map(|(_, _, chunk)| (chunk.size_bytes, &chunk.replicas[..]));
         let blocks = Blocks::new(config, chunks, epoch, records, now_us);
-        Run { blocks, parts, attending: HashMap::new(), saved, heard: Instant::now(), spec }
+        LedRun { blocks, parts, attending: HashMap::new(), saved, heard: Instant::now(), spec }
     }
 
     /// How long until nobody has said anything of it for too long.
@@ -251,31 +251,31 @@ impl Run {
         self.spec.idle.saturating_sub(self.heard.elapsed())
     }
 
-    fn handle(&mut self, run: RunId, now_us: u64, event: Event, turn: &mut Turn) {
+    fn handle(&mut self, run: BlockRunId, now_us: u64, event: Event, batch: &mut RunBatch) {
         let mut effects = Vec::new();
         self.blocks.handle(now_us, event, &mut effects);
         for effect in effects {
-            turn.is_promised |= matches!(effect, Effect::Committed { .. } | Effect::Complete);
+            batch.is_promised |= matches!(effect, Effect::Committed { .. } | Effect::Complete);
             match (effect.worker(), effect) {
                 (_, Effect::Save(record)) => {
                     self.parts.apply(&record);
-                    turn.saves.push(RunSave::Record(run, self.saved, record));
+                    batch.saves.push(RunSave::Record(run, self.saved, record));
                     self.saved += 1;
                 }
-                (Some(worker), effect) => self.say(worker, effect, turn),
+                (Some(worker), effect) => self.send_effect(worker, effect, batch),
                 (None, _) => {}
             }
         }
     }
 
     /// Tells a worker, if it attends.
-    fn say(&mut self, worker: WorkerId, effect: Effect, turn: &mut Turn) {
+    fn send_effect(&mut self, worker: WorkerId, effect: Effect, batch: &mut RunBatch) {
         let is_last =
             matches!(effect, Effect::Committed { .. } | Effect::Discard { .. } | Effect::NoMore { chunks: 0, .. });
         let replies = match is_last {
             true => self.attending.remove(&worker),
             false => self.attending.get(&worker).cloned(),
         };
-        turn.replies.extend(replies.map(|replies| (replies, RunReply::Effect(effect))));
+        batch.replies.extend(replies.map(|replies| (replies, RunReply::Effect(effect))));
     }
 }

@@ -21,11 +21,11 @@ const HEADER_BYTES: usize = SALT_BYTES + NUMBER_BYTES;
 /// Seals what this process sends, and opens what others of the cluster have sealed.
 pub(crate) struct Sealer {
     keys: DataKeys,
-    own: Own,
+    own: SenderKey,
 }
 
 /// What this process seals with until the cluster's secret is replaced.
-struct Own {
+struct SenderKey {
     secret: [u8; 32],
     salt: [u8; SALT_BYTES],
     key: LessSafeKey,
@@ -33,7 +33,7 @@ struct Own {
     number: u64,
 }
 
-impl Own {
+impl SenderKey {
     fn new(secret: [u8; 32]) -> io::Result<Self> {
         let mut salt = [0; SALT_BYTES];
         let mut filled = 0;
@@ -41,14 +41,14 @@ impl Own {
             let flags = rustix::rand::GetRandomFlags::empty();
             filled += rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut salt[filled..], flags))?;
         }
-        Ok(Own { secret, salt, key: key(&secret, &salt), number: 0 })
+        Ok(SenderKey { secret, salt, key: key(&secret, &salt), number: 0 })
     }
 }
 
 impl Sealer {
     /// With secrets that are asked for with each datagram.
     pub fn new(keys: DataKeys) -> io::Result<Self> {
-        let own = Own::new(keys.node_secrets()[0])?;
+        let own = SenderKey::new(keys.node_secrets()[0])?;
         Ok(Sealer { keys, own })
     }
 
@@ -59,7 +59,7 @@ impl Sealer {
     pub fn seal(&mut self, datagram: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let secret = self.keys.node_secrets()[0];
         if secret != self.own.secret {
-            self.own = Own::new(secret)?;
+            self.own = SenderKey::new(secret)?;
         }
         let own = &mut self.own;
         datagram.clear();

@@ -14,18 +14,18 @@ use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::brain::Told;
-use crate::chunks::Wanted;
-use crate::node::Shared;
-use crate::protocol::{Answered, Held, Reply, Request, ToPeer, Usage, What};
-use crate::rights::may_ask;
-use crate::runs::{self, RunId, RunRequest};
+use crate::chunks::ChunkSpec;
+use crate::node::NodeShared;
+use crate::protocol::{ChunkPresence, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
+use crate::rights::is_allowed;
+use crate::ring_thread::RingInput;
+use crate::runs::{self, BlockRunId, RunRequest};
 
 /// Requests of one client that are not answered; further ones are read when some are.
 const MAX_REQUESTS: usize = 1024;
 
 /// Lets in peers that have the cluster's secret. When this ends, so do all connections.
-pub(crate) async fn accept(shared: Arc<Shared>, listener: Listener) {
+pub(crate) async fn accept(shared: Arc<NodeShared>, listener: Listener) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -45,7 +45,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: Listener) {
 }
 
 /// Listens to another node, until it closes the connection.
-async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
+async fn peer(shared: Arc<NodeShared>, session: Session) -> Result<(), SessionError> {
     let mut from = None;
     let ended = hear(&shared, session, &mut from).await;
     if let Some(node) = from {
@@ -54,7 +54,7 @@ async fn peer(shared: Arc<Shared>, session: Session) -> Result<(), SessionError>
     ended
 }
 
-async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
+async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
     let Session { mut reader, mut standing, remote, .. } = session;
     if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
         tracing::warn!(%remote, holder = %standing.holder(), "who speaks is no node; ignored");
@@ -74,7 +74,7 @@ async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>)
                 (ToPeer::Audit { name, objects }, Some(from)) => {
                     let missing = shared.chunks.audited(&objects).await;
                     if !missing.is_empty() {
-                        shared.say(from, ToPeer::Missing { name, objects: missing });
+                        shared.send(from, ToPeer::Missing { name, objects: missing });
                     }
                 }
                 (ToPeer::Audited, Some(from)) => shared.auditors().heard(from, Instant::now()),
@@ -87,7 +87,7 @@ async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>)
                     tokio::spawn(async move {
                         let objects = shared.chunks.search(&objects).await;
                         if !objects.is_empty() {
-                            shared.say(from, ToPeer::Found { name, objects });
+                            shared.send(from, ToPeer::Found { name, objects });
                         }
                     });
                 }
@@ -102,10 +102,10 @@ async fn hear(shared: &Arc<Shared>, session: Session, said: &mut Option<NodeId>)
     }
 }
 
-async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionError> {
+async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), SessionError> {
     let Session { mut reader, writer, mut standing, .. } = session;
     let holder = standing.holder();
-    let (outbox, send) = outbox::<Answered>(writer);
+    let (outbox, send) = outbox::<NodeResponse>(writer);
     let mut serving = JoinSet::new();
     serving.spawn(async move { drop(send.await) });
     let requests = Arc::new(Semaphore::new(MAX_REQUESTS));
@@ -114,26 +114,26 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
             asked = reader.next() => asked?,
             _ = standing.ends() => return Ok(()),
         };
-        for Request { number, what } in asked {
+        for NodeRequest { number, what } in asked {
             while serving.try_join_next().is_some() {}
             let may = match holder {
-                Principal::Job(job) => may_ask(holder, shared.credentials.trust().jobs.get(&job), &what),
-                holder => may_ask(holder, None, &what),
+                Principal::Job(job) => is_allowed(holder, shared.credentials.trust().jobs.get(&job), &what),
+                holder => is_allowed(holder, None, &what),
             };
             if !may {
-                let reply = Reply::Refused(format!("{holder} may not do that with files of the cluster"));
-                let _ = outbox.put(vec![Answered { number, reply }]).await;
+                let reply = ResponseBody::Refused(format!("{holder} may not do that with files of the cluster"));
+                let _ = outbox.put(vec![NodeResponse { number, reply }]).await;
                 continue;
             }
-            if let What::Tell { run, event } = what {
+            if let RequestBody::Tell { run, event } = what {
                 // At once, so that a worker's words stay in their order. What is lost, it says again.
-                let _ = shared.runs.try_send(runs::Told::Event { run, event });
+                let _ = shared.runs.try_send(runs::RunInput::Event { run, event });
                 continue;
             }
             // It is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
-            let is_storing = matches!(what, What::Store { .. });
+            let is_storing = matches!(what, RequestBody::Store { .. });
             let serve = async move {
                 client.serve(what).await;
                 drop(request);
@@ -150,80 +150,83 @@ async fn client(shared: Arc<Shared>, session: Session) -> Result<(), SessionErro
 
 /// A client, and its request.
 struct Client {
-    shared: Arc<Shared>,
-    outbox: Outbox<Answered>,
+    shared: Arc<NodeShared>,
+    outbox: Outbox<NodeResponse>,
     number: u64,
 }
 
 impl Client {
-    async fn serve(&self, what: What) {
+    async fn serve(&self, what: RequestBody) {
         let reply = match what {
-            What::Membership => Reply::Membership(self.shared.node, self.shared.membership()),
-            What::Operate(op) => {
+            RequestBody::Membership => ResponseBody::Membership(self.shared.node, self.shared.membership()),
+            RequestBody::Operate(op) => {
                 let (answer, answered) = oneshot::channel();
-                let is_busy = matches!(self.shared.told.try_send(Told::Asked(op, answer)), Err(TrySendError::Full(_)));
+                let is_busy =
+                    matches!(self.shared.told.try_send(RingInput::Asked(op, answer)), Err(TrySendError::Full(_)));
                 match answered.await {
-                    Ok(answer) => Reply::Operated(answer),
-                    Err(_) if is_busy => Reply::Operated(Err(Refusal::Busy)),
+                    Ok(answer) => ResponseBody::Operated(answer),
+                    Err(_) if is_busy => ResponseBody::Operated(Err(Refusal::Busy)),
                     // The node has left: others lead, in another view.
-                    Err(_) => Reply::Operated(Err(Refusal::OtherView { view: 0 })),
+                    Err(_) => ResponseBody::Operated(Err(Refusal::OtherView { view: 0 })),
                 }
             }
-            What::Store { object, size_bytes, checksum, from } => {
-                Reply::Stored(self.store(Wanted { object, size_bytes, checksum }, from).await)
+            RequestBody::Store { object, size_bytes, checksum, from } => {
+                ResponseBody::Stored(self.store(ChunkSpec { object, size_bytes, checksum }, from).await)
             }
-            What::Bad { name, objects, node } => return self.shared.tell(Event::BadReplicas { name, objects, node }),
-            What::Run { run, request } => return self.run(run, request).await,
-            What::Tell { .. } => unreachable!("it was told before"),
-            What::Check { objects, thoroughly } => Reply::Has(self.check(objects, thoroughly).await),
-            What::Usage => {
+            RequestBody::Bad { name, objects, node } => {
+                return self.shared.tell(Event::BadReplicas { name, objects, node });
+            }
+            RequestBody::Run { run, request } => return self.run(run, request).await,
+            RequestBody::Tell { .. } => unreachable!("it was told before"),
+            RequestBody::Check { objects, thoroughly } => ResponseBody::Has(self.check(objects, thoroughly).await),
+            RequestBody::Usage => {
                 let (chunks, bytes) = self.shared.chunks.count();
                 let is_settled = self.shared.state.borrow().is_settled;
                 let (damaged, damaged_bytes) = self.shared.chunks.damaged();
                 let free_bytes = self.shared.room.free_bytes();
-                Reply::Usage(Usage { chunks, bytes, free_bytes, damaged, damaged_bytes, is_settled })
+                ResponseBody::Usage(Usage { chunks, bytes, free_bytes, damaged, damaged_bytes, is_settled })
             }
         };
         self.reply(reply).await;
     }
 
     /// Has a chunk stored, and says before when there is room for it.
-    async fn store(&self, wanted: Wanted, from: Option<SocketAddr>) -> Result<(), String> {
+    async fn store(&self, wanted: ChunkSpec, from: Option<SocketAddr>) -> Result<(), String> {
         let Some(place) = self.shared.chunks.prepare(wanted).await? else { return Ok(()) };
         match from {
             Some(peer) => {
-                self.reply(Reply::Ready).await;
+                self.reply(ResponseBody::Ready).await;
                 place.fetch(&[peer], true).await
             }
             None => {
                 let bringing = place.bring()?;
-                self.reply(Reply::Ready).await;
+                self.reply(ResponseBody::Ready).await;
                 bringing.stored().await
             }
         }
     }
 
     /// Answers as long as the run's thread does. Where that has too much to do, the client asks again.
-    async fn run(&self, run: RunId, request: RunRequest) {
+    async fn run(&self, run: BlockRunId, request: RunRequest) {
         let (replies, mut answers) = mpsc::channel(runs::MAX_WAITING_REPLIES);
-        let _ = self.shared.runs.try_send(runs::Told::Asked { run, request, replies });
+        let _ = self.shared.runs.try_send(runs::RunInput::Asked { run, request, replies });
         while let Some(reply) = answers.recv().await {
-            if !self.reply(Reply::Run(reply)).await {
+            if !self.reply(ResponseBody::Run(reply)).await {
                 return;
             }
         }
     }
 
     /// Of what cannot be read for now nothing bad is said.
-    async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<Held> {
+    async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<ChunkPresence> {
         let shared = self.shared.clone();
-        let has = move |object: &ObjectId| shared.chunks.held(*object, thoroughly).unwrap_or(Held::Whole);
+        let has = move |object: &ObjectId| shared.chunks.held(*object, thoroughly).unwrap_or(ChunkPresence::Whole);
         let check = move || objects.iter().map(has).collect();
         tokio::task::spawn_blocking(check).await.unwrap_or_default()
     }
 
     /// Tells whether the client is still there.
-    async fn reply(&self, reply: Reply) -> bool {
-        self.outbox.put(vec![Answered { number: self.number, reply }]).await.is_ok()
+    async fn reply(&self, reply: ResponseBody) -> bool {
+        self.outbox.put(vec![NodeResponse { number: self.number, reply }]).await.is_ok()
     }
 }

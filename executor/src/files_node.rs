@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use eyas_dfs::{DfsNode, NodeError, Room, Site, Waiting};
+use eyas_dfs::{BoxedFuture, ChunkSpace, DfsNode, NodeError, Site};
 use eyas_session::Access;
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
@@ -107,8 +107,8 @@ impl StoreRoom {
     }
 }
 
-impl Room for StoreRoom {
-    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> Waiting<Result<(), String>> {
+impl ChunkSpace for StoreRoom {
+    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), String>> {
         let (reserved, answer) = oneshot::channel();
         if self.with_core(|core| core.lock().reserve_chunk(chunk, size_bytes, reserved)).is_some() {
             return Box::pin(async {

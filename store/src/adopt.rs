@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD};
 
 use crate::checksum::Checksum;
 use crate::error::StoreError;
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::pieces::Summing;
 
@@ -41,7 +41,7 @@ impl ObjectStore {
         let (size_bytes, checksum) = (metadata.len(), summing.whole());
         let executable = metadata.mode() & 0o111 != 0;
         let spec = name(size_bytes, checksum, executable);
-        let entry = Entry { size_bytes, checksum, executable, verified: true };
+        let entry = IndexEntry { size_bytes, checksum, executable, verified: true };
         match self.adopt_inode(path, &file, spec.id(), entry)? {
             true => self.remembered().insert(spec.id(), &summing),
             false => self.copy(&mut file, spec.id(), entry, &failed)?,
@@ -50,7 +50,7 @@ impl ObjectStore {
     }
 
     /// Gives the store a link to the file; false where it cannot have one, or not alone.
-    fn adopt_inode(&self, path: &Path, file: &File, id: ObjectId, entry: Entry) -> Result<bool, StoreError> {
+    fn adopt_inode(&self, path: &Path, file: &File, id: ObjectId, entry: IndexEntry) -> Result<bool, StoreError> {
         // A link through which something else could write, and a name that is not the file's own, are not to be sealed.
         let is_alone = fs::symlink_metadata(path)
             .and_then(|named| Ok((named, file.metadata()?)))
@@ -78,7 +78,7 @@ impl ObjectStore {
         &self,
         file: &mut File,
         id: ObjectId,
-        entry: Entry,
+        entry: IndexEntry,
         failed: &dyn Fn(io::Error) -> StoreError,
     ) -> Result<(), StoreError> {
         io::Seek::rewind(file).map_err(failed)?;

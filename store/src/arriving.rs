@@ -24,22 +24,22 @@ pub struct Arriving {
 
 #[derive(Debug)]
 struct State {
-    progress: Progress,
+    progress: ArrivalProgress,
     pieces: Vec<Checksum>,
 }
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ArrivalProgress {
     /// Bytes of the prefix, in whole [pieces](crate::PIECE_BYTES).
     pub written_bytes: u64,
     /// What became of it, once it is over.
-    pub end: Option<Arrival>,
+    pub end: Option<ArrivalEnd>,
 }
 
 /// How a receipt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum ArrivalEnd {
     /// It is whole, and this is its checksum.
     Whole(Checksum),
     /// It was given up; what is there of it is still good.
@@ -48,12 +48,12 @@ pub enum Arrival {
 
 impl Arriving {
     pub(crate) fn new(size_bytes: u64, file: File) -> Self {
-        let state = State { progress: Progress { written_bytes: 0, end: None }, pieces: Vec::new() };
+        let state = State { progress: ArrivalProgress { written_bytes: 0, end: None }, pieces: Vec::new() };
         Arriving { size_bytes, file, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// How far it is once there are more than `bytes`, or it has ended, or `patience` is over. Blocks.
-    pub fn wait_past(&self, bytes: u64, patience: Duration) -> Progress {
+    pub fn wait_past(&self, bytes: u64, patience: Duration) -> ArrivalProgress {
         let nothing_new = |state: &mut State| state.progress.written_bytes <= bytes && state.progress.end.is_none();
         let waited = self.changed.wait_timeout_while(self.state(), patience, nothing_new);
         waited.unwrap_or_else(PoisonError::into_inner).0.progress
@@ -75,7 +75,7 @@ impl Arriving {
         }
     }
 
-    fn ended(&self, how: Arrival) {
+    fn ended(&self, how: ArrivalEnd) {
         self.state().progress.end.get_or_insert(how);
         self.changed.notify_all();
     }
@@ -99,7 +99,7 @@ impl Arrivals {
         self.changed.notify_all();
     }
 
-    pub fn end(&self, id: ObjectId, arriving: &Arc<Arriving>, how: Arrival) {
+    pub fn end(&self, id: ObjectId, arriving: &Arc<Arriving>, how: ArrivalEnd) {
         let mut table = self.table();
         if table.get(&id).is_some_and(|first| Arc::ptr_eq(first, arriving)) {
             table.remove(&id);

@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::checksum::Checksum;
 use crate::error::StoreError;
-use crate::index::{Entry, file_name, parse_file_name};
+use crate::index::{IndexEntry, file_name, parse_file_name};
 use crate::objects::{ObjectStore, seal, sum_up};
 
 /// A store keeps this many damaged copies; of further ones, that which was asked for longest ago is deleted.
@@ -210,7 +210,7 @@ impl ObjectStore {
         seal(&file, false).map_err(|e| failed(e.into()))?;
         let partial = self.new_partial();
         rustix::fs::renameat(damaged.folder(), &name, self.partial(), &partial).map_err(|e| failed(e.into()))?;
-        let entry = Entry { size_bytes, checksum, executable: false, verified: true };
+        let entry = IndexEntry { size_bytes, checksum, executable: false, verified: true };
         match self.publish(&partial, object, entry)? {
             true => self.remembered().insert(object, &summing),
             // A good copy came meanwhile.

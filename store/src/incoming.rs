@@ -9,10 +9,10 @@ use eyas_types::ObjectId;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::arriving::{Arrival, Arriving};
+use crate::arriving::{ArrivalEnd, Arriving};
 use crate::checksum::Checksum;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::pieces::Summing;
 
@@ -129,10 +129,10 @@ impl Incoming {
         // Nothing that is open for writing can be executed, and a task may be waiting for this object.
         drop(file);
         let checksum = summing.whole();
-        let entry = Entry { size_bytes, checksum, executable, verified: true };
+        let entry = IndexEntry { size_bytes, checksum, executable, verified: true };
         partial.published = partial.store.publish(&partial.name, id, entry)?;
         partial.store.remembered().insert(id, &summing);
-        partial.store.arrivals().end(id, &partial.arriving, Arrival::Whole(checksum));
+        partial.store.arrivals().end(id, &partial.arriving, ArrivalEnd::Whole(checksum));
         Ok(checksum)
     }
 
@@ -152,7 +152,7 @@ impl std::fmt::Debug for Incoming {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        self.store.arrivals().end(self.id, &self.arriving, Arrival::GivenUp);
+        self.store.arrivals().end(self.id, &self.arriving, ArrivalEnd::GivenUp);
         if !self.published {
             self.store.discard_partial(&self.name);
         }

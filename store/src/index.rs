@@ -9,7 +9,7 @@ use crate::checksum::Checksum;
 
 /// What the store knows of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     pub size_bytes: u64,
     pub checksum: Checksum,
     pub executable: bool,
@@ -20,27 +20,27 @@ pub(crate) struct Entry {
 /// Every object of the store, and the sum of their sizes.
 #[derive(Default)]
 pub(crate) struct Index {
-    entries: HashMap<ObjectId, Entry>,
+    entries: HashMap<ObjectId, IndexEntry>,
     total_bytes: u64,
 }
 
 impl Index {
-    pub fn get(&self, id: ObjectId) -> Option<Entry> {
+    pub fn get(&self, id: ObjectId) -> Option<IndexEntry> {
         self.entries.get(&id).copied()
     }
 
-    pub fn get_mut(&mut self, id: ObjectId) -> Option<&mut Entry> {
+    pub fn get_mut(&mut self, id: ObjectId) -> Option<&mut IndexEntry> {
         self.entries.get_mut(&id)
     }
 
-    pub fn insert(&mut self, id: ObjectId, entry: Entry) -> Option<Entry> {
+    pub fn insert(&mut self, id: ObjectId, entry: IndexEntry) -> Option<IndexEntry> {
         let before = self.entries.insert(id, entry);
         self.total_bytes += entry.size_bytes;
         self.total_bytes -= before.map_or(0, |before| before.size_bytes);
         before
     }
 
-    pub fn remove(&mut self, id: ObjectId) -> Option<Entry> {
+    pub fn remove(&mut self, id: ObjectId) -> Option<IndexEntry> {
         let entry = self.entries.remove(&id)?;
         self.total_bytes -= entry.size_bytes;
         Some(entry)
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_index_counts_bytes() {
-        let entry = |size_bytes| Entry { size_bytes, checksum: Checksum(0), executable: false, verified: true };
+        let entry = |size_bytes| IndexEntry { size_bytes, checksum: Checksum(0), executable: false, verified: true };
         let (a, b) = (ObjectId([1; 16]), ObjectId([2; 16]));
         let mut index = Index::default();
         index.insert(a, entry(10));

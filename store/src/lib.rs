@@ -28,7 +28,7 @@ mod stage;
 pub mod storage;
 pub mod url;
 
-pub use arriving::{Arrival, Arriving, Progress};
+pub use arriving::{ArrivalEnd, ArrivalProgress, Arriving};
 pub use checksum::{Checksum, Hasher};
 pub use damaged::DamagedUsage;
 pub use emulation::{Emulation, Limits};

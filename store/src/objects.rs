@@ -34,7 +34,7 @@ use crate::checksum::Checksum;
 use crate::damaged::{self, Damaged};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::incoming::Incoming;
-use crate::index::{Entry, Index, file_name, folder_name, parse_file_name};
+use crate::index::{Index, IndexEntry, file_name, folder_name, parse_file_name};
 use crate::pieces::{Remembered, Summing};
 
 /// Modification time of every published object, 2000-01-01 in seconds since 1970: no write can leave it in place, and
@@ -175,8 +175,8 @@ impl ObjectStore {
     pub fn presence(&self, id: ObjectId) -> Presence {
         match self.index().get(id) {
             None => Presence::Absent,
-            Some(Entry { verified: false, .. }) => Presence::Unverified,
-            Some(Entry { size_bytes, executable, .. }) => Presence::Ready { size_bytes, executable },
+            Some(IndexEntry { verified: false, .. }) => Presence::Unverified,
+            Some(IndexEntry { size_bytes, executable, .. }) => Presence::Ready { size_bytes, executable },
         }
     }
 
@@ -306,7 +306,7 @@ impl ObjectStore {
     }
 
     /// The entry of an object that is here and verified, with its file if it had to be opened for that.
-    pub(crate) fn ready(&self, id: ObjectId) -> Result<(Entry, Option<File>), StoreError> {
+    pub(crate) fn ready(&self, id: ObjectId) -> Result<(IndexEntry, Option<File>), StoreError> {
         let entry = self.index().get(id).ok_or_else(|| not_here(id))?;
         if entry.verified {
             return Ok((entry, None));
@@ -325,7 +325,7 @@ impl ObjectStore {
                 return Err(not_here(id));
             }
         }
-        let verified = Entry { verified: true, ..entry };
+        let verified = IndexEntry { verified: true, ..entry };
         if let Some(now) = self.index().get_mut(id)
             && *now == entry
         {
@@ -334,7 +334,7 @@ impl ObjectStore {
         Ok((verified, Some(file)))
     }
 
-    fn open_entry(&self, id: ObjectId, entry: Entry) -> Result<File, StoreError> {
+    fn open_entry(&self, id: ObjectId, entry: IndexEntry) -> Result<File, StoreError> {
         let name = file_name(id, entry.size_bytes, entry.checksum);
         match rustix::fs::openat(&self.0.objects, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
             Ok(file) => Ok(file.into()),
@@ -347,10 +347,10 @@ impl ObjectStore {
     }
 
     /// Makes a written file the object `id`; tells whether it did. It does not if a verified copy is here already.
-    pub(crate) fn publish(&self, partial: &str, id: ObjectId, entry: Entry) -> Result<bool, StoreError> {
+    pub(crate) fn publish(&self, partial: &str, id: ObjectId, entry: IndexEntry) -> Result<bool, StoreError> {
         let mut index = self.index();
         let before = index.get(id);
-        let same = |before: Entry| (before.size_bytes, before.checksum) == (entry.size_bytes, entry.checksum);
+        let same = |before: IndexEntry| (before.size_bytes, before.checksum) == (entry.size_bytes, entry.checksum);
         if before.is_some_and(|before| before.verified && same(before) && before.executable >= entry.executable) {
             return Ok(false);
         }
@@ -383,7 +383,7 @@ impl ObjectStore {
 
     /// Forgets what was found damaged, unless a good copy has taken its place meanwhile; keeps the copy aside if it may be
     /// the last one.
-    pub(crate) fn drop_damaged(&self, id: ObjectId, seen: Entry) {
+    pub(crate) fn drop_damaged(&self, id: ObjectId, seen: IndexEntry) {
         let dropped = match self.0.damaged.is_kept(id) {
             true => self.set_aside(id, seen),
             false => self.remove_if(id, |entry| entry == seen).map(drop),
@@ -398,7 +398,7 @@ impl ObjectStore {
         tracing::warn!(object = %id, %why, "an object is damaged; {then}");
     }
 
-    fn set_aside(&self, id: ObjectId, seen: Entry) -> Result<(), StoreError> {
+    fn set_aside(&self, id: ObjectId, seen: IndexEntry) -> Result<(), StoreError> {
         let mut index = self.index();
         if index.get(id) != Some(seen) {
             return Ok(());
@@ -416,7 +416,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    fn remove_if(&self, id: ObjectId, condition: impl Fn(Entry) -> bool) -> Result<bool, StoreError> {
+    fn remove_if(&self, id: ObjectId, condition: impl Fn(IndexEntry) -> bool) -> Result<bool, StoreError> {
         // Moved aside under the lock, so that a new copy can have the name at once; freed outside, which may take long.
         let aside = self.new_partial();
         {
@@ -524,7 +524,7 @@ fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
                 continue;
             }
             let executable = stat.st_mode & 0o111 != 0;
-            index.insert(id, Entry { size_bytes, checksum, executable, verified: false });
+            index.insert(id, IndexEntry { size_bytes, checksum, executable, verified: false });
         }
     }
     Ok(index)

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 
 use crate::error::StoreError;
-use crate::index::{Entry, file_name};
+use crate::index::{IndexEntry, file_name};
 use crate::objects::{ObjectStore, mode, not_here};
 
 /// How an object was staged, the cheapest first.
@@ -55,7 +55,7 @@ impl ObjectStore {
     fn stage_without_hard_link(
         &self,
         id: ObjectId,
-        entry: Entry,
+        entry: IndexEntry,
         name: &str,
         dest: &Path,
     ) -> Result<StagedBy, StoreError> {

@@ -242,7 +242,7 @@ pub struct Prepared(At);
 
 enum At {
     /// Under a hidden name beside its own.
-    File(Box<file::Prepared>),
+    File(Box<file::PreparedFile>),
     S3 {
         file: PathBuf,
         url: String,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_store::damaged::MAX_DAMAGED;
-use eyas_store::{Arrival, Checksum, ObjectStore, PIECE_BYTES, Presence, Progress, StagedBy, StoreErrorKind};
+use eyas_store::{ArrivalEnd, ArrivalProgress, Checksum, ObjectStore, PIECE_BYTES, Presence, StagedBy, StoreErrorKind};
 use eyas_types::{JobId, ObjectId, ObjectSpec, TaskId};
 
 const A: ObjectId = ObjectId([0xaa; 16]);
@@ -211,7 +211,7 @@ fn what_is_being_received_can_be_passed_on() {
     let (piece_bytes, size_bytes) = (PIECE_BYTES as u64, PIECE_BYTES as u64 + 4);
     let mut incoming = store.begin(A, size_bytes, true).unwrap();
     let arriving = waiting.join().unwrap();
-    assert_eq!(arriving.wait_past(0, Duration::ZERO), Progress { written_bytes: 0, end: None });
+    assert_eq!(arriving.wait_past(0, Duration::ZERO), ArrivalProgress { written_bytes: 0, end: None });
     let further = std::thread::spawn({
         let arriving = arriving.clone();
         move || arriving.wait_past(0, Duration::from_secs(60)).written_bytes
@@ -231,8 +231,11 @@ fn what_is_being_received_can_be_passed_on() {
     drop(again);
     incoming.write_piece(second, Checksum::of(second)).unwrap();
     let checksum = incoming.commit().unwrap();
-    let end = Some(Arrival::Whole(checksum));
-    assert_eq!(arriving.wait_past(size_bytes, Duration::from_secs(60)), Progress { written_bytes: size_bytes, end });
+    let end = Some(ArrivalEnd::Whole(checksum));
+    assert_eq!(
+        arriving.wait_past(size_bytes, Duration::from_secs(60)),
+        ArrivalProgress { written_bytes: size_bytes, end }
+    );
     assert_eq!(checksum, Checksum::of(&[&first[..], second].concat()));
     assert_eq!(store.open_object(A).unwrap().pieces.unwrap()[..], [Checksum::of(&first), Checksum::of(second)]);
     assert!(store.arriving(A, Duration::from_secs(60)).is_none(), "it is here");
@@ -246,9 +249,9 @@ fn what_is_being_received_can_be_passed_on() {
     incoming.write(&first).unwrap();
     let arriving = store.arriving(B, Duration::ZERO).unwrap();
     drop(incoming);
-    let end = Some(Arrival::GivenUp);
+    let end = Some(ArrivalEnd::GivenUp);
     let progress = arriving.wait_past(piece_bytes, Duration::from_secs(60));
-    assert_eq!(progress, Progress { written_bytes: piece_bytes, end });
+    assert_eq!(progress, ArrivalProgress { written_bytes: piece_bytes, end });
     assert!(store.arriving(B, Duration::ZERO).is_none());
 }
 

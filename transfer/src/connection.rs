@@ -4,10 +4,10 @@ use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 use crate::link::Link;
-use crate::protocol::{MESSAGE_BYTES, Message, Nonce};
+use crate::protocol::{MESSAGE_BYTES, MessageBytes, Nonce};
 
 /// Reads one message within `timeout`; nothing if the other side closed instead of beginning one.
-pub(crate) fn read_message(link: &mut Link, timeout: Duration) -> io::Result<Option<Message>> {
+pub(crate) fn read_message(link: &mut Link, timeout: Duration) -> io::Result<Option<MessageBytes>> {
     let deadline = Instant::now() + timeout;
     let mut message = [0; MESSAGE_BYTES];
     let mut filled = 0;

@@ -21,7 +21,7 @@ const MAX_HOLDERS_TRIED: usize = 4;
 
 /// A peer that may be asked for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct PeerHolder {
     /// Of its server.
     pub addr: SocketAddr,
     /// It is receiving the object, or about to, and passes it on.
@@ -32,7 +32,7 @@ pub struct Holder {
 
 /// Where an object came from, the last part of it if several have given some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum FetchSource {
     /// It was here, or another caller's fetch brought it meanwhile.
     Local,
     /// A peer's store.
@@ -43,9 +43,9 @@ pub enum Source {
 
 /// An object that is now in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedObject {
     /// Where it came from.
-    pub from: Source,
+    pub from: FetchSource,
     /// Its size.
     pub bytes: u64,
 }
@@ -62,7 +62,7 @@ struct Inner {
     under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<Ended>>>>,
 }
 
-type Ended = Result<Fetched, FetchError>;
+type Ended = Result<FetchedObject, FetchError>;
 
 impl Fetcher {
     /// Fetches into `store`.
@@ -77,7 +77,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// `Full` and `Local` if this node cannot take it; otherwise what persistent storage said, with everything tried.
-    pub async fn fetch(&self, spec: &ObjectSpec, holders: &[Holder]) -> Result<Fetched, FetchError> {
+    pub async fn fetch(&self, spec: &ObjectSpec, holders: &[PeerHolder]) -> Result<FetchedObject, FetchError> {
         let id = spec.id();
         if let Some(here) = self.0.here(id, spec.executable) {
             return here;
@@ -106,7 +106,7 @@ impl Fetcher {
             Err(FetchError { kind: FetchErrorKind::Local, message })
         });
         match result {
-            Ok(fetched) if !is_ours => Ok(Fetched { from: Source::Local, ..fetched }),
+            Ok(fetched) if !is_ours => Ok(FetchedObject { from: FetchSource::Local, ..fetched }),
             result => result,
         }
     }
@@ -128,10 +128,10 @@ impl Inner {
                 Err(error) => return Some(Err(error.into())),
             }
         }
-        Some(Ok(Fetched { from: Source::Local, bytes: size_bytes }))
+        Some(Ok(FetchedObject { from: FetchSource::Local, bytes: size_bytes }))
     }
 
-    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[Holder]) -> Ended {
+    async fn fetch(&self, id: ObjectId, spec: &ObjectSpec, holders: &[PeerHolder]) -> Ended {
         if self.store.presence(id) == Presence::Unverified {
             let store = self.store.clone();
             blocking(move || store.verify(id)).await?;
@@ -153,7 +153,7 @@ impl Inner {
             // Who is slow is left once: if the next is as slow, it is this node that is.
             let is_choosy = !has_left_one && !to_try.is_empty();
             match self.peers.fetch(holder.addr, into, holder.is_relay, is_choosy).await {
-                Ok(_) => return Ok(Fetched { from: Source::Peer(holder.addr), bytes }),
+                Ok(_) => return Ok(FetchedObject { from: FetchSource::Peer(holder.addr), bytes }),
                 Err(Broken { error, .. }) if error.kind == PeerErrorKind::Full => {
                     return Err(cannot_take(FetchErrorKind::Full, error));
                 }
@@ -176,7 +176,7 @@ impl Inner {
             }
         }
         match self.storage.fetch(spec, into).await {
-            Ok(_) => Ok(Fetched { from: Source::Persistent, bytes }),
+            Ok(_) => Ok(FetchedObject { from: FetchSource::Persistent, bytes }),
             Err(error) if tried.is_empty() => Err(FetchError { kind: error.kind.into(), message: error.message }),
             Err(error) => {
                 let message = format!("{}. Before that: {}", error.message, tried.join("; "));
@@ -192,9 +192,9 @@ impl Inner {
 
     /// Those to be tried, the one that will be done first by estimate first; in the order given where estimates are
     /// within a factor of two, which is noise.
-    fn in_order(&self, holders: &[Holder], bytes: u64) -> Vec<Holder> {
+    fn in_order(&self, holders: &[PeerHolder], bytes: u64) -> Vec<PeerHolder> {
         let magnitude =
-            |holder: &Holder| self.peers.estimate(holder.addr, bytes, holder.others).as_micros().checked_ilog2();
+            |holder: &PeerHolder| self.peers.estimate(holder.addr, bytes, holder.others).as_micros().checked_ilog2();
         let mut holders = holders.to_vec();
         holders.sort_by_cached_key(magnitude);
         holders.truncate(MAX_HOLDERS_TRIED);

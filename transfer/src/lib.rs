@@ -25,7 +25,7 @@ mod receive;
 mod server;
 
 pub use error::{FetchError, FetchErrorKind, PeerError, PeerErrorKind};
-pub use fetcher::{Fetched, Fetcher, Holder, Source};
+pub use fetcher::{FetchSource, FetchedObject, Fetcher, PeerHolder};
 pub use limits::PeerLimits;
 pub use peers::{Broken, Peers};
 pub use push::Expected;

@@ -17,7 +17,7 @@ const CONTENT_BYTES: usize = 128 << 10;
 
 /// What is sent next to something.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterSend {
     /// More, at once: it may wait for that.
     More,
     /// Nothing for now.
@@ -72,15 +72,15 @@ impl Link {
         }
     }
 
-    pub fn send(&mut self, bytes: &[u8], then: Then) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8], then: AfterSend) -> io::Result<()> {
         match self {
             Link::Plain(tcp) => {
-                let flags = if then == Then::More { SendFlags::MORE } else { SendFlags::empty() };
+                let flags = if then == AfterSend::More { SendFlags::MORE } else { SendFlags::empty() };
                 send_all(tcp, bytes, flags)
             }
             Link::Sealed(sealed) => {
                 sealed.stream.put(bytes)?;
-                if then == Then::Nothing { sealed.stream.send() } else { Ok(()) }
+                if then == AfterSend::Nothing { sealed.stream.send() } else { Ok(()) }
             }
         }
     }

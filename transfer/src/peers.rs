@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use crate::connection::{nonce, read_message};
 use crate::error::{PeerError, PeerErrorKind};
 use crate::limits::{MAX_PEERS, MAX_RANGE_BYTES, PeerLimits};
-use crate::link::{Link, Then};
-use crate::protocol::{self, PeerKey, Reply, Request, Session, TO_THE_END, Welcome};
+use crate::link::{AfterSend, Link};
+use crate::protocol::{self, PeerKey, PeerSession, TO_THE_END, TransferReply, TransferRequest, Welcome};
 use crate::push::push;
 use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_range};
 
@@ -61,7 +61,7 @@ struct Peer {
 
 pub(crate) struct Connection {
     pub link: Link,
-    session: Session,
+    session: PeerSession,
     last_used: Instant,
 }
 
@@ -73,7 +73,7 @@ struct Pace {
 }
 
 /// Whether a failed request may have hit a connection that the server had closed in its idle time.
-pub(crate) struct Failure {
+pub(crate) struct TransferFailure {
     pub error: PeerError,
     pub may_be_stale: bool,
 }
@@ -171,7 +171,7 @@ impl Peers {
     ) -> Result<Vec<u8>, PeerError> {
         assert!(length <= MAX_RANGE_BYTES, "a range is read into memory");
         self.with_peer(addr, move |inner| {
-            let request = Request { id, offset, length, expected: false, is_push: false };
+            let request = TransferRequest { id, offset, length, expected: false, is_push: false };
             let patience = Patience { stall: inner.limits.relay_patience, is_choosy: false };
             inner.request(addr, |connection| receive_range(inner, addr, connection, request, patience))
         })
@@ -218,7 +218,7 @@ impl Inner {
         let received = self.request(addr, |connection| {
             let (started, offset) = (Instant::now(), incoming.written_bytes());
             let (id, expected) = (incoming.id(), is_expected);
-            let request = Request { id, offset, length: TO_THE_END, expected, is_push: false };
+            let request = TransferRequest { id, offset, length: TO_THE_END, expected, is_push: false };
             let received = receive_object(self, addr, connection, request, incoming, patience, &mut buffer);
             self.saw_rate(addr, incoming.written_bytes() - offset, started.elapsed());
             received
@@ -295,7 +295,7 @@ impl Inner {
     fn request<T>(
         &self,
         addr: SocketAddr,
-        mut work: impl FnMut(&mut Connection) -> Result<T, Failure>,
+        mut work: impl FnMut(&mut Connection) -> Result<T, TransferFailure>,
     ) -> Result<T, PeerError> {
         if let Some(mut kept) = self.take_idle(addr) {
             match work(&mut kept) {
@@ -309,7 +309,12 @@ impl Inner {
     }
 
     /// Keeps the connection if it is between two requests, and closes it otherwise.
-    fn finish<T>(&self, addr: SocketAddr, connection: Connection, done: Result<T, Failure>) -> Result<T, PeerError> {
+    fn finish<T>(
+        &self,
+        addr: SocketAddr,
+        connection: Connection,
+        done: Result<T, TransferFailure>,
+    ) -> Result<T, PeerError> {
         let is_clean = match &done {
             Ok(_) => true,
             Err(failure) => failure.error.kind == PeerErrorKind::NotHere,
@@ -338,7 +343,7 @@ impl Inner {
             let deadline = Instant::now() + self.limits.handshake_timeout;
             let mut link = Link::client(stream.clone(), &self.keys, deadline)?;
             let client = nonce()?;
-            link.send(&protocol::hello(&key, &client), Then::Nothing)?;
+            link.send(&protocol::hello(&key, &client), AfterSend::Nothing)?;
             let answer = read_message(&mut link, self.limits.handshake_timeout)?;
             answer.map(|answer| (link, client, answer)).ok_or_else(|| ErrorKind::UnexpectedEof.into())
         };
@@ -352,7 +357,7 @@ impl Inner {
         })?;
         match protocol::read_welcome(&key, &client, &answer) {
             Some((Welcome::Ready, server)) => {
-                let session = Session::new(&key, &client, &server);
+                let session = PeerSession::new(&key, &client, &server);
                 Ok(Connection { link, session, last_used: Instant::now() })
             }
             Some((Welcome::Busy, _)) => Err(PeerError::new(PeerErrorKind::Busy, addr, "has too many connections")),
@@ -399,57 +404,69 @@ impl Connection {
     }
 
     /// Sends `request`, and returns what comes of it.
-    pub fn ask(&mut self, addr: SocketAddr, request: Request, timeout: Duration) -> Result<Follows, Failure> {
+    pub fn ask(
+        &mut self,
+        addr: SocketAddr,
+        request: TransferRequest,
+        timeout: Duration,
+    ) -> Result<Follows, TransferFailure> {
         match self.exchange(addr, request, timeout)? {
-            Reply::Here { size_bytes, checksum, length } => {
+            TransferReply::Here { size_bytes, checksum, length } => {
                 Ok(Follows { size_bytes, checksum: Some(checksum), length })
             }
-            Reply::Coming { size_bytes, length } => Ok(Follows { size_bytes, checksum: None, length }),
-            Reply::NotHere => Err(Failure::of(PeerErrorKind::NotHere, addr, "does not have it")),
-            Reply::NoSuchRange => Err(Failure::of(PeerErrorKind::NotHere, addr, "has no such range of it")),
-            Reply::Failed => Err(Failure::unreachable(addr, "cannot read its store".into())),
-            Reply::Wanted { .. } | Reply::Stored => Err(strange_answer(addr)),
+            TransferReply::Coming { size_bytes, length } => Ok(Follows { size_bytes, checksum: None, length }),
+            TransferReply::NotHere => Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "does not have it")),
+            TransferReply::NoSuchRange => {
+                Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "has no such range of it"))
+            }
+            TransferReply::Failed => Err(TransferFailure::unreachable(addr, "cannot read its store".into())),
+            TransferReply::Wanted { .. } | TransferReply::Stored => Err(strange_answer(addr)),
         }
     }
 
     /// Sends `request`, and returns the answer.
-    pub fn exchange(&mut self, addr: SocketAddr, request: Request, timeout: Duration) -> Result<Reply, Failure> {
-        let stale = |what: String| Failure { error: PeerError::unreachable(addr, what), may_be_stale: true };
+    pub fn exchange(
+        &mut self,
+        addr: SocketAddr,
+        request: TransferRequest,
+        timeout: Duration,
+    ) -> Result<TransferReply, TransferFailure> {
+        let stale = |what: String| TransferFailure { error: PeerError::unreachable(addr, what), may_be_stale: true };
         let message = self.session.request(request);
-        self.link.send(&message, Then::Nothing).map_err(|error| stale(format!("cannot be asked: {error}")))?;
+        self.link.send(&message, AfterSend::Nothing).map_err(|error| stale(format!("cannot be asked: {error}")))?;
         self.answer(addr, timeout)
     }
 
     /// The next answer to the last request.
-    pub fn answer(&mut self, addr: SocketAddr, timeout: Duration) -> Result<Reply, Failure> {
+    pub fn answer(&mut self, addr: SocketAddr, timeout: Duration) -> Result<TransferReply, TransferFailure> {
         match read_message(&mut self.link, timeout) {
             Ok(Some(reply)) => self.session.read_reply(&reply).ok_or_else(|| strange_answer(addr)),
             Ok(None) => {
                 let error = PeerError::unreachable(addr, "closed the connection");
-                Err(Failure { error, may_be_stale: true })
+                Err(TransferFailure { error, may_be_stale: true })
             }
-            Err(error) => Err(Failure::unreachable(addr, format!("did not answer: {error}"))),
+            Err(error) => Err(TransferFailure::unreachable(addr, format!("did not answer: {error}"))),
         }
     }
 }
 
-fn strange_answer(addr: SocketAddr) -> Failure {
-    Failure::unreachable(addr, "answered what it was not asked".into())
+fn strange_answer(addr: SocketAddr) -> TransferFailure {
+    TransferFailure::unreachable(addr, "answered what it was not asked".into())
 }
 
-impl Failure {
+impl TransferFailure {
     pub fn of(kind: PeerErrorKind, addr: SocketAddr, what: impl std::fmt::Display) -> Self {
-        Failure { error: PeerError::new(kind, addr, what), may_be_stale: false }
+        TransferFailure { error: PeerError::new(kind, addr, what), may_be_stale: false }
     }
 
     pub fn unreachable(addr: SocketAddr, what: String) -> Self {
-        Failure::of(PeerErrorKind::Unreachable, addr, what)
+        TransferFailure::of(PeerErrorKind::Unreachable, addr, what)
     }
 }
 
-impl From<eyas_store::StoreError> for Failure {
+impl From<eyas_store::StoreError> for TransferFailure {
     fn from(error: eyas_store::StoreError) -> Self {
-        Failure { error: error.into(), may_be_stale: false }
+        TransferFailure { error: error.into(), may_be_stale: false }
     }
 }
 

@@ -52,7 +52,7 @@ const CONTENT_BYTES: usize = 32;
 const MAGIC: &[u8; 4] = b"eyas";
 const VERSION: u16 = 3;
 
-pub(crate) type Message = [u8; MESSAGE_BYTES];
+pub(crate) type MessageBytes = [u8; MESSAGE_BYTES];
 pub(crate) type Nonce = [u8; 24];
 
 /// A secret that the nodes of a cluster share. Never sent.
@@ -75,7 +75,7 @@ pub(crate) enum Welcome {
 
 /// Asks for a range of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct TransferRequest {
     pub id: ObjectId,
     pub offset: u64,
     pub length: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Request {
 
 /// What follows a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum TransferReply {
     /// `length` bytes of an object of `size_bytes`, the whole of which has `checksum`.
     Here { size_bytes: u64, checksum: Checksum, length: u64 },
     /// `length` bytes of an object of `size_bytes` as they come, and then the checksum of the whole.
@@ -109,30 +109,30 @@ pub(crate) enum Reply {
 enum Purpose {
     Hello,
     Welcome,
-    Session,
-    Request,
-    Reply,
+    PeerSession,
+    TransferRequest,
+    TransferReply,
 }
 
 /// A client's first message.
-pub(crate) fn hello(key: &PeerKey, nonce: &Nonce) -> Message {
+pub(crate) fn hello(key: &PeerKey, nonce: &Nonce) -> MessageBytes {
     let content = greeting(0, nonce);
     sealed(&key.0, Purpose::Hello, &[], content)
 }
 
 /// The nonce in a client's first message, if the client knows the key.
-pub(crate) fn read_hello(key: &PeerKey, message: &Message) -> Option<Nonce> {
+pub(crate) fn read_hello(key: &PeerKey, message: &MessageBytes) -> Option<Nonce> {
     let content = opened(&key.0, Purpose::Hello, &[], message)?;
     read_greeting(content).map(|(_, nonce)| nonce)
 }
 
 /// A server's answer.
-pub(crate) fn welcome(key: &PeerKey, client: &Nonce, server: &Nonce, welcome: Welcome) -> Message {
+pub(crate) fn welcome(key: &PeerKey, client: &Nonce, server: &Nonce, welcome: Welcome) -> MessageBytes {
     sealed(&key.0, Purpose::Welcome, client, greeting(welcome as u16, server))
 }
 
 /// What a server answered, if the server knows the key.
-pub(crate) fn read_welcome(key: &PeerKey, client: &Nonce, message: &Message) -> Option<(Welcome, Nonce)> {
+pub(crate) fn read_welcome(key: &PeerKey, client: &Nonce, message: &MessageBytes) -> Option<(Welcome, Nonce)> {
     let content = opened(&key.0, Purpose::Welcome, client, message)?;
     let (status, nonce) = read_greeting(content)?;
     let welcome = [Welcome::Ready, Welcome::Busy].into_iter().find(|welcome| *welcome as u16 == status)?;
@@ -140,19 +140,19 @@ pub(crate) fn read_welcome(key: &PeerKey, client: &Nonce, message: &Message) -> 
 }
 
 /// One side of a connection after the greeting.
-pub(crate) struct Session {
+pub(crate) struct PeerSession {
     key: [u8; 32],
     /// Of the next request.
     number: u64,
 }
 
-impl Session {
+impl PeerSession {
     pub fn new(key: &PeerKey, client: &Nonce, server: &Nonce) -> Self {
-        Session { key: *mac(&key.0, Purpose::Session, client, server).as_bytes(), number: 0 }
+        PeerSession { key: *mac(&key.0, Purpose::PeerSession, client, server).as_bytes(), number: 0 }
     }
 
     /// The next request, as the client sends it.
-    pub fn request(&mut self, request: Request) -> Message {
+    pub fn request(&mut self, request: TransferRequest) -> MessageBytes {
         self.number += 1;
         let mut content = [0; CONTENT_BYTES];
         content[..16].copy_from_slice(&request.id.0);
@@ -160,50 +160,56 @@ impl Session {
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit);
         content[16..24].copy_from_slice(&(request.offset | flags).to_le_bytes());
         content[24..].copy_from_slice(&request.length.to_le_bytes());
-        sealed(&self.key, Purpose::Request, &self.number.to_le_bytes(), content)
+        sealed(&self.key, Purpose::TransferRequest, &self.number.to_le_bytes(), content)
     }
 
     /// The next request, as the server reads it.
-    pub fn read_request(&mut self, message: &Message) -> Option<Request> {
+    pub fn read_request(&mut self, message: &MessageBytes) -> Option<TransferRequest> {
         self.number += 1;
-        let content = opened(&self.key, Purpose::Request, &self.number.to_le_bytes(), message)?;
+        let content = opened(&self.key, Purpose::TransferRequest, &self.number.to_le_bytes(), message)?;
         let mut id = [0; 16];
         id.copy_from_slice(&content[..16]);
         let (offset, length) = (u64_at(content, 16), u64_at(content, 24));
         let (expected, is_push) = (offset & EXPECTED_BIT != 0, offset & PUSH_BIT != 0);
-        Some(Request { id: ObjectId(id), offset: offset & !(EXPECTED_BIT | PUSH_BIT), length, expected, is_push })
+        Some(TransferRequest {
+            id: ObjectId(id),
+            offset: offset & !(EXPECTED_BIT | PUSH_BIT),
+            length,
+            expected,
+            is_push,
+        })
     }
 
     /// The reply to the last request.
-    pub fn reply(&self, reply: Reply) -> Message {
+    pub fn reply(&self, reply: TransferReply) -> MessageBytes {
         let (status, size_bytes, checksum, length) = match reply {
-            Reply::Here { size_bytes, checksum, length } => (0, size_bytes, checksum.0, length),
-            Reply::NotHere => (1, 0, 0, 0),
-            Reply::NoSuchRange => (2, 0, 0, 0),
-            Reply::Failed => (3, 0, 0, 0),
-            Reply::Coming { size_bytes, length } => (4, size_bytes, 0, length),
-            Reply::Wanted { offset } => (5, offset, 0, 0),
-            Reply::Stored => (6, 0, 0, 0),
+            TransferReply::Here { size_bytes, checksum, length } => (0, size_bytes, checksum.0, length),
+            TransferReply::NotHere => (1, 0, 0, 0),
+            TransferReply::NoSuchRange => (2, 0, 0, 0),
+            TransferReply::Failed => (3, 0, 0, 0),
+            TransferReply::Coming { size_bytes, length } => (4, size_bytes, 0, length),
+            TransferReply::Wanted { offset } => (5, offset, 0, 0),
+            TransferReply::Stored => (6, 0, 0, 0),
         };
         let mut content = [0; CONTENT_BYTES];
         for (field, value) in content.chunks_exact_mut(8).zip([status, size_bytes, checksum, length]) {
             field.copy_from_slice(&u64::to_le_bytes(value));
         }
-        sealed(&self.key, Purpose::Reply, &self.number.to_le_bytes(), content)
+        sealed(&self.key, Purpose::TransferReply, &self.number.to_le_bytes(), content)
     }
 
     /// What the server replied to the last request.
-    pub fn read_reply(&self, message: &Message) -> Option<Reply> {
-        let content = opened(&self.key, Purpose::Reply, &self.number.to_le_bytes(), message)?;
+    pub fn read_reply(&self, message: &MessageBytes) -> Option<TransferReply> {
+        let content = opened(&self.key, Purpose::TransferReply, &self.number.to_le_bytes(), message)?;
         let (size_bytes, checksum, length) = (u64_at(content, 8), Checksum(u64_at(content, 16)), u64_at(content, 24));
         match u64_at(content, 0) {
-            0 => Some(Reply::Here { size_bytes, checksum, length }),
-            1 => Some(Reply::NotHere),
-            2 => Some(Reply::NoSuchRange),
-            3 => Some(Reply::Failed),
-            4 => Some(Reply::Coming { size_bytes, length }),
-            5 => Some(Reply::Wanted { offset: size_bytes }),
-            6 => Some(Reply::Stored),
+            0 => Some(TransferReply::Here { size_bytes, checksum, length }),
+            1 => Some(TransferReply::NotHere),
+            2 => Some(TransferReply::NoSuchRange),
+            3 => Some(TransferReply::Failed),
+            4 => Some(TransferReply::Coming { size_bytes, length }),
+            5 => Some(TransferReply::Wanted { offset: size_bytes }),
+            6 => Some(TransferReply::Stored),
             _ => None,
         }
     }
@@ -262,14 +268,14 @@ fn read_greeting(content: &[u8]) -> Option<(u16, Nonce)> {
     (content[..4] == *MAGIC && content[4..6] == VERSION.to_le_bytes()).then_some((status, nonce))
 }
 
-fn sealed(key: &[u8; 32], purpose: Purpose, context: &[u8], content: [u8; CONTENT_BYTES]) -> Message {
+fn sealed(key: &[u8; 32], purpose: Purpose, context: &[u8], content: [u8; CONTENT_BYTES]) -> MessageBytes {
     let mut message = [0; MESSAGE_BYTES];
     message[..CONTENT_BYTES].copy_from_slice(&content);
     message[CONTENT_BYTES..].copy_from_slice(mac(key, purpose, context, &content).as_bytes());
     message
 }
 
-fn opened<'a>(key: &[u8; 32], purpose: Purpose, context: &[u8], message: &'a Message) -> Option<&'a [u8]> {
+fn opened<'a>(key: &[u8; 32], purpose: Purpose, context: &[u8], message: &'a MessageBytes) -> Option<&'a [u8]> {
     let (content, theirs) = message.split_at(CONTENT_BYTES);
     // The comparison of `Hash` takes the same time wherever the first difference is.
     (mac(key, purpose, context, content) == blake3::Hash::from_slice(theirs).ok()?).then_some(content)
@@ -294,8 +300,8 @@ mod tests {
     const OTHER: PeerKey = PeerKey([8; 32]);
     const CLIENT: Nonce = [1; 24];
     const SERVER: Nonce = [2; 24];
-    const REQUEST: Request =
-        Request { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END, expected: true, is_push: false };
+    const REQUEST: TransferRequest =
+        TransferRequest { id: ObjectId([9; 16]), offset: 5, length: TO_THE_END, expected: true, is_push: false };
 
     #[test]
     fn both_sides_prove_that_they_know_the_key() {
@@ -323,15 +329,15 @@ mod tests {
 
     #[test]
     fn a_request_counts_once_and_in_its_session() {
-        let mut client = Session::new(&KEY, &CLIENT, &SERVER);
-        let mut server = Session::new(&KEY, &CLIENT, &SERVER);
-        let push = Request { expected: false, is_push: true, ..REQUEST };
+        let mut client = PeerSession::new(&KEY, &CLIENT, &SERVER);
+        let mut server = PeerSession::new(&KEY, &CLIENT, &SERVER);
+        let push = TransferRequest { expected: false, is_push: true, ..REQUEST };
         let pushed = client.request(push);
         assert_eq!(server.read_request(&pushed), Some(push));
         let first = client.request(REQUEST);
         assert_eq!(server.read_request(&first), Some(REQUEST));
         assert_eq!(server.read_request(&first), None, "played again");
-        assert_eq!(Session::new(&KEY, &CLIENT, &[3; 24]).read_request(&first), None, "in another session");
+        assert_eq!(PeerSession::new(&KEY, &CLIENT, &[3; 24]).read_request(&first), None, "in another session");
     }
 
     #[test]
@@ -354,16 +360,16 @@ mod tests {
 
     #[test]
     fn replies_answer_their_request() {
-        let mut client = Session::new(&KEY, &CLIENT, &SERVER);
-        let mut server = Session::new(&KEY, &CLIENT, &SERVER);
+        let mut client = PeerSession::new(&KEY, &CLIENT, &SERVER);
+        let mut server = PeerSession::new(&KEY, &CLIENT, &SERVER);
         for reply in [
-            Reply::Here { size_bytes: 10, checksum: Checksum(3), length: 4 },
-            Reply::Coming { size_bytes: 10, length: 4 },
-            Reply::NotHere,
-            Reply::NoSuchRange,
-            Reply::Failed,
-            Reply::Wanted { offset: 7 },
-            Reply::Stored,
+            TransferReply::Here { size_bytes: 10, checksum: Checksum(3), length: 4 },
+            TransferReply::Coming { size_bytes: 10, length: 4 },
+            TransferReply::NotHere,
+            TransferReply::NoSuchRange,
+            TransferReply::Failed,
+            TransferReply::Wanted { offset: 7 },
+            TransferReply::Stored,
         ] {
             let request = client.request(REQUEST);
             assert_eq!(server.read_request(&request), Some(REQUEST));

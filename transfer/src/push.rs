@@ -17,9 +17,9 @@ use tokio::sync::oneshot;
 
 use crate::error::PeerErrorKind;
 use crate::limits::PeerLimits;
-use crate::link::{Link, Then};
-use crate::peers::{Connection, Failure, Inner};
-use crate::protocol::{PieceHeader, PieceKind, Reply, Request, Session};
+use crate::link::{AfterSend, Link};
+use crate::peers::{Connection, Inner, TransferFailure};
+use crate::protocol::{PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest};
 use crate::receive::{BUFFER_BYTES, Follows, Patience, Pieces};
 
 /// What a server expects to be given.
@@ -97,19 +97,19 @@ impl Expectations {
         &self,
         link: &mut Link,
         peer: SocketAddr,
-        session: &Session,
-        request: Request,
+        session: &PeerSession,
+        request: TransferRequest,
         link_in: &Limiter,
         limits: &PeerLimits,
     ) -> io::Result<()> {
-        let answer = |link: &mut Link, reply| link.send(&session.reply(reply), Then::Nothing);
-        let Some(mut into) = self.take(request.id) else { return answer(link, Reply::NotHere) };
+        let answer = |link: &mut Link, reply| link.send(&session.reply(reply), AfterSend::Nothing);
+        let Some(mut into) = self.take(request.id) else { return answer(link, TransferReply::NotHere) };
         if request.length != into.size_bytes() {
             self.put_back(into);
-            return answer(link, Reply::NoSuchRange);
+            return answer(link, TransferReply::NoSuchRange);
         }
         let offset = into.written_bytes();
-        answer(link, Reply::Wanted { offset })?;
+        answer(link, TransferReply::Wanted { offset })?;
         let follows = Follows { size_bytes: request.length, checksum: None, length: request.length - offset };
         let patience = Patience { stall: limits.stall_timeout, is_choosy: false };
         let received = Pieces::new(peer, link, link_in, limits.stall_timeout, follows, patience)
@@ -119,18 +119,18 @@ impl Expectations {
             Ok(()) => match into.commit() {
                 Ok(checksum) => {
                     self.stored(id, checksum);
-                    answer(link, Reply::Stored)
+                    answer(link, TransferReply::Stored)
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot store what was pushed");
                     self.give_up(id);
-                    answer(link, Reply::Failed)
+                    answer(link, TransferReply::Failed)
                 }
             },
             // All bytes came, and they are not those that were sent: none can be trusted.
             Err(failure) if is_whole && failure.error.kind == PeerErrorKind::Corrupt => {
                 self.give_up(id);
-                answer(link, Reply::Failed)
+                answer(link, TransferReply::Failed)
             }
             Err(failure) => {
                 self.put_back(into);
@@ -147,37 +147,41 @@ pub(crate) fn push(
     connection: &mut Connection,
     id: ObjectId,
     content: &[u8],
-) -> Result<(), Failure> {
+) -> Result<(), TransferFailure> {
     let size_bytes = content.len() as u64;
-    let request = Request { id, offset: 0, length: size_bytes, expected: false, is_push: true };
+    let request = TransferRequest { id, offset: 0, length: size_bytes, expected: false, is_push: true };
     let offset = match connection.exchange(addr, request, inner.limits.stall_timeout)? {
-        Reply::Wanted { offset } if offset <= size_bytes => offset,
-        Reply::NoSuchRange => return Err(Failure::of(PeerErrorKind::NotHere, addr, "expects it in another size")),
-        Reply::NotHere => return Err(Failure::of(PeerErrorKind::NotHere, addr, "does not expect what it was to get")),
-        _ => return Err(Failure::unreachable(addr, "does not take what it was to get".into())),
+        TransferReply::Wanted { offset } if offset <= size_bytes => offset,
+        TransferReply::NoSuchRange => {
+            return Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "expects it in another size"));
+        }
+        TransferReply::NotHere => {
+            return Err(TransferFailure::of(PeerErrorKind::NotHere, addr, "does not expect what it was to get"));
+        }
+        _ => return Err(TransferFailure::unreachable(addr, "does not take what it was to get".into())),
     };
     let rest = &content[offset as usize..];
     send_pieces(&mut connection.link, rest, size_bytes)
         .and_then(|()| send_end(&mut connection.link, Checksum::of(content)))
-        .map_err(|error| Failure::unreachable(addr, format!("stopped taking what it was given: {error}")))?;
+        .map_err(|error| TransferFailure::unreachable(addr, format!("stopped taking what it was given: {error}")))?;
     match connection.answer(addr, inner.limits.stall_timeout)? {
-        Reply::Stored => Ok(()),
-        _ => Err(Failure::unreachable(addr, "could not store what it was given".into())),
+        TransferReply::Stored => Ok(()),
+        _ => Err(TransferFailure::unreachable(addr, "could not store what it was given".into())),
     }
 }
 
 fn send_pieces(link: &mut Link, content: &[u8], had_bytes: u64) -> io::Result<()> {
     for piece in content.chunks(PIECE_BYTES) {
         let header = PieceHeader { kind: PieceKind::Content, length: piece.len() as u32, had_bytes };
-        link.send(&header.to_bytes(), Then::More)?;
-        link.send(piece, Then::More)?;
+        link.send(&header.to_bytes(), AfterSend::More)?;
+        link.send(piece, AfterSend::More)?;
         // The next piece follows, or the end.
-        link.send(&Checksum::of(piece).0.to_le_bytes(), Then::More)?;
+        link.send(&Checksum::of(piece).0.to_le_bytes(), AfterSend::More)?;
     }
     Ok(())
 }
 
 fn send_end(link: &mut Link, checksum: Checksum) -> io::Result<()> {
-    link.send(&PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 }.to_bytes(), Then::More)?;
-    link.send(&checksum.0.to_le_bytes(), Then::Nothing)
+    link.send(&PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 }.to_bytes(), AfterSend::More)?;
+    link.send(&checksum.0.to_le_bytes(), AfterSend::Nothing)
 }

@@ -8,8 +8,8 @@ use eyas_store::{Checksum, Incoming, Limiter, PIECE_BYTES};
 
 use crate::error::{PeerError, PeerErrorKind};
 use crate::link::Link;
-use crate::peers::{Connection, Failure, Inner};
-use crate::protocol::{CHECKSUM_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, Request, TO_THE_END};
+use crate::peers::{Connection, Inner, TransferFailure};
+use crate::protocol::{CHECKSUM_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, TO_THE_END, TransferRequest};
 
 /// A piece and its checksum.
 pub(crate) const BUFFER_BYTES: usize = PIECE_BYTES + CHECKSUM_BYTES;
@@ -45,12 +45,12 @@ pub(crate) fn receive_object(
     inner: &Inner,
     addr: SocketAddr,
     connection: &mut Connection,
-    request: Request,
+    request: TransferRequest,
     into: &mut Incoming,
     patience: Patience,
     buffer: &mut [u8],
-) -> Result<(), Failure> {
-    let corrupt = |what: String| Failure::of(PeerErrorKind::Corrupt, addr, what);
+) -> Result<(), TransferFailure> {
+    let corrupt = |what: String| TransferFailure::of(PeerErrorKind::Corrupt, addr, what);
     let follows = connection.ask(addr, request, inner.limits.stall_timeout)?;
     if (follows.size_bytes, request.offset + follows.length) != (into.size_bytes(), into.size_bytes()) {
         let (id, told, known) = (into.id(), follows.size_bytes, into.size_bytes());
@@ -65,12 +65,12 @@ pub(crate) fn receive_range(
     inner: &Inner,
     addr: SocketAddr,
     connection: &mut Connection,
-    request: Request,
+    request: TransferRequest,
     patience: Patience,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, TransferFailure> {
     let follows = connection.ask(addr, request, inner.limits.stall_timeout)?;
     if follows.length != request.length || request.length == TO_THE_END {
-        return Err(Failure::of(PeerErrorKind::Corrupt, addr, "sends another range than it was asked for"));
+        return Err(TransferFailure::of(PeerErrorKind::Corrupt, addr, "sends another range than it was asked for"));
     }
     let mut range = Vec::with_capacity(follows.length as usize);
     let mut buffer = vec![0; BUFFER_BYTES.min(follows.length as usize + CHECKSUM_BYTES)];
@@ -111,7 +111,7 @@ impl<'a> Pieces<'a> {
         stall: Duration,
         follows: Follows,
         patience: Patience,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, TransferFailure> {
         let (left, moved) = (follows.length, Instant::now());
         let pieces = Pieces { addr, link, link_in, follows, patience, left, moved, compared: None };
         pieces.link.tcp().set_read_timeout(Some(stall)).map_err(|error| pieces.stopped(error))?;
@@ -119,7 +119,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Receives what is missing of an object.
-    pub fn receive(&mut self, into: &mut Incoming, buffer: &mut [u8]) -> Result<(), Failure> {
+    pub fn receive(&mut self, into: &mut Incoming, buffer: &mut [u8]) -> Result<(), TransferFailure> {
         while let Some((content, checksum)) = self.next(buffer)? {
             let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
                 && (content.len() == PIECE_BYTES || into.written_bytes() + content.len() as u64 == into.size_bytes());
@@ -132,13 +132,13 @@ impl<'a> Pieces<'a> {
             checksum if checksum == into.checksum() => Ok(()),
             _ => {
                 let what = format!("sent object {} damaged, or another before it did", into.id());
-                Err(Failure::of(PeerErrorKind::Corrupt, self.addr, what))
+                Err(TransferFailure::of(PeerErrorKind::Corrupt, self.addr, what))
             }
         }
     }
 
     /// The next piece, and its checksum; nothing after the last.
-    fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<(&'b [u8], Checksum)>, Failure> {
+    fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<(&'b [u8], Checksum)>, TransferFailure> {
         while self.left > 0 {
             let header = self.header()?;
             match header.kind {
@@ -150,7 +150,7 @@ impl<'a> Pieces<'a> {
                     let (content, checksum) = bytes.split_at(length);
                     let sum = Checksum::of(content);
                     if sum.0.to_le_bytes() != *checksum {
-                        return Err(Failure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data"));
+                        return Err(TransferFailure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data"));
                     }
                     self.left -= length as u64;
                     self.moved = Instant::now();
@@ -165,7 +165,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// The checksum of the whole object, after its last piece.
-    fn checksum(&mut self) -> Result<Checksum, Failure> {
+    fn checksum(&mut self) -> Result<Checksum, TransferFailure> {
         if let Some(checksum) = self.follows.checksum {
             return Ok(checksum);
         }
@@ -182,35 +182,35 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    fn header(&mut self) -> Result<PieceHeader, Failure> {
+    fn header(&mut self) -> Result<PieceHeader, TransferFailure> {
         let mut header = [0; PIECE_HEADER_BYTES];
         self.read(&mut header)?;
         PieceHeader::from_bytes(&header).ok_or_else(|| self.nonsense())
     }
 
-    fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<(), TransferFailure> {
         self.link.read_exact(bytes).map_err(|error| self.stopped(error))
     }
 
-    fn stopped(&self, error: std::io::Error) -> Failure {
+    fn stopped(&self, error: std::io::Error) -> TransferFailure {
         if error.kind() == ErrorKind::InvalidData {
             // What was encrypted is not what was sent.
-            return Failure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data");
+            return TransferFailure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data");
         }
-        Failure::unreachable(self.addr, format!("stopped in the middle: {error}"))
+        TransferFailure::unreachable(self.addr, format!("stopped in the middle: {error}"))
     }
 
     /// The peer has no more yet.
-    fn wait(&self) -> Result<(), Failure> {
+    fn wait(&self) -> Result<(), TransferFailure> {
         if self.moved.elapsed() < self.patience.stall {
             return Ok(());
         }
         let what = "waits for the object itself, and has been told nothing for too long";
-        Err(Failure::of(PeerErrorKind::Slow, self.addr, what))
+        Err(TransferFailure::of(PeerErrorKind::Slow, self.addr, what))
     }
 
     /// Leaves a relay that receives much faster than it sends.
-    fn compare(&mut self, had_bytes: u64) -> Result<(), Failure> {
+    fn compare(&mut self, had_bytes: u64) -> Result<(), TransferFailure> {
         let now = Compared { at: self.moved, had_bytes, left: self.left };
         let Some(then) = &self.compared else {
             self.compared = Some(now);
@@ -222,12 +222,12 @@ impl<'a> Pieces<'a> {
         let (sent, received) = (then.left - now.left, had_bytes.saturating_sub(then.had_bytes));
         self.compared = Some(now);
         if self.patience.is_choosy && received / SLOW_FACTOR > sent {
-            return Err(Failure::of(PeerErrorKind::Slow, self.addr, "sends much slower than it receives"));
+            return Err(TransferFailure::of(PeerErrorKind::Slow, self.addr, "sends much slower than it receives"));
         }
         Ok(())
     }
 
-    fn nonsense(&self) -> Failure {
-        Failure { error: PeerError::unreachable(self.addr, "sent what no peer sends"), may_be_stale: false }
+    fn nonsense(&self) -> TransferFailure {
+        TransferFailure { error: PeerError::unreachable(self.addr, "sent what no peer sends"), may_be_stale: false }
     }
 }

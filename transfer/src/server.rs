@@ -17,13 +17,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use eyas_session::{DataKeys, Door, Guest};
-use eyas_store::{Arrival, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, Progress, StoreErrorKind};
+use eyas_store::{
+    ArrivalEnd, ArrivalProgress, Arriving, Checksum, Incoming, Limiter, ObjectStore, PIECE_BYTES, StoreErrorKind,
+};
 use rustix::net::Shutdown;
 
 use crate::connection::{nonce, read_message};
 use crate::limits::PeerLimits;
-use crate::link::{Link, Then};
-use crate::protocol::{self, PeerKey, PieceHeader, PieceKind, Reply, Request, Session, Welcome};
+use crate::link::{AfterSend, Link};
+use crate::protocol::{self, PeerKey, PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest, Welcome};
 use crate::push::{Expectations, Expected};
 
 /// How long an object that is expected here is waited for before the peer is told that it is not here.
@@ -215,11 +217,11 @@ fn serve(shared: &Arc<Shared>, stream: Arc<TcpStream>, peer: SocketAddr, guest: 
     let server = nonce()?;
     let admitted = Admitted::from(shared, peer.ip());
     let welcome = if admitted.is_some() { Welcome::Ready } else { Welcome::Busy };
-    link.send(&protocol::welcome(&key, &client, &server, welcome), Then::Nothing)?;
+    link.send(&protocol::welcome(&key, &client, &server, welcome), AfterSend::Nothing)?;
     if admitted.is_none() {
         return Ok(());
     }
-    let mut session = Session::new(&key, &client, &server);
+    let mut session = PeerSession::new(&key, &client, &server);
     while let Some(message) = read_message(&mut link, shared.limits.idle_timeout)? {
         let Some(request) = session.read_request(&message) else { return Ok(()) };
         if !link.is_trusted(&shared.keys) {
@@ -240,7 +242,7 @@ fn serve(shared: &Arc<Shared>, stream: Arc<TcpStream>, peer: SocketAddr, guest: 
     Ok(())
 }
 
-fn answer(shared: &Shared, link: &mut Link, session: &Session, request: Request) -> io::Result<()> {
+fn answer(shared: &Shared, link: &mut Link, session: &PeerSession, request: TransferRequest) -> io::Result<()> {
     let patience = if request.expected { EXPECTED_PATIENCE } else { Duration::ZERO };
     match shared.store.arriving(request.id, patience) {
         Some(arriving) => relay(shared, link, session, request, &arriving)?,
@@ -250,25 +252,25 @@ fn answer(shared: &Shared, link: &mut Link, session: &Session, request: Request)
 }
 
 /// Sends from an object that is here.
-fn give(shared: &Shared, link: &mut Link, session: &Session, request: Request) -> io::Result<()> {
-    let refuse = |link: &mut Link, reply| link.send(&session.reply(reply), Then::Nothing);
+fn give(shared: &Shared, link: &mut Link, session: &PeerSession, request: TransferRequest) -> io::Result<()> {
+    let refuse = |link: &mut Link, reply| link.send(&session.reply(reply), AfterSend::Nothing);
     // A task of this node may have written to the object through its link: such an object is dropped, not spread.
     if !shared.store.verify_untouched(request.id) {
-        return refuse(link, Reply::NotHere);
+        return refuse(link, TransferReply::NotHere);
     }
     let object = match shared.store.open_object(request.id) {
         Ok(object) => object,
-        Err(error) if error.kind == StoreErrorKind::NotHere => return refuse(link, Reply::NotHere),
+        Err(error) if error.kind == StoreErrorKind::NotHere => return refuse(link, TransferReply::NotHere),
         Err(error) => {
             tracing::warn!(%error, "cannot serve an object");
-            return refuse(link, Reply::Failed);
+            return refuse(link, TransferReply::Failed);
         }
     };
     let size_bytes = object.size_bytes;
-    let Some(end) = end_of_range(request, size_bytes) else { return refuse(link, Reply::NoSuchRange) };
-    let here = Reply::Here { size_bytes, checksum: object.checksum, length: end - request.offset };
+    let Some(end) = end_of_range(request, size_bytes) else { return refuse(link, TransferReply::NoSuchRange) };
+    let here = TransferReply::Here { size_bytes, checksum: object.checksum, length: end - request.offset };
     // Leaves in one packet with the first bytes of the content.
-    let then = if end > request.offset { Then::More } else { Then::Nothing };
+    let then = if end > request.offset { AfterSend::More } else { AfterSend::Nothing };
     link.send(&session.reply(here), then)?;
     let mut pieces = Pieces { shared, link };
     let mut at = request.offset;
@@ -281,30 +283,36 @@ fn give(shared: &Shared, link: &mut Link, session: &Session, request: Request) -
 }
 
 /// Sends from an object while it is being received.
-fn relay(shared: &Shared, link: &mut Link, session: &Session, request: Request, arriving: &Arriving) -> io::Result<()> {
+fn relay(
+    shared: &Shared,
+    link: &mut Link,
+    session: &PeerSession,
+    request: TransferRequest,
+    arriving: &Arriving,
+) -> io::Result<()> {
     let size_bytes = arriving.size_bytes;
     let Some(end) = end_of_range(request, size_bytes) else {
-        return link.send(&session.reply(Reply::NoSuchRange), Then::Nothing);
+        return link.send(&session.reply(TransferReply::NoSuchRange), AfterSend::Nothing);
     };
-    let coming = Reply::Coming { size_bytes, length: end - request.offset };
-    link.send(&session.reply(coming), Then::Nothing)?;
+    let coming = TransferReply::Coming { size_bytes, length: end - request.offset };
+    link.send(&session.reply(coming), AfterSend::Nothing)?;
     let mut pieces = Pieces { shared, link };
     let mut at = request.offset;
     loop {
         // Its last byte says nothing before the whole is known to be good.
         let wanted = if at < end { at } else { size_bytes };
-        let Progress { written_bytes, end: ended } = arriving.wait_past(wanted, WAIT_EVERY);
+        let ArrivalProgress { written_bytes, end: ended } = arriving.wait_past(wanted, WAIT_EVERY);
         match ended {
             _ if at < end && written_bytes > at => {
                 let range = at..end.min(written_bytes);
                 at += pieces.send(&arriving.file, range, size_bytes, written_bytes, |place| arriving.piece(place))?;
             }
-            Some(Arrival::Whole(checksum)) => {
+            Some(ArrivalEnd::Whole(checksum)) => {
                 pieces.end(checksum)?;
                 break;
             }
             // The peer goes on elsewhere behind what it has.
-            Some(Arrival::GivenUp) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Some(ArrivalEnd::GivenUp) => return Err(io::ErrorKind::ConnectionAborted.into()),
             None => pieces.wait(written_bytes)?,
         }
     }
@@ -313,7 +321,7 @@ fn relay(shared: &Shared, link: &mut Link, session: &Session, request: Request, 
 }
 
 /// Where the content asked for ends, if the object has it.
-fn end_of_range(request: Request, size_bytes: u64) -> Option<u64> {
+fn end_of_range(request: TransferRequest, size_bytes: u64) -> Option<u64> {
     let left = size_bytes.checked_sub(request.offset)?;
     match request.length {
         protocol::TO_THE_END => Some(size_bytes),
@@ -355,8 +363,8 @@ impl Pieces<'_> {
         };
         let header = PieceHeader { kind: PieceKind::Content, length: length as u32, had_bytes };
         self.shared.link_out.take_blocking(length);
-        self.link.send(&header.to_bytes(), Then::More)?;
-        let then = if part.end < range.end { Then::More } else { Then::Nothing };
+        self.link.send(&header.to_bytes(), AfterSend::More)?;
+        let then = if part.end < range.end { AfterSend::More } else { AfterSend::Nothing };
         self.link.send_file(file, part)?;
         self.link.send(&checksum.0.to_le_bytes(), then)?;
         self.shared.served_bytes.fetch_add(length, Ordering::Relaxed);
@@ -368,13 +376,13 @@ impl Pieces<'_> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         let header = PieceHeader { kind: PieceKind::Wait, length: 0, had_bytes };
-        self.link.send(&header.to_bytes(), Then::Nothing)
+        self.link.send(&header.to_bytes(), AfterSend::Nothing)
     }
 
     fn end(&mut self, checksum: Checksum) -> io::Result<()> {
         let header = PieceHeader { kind: PieceKind::End, length: 0, had_bytes: 0 };
-        self.link.send(&header.to_bytes(), Then::More)?;
-        self.link.send(&checksum.0.to_le_bytes(), Then::Nothing)
+        self.link.send(&header.to_bytes(), AfterSend::More)?;
+        self.link.send(&checksum.0.to_le_bytes(), AfterSend::Nothing)
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use cluster::{Node, content, holder, limits, source, strange};
 use eyas_store::{Checksum, Emulation, Limits, Storage};
-use eyas_transfer::{FetchErrorKind, Fetched, Fetcher, Source};
+use eyas_transfer::{FetchErrorKind, FetchSource, FetchedObject, Fetcher};
 use eyas_types::{JobId, ObjectSpec, TaskId, Version};
 use eyas_wire::DataMode;
 
@@ -26,21 +26,21 @@ async fn sources_are_tried_in_the_papers_order() {
     let fetcher = fetcher(&here);
     // No hint: persistent storage.
     let fetched = fetcher.fetch(&spec, &[]).await.unwrap();
-    assert_eq!(fetched, Fetched { from: Source::Persistent, bytes });
+    assert_eq!(fetched, FetchedObject { from: FetchSource::Persistent, bytes });
     // Here: no hint is looked at.
     let fetched = fetcher.fetch(&spec, &[holder(nobody())]).await.unwrap();
-    assert_eq!(fetched, Fetched { from: Source::Local, bytes });
+    assert_eq!(fetched, FetchedObject { from: FetchSource::Local, bytes });
     // Wrong hints, then a right one.
     here.store.remove(id).unwrap();
     there.put(id, &content(100_000));
     let wrong = Node::new();
     let fetched = fetcher.fetch(&spec, &[wrong.addr(), nobody(), there.addr()].map(holder)).await.unwrap();
-    assert_eq!(fetched, Fetched { from: Source::Peer(there.addr()), bytes });
+    assert_eq!(fetched, FetchedObject { from: FetchSource::Peer(there.addr()), bytes });
     assert_eq!(here.get(id), content(100_000));
     // Only wrong hints: persistent storage again.
     here.store.remove(id).unwrap();
     let fetched = fetcher.fetch(&spec, &[holder(wrong.addr())]).await.unwrap();
-    assert_eq!(fetched.from, Source::Persistent);
+    assert_eq!(fetched.from, FetchSource::Persistent);
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_damaged_replica_leads_on_to_the_next_source() {
     there.put(spec.id(), &content(100_000));
     there.damage(spec.id());
     let fetched = fetcher(&here).fetch(&spec, &[holder(there.addr())]).await.unwrap();
-    assert_eq!((fetched.from, here.get(spec.id())), (Source::Persistent, content(100_000)));
+    assert_eq!((fetched.from, here.get(spec.id())), (FetchSource::Persistent, content(100_000)));
 }
 
 #[tokio::test]
@@ -68,8 +68,8 @@ async fn what_is_nowhere_else_is_asked_for_also_of_a_peer_that_is_avoided() {
     // What persistent storage has is not asked for where damage came from a moment ago.
     let elsewhere = source(&here, "input", 10).await;
     there.put(elsewhere.id(), &content(10));
-    assert_eq!(fetcher.fetch(&elsewhere, &holders).await.unwrap().from, Source::Persistent);
-    assert_eq!(fetcher.fetch(&spec, &holders).await.unwrap().from, Source::Peer(there.addr()));
+    assert_eq!(fetcher.fetch(&elsewhere, &holders).await.unwrap().from, FetchSource::Persistent);
+    assert_eq!(fetcher.fetch(&spec, &holders).await.unwrap().from, FetchSource::Peer(there.addr()));
 }
 
 #[tokio::test]
@@ -108,8 +108,8 @@ async fn simultaneous_wishes_share_one_fetch() {
         wishes.spawn(async move { fetcher.fetch(&spec, &holders).await.unwrap().from });
     }
     let from = wishes.join_all().await;
-    assert_eq!(from.iter().filter(|from| **from == Source::Peer(there.addr())).count(), 1);
-    assert_eq!(from.iter().filter(|from| **from == Source::Local).count(), 19);
+    assert_eq!(from.iter().filter(|from| **from == FetchSource::Peer(there.addr())).count(), 1);
+    assert_eq!(from.iter().filter(|from| **from == FetchSource::Local).count(), 19);
     assert_eq!(there.server.served().count, 1);
 }
 
@@ -127,7 +127,7 @@ async fn a_fetch_outlives_the_caller_that_began_it() {
     tokio::task::yield_now().await;
     began.abort();
     assert!(began.await.unwrap_err().is_cancelled());
-    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, Source::Local);
+    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, FetchSource::Local);
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn an_object_that_became_executable_becomes_so_here() {
     let fetcher = fetcher(&here);
     fetcher.fetch(&spec, &[]).await.unwrap();
     spec.executable = true;
-    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, Source::Local);
+    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, FetchSource::Local);
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(here.object_file(spec.id())).unwrap());
     assert_eq!(mode & 0o777, 0o555);
 }
@@ -153,6 +153,6 @@ async fn what_is_found_at_a_restart_is_checked_before_it_counts() {
     let (store, found) = eyas_store::ObjectStore::open(dir.path().join("store")).unwrap();
     assert_eq!(found, [(spec.id(), 100_000)]);
     let fetcher = Fetcher::new(store, Storage::new(Limits::default()), peers);
-    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, Source::Persistent);
-    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, Source::Local);
+    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, FetchSource::Persistent);
+    assert_eq!(fetcher.fetch(&spec, &[]).await.unwrap().from, FetchSource::Local);
 }

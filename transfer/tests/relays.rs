@@ -9,18 +9,25 @@ use std::time::Duration;
 
 use cluster::{ID, Node, content, holder, keys, limits, source};
 use eyas_store::{Emulation, Limiter, PIECE_BYTES, Storage};
-use eyas_transfer::{FetchError, Fetched, Fetcher, Holder, PeerErrorKind, PeerLimits, PeerServer, Source};
+use eyas_transfer::{
+    FetchError, FetchSource, FetchedObject, Fetcher, PeerErrorKind, PeerHolder, PeerLimits, PeerServer,
+};
 use eyas_types::ObjectSpec;
 use tokio::task::JoinHandle;
 
 const BYTES: usize = 4_000_000;
 
-fn relay(node: &Node) -> Holder {
-    Holder { is_relay: true, ..holder(node.addr()) }
+fn relay(node: &Node) -> PeerHolder {
+    PeerHolder { is_relay: true, ..holder(node.addr()) }
 }
 
 /// Begins a fetch to `node`, from persistent storage at that rate if no holder gives it.
-fn begin(node: &Node, spec: &ObjectSpec, rate: &str, holders: &[Holder]) -> JoinHandle<Result<Fetched, FetchError>> {
+fn begin(
+    node: &Node,
+    spec: &ObjectSpec,
+    rate: &str,
+    holders: &[PeerHolder],
+) -> JoinHandle<Result<FetchedObject, FetchError>> {
     let storage = Storage::new(Emulation::parse(&format!("storage={rate}")).unwrap().limits(node.dir.path()).unwrap());
     let fetcher = Fetcher::new(node.store.clone(), storage, node.peers.clone());
     let (spec, holders) = (spec.clone(), holders.to_vec());
@@ -44,10 +51,10 @@ async fn a_chain_reads_persistent_storage_once_and_each_gives_it_once() {
     // From the last to the first: each asks for what the one before it does not even expect yet.
     let later: Vec<_> = (1..6).rev().map(|at| begin(&nodes[at], &spec, "1kB/s", &[relay(&nodes[at - 1])])).collect();
     let first = begin(&nodes[0], &spec, "20MB/s", &[]);
-    assert_eq!(first.await.unwrap().unwrap().from, Source::Persistent);
+    assert_eq!(first.await.unwrap().unwrap().from, FetchSource::Persistent);
     for (fetch, at) in later.into_iter().zip((1..6).rev()) {
-        let from = Source::Peer(nodes[at - 1].addr());
-        assert_eq!(fetch.await.unwrap().unwrap(), Fetched { from, bytes: BYTES as u64 });
+        let from = FetchSource::Peer(nodes[at - 1].addr());
+        assert_eq!(fetch.await.unwrap().unwrap(), FetchedObject { from, bytes: BYTES as u64 });
         assert_eq!(nodes[at].get(spec.id()), content(BYTES));
     }
     for (at, node) in nodes.iter().enumerate() {
@@ -66,7 +73,7 @@ async fn when_a_relay_dies_the_rest_goes_on_from_where_it_was() {
     let Node { server, .. } = middle;
     let given = server.served();
     drop(server);
-    assert_eq!(third.await.unwrap().unwrap().from, Source::Peer(root.addr()));
+    assert_eq!(third.await.unwrap().unwrap().from, FetchSource::Peer(root.addr()));
     assert_eq!(last.get(spec.id()), content(BYTES));
     for fetch in [first, second] {
         fetch.await.unwrap().unwrap();
@@ -84,7 +91,7 @@ async fn a_damaged_piece_is_fetched_again_and_no_more_than_that() {
     [&liar, &honest].iter().for_each(|node| node.put(spec.id(), &content(BYTES)));
     let bad = in_the_middle(liar.addr(), |at, byte| if at == BYTES / 2 { !byte } else { byte });
     let fetched = begin(&here, &spec, "1kB/s", &[holder(bad), holder(honest.addr())]).await.unwrap().unwrap();
-    assert_eq!((fetched.from, here.get(spec.id())), (Source::Peer(honest.addr()), content(BYTES)));
+    assert_eq!((fetched.from, here.get(spec.id())), (FetchSource::Peer(honest.addr()), content(BYTES)));
     let again = honest.server.served().bytes as usize;
     assert!((BYTES / 2..BYTES / 2 + PIECE_BYTES).contains(&again), "{again}");
     // It is remembered for a while.
@@ -106,7 +113,7 @@ async fn a_relay_with_another_content_spoils_nothing() {
     let cut = cut_after(other.addr(), BYTES / 2);
     let holders = [holder(cut), holder(honest.addr())];
     let fetched = begin(&here, &spec, "100MB/s", &holders).await.unwrap().unwrap();
-    assert_eq!((fetched.from, here.get(spec.id())), (Source::Persistent, content(BYTES)));
+    assert_eq!((fetched.from, here.get(spec.id())), (FetchSource::Persistent, content(BYTES)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +121,7 @@ async fn who_is_expected_to_have_it_and_never_does_is_not_waited_for_long() {
     let [here, there] = [(); 2].map(|()| Node::new());
     let spec = source(&here, "input", 1_000).await;
     let fetched = begin(&here, &spec, "1GB/s", &[relay(&there)]).await.unwrap().unwrap();
-    assert_eq!(fetched.from, Source::Persistent);
+    assert_eq!(fetched.from, FetchSource::Persistent);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +131,7 @@ async fn a_relay_that_hears_nothing_itself_is_left_after_a_while() {
     let spec = source(&here, "input", 1_000).await;
     let stuck = there.store.begin(spec.id(), 1_000, false).unwrap();
     let fetched = begin(&here, &spec, "1GB/s", &[relay(&there)]).await.unwrap().unwrap();
-    assert_eq!(fetched.from, Source::Persistent);
+    assert_eq!(fetched.from, FetchSource::Persistent);
     drop(stuck);
 }
 
@@ -144,9 +151,9 @@ async fn a_slow_relay_is_left_for_a_faster_source() {
     .unwrap();
     let first = begin(&root, &spec, "20MB/s", &[]);
     let second = begin(&slow, &spec, "1kB/s", &[relay(&root)]);
-    let narrow_relay = Holder { is_relay: true, ..holder(narrow.addr()) };
+    let narrow_relay = PeerHolder { is_relay: true, ..holder(narrow.addr()) };
     let third = begin(&last, &spec, "1kB/s", &[narrow_relay, relay(&root)]);
-    assert_eq!(third.await.unwrap().unwrap().from, Source::Peer(root.addr()));
+    assert_eq!(third.await.unwrap().unwrap().from, FetchSource::Peer(root.addr()));
     assert!(narrow.served().bytes > 0);
     for fetch in [first, second] {
         fetch.await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use eyas_client::files::{File, Listing, Lost, Member, Membership, Recovery, Usage, Verified};
+use eyas_client::files::{DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage, Verified};
 use eyas_client::types::dfs::{Chunk, FileName, NodeId};
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
 use eyas_client::view::files::{
@@ -59,7 +59,7 @@ pub(crate) fn stat(file: &File, json: bool) -> Result<(), Failure> {
 }
 
 /// `show`
-pub(crate) fn chunks(file: &File, membership: &Membership, json: bool) -> Result<(), Failure> {
+pub(crate) fn chunks(file: &File, membership: &DfsMembership, json: bool) -> Result<(), Failure> {
     if json {
         return show::json("file", &view(file, Some(membership)));
     }
@@ -76,7 +76,7 @@ pub(crate) fn chunks(file: &File, membership: &Membership, json: bool) -> Result
 }
 
 /// A node that is there.
-pub(crate) fn node(member: &Member, membership: &Membership, usage: Option<Usage>) -> FilesNodeView {
+pub(crate) fn node(member: &Member, membership: &DfsMembership, usage: Option<Usage>) -> FilesNodeView {
     FilesNodeView {
         node: member.node.to_string(),
         address: Some(member.address.to_string()),
@@ -158,7 +158,7 @@ pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), F
         chunk: *place as u64,
         node: node.to_string(),
     };
-    let lost_chunk = |name: &FileName, lost: &Lost| LostChunkView {
+    let lost_chunk = |name: &FileName, lost: &LostChunk| LostChunkView {
         name: name.clone(),
         chunk: lost.place as u64,
         offset: lost.range.start,
@@ -211,7 +211,7 @@ fn sentence(lost: &LostChunkView) -> String {
 }
 
 /// With its chunks, if it is said who there is.
-fn view(file: &File, membership: Option<&Membership>) -> FileView {
+fn view(file: &File, membership: Option<&DfsMembership>) -> FileView {
     let record = &file.record;
     let mut offset = 0;
     let mut chunk = |chunk: &Chunk| {
@@ -240,7 +240,7 @@ fn view(file: &File, membership: Option<&Membership>) -> FileView {
     }
 }
 
-fn replicas(chunk: &Chunk, membership: Option<&Membership>) -> Vec<ReplicaView> {
+fn replicas(chunk: &Chunk, membership: Option<&DfsMembership>) -> Vec<ReplicaView> {
     let address = |node: NodeId| {
         let alive = membership.into_iter().flat_map(|membership| &membership.alive);
         alive.into_iter().find(|member| member.node == node).map(|member| member.address.to_string())

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use eyas_dfs::{Files, FilesErrorKind, RunPlace};
+use eyas_dfs::{DfsClient, FilesErrorKind, RunAddress};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 
@@ -18,7 +18,7 @@ use super::worker::{self, WorkError, store_whole};
 #[derive(Clone, Debug)]
 pub struct ReduceTask {
     /// The run whose output is read.
-    pub place: RunPlace,
+    pub place: RunAddress,
     /// Which of the reducers this is, from 1.
     pub number: u32,
     /// How many there are.
@@ -33,7 +33,7 @@ pub struct ReduceTask {
 ///
 /// # Errors
 /// If the program fails, or the file system or the run's leader does.
-pub async fn reduce_worker(files: &Files, task: &ReduceTask) -> Result<(), WorkError> {
+pub async fn reduce_worker(files: &DfsClient, task: &ReduceTask) -> Result<(), WorkError> {
     let name = task.place.run.file(part_name(task.number));
     if files.exists(&name).await? {
         return Ok(());
@@ -57,7 +57,7 @@ pub(super) fn part_name(number: u32) -> String {
 }
 
 /// Writes all lines of the reducer's keys. That they are not wanted is no failure of this side's.
-async fn feed(files: &Files, task: &ReduceTask, mut input: ChildStdin) -> Result<(), WorkError> {
+async fn feed(files: &DfsClient, task: &ReduceTask, mut input: ChildStdin) -> Result<(), WorkError> {
     for part in files.run_status(task.place).await?.parts {
         let name = task.place.run.file(worker::part_name(part.worker));
         let strange = || WorkError::Program(format!("{name} is not what a program of this job wrote"));

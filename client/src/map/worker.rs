@@ -9,8 +9,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use eyas_dfs::blocks::{Effect, Event, Owner, Policy, WorkerId};
-use eyas_dfs::{Attendance, File, Files, FilesError, FilesErrorKind, RunPlace, WriteOptions};
+use eyas_dfs::blocks::{BlockPolicy, Effect, Event, WorkerBlock, WorkerId};
+use eyas_dfs::{DfsClient, File, FilesError, FilesErrorKind, RunAddress, RunAttendance, WriteOptions};
 use eyas_types::dfs::{FileName, FileRecord, Format};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
@@ -39,7 +39,7 @@ const LOOKED_AT_BYTES: u64 = 8 << 10;
 #[derive(Clone, Debug)]
 pub struct MapTask {
     /// The run that it works at.
-    pub place: RunPlace,
+    pub place: RunAddress,
     /// What reads the blocks, and its arguments, in which `FILE` stands for the name of the file that it reads.
     pub program: Vec<String>,
     /// Whether the program is started anew for each file of a block, so that it reads one file alone.
@@ -77,11 +77,11 @@ pub enum WorkError {
 ///
 /// # Errors
 /// If the program fails, a chunk cannot be read, what was written not be stored, or nobody leads the run any more.
-pub async fn map_worker(files: &Files, task: &MapTask) -> Result<(), WorkError> {
+pub async fn map_worker(files: &DfsClient, task: &MapTask) -> Result<(), WorkError> {
     let spec = files.run_spec(task.place).await?;
     let files_read: Vec<_> = spec.files.iter().cloned().map(Arc::new).collect();
     let chunks: Vec<_> = spec.chunks().map(|(file, place, _)| (files_read[file].clone(), place)).collect();
-    let mut busy = matches!(spec.policy, Policy::IoAware(_)).then(Busy::begin);
+    let mut busy = matches!(spec.policy, BlockPolicy::IoAware(_)).then(Busy::begin);
     while work_through_block(files, task, &chunks, busy.as_mut()).await? {}
     Ok(())
 }
@@ -94,7 +94,7 @@ pub(super) fn part_name(worker: WorkerId) -> String {
 /// Works through one block with one program; tells whether there may be another. Says how busy this machine is, if that is
 /// looked at.
 async fn work_through_block(
-    files: &Files,
+    files: &DfsClient,
     task: &MapTask,
     chunks: &[(Arc<File>, usize)],
     busy: Option<&mut Busy>,
@@ -103,7 +103,7 @@ async fn work_through_block(
     let worker = attendance.worker();
     let name = task.place.run.file(part_name(worker));
     let input = Input { fed: None, loading: None, ahead: None, pipe: None };
-    let owner = Owner::new(worker, files.near().unwrap_or(NO_NODE));
+    let owner = WorkerBlock::new(worker, files.near().unwrap_or(NO_NODE));
     let mut block = Block { files, task, chunks, owner, input, file: None, state: State::Idle, name };
     let done = block.work(&mut attendance, busy).await;
     let is_asking = matches!(block.state, State::Committing);
@@ -131,11 +131,11 @@ enum Ended {
 
 /// A block, and the program that works through it.
 struct Block<'a> {
-    files: &'a Files,
+    files: &'a DfsClient,
     task: &'a MapTask,
     /// Of the run: each in which file, and where in that.
     chunks: &'a [(Arc<File>, usize)],
-    owner: Owner,
+    owner: WorkerBlock,
     input: Input,
     /// What the program reads, or has read last.
     file: Option<Arc<File>>,
@@ -203,7 +203,7 @@ struct Loading {
 }
 
 impl Block<'_> {
-    async fn work(&mut self, attendance: &mut Attendance, mut busy: Option<&mut Busy>) -> Result<Ended, WorkError> {
+    async fn work(&mut self, attendance: &mut RunAttendance, mut busy: Option<&mut Busy>) -> Result<Ended, WorkError> {
         // Before it claims, so that it is known when chunks are divided.
         self.measure(attendance, &mut busy).await;
         let mut beats = interval(HEARTBEAT);
@@ -234,7 +234,7 @@ impl Block<'_> {
     }
 
     /// Says how busy this machine is.
-    async fn measure(&self, attendance: &Attendance, busy: &mut Option<&mut Busy>) {
+    async fn measure(&self, attendance: &RunAttendance, busy: &mut Option<&mut Busy>) {
         if let (Some(busy), Some(node)) = (busy, self.files.near()) {
             let (disk, load) = busy.look();
             attendance.tell(Event::Measured { node, disk, load }).await;
@@ -242,7 +242,7 @@ impl Block<'_> {
     }
 
     /// Does what can be done now: starts the program, asks for chunks, fetches them, ends the program's input.
-    async fn go_on(&mut self, attendance: &Attendance) -> Result<(), WorkError> {
+    async fn go_on(&mut self, attendance: &RunAttendance) -> Result<(), WorkError> {
         if matches!(self.state, State::Storing(_) | State::Committing) {
             return Ok(());
         }
@@ -304,7 +304,7 @@ impl Block<'_> {
     }
 
     /// The program has ended well, or what it wrote is stored.
-    async fn enter(&mut self, next: Next, attendance: &Attendance) -> Result<(), WorkError> {
+    async fn enter(&mut self, next: Next, attendance: &RunAttendance) -> Result<(), WorkError> {
         match next {
             Next::Ended => {
                 // A program need not read all that it is given. What it was handed nothing of goes back; but something it
@@ -425,7 +425,7 @@ impl Drop for Storing {
 }
 
 /// Stores what a program wrote.
-async fn store(files: Files, name: FileName, output: Output) -> Result<(), WorkError> {
+async fn store(files: DfsClient, name: FileName, output: Output) -> Result<(), WorkError> {
     match output {
         Output::Whole(file) => store_whole(&files, &name, file).await,
         Output::Parted(writer, parting) => {
@@ -439,7 +439,7 @@ async fn store(files: Files, name: FileName, output: Output) -> Result<(), WorkE
 }
 
 /// Stores a file that was written from its beginning on, in records if it is text.
-pub(super) async fn store_whole(files: &Files, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
+pub(super) async fn store_whole(files: &DfsClient, name: &FileName, mut file: std::fs::File) -> Result<(), WorkError> {
     let mut beginning = Vec::new();
     file.seek(SeekFrom::Start(0))?;
     (&mut file).take(LOOKED_AT_BYTES).read_to_end(&mut beginning)?;

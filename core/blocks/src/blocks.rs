@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
-use crate::chunks::{Chunks, Nodes, Place};
-use crate::event::{Effect, Event, LeaseId, Progress, Record, WorkerId};
+use crate::chunks::{ChunkTable, NodeIndex, NodeTable};
+use crate::event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
 use crate::ledger::Ledger;
-use crate::measures::Rate;
-use crate::run::Run;
-use crate::schedulers::{self, Outlook, Policy, Scheduler};
+use crate::measures::ReadRate;
+use crate::schedulers::{self, AssignmentInput, BlockPolicy, BlockScheduler};
 use crate::sizes::{Sizer, Sizes};
 use crate::supply::Supply;
+use crate::worker_state::WorkerState;
 
 mod copies;
 mod progress;
@@ -34,7 +34,7 @@ const LEASES_OF_AN_EPOCH: u64 = 1 << 40;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Who gets what.
-    pub policy: Policy,
+    pub policy: BlockPolicy,
     /// Where each worker is to run that is expected at a time, and how many bytes a second it may read, if that is known.
     pub slots: Vec<(NodeId, Option<u64>)>,
     /// Whether who runs idle takes chunks from the tails of others' leases.
@@ -50,8 +50,8 @@ pub struct Config {
 impl Config {
     /// A job under that scheduler as it is meant to be: leases are split under lean alone, since the others are there to
     /// compare with.
-    pub fn new(policy: Policy, slots: Vec<(NodeId, Option<u64>)>) -> Self {
-        let is_lean = matches!(policy, Policy::Lean(_));
+    pub fn new(policy: BlockPolicy, slots: Vec<(NodeId, Option<u64>)>) -> Self {
+        let is_lean = matches!(policy, BlockPolicy::Lean(_));
         let (term_us, window_us) = (DEFAULT_TERM_US, DEFAULT_WINDOW_US);
         Config { policy, slots, steal: is_lean, speculate: is_lean, term_us, window_us }
     }
@@ -60,15 +60,15 @@ impl Config {
 /// See the [crate's](crate) documentation.
 pub struct Blocks {
     config: Config,
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn BlockScheduler>,
     sizer: Sizer,
-    chunks: Chunks,
-    nodes: Nodes,
-    slots: Vec<(Place, Rate)>,
+    chunks: ChunkTable,
+    nodes: NodeTable,
+    slots: Vec<(NodeIndex, ReadRate)>,
     ledger: Ledger,
     supply: Supply,
     /// Workers that have a block, and those that are idle.
-    runs: BTreeMap<WorkerId, Run>,
+    runs: BTreeMap<WorkerId, WorkerState>,
     /// When each of them is given up.
     expiries: BTreeSet<(u64, WorkerId)>,
     /// Blocks of which others may take, by how long their workers have to go, microseconds.
@@ -100,7 +100,7 @@ impl Blocks {
         records: impl IntoIterator<Item = Record>,
         now_us: u64,
     ) -> Self {
-        let (mut nodes, mut all) = (Nodes::new(), Chunks::default());
+        let (mut nodes, mut all) = (NodeTable::new(), ChunkTable::default());
         let slots: Vec<_> =
             config.slots.iter().map(|(node, rate)| (nodes.place(*node), rate.map(|rate| rate.max(1)))).collect();
         for (size_bytes, replicas) in chunks {
@@ -109,7 +109,7 @@ impl Blocks {
         for (node, rate) in &slots {
             nodes.rates[*node as usize] = *rate;
         }
-        let sizes = if let Policy::Lean(lean) = config.policy { lean.sizes } else { Sizes::Factoring };
+        let sizes = if let BlockPolicy::Lean(lean) = config.policy { lean.sizes } else { Sizes::Factoring };
         let mut blocks = Blocks {
             scheduler: schedulers::of(config.policy),
             sizer: Sizer::new(sizes),
@@ -159,7 +159,7 @@ impl Blocks {
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
         self.expire(now_us, effects);
         match event {
-            Event::Claim { worker, node, lease, progress } => {
+            Event::RequestLease { worker, node, lease, progress } => {
                 self.claim(now_us, worker, node, lease, progress, effects);
             }
             Event::Renew { worker, lease, progress } => self.renew(now_us, worker, lease, progress, effects),
@@ -202,7 +202,7 @@ impl Blocks {
         worker: WorkerId,
         node: NodeId,
         lease: Option<LeaseId>,
-        progress: Progress,
+        progress: LeaseProgress,
         effects: &mut Vec<Effect>,
     ) {
         if let Some(lease) = self.ledger.ended(worker) {
@@ -236,7 +236,14 @@ impl Blocks {
         }
     }
 
-    fn renew(&mut self, now_us: u64, worker: WorkerId, lease: LeaseId, progress: Progress, effects: &mut Vec<Effect>) {
+    fn renew(
+        &mut self,
+        now_us: u64,
+        worker: WorkerId,
+        lease: LeaseId,
+        progress: LeaseProgress,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(block) = self.ledger.block(worker) else {
             // Who has committed may have said so after this.
             if self.ledger.ended(worker).is_none() {
@@ -318,7 +325,7 @@ impl Blocks {
     }
 
     /// Local chunks first, then where most are left (elastic-blocks §2.5).
-    fn next_chunks(&mut self, worker: WorkerId, node: Place) -> Option<Vec<u32>> {
+    fn next_chunks(&mut self, worker: WorkerId, node: NodeIndex) -> Option<Vec<u32>> {
         if let Some(share) = self.supply.take_own_share(node) {
             return Some(share);
         }
@@ -329,7 +336,7 @@ impl Blocks {
             return Some(self.supply.take(&self.chunks, node, count));
         }
         let all = self.chunks.len() as f64;
-        let need = |node: Place, left| self.scheduler.need(left as f64 / all, &self.nodes.measures[node as usize]);
+        let need = |node: NodeIndex, left| self.scheduler.need(left as f64 / all, &self.nodes.measures[node as usize]);
         self.supply.take_neediest_share(need)
     }
 
@@ -363,8 +370,8 @@ impl Blocks {
         let mut is_shared = alloc::vec![false; self.chunks.len()];
         if !self.slots.is_empty() {
             let measures = &self.nodes.measures;
-            let outlook = Outlook { chunks: &self.chunks, free: &free, slots: &self.slots, measures };
-            for share in self.scheduler.shares(&outlook) {
+            let input = AssignmentInput { chunks: &self.chunks, free: &free, slots: &self.slots, measures };
+            for share in self.scheduler.shares(&input) {
                 share.chunks.iter().for_each(|chunk| is_shared[*chunk as usize] = true);
                 self.supply.add_share(share);
             }

@@ -5,29 +5,29 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
-use crate::measures::{Measures, Rate};
+use crate::measures::{NodeLoad, ReadRate};
 
 /// The place of a node in [`Nodes`].
-pub(crate) type Place = u32;
+pub(crate) type NodeIndex = u32;
 
 /// Where chunks are that have no replica anywhere.
-pub(crate) const NOWHERE: Place = 0;
+pub(crate) const NO_NODE: NodeIndex = 0;
 
 /// Sizes and replicas of all chunks.
 #[derive(Default)]
-pub(crate) struct Chunks {
+pub(crate) struct ChunkTable {
     sizes_bytes: Vec<u64>,
     /// Where in `replicas` those of each chunk end.
     ends: Vec<u32>,
-    replicas: Vec<Place>,
+    replicas: Vec<NodeIndex>,
 }
 
-impl Chunks {
-    pub fn push(&mut self, size_bytes: u64, replicas: impl Iterator<Item = Place>) {
+impl ChunkTable {
+    pub fn push(&mut self, size_bytes: u64, replicas: impl Iterator<Item = NodeIndex>) {
         let before = self.replicas.len();
         self.replicas.extend(replicas);
         if self.replicas.len() == before {
-            self.replicas.push(NOWHERE);
+            self.replicas.push(NO_NODE);
         }
         self.sizes_bytes.push(size_bytes);
         self.ends.push(self.replicas.len() as u32);
@@ -42,32 +42,32 @@ impl Chunks {
     }
 
     /// At least one.
-    pub fn replicas(&self, chunk: u32) -> &[Place] {
+    pub fn replicas(&self, chunk: u32) -> &[NodeIndex] {
         let begin = if chunk == 0 { 0 } else { self.ends[chunk as usize - 1] };
         &self.replicas[begin as usize..self.ends[chunk as usize] as usize]
     }
 }
 
 /// All nodes that were mentioned.
-pub(crate) struct Nodes {
-    places: BTreeMap<NodeId, Place>,
+pub(crate) struct NodeTable {
+    places: BTreeMap<NodeId, NodeIndex>,
     /// By place.
-    pub measures: Vec<Measures>,
+    pub measures: Vec<NodeLoad>,
     /// By place: how fast workers there last read.
-    pub rates: Vec<Rate>,
+    pub rates: Vec<ReadRate>,
 }
 
-impl Nodes {
+impl NodeTable {
     pub fn new() -> Self {
         // The first is `NOWHERE`.
-        Nodes { places: BTreeMap::new(), measures: alloc::vec![Measures::default()], rates: alloc::vec![None] }
+        NodeTable { places: BTreeMap::new(), measures: alloc::vec![NodeLoad::default()], rates: alloc::vec![None] }
     }
 
-    pub fn place(&mut self, node: NodeId) -> Place {
+    pub fn place(&mut self, node: NodeId) -> NodeIndex {
         *self.places.entry(node).or_insert_with(|| {
-            self.measures.push(Measures::default());
+            self.measures.push(NodeLoad::default());
             self.rates.push(None);
-            self.measures.len() as Place - 1
+            self.measures.len() as NodeIndex - 1
         })
     }
 }

@@ -18,7 +18,7 @@ pub struct LeaseId(pub u64);
 
 /// How far a worker has come in its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Progress {
+pub struct LeaseProgress {
     /// Chunks that its block has, as far as it knows.
     pub chunks: u32,
     /// Chunks that its program has read to their end.
@@ -31,7 +31,7 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// A worker wants chunks: it is new, or all of its block is confirmed and it will soon have read that.
-    Claim {
+    RequestLease {
         /// Which.
         worker: WorkerId,
         /// Where it runs.
@@ -39,7 +39,7 @@ pub enum Event {
         /// Its last lease, if it has any.
         lease: Option<LeaseId>,
         /// How far it is.
-        progress: Progress,
+        progress: LeaseProgress,
     },
     /// A worker is alive, and may need more of its block confirmed.
     Renew {
@@ -48,7 +48,7 @@ pub enum Event {
         /// Its last lease.
         lease: LeaseId,
         /// How far it is.
-        progress: Progress,
+        progress: LeaseProgress,
     },
     /// A worker's program has ended well, and what it wrote is stored where a loser's is never looked for.
     Commit {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::event::{LeaseId, Record, WorkerId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     /// In nobody's block.
     Free,
     /// In one block, or in a block and its copy.
@@ -48,7 +48,7 @@ impl Block {
 }
 
 pub(crate) struct Ledger {
-    states: Vec<State>,
+    states: Vec<BlockState>,
     blocks: BTreeMap<WorkerId, Block>,
     /// Who has committed, with which lease, to answer them again.
     ended: BTreeMap<WorkerId, LeaseId>,
@@ -58,7 +58,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub fn new(chunks: usize) -> Self {
         Ledger {
-            states: alloc::vec![State::Free; chunks],
+            states: alloc::vec![BlockState::Free; chunks],
             blocks: BTreeMap::new(),
             ended: BTreeMap::new(),
             committed: 0,
@@ -86,13 +86,13 @@ impl Ledger {
         self.committed as usize == self.states.len()
     }
 
-    pub fn state(&self, chunk: u32) -> State {
+    pub fn state(&self, chunk: u32) -> BlockState {
         self.states[chunk as usize]
     }
 
     /// Chunks in nobody's block.
     pub fn free(&self) -> impl Iterator<Item = u32> {
-        (0..).zip(&self.states).filter(|(_, state)| **state == State::Free).map(|(chunk, _)| chunk)
+        (0..).zip(&self.states).filter(|(_, state)| **state == BlockState::Free).map(|(chunk, _)| chunk)
     }
 
     /// Whether a worker may commit so many chunks by that lease.
@@ -121,7 +121,7 @@ impl Ledger {
                 }
                 let (done, rest) = block.chunks.split_at(*done as usize);
                 for chunk in done {
-                    self.enter(*chunk, State::Held, State::Committed);
+                    self.enter(*chunk, BlockState::Held, BlockState::Committed);
                 }
                 self.committed += done.len() as u32;
                 self.ended.insert(*worker, *lease);
@@ -136,14 +136,14 @@ impl Ledger {
             }
         }
         for chunk in &freed[before..] {
-            self.enter(*chunk, State::Held, State::Free);
+            self.enter(*chunk, BlockState::Held, BlockState::Free);
         }
     }
 
     fn granted(&mut self, worker: WorkerId, lease: LeaseId, chunks: &[u32], copy_of: Option<WorkerId>) {
         let mut generation = 0;
         match copy_of {
-            None => chunks.iter().for_each(|chunk| self.enter(*chunk, State::Free, State::Held)),
+            None => chunks.iter().for_each(|chunk| self.enter(*chunk, BlockState::Free, BlockState::Held)),
             Some(first) => {
                 let first = self.blocks.get_mut(&first).expect("who is copied has a block");
                 assert!(first.twin.is_none() && first.chunks == chunks, "a block is copied whole, once at a time");
@@ -167,7 +167,7 @@ impl Ledger {
         }
     }
 
-    fn enter(&mut self, chunk: u32, from: State, to: State) {
+    fn enter(&mut self, chunk: u32, from: BlockState, to: BlockState) {
         let state = &mut self.states[chunk as usize];
         assert_eq!(*state, from, "chunk {chunk} cannot become {to:?}");
         *state = to;
@@ -190,8 +190,11 @@ impl Ledger {
             }
         }
         for (chunk, (state, holders)) in self.states.iter().zip(&holders).enumerate() {
-            assert_eq!(u32::from(*state == State::Held), *holders, "chunk {chunk} is {state:?}");
+            assert_eq!(u32::from(*state == BlockState::Held), *holders, "chunk {chunk} is {state:?}");
         }
-        assert_eq!(self.states.iter().filter(|state| **state == State::Committed).count(), self.committed as usize);
+        assert_eq!(
+            self.states.iter().filter(|state| **state == BlockState::Committed).count(),
+            self.committed as usize
+        );
     }
 }

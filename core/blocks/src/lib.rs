@@ -22,16 +22,16 @@ mod event;
 pub mod format;
 mod ledger;
 mod measures;
-mod owner;
-mod run;
 mod schedulers;
 mod sizes;
 mod supply;
 #[cfg(test)]
 mod tests;
+mod worker_block;
+mod worker_state;
 
 pub use blocks::{Blocks, Config, DEFAULT_TERM_US, DEFAULT_WINDOW_US};
-pub use event::{Effect, Event, LeaseId, Progress, Record, WorkerId};
-pub use owner::Owner;
-pub use schedulers::{Alpha, IoAware, Lean, POLICIES, Policy};
+pub use event::{Effect, Event, LeaseId, LeaseProgress, Record, WorkerId};
+pub use schedulers::{Alpha, BlockPolicy, IoAware, Lean, POLICIES};
 pub use sizes::{MAX_LEASE_CHUNKS, Sizes};
+pub use worker_block::WorkerBlock;

@@ -10,13 +10,13 @@ fn weight(over_us: u64) -> f64 {
 
 /// How busy a node is, each a share of 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Measures {
+pub(crate) struct NodeLoad {
     pub disk: f64,
     pub load: f64,
     measured_us: Option<u64>,
 }
 
-impl Measures {
+impl NodeLoad {
     /// Takes one more report. The first is believed as it is.
     pub fn measured(&mut self, now_us: u64, disk: f64, load: f64) {
         let weight = self.measured_us.map_or(1.0, |last_us| weight(now_us.saturating_sub(last_us)));
@@ -27,10 +27,10 @@ impl Measures {
 }
 
 /// How fast somebody reads, in bytes a second, never 0; unknown before the first report.
-pub(crate) type Rate = Option<u64>;
+pub(crate) type ReadRate = Option<u64>;
 
 /// The rate after so many bytes in so long a time, the last of `elapsed_us` in which it was measured.
-pub(crate) fn measured(rate: Rate, bytes: u64, over_us: u64, elapsed_us: u64) -> Rate {
+pub(crate) fn measured(rate: ReadRate, bytes: u64, over_us: u64, elapsed_us: u64) -> ReadRate {
     let over_us = over_us.max(1);
     let seen = (u128::from(bytes) * 1_000_000 / u128::from(over_us)).clamp(1, u64::MAX.into()) as u64;
     // At first all reports count by their time: what a pipe takes at once must not stand for ten seconds.
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn averages_follow_what_lasts() {
-        let mut node = Measures::default();
+        let mut node = NodeLoad::default();
         node.measured(0, 1.0, 0.5);
         assert_eq!((node.disk, node.load), (1.0, 0.5), "nothing else is known");
         node.measured(MEMORY_US / 9, 0.0, 0.5);

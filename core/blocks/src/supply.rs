@@ -3,11 +3,11 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use crate::chunks::{Chunks, Place};
-use crate::schedulers::Share;
+use crate::chunks::{ChunkTable, NodeIndex};
+use crate::schedulers::AssignedChunks;
 
 /// Shares of one wave that are left, by node.
-type Wave = BTreeMap<Place, VecDeque<Vec<u32>>>;
+type Wave = BTreeMap<NodeIndex, VecDeque<Vec<u32>>>;
 
 #[derive(Default)]
 pub(crate) struct Supply {
@@ -29,7 +29,7 @@ impl Supply {
         self.rest
     }
 
-    pub fn add(&mut self, chunks: &Chunks, chunk: u32) {
+    pub fn add(&mut self, chunks: &ChunkTable, chunk: u32) {
         for node in chunks.replicas(chunk) {
             if self.local.len() <= *node as usize {
                 self.local.resize_with(*node as usize + 1, BTreeSet::new);
@@ -39,12 +39,12 @@ impl Supply {
         self.rest += 1;
     }
 
-    pub fn add_share(&mut self, share: Share) {
+    pub fn add_share(&mut self, share: AssignedChunks) {
         self.waves.entry(share.wave).or_default().entry(share.node).or_default().push_back(share.chunks);
     }
 
     /// The next share of the first wave for a worker of that node.
-    pub fn take_own_share(&mut self, node: Place) -> Option<Vec<u32>> {
+    pub fn take_own_share(&mut self, node: NodeIndex) -> Option<Vec<u32>> {
         let mut wave = self.waves.first_entry()?;
         let shares = wave.get_mut().get_mut(&node)?;
         let share = shares.pop_front().expect("no list of shares is empty");
@@ -58,7 +58,7 @@ impl Supply {
     }
 
     /// The next share of the first wave, of the node that is most in need by what its shares have; of equals, of the first.
-    pub fn take_neediest_share(&mut self, need: impl Fn(Place, usize) -> f64) -> Option<Vec<u32>> {
+    pub fn take_neediest_share(&mut self, need: impl Fn(NodeIndex, usize) -> f64) -> Option<Vec<u32>> {
         let wave = self.waves.first_key_value()?.1;
         let needs = wave.iter().map(|(node, shares)| (need(*node, shares.iter().map(Vec::len).sum()), *node));
         let (_, node) = needs.reduce(|best, next| if best.0 < next.0 { next } else { best })?;
@@ -66,7 +66,7 @@ impl Supply {
     }
 
     /// Up to so many chunks in no share: those that the node has; if it has none, of the node that has the most of them.
-    pub fn take(&mut self, chunks: &Chunks, node: Place, count: u32) -> Vec<u32> {
+    pub fn take(&mut self, chunks: &ChunkTable, node: NodeIndex, count: u32) -> Vec<u32> {
         let own = self.local.get(node as usize).is_some_and(|local| !local.is_empty());
         let from = if own { Some(node as usize) } else { self.fullest() };
         let Some(from) = from else { return Vec::new() };
@@ -96,7 +96,7 @@ impl Supply {
     ///
     /// # Panics
     /// If one is there twice, or not at all of its replicas.
-    pub fn validate(&self, chunks: &Chunks) -> BTreeSet<u32> {
+    pub fn validate(&self, chunks: &ChunkTable) -> BTreeSet<u32> {
         let mut all: BTreeSet<u32> = self.local.iter().flatten().copied().collect();
         assert_eq!(all.len(), self.rest as usize);
         for chunk in &all {

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
-use crate::{Alpha, Blocks, Config, Effect, Event, Lean, LeaseId, POLICIES, Policy, Progress, Record, Sizes, WorkerId};
+use crate::{
+    Alpha, BlockPolicy, Blocks, Config, Effect, Event, Lean, LeaseId, LeaseProgress, POLICIES, Record, Sizes, WorkerId,
+};
 
 mod examples;
 
@@ -30,8 +32,8 @@ impl Blocks {
     }
 }
 
-fn lean(sizes: Sizes) -> Policy {
-    Policy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes })
+fn lean(sizes: Sizes) -> BlockPolicy {
+    BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes })
 }
 
 /// A job over so many chunks of 1 MB, all of them on nodes 1 and 2.
@@ -45,12 +47,12 @@ fn config(sizes: Sizes) -> Config {
 }
 
 fn claim(worker: u64, lease: Option<LeaseId>, chunks: u32, done: u32) -> Event {
-    let progress = Progress { chunks, done, bytes: 0 };
-    Event::Claim { worker: WorkerId(worker), node: NodeId(worker), lease, progress }
+    let progress = LeaseProgress { chunks, done, bytes: 0 };
+    Event::RequestLease { worker: WorkerId(worker), node: NodeId(worker), lease, progress }
 }
 
 fn renew(worker: u64, lease: LeaseId, chunks: u32, done: u32) -> Event {
-    Event::Renew { worker: WorkerId(worker), lease, progress: Progress { chunks, done, bytes: 0 } }
+    Event::Renew { worker: WorkerId(worker), lease, progress: LeaseProgress { chunks, done, bytes: 0 } }
 }
 
 fn commit(worker: u64, lease: LeaseId, done: u32) -> Event {
@@ -165,7 +167,12 @@ fn at_the_end_the_first_to_commit_counts() {
         assert_eq!(blocks.ask(SECOND, claim(2, Some(fast), 1, 1)), [Effect::NoMore { worker: WorkerId(2), chunks: 1 }]);
         blocks.ask(SECOND, commit(2, fast, 1));
         // The node of worker 2 reads 1 MB/s; worker 1 has shown nothing for as long as that takes, and no longer.
-        let next = Event::Claim { worker: WorkerId(3), node: NodeId(2), lease: None, progress: Progress::default() };
+        let next = Event::RequestLease {
+            worker: WorkerId(3),
+            node: NodeId(2),
+            lease: None,
+            progress: LeaseProgress::default(),
+        };
         assert_eq!(blocks.ask(SECOND, next), []);
         let (copy, chunks, confirmed) = granted(&blocks.ask(blocks.next_timeout().unwrap(), Event::Tick));
         assert_eq!((chunks, confirmed), (vec![0], 1));
@@ -220,6 +227,6 @@ fn a_job_without_chunks_is_complete() {
 
 #[test]
 fn every_scheduler_has_a_name() {
-    assert!(POLICIES.iter().all(|(name, policy)| Policy::named(name) == Some(*policy)));
-    assert_eq!(Policy::named("guided"), None);
+    assert!(POLICIES.iter().all(|(name, policy)| BlockPolicy::named(name) == Some(*policy)));
+    assert_eq!(BlockPolicy::named("guided"), None);
 }

@@ -10,7 +10,7 @@
 #[path = "faults/world.rs"]
 mod world;
 
-use eyas_blocks::{Alpha, Lean, POLICIES, Policy, Sizes};
+use eyas_blocks::{Alpha, BlockPolicy, Lean, POLICIES, Sizes};
 use eyas_faults::{Dice, try_seeds};
 use world::{Case, Faults, Outcome, SECOND};
 
@@ -43,7 +43,7 @@ fn try_seed(seed: u64) -> Outcome {
 fn faulty(seed: u64) -> Case {
     let mut dice = Dice::new(seed);
     let (_, mut policy) = POLICIES[dice.below(POLICIES.len() as u64) as usize];
-    if let Policy::Lean(lean) = &mut policy {
+    if let BlockPolicy::Lean(lean) = &mut policy {
         let alpha = [Alpha::Auto, Alpha::Fixed(0.1 * dice.below(11) as f64)][dice.below(2) as usize];
         let sizes = [Sizes::Factoring, Sizes::Fixed(1 + dice.below(8) as u32), Sizes::Guided { divisor: 1 }];
         *lean = Lean { alpha, sizes: sizes[dice.below(3) as usize] };
@@ -73,8 +73,8 @@ fn faulty(seed: u64) -> Case {
 }
 
 /// Without faults, and with messages that take half a millisecond.
-fn quiet(policy: Policy, speeds: &[u64], chunks: usize, is_known: bool, seed: u64) -> Case {
-    let is_lean = matches!(policy, Policy::Lean(_));
+fn quiet(policy: BlockPolicy, speeds: &[u64], chunks: usize, is_known: bool, seed: u64) -> Case {
+    let is_lean = matches!(policy, BlockPolicy::Lean(_));
     Case {
         policy,
         steal: is_lean,
@@ -91,7 +91,7 @@ fn quiet(policy: Policy, speeds: &[u64], chunks: usize, is_known: bool, seed: u6
 
 #[test]
 fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
-    let lean = Policy::named("lean").expect("it is there");
+    let lean = BlockPolicy::named("lean").expect("it is there");
     let mut worst: f64 = 0.0;
     for seed in 0..150 {
         let mut dice = Dice::new(seed);
@@ -133,7 +133,7 @@ fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
 fn a_straggler_costs_static_blocks_several_times_as_much() {
     let speeds = [20_000_000, 20_000_000, 20_000_000, 4_000_000];
     let makespan = |name| {
-        let policy = Policy::named(name).expect("it is there");
+        let policy = BlockPolicy::named(name).expect("it is there");
         quiet(policy, &speeds, 256, false, 1).run().makespan_us as f64
     };
     let [lean, by_static] = ["lean", "static"].map(makespan);

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use eyas_client::Client;
-use eyas_client::files::Files;
+use eyas_client::files::DfsClient;
 use eyas_dev::bench::{Owned, cpu_s, eyas, home, wait_for};
 use eyas_session::Access;
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ impl Cluster {
     }
 
     /// So many clients with connections of their own, when all nodes have joined.
-    pub async fn clients(&self, count: usize) -> Vec<Files> {
+    pub async fn clients(&self, count: usize) -> Vec<DfsClient> {
         let deadline = Instant::now() + DEADLINE;
         let mut clients = Vec::new();
         while clients.len() < count {
@@ -56,7 +56,7 @@ impl Cluster {
         clients
     }
 
-    async fn client(&self) -> Option<Files> {
+    async fn client(&self) -> Option<DfsClient> {
         let files = Client::connect(&self.access).await.ok()?.files().await.ok()?;
         let members = files.membership().await.ok()?.view?.members;
         (members.len() == self.nodes).then_some(files)

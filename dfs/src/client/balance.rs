@@ -7,10 +7,10 @@ use eyas_ring::{FileOperation, replica_targets};
 use eyas_types::dfs::{Chunk, NodeId};
 
 use crate::client::error::FilesError;
-use crate::client::write::Arriving;
-use crate::client::{File, Files};
+use crate::client::write::OutgoingChunk;
+use crate::client::{DfsClient, File};
 
-impl Files {
+impl DfsClient {
     /// Moves replicas of a file to where they belong by now; tells how many. Whoever reads meanwhile is not disturbed: what
     /// moves is dropped where it was when it is there.
     ///
@@ -44,7 +44,7 @@ impl Files {
         let source = chunk.replicas.iter().find_map(|node| known.members.get(node));
         let (Some(source), false) = (source, further.is_empty()) else { return chunk.replicas.clone() };
         let Chunk { object, size_bytes, checksum, .. } = *chunk;
-        let moving = Arriving { object, size_bytes, checksum, content: Arc::default() };
+        let moving = OutgoingChunk { object, size_bytes, checksum, content: Arc::default() };
         let stored = self.chain(&moving, Some(source), &further).await;
         let stored: Vec<_> =
             stored.iter().filter(|(_, stored)| stored.is_ok()).map(|(member, _)| member.node).collect();

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::protocol::{Answered, Reply, Request, What};
+use crate::protocol::{NodeRequest, NodeResponse, RequestBody, ResponseBody};
 
 /// A node that can be reached answers by then.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 /// A connection.
 #[derive(Clone)]
 struct Call {
-    outbox: Outbox<Request>,
+    outbox: Outbox<NodeRequest>,
     pending: Arc<Mutex<Pending>>,
 }
 
@@ -34,7 +34,7 @@ struct Call {
 struct Pending {
     next: u64,
     /// Nothing once the connection has ended.
-    replies: Option<HashMap<u64, mpsc::UnboundedSender<Reply>>>,
+    replies: Option<HashMap<u64, mpsc::UnboundedSender<ResponseBody>>>,
 }
 
 /// The replies to a request, as they come.
@@ -42,7 +42,7 @@ pub(crate) struct Replies {
     address: SocketAddr,
     number: u64,
     pending: Arc<Mutex<Pending>>,
-    replies: mpsc::UnboundedReceiver<Reply>,
+    replies: mpsc::UnboundedReceiver<ResponseBody>,
 }
 
 impl Calls {
@@ -51,7 +51,7 @@ impl Calls {
     }
 
     /// Asks the node at `address`.
-    pub async fn ask(&self, address: SocketAddr, what: What) -> Result<Replies, FilesError> {
+    pub async fn ask(&self, address: SocketAddr, what: RequestBody) -> Result<Replies, FilesError> {
         let call = lock(&self.nodes).entry(address).or_default().clone();
         let mut call = call.lock().await;
         let connected = match call.as_ref().filter(|call| lock(&call.pending).replies.is_some()) {
@@ -69,12 +69,12 @@ impl Calls {
             number
         };
         let replies = Replies { address, number, pending: connected.pending, replies };
-        connected.outbox.put(vec![Request { number, what }]).await.map_err(|_| gone(address))?;
+        connected.outbox.put(vec![NodeRequest { number, what }]).await.map_err(|_| gone(address))?;
         Ok(replies)
     }
 
     /// Asks, and waits for the one reply there is, which comes soon.
-    pub async fn ask_once(&self, address: SocketAddr, what: What) -> Result<Reply, FilesError> {
+    pub async fn ask_once(&self, address: SocketAddr, what: RequestBody) -> Result<ResponseBody, FilesError> {
         let answered = async { self.ask(address, what).await?.next().await };
         match timeout(ANSWER_DEADLINE, answered).await {
             Ok(reply) => reply,
@@ -100,10 +100,10 @@ impl Calls {
         tokio::spawn({
             let pending = pending.clone();
             async move {
-                while let Ok(answers) = reader.next::<Answered>().await {
+                while let Ok(answers) = reader.next::<NodeResponse>().await {
                     let mut pending = lock(&pending);
                     let waiting = pending.replies.as_mut().expect("it ends below");
-                    for Answered { number, reply } in answers {
+                    for NodeResponse { number, reply } in answers {
                         if let Some(waiting) = waiting.get(&number) {
                             // Who does not wait any more has no need of it.
                             let _ = waiting.send(reply);
@@ -121,9 +121,9 @@ impl Calls {
 
 impl Replies {
     /// The next reply.
-    pub async fn next(&mut self) -> Result<Reply, FilesError> {
+    pub async fn next(&mut self) -> Result<ResponseBody, FilesError> {
         match self.replies.recv().await.ok_or_else(|| gone(self.address))? {
-            Reply::Refused(why) => Err(FilesError::new(FilesErrorKind::NotAllowed, why)),
+            ResponseBody::Refused(why) => Err(FilesError::new(FilesErrorKind::NotAllowed, why)),
             reply => Ok(reply),
         }
     }
@@ -155,7 +155,7 @@ mod tests {
         let [kept, gone] = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| address.parse().unwrap());
         let calls = Calls::new(Access::create("test", "127.0.0.1:1"));
         for address in [kept, gone] {
-            assert!(calls.ask_once(address, What::Usage).await.is_err());
+            assert!(calls.ask_once(address, RequestBody::Usage).await.is_err());
         }
         calls.keep(&[kept].into());
         assert_eq!(lock(&calls.nodes).keys().collect::<Vec<_>>(), [&kept]);

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::client::error::FilesError;
-use crate::client::{Files, Known, PAUSE};
+use crate::client::{DfsClient, Known, PAUSE};
 
 /// From when a client has connected on, nodes have so long to join. Then what it writes has fewer replicas for now.
 pub(crate) const GATHER_DEADLINE: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ impl Gathering {
     }
 }
 
-impl Files {
+impl DfsClient {
     /// Waits until so many nodes have joined, or all that there are if they are fewer, and until what is written can do
     /// without some of them; but not for ever. Tells `see` if there is something to wait for, and how it stands in the end.
     ///

@@ -13,7 +13,7 @@ use eyas_types::dfs::{Chunk, NodeId};
 use tokio::task::JoinHandle;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{File, Files};
+use crate::client::{DfsClient, File};
 
 /// Chunks that are fetched ahead of whoever reads.
 const CHUNKS_AHEAD: usize = 4;
@@ -23,7 +23,7 @@ const RANGE_BYTES: u64 = 16 << 20;
 
 /// A file being read from its start to its end, a part of a chunk at a time.
 pub struct Reading {
-    files: Files,
+    files: DfsClient,
     file: Arc<File>,
     /// What is wanted of which chunks and is not being fetched yet.
     rest: VecDeque<(usize, Range<u64>)>,
@@ -55,7 +55,7 @@ impl Drop for Reading {
     }
 }
 
-impl Files {
+impl DfsClient {
     /// Reads a file from its start to its end.
     pub fn read(&self, file: &File) -> Reading {
         self.read_range(file, 0..file.record.size_bytes())

@@ -7,8 +7,8 @@ use eyas_ring::{FileAnswer, FileOperation, Refusal};
 use eyas_types::dfs::NodeId;
 
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{Files, PAUSE, unexpected};
-use crate::protocol::{Reply, What};
+use crate::client::{DfsClient, PAUSE, unexpected};
+use crate::protocol::{RequestBody, ResponseBody};
 
 /// What came of an attempt to recover.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Recovery {
     Missing(BTreeSet<NodeId>),
 }
 
-impl Files {
+impl DfsClient {
     /// Has the file system go on without these nodes, which must be all that are missing. What only they had is lost.
     ///
     /// # Errors
@@ -34,11 +34,11 @@ impl Files {
             let live = || known.view.members.iter().copied().find(|node| known.members.contains_key(node));
             let asked = first.take().or_else(live).and_then(|node| known.members.get(&node));
             let refusal = match asked {
-                Some(member) => match self.0.calls.ask_once(member.address, What::Operate(op.clone())).await {
-                    Ok(Reply::Operated(Ok(FileAnswer::Recovered { members }))) => {
+                Some(member) => match self.0.calls.ask_once(member.address, RequestBody::Operate(op.clone())).await {
+                    Ok(ResponseBody::Operated(Ok(FileAnswer::Recovered { members }))) => {
                         return Ok(Recovery::Recovered(members));
                     }
-                    Ok(Reply::Operated(Err(refusal))) => Some(refusal),
+                    Ok(ResponseBody::Operated(Err(refusal))) => Some(refusal),
                     Ok(_) => return Err(unexpected()),
                     Err(_) => None,
                 },
@@ -64,7 +64,8 @@ impl Files {
     /// Whether one of these answers whom the dispatcher knows, though the others do not hear it.
     async fn find_alive(&self, lost: &BTreeSet<NodeId>) -> Result<(), FilesError> {
         for address in &self.0.seeds {
-            if let Ok(Reply::Membership(node, _)) = self.0.calls.ask_once(*address, What::Membership).await
+            if let Ok(ResponseBody::Membership(node, _)) =
+                self.0.calls.ask_once(*address, RequestBody::Membership).await
                 && lost.contains(&node)
             {
                 let why = format!("node {node} is not lost, it answers at {address}: have the others reach it");

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::client::calls::ANSWER_DEADLINE;
 use crate::client::error::FilesError;
-use crate::client::{File, Files};
-use crate::protocol::{Held, Reply, What};
+use crate::client::{DfsClient, File};
+use crate::protocol::{ChunkPresence, RequestBody, ResponseBody};
 
 /// Chunks that a node is asked about at a time.
 const CHECK_TOGETHER: usize = 1024;
@@ -31,12 +31,12 @@ pub struct Verified {
     /// Replicas on nodes that do not answer.
     pub silent: Vec<(usize, NodeId)>,
     /// Chunks of which no member has a good copy.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostChunk>,
 }
 
 /// A chunk of which no node that answers has a good copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostChunk {
     /// Its place in the file.
     pub place: usize,
     /// Its bytes in the file.
@@ -54,7 +54,7 @@ impl Verified {
     }
 }
 
-impl Files {
+impl DfsClient {
     /// Looks for the replicas of a file, and has them read if that is to be done `thoroughly`. Of chunks that none of their
     /// nodes has, all others are asked. The leader is told of what nodes say that they do not have.
     ///
@@ -93,7 +93,7 @@ impl Files {
                     pairs.iter().filter(|(of, _)| *of == place).map(|(_, node)| *node).collect::<Vec<_>>()
                 };
                 let damaged_on = [of(&found.damaged), of(&elsewhere.damaged)].concat();
-                lost.push(Lost { place, range, damaged_on, silent: of(&found.silent) });
+                lost.push(LostChunk { place, range, damaged_on, silent: of(&found.silent) });
             }
         }
         let is_lost = |place: usize| lost.iter().any(|lost| lost.place == place);
@@ -111,7 +111,7 @@ impl Files {
         let file = self.stat(name).await?;
         let lost = self.verify(&file, true).await?.lost;
         let mut record = file.record.clone();
-        for Lost { place, range, .. } in &lost {
+        for LostChunk { place, range, .. } in &lost {
             if Checksum::of(&part_of(&mut copy, range.clone())?).0 != record.chunks[*place].checksum {
                 let (first, last) = (range.start, range.end.saturating_sub(1));
                 let why =
@@ -119,7 +119,7 @@ impl Files {
                 return Err(FilesError::invalid(why));
             }
         }
-        for Lost { place, range, .. } in &lost {
+        for LostChunk { place, range, .. } in &lost {
             let content = part_of(&mut copy, range.clone())?;
             let chunk = &mut record.chunks[*place];
             chunk.replicas = self.store(record.id, content, record.replication).await?.replicas;
@@ -147,13 +147,13 @@ impl Files {
                 continue;
             };
             for (place, held) in places.iter().copied().zip(held) {
-                if held == Held::Whole {
+                if held == ChunkPresence::Whole {
                     found.whole.insert(place);
                     continue;
                 }
                 denied.push(place);
                 found.denied.insert((place, node));
-                if held == Held::Damaged {
+                if held == ChunkPresence::Damaged {
                     found.damaged.insert((place, node));
                 }
             }
@@ -162,15 +162,15 @@ impl Files {
     }
 
     /// What a node has of these; nothing is known if it does not answer.
-    async fn held(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Option<Vec<Held>> {
+    async fn held(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Option<Vec<ChunkPresence>> {
         let (member, count) = (self.known().members.get(&node).copied()?, objects.len());
         let patience = ANSWER_DEADLINE + CHECK_DEADLINE * count as u32;
         let held = async {
-            let mut replies = self.0.calls.ask(member.address, What::Check { objects, thoroughly }).await?;
+            let mut replies = self.0.calls.ask(member.address, RequestBody::Check { objects, thoroughly }).await?;
             replies.next().await
         };
         match timeout(patience, held).await {
-            Ok(Ok(Reply::Has(held))) if held.len() == count => Some(held),
+            Ok(Ok(ResponseBody::Has(held))) if held.len() == count => Some(held),
             _ => None,
         }
     }
@@ -179,7 +179,7 @@ impl Files {
     pub(super) async fn tell_bad(&self, name: &FileName, objects: Vec<ObjectId>, node: NodeId) {
         let known = self.known();
         if let Some(leader) = known.members.get(&known.ring.leader(name)) {
-            let bad = What::Bad { name: name.clone(), objects, node };
+            let bad = RequestBody::Bad { name: name.clone(), objects, node };
             let _ = self.0.calls.ask(leader.address, bad).await;
         }
     }

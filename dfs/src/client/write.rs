@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 use crate::client::calls::{ANSWER_DEADLINE, Replies};
 use crate::client::error::{FilesError, FilesErrorKind};
-use crate::client::{File, Files, PAUSE, unexpected};
-use crate::protocol::{Member, Reply, What};
+use crate::client::{DfsClient, File, PAUSE, unexpected};
+use crate::protocol::{Member, RequestBody, ResponseBody};
 
 /// Chunks on their way to nodes at a time.
 const CHUNKS_TOGETHER: usize = 4;
@@ -62,7 +62,7 @@ enum Piece {
     Failed(FilesError),
 }
 
-impl Files {
+impl DfsClient {
     /// Writes a new file, which appears when it is whole. Tells `see` how many bytes are stored so far.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Files {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
         let object = Chunk::object_of(id, size_bytes, checksum);
         let content = Arc::new(content);
-        let chunk = Arriving { object, size_bytes, checksum, content };
+        let chunk = OutgoingChunk { object, size_bytes, checksum, content };
         let (mut replicas, mut full, mut failed) = (Vec::<Member>::new(), BTreeSet::new(), BTreeSet::new());
         let (deadline, mut pause, mut why) = (self.deadline(), PAUSE, None);
         loop {
@@ -265,7 +265,7 @@ impl Files {
     /// Who has no room is left out of the chain. Tells who has it, and of those who do not, whose fault that is.
     pub(crate) async fn chain(
         &self,
-        chunk: &Arriving,
+        chunk: &OutgoingChunk,
         from: Option<&Member>,
         to: &[&Member],
     ) -> Vec<(Member, Result<(), FilesError>)> {
@@ -301,15 +301,16 @@ impl Files {
     async fn begin(
         &self,
         member: &Member,
-        chunk: &Arriving,
+        chunk: &OutgoingChunk,
         from: Option<SocketAddr>,
     ) -> Result<Option<Replies>, FilesError> {
-        let Arriving { object, size_bytes, checksum, .. } = *chunk;
-        let mut replies = self.0.calls.ask(member.address, What::Store { object, size_bytes, checksum, from }).await?;
+        let OutgoingChunk { object, size_bytes, checksum, .. } = *chunk;
+        let mut replies =
+            self.0.calls.ask(member.address, RequestBody::Store { object, size_bytes, checksum, from }).await?;
         let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match ready? {
-            Reply::Ready => Ok(Some(replies)),
-            Reply::Stored(stored) => {
+            ResponseBody::Ready => Ok(Some(replies)),
+            ResponseBody::Stored(stored) => {
                 stored.map(|()| None).map_err(|why| not_stored(member, FilesErrorKind::Full, &why))
             }
             _ => Err(unexpected()),
@@ -320,7 +321,7 @@ impl Files {
     async fn store_on(
         &self,
         member: &Member,
-        chunk: Arriving,
+        chunk: OutgoingChunk,
         begun: Option<Replies>,
         brings: bool,
     ) -> Result<(), FilesError> {
@@ -331,7 +332,7 @@ impl Files {
         }
         let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match stored? {
-            Reply::Stored(stored) => stored.map_err(|why| not_stored(member, FilesErrorKind::Unreachable, &why)),
+            ResponseBody::Stored(stored) => stored.map_err(|why| not_stored(member, FilesErrorKind::Unreachable, &why)),
             _ => Err(unexpected()),
         }
     }
@@ -351,7 +352,7 @@ fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
 
 /// A chunk on its way to nodes.
 #[derive(Clone)]
-pub(crate) struct Arriving {
+pub(crate) struct OutgoingChunk {
     pub object: ObjectId,
     pub size_bytes: u64,
     pub checksum: u64,

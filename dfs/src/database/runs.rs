@@ -6,16 +6,16 @@ use eyas_blocks::Record;
 use redb::{Durability, ReadableDatabase, ReadableTable};
 
 use super::{Database, DatabaseError, META, RUNS, bytes_of, of_bytes};
-use crate::runs::{RunId, RunSpec};
+use crate::runs::{BlockRunId, RunSpec};
 
 /// What is to be remembered of a run.
 pub(crate) enum RunSave {
     /// What it is.
-    Spec(RunId, Arc<RunSpec>),
+    Spec(BlockRunId, Arc<RunSpec>),
     /// The next record of it, with its number from 0 on.
-    Record(RunId, u64, Record),
+    Record(BlockRunId, u64, Record),
     /// Nothing any more.
-    Forget(RunId),
+    Forget(BlockRunId),
 }
 
 /// Where a run's spec is; its records follow.
@@ -34,19 +34,19 @@ impl Database {
     }
 
     /// All runs, with their records.
-    pub fn runs(&self) -> Result<Vec<(RunId, RunSpec, Vec<Record>)>, DatabaseError> {
+    pub fn runs(&self) -> Result<Vec<(BlockRunId, RunSpec, Vec<Record>)>, DatabaseError> {
         let entries = || -> Result<Vec<_>, redb::Error> {
             let runs = self.redb.begin_read()?.open_table(RUNS)?;
             runs.iter()?
                 .map(|entry| entry.map(|(key, value)| (key.value(), value.value().to_vec())).map_err(Into::into))
                 .collect()
         };
-        let mut runs: Vec<(RunId, RunSpec, Vec<Record>)> = Vec::new();
+        let mut runs: Vec<(BlockRunId, RunSpec, Vec<Record>)> = Vec::new();
         for ((run, number), value) in entries().map_err(|e| self.failed(e))? {
             match runs.last_mut().filter(|(last, ..)| last.0 == run) {
                 Some((.., records)) => records.push(of_bytes(&value).map_err(|why| self.failed(why))?),
                 None if number == SPEC => {
-                    runs.push((RunId(run), of_bytes(&value).map_err(|why| self.failed(why))?, Vec::new()));
+                    runs.push((BlockRunId(run), of_bytes(&value).map_err(|why| self.failed(why))?, Vec::new()));
                 }
                 None => return Err(self.failed(format!("has records of run {run:032x}, and not what that is"))),
             }

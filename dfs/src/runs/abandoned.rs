@@ -7,14 +7,14 @@ use eyas_session::Access;
 use eyas_types::dfs::NodeId;
 use tokio::sync::mpsc::Receiver;
 
-use crate::client::{Files, FilesError, FilesErrorKind};
-use crate::runs::RunId;
+use crate::client::{DfsClient, FilesError, FilesErrorKind};
+use crate::runs::BlockRunId;
 
 /// What cannot be removed by then stays.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Empties the folders of runs that their leader, this node, has forgotten.
-pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr), mut abandoned: Receiver<RunId>) {
+pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr), mut abandoned: Receiver<BlockRunId>) {
     while let Some(run) = abandoned.recv().await {
         if let Err(error) = empty(&access, node, address, run).await {
             tracing::warn!(%run, "what a run has left in {} stays there: {error}", run.folder());
@@ -22,8 +22,8 @@ pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr)
     }
 }
 
-async fn empty(access: &Access, node: NodeId, address: SocketAddr, run: RunId) -> Result<(), FilesError> {
-    let files = Files::connect(access.clone(), vec![address], Some(node), PATIENCE).await?;
+async fn empty(access: &Access, node: NodeId, address: SocketAddr, run: BlockRunId) -> Result<(), FilesError> {
+    let files = DfsClient::connect(access.clone(), vec![address], Some(node), PATIENCE).await?;
     for listing in files.list(&run.folder()).await? {
         match files.remove(&listing.name).await {
             Err(error) if error.kind == FilesErrorKind::NotFound => {}

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The output of one worker, which counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct OutputPart {
     /// Whose.
     pub worker: WorkerId,
     /// The first of its chunks, in the order of the run's.
@@ -24,7 +24,7 @@ pub struct RunStatus {
     /// Whether all do.
     pub is_complete: bool,
     /// What was written of them, in the order of its first chunks.
-    pub parts: Vec<Part>,
+    pub parts: Vec<OutputPart>,
     /// How often a worker was given chunks that another had, and had not begun.
     pub stolen: u32,
     /// How often a block was worked through once more, by a second worker.
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
     /// What workers have.
     blocks: BTreeMap<WorkerId, Vec<u32>>,
     /// By their first chunks.
-    committed: BTreeMap<u32, Part>,
+    committed: BTreeMap<u32, OutputPart>,
     stolen: u32,
     speculated: u32,
 }
@@ -58,7 +58,7 @@ impl Parts {
                 let chunks = self.blocks.remove(worker).unwrap_or_default();
                 let first = chunks.iter().take(*done as usize).min();
                 self.committed
-                    .extend(first.map(|first| (*first, Part { worker: *worker, first: *first, chunks: *done })));
+                    .extend(first.map(|first| (*first, OutputPart { worker: *worker, first: *first, chunks: *done })));
             }
             Record::Dropped { worker } => drop(self.blocks.remove(worker)),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use eyas_blocks::Policy;
+use eyas_blocks::BlockPolicy;
 use eyas_types::dfs::{Chunk, FileName, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -15,15 +15,15 @@ const MAX_RUN_CHUNKS: usize = 1 << 18;
 
 /// A run. Random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct RunId(pub u128);
+pub struct BlockRunId(pub u128);
 
-impl fmt::Display for RunId {
+impl fmt::Display for BlockRunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
 }
 
-impl RunId {
+impl BlockRunId {
     /// The folder of what its tasks write before that appears where it is to be.
     pub fn folder(self) -> String {
         format!("/.eyas/runs/{self}")
@@ -37,26 +37,26 @@ impl RunId {
 
 /// A run, and the node that leads it. As text, for a command line, `NODE:RUN` in hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunPlace {
+pub struct RunAddress {
     /// Who leads it.
     pub node: NodeId,
     /// Which.
-    pub run: RunId,
+    pub run: BlockRunId,
 }
 
-impl fmt::Display for RunPlace {
+impl fmt::Display for RunAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.node, self.run)
     }
 }
 
-impl FromStr for RunPlace {
+impl FromStr for RunAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed = text.split_once(':').and_then(|(node, run)| {
             let node = NodeId(u64::from_str_radix(node, 16).ok()?);
-            Some(RunPlace { node, run: RunId(u128::from_str_radix(run, 16).ok()?) })
+            Some(RunAddress { node, run: BlockRunId(u128::from_str_radix(run, 16).ok()?) })
         });
         parsed.ok_or_else(|| format!("`{text}` does not say which run of which node"))
     }
@@ -68,7 +68,7 @@ pub struct RunSpec {
     /// What it reads, as it was when the job began.
     pub files: Vec<File>,
     /// Who gets what.
-    pub policy: Policy,
+    pub policy: BlockPolicy,
     /// Where each of its tasks is expected to run.
     pub slots: Vec<NodeId>,
     /// A worker that is silent for so long loses its block, microseconds.
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn places_have_text() {
-        let place = RunPlace { node: NodeId(7), run: RunId(1 << 127) };
+        let place = RunAddress { node: NodeId(7), run: BlockRunId(1 << 127) };
         assert_eq!(place.to_string().parse(), Ok(place));
         for wrong in ["", "7", "7:", ":7", "7:x", "7:7:7", "10000000000000000:1"] {
-            assert!(wrong.parse::<RunPlace>().is_err(), "{wrong}");
+            assert!(wrong.parse::<RunAddress>().is_err(), "{wrong}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{DfsNode, Files, FilesError, Room, Site, Waiting, WriteOptions};
+use eyas_dfs::{BoxedFuture, ChunkSpace, DfsClient, DfsNode, FilesError, Site, WriteOptions};
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
@@ -40,8 +40,8 @@ struct Disk {
     is_full: bool,
 }
 
-impl Room for Disk {
-    fn reserve(&self, _: ObjectId, _: u64) -> Waiting<Result<(), String>> {
+impl ChunkSpace for Disk {
+    fn reserve(&self, _: ObjectId, _: u64) -> BoxedFuture<Result<(), String>> {
         let is_full = self.is_full;
         Box::pin(async move { if is_full { Err("its disk is full".into()) } else { Ok(()) } })
     }
@@ -128,8 +128,8 @@ impl Cluster {
         }
     }
 
-    pub async fn files(&self) -> Files {
-        Files::connect(self.access.clone(), self.addresses(), None, DEADLINE).await.unwrap()
+    pub async fn files(&self) -> DfsClient {
+        DfsClient::connect(self.access.clone(), self.addresses(), None, DEADLINE).await.unwrap()
     }
 }
 
@@ -162,11 +162,11 @@ pub fn lines(bytes: usize) -> Vec<u8> {
 /// Chunks of 64 KiB.
 pub const SMALL: WriteOptions = WriteOptions { format: Format::Lines, chunk_bytes: 64 << 10, replication: 3 };
 
-pub async fn write(files: &Files, file: &str, content: &[u8]) -> Result<eyas_dfs::File, FilesError> {
+pub async fn write(files: &DfsClient, file: &str, content: &[u8]) -> Result<eyas_dfs::File, FilesError> {
     files.write(&name(file), std::io::Cursor::new(content.to_vec()), SMALL, |_| {}).await
 }
 
-pub async fn content_of(files: &Files, file: &str) -> Vec<u8> {
+pub async fn content_of(files: &DfsClient, file: &str) -> Vec<u8> {
     let file = files.stat(&name(file)).await.unwrap();
     let (mut reading, mut content) = (files.read(&file), Vec::new());
     while let Some(part) = reading.next().await.unwrap() {

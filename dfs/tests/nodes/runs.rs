@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use eyas_dfs::blocks::{DEFAULT_TERM_US, Effect, Event, Owner, Policy};
-use eyas_dfs::{Attendance, Files, FilesErrorKind, RunPlace, RunSpec};
+use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, Effect, Event, WorkerBlock};
+use eyas_dfs::{DfsClient, FilesErrorKind, RunAddress, RunAttendance, RunSpec};
 use eyas_types::dfs::NodeId;
 
 use crate::cluster::{Cluster, eventually, lines, write};
@@ -11,16 +11,16 @@ use crate::cluster::{Cluster, eventually, lines, write};
 /// Never forgotten in a test.
 const LONG: Duration = Duration::from_secs(3600);
 
-async fn open(files: &Files, file: &str, idle: Duration) -> (RunPlace, u32) {
+async fn open(files: &DfsClient, file: &str, idle: Duration) -> (RunAddress, u32) {
     let file = write(files, file, &lines(1_000_000)).await.unwrap();
     let chunks = file.record.chunks.len() as u32;
-    let policy = Policy::named("lean").unwrap();
+    let policy = BlockPolicy::named("lean").unwrap();
     let (slots, term_us) = (vec![NodeId(1); 2], DEFAULT_TERM_US);
     (files.open_run(RunSpec { files: vec![file], policy, slots, term_us, idle }).await.unwrap(), chunks)
 }
 
 /// A worker that reads whatever it gets, until there is no more or it has read `most` chunks.
-async fn read(attendance: &mut Attendance, owner: &mut Owner, most: u32) {
+async fn read(attendance: &mut RunAttendance, owner: &mut WorkerBlock, most: u32) {
     while owner.done() < most && !owner.is_at_end() {
         match owner.current() {
             Some(_) => owner.end_chunk(),
@@ -36,7 +36,7 @@ async fn read(attendance: &mut Attendance, owner: &mut Owner, most: u32) {
 }
 
 /// Says something until it is answered.
-async fn told(attendance: &mut Attendance, event: Event) -> Effect {
+async fn told(attendance: &mut RunAttendance, event: Event) -> Effect {
     loop {
         attendance.tell(event.clone()).await;
         if let Some(effect) = attendance.next().await.unwrap() {
@@ -54,12 +54,12 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
 
     // One worker commits, another is in the middle of its block.
     let mut first = files.attend_run(place).await.unwrap();
-    let mut owner = Owner::new(first.worker(), NodeId(1));
+    let mut owner = WorkerBlock::new(first.worker(), NodeId(1));
     read(&mut first, &mut owner, 4).await;
     let commit = owner.commit().unwrap();
     assert!(matches!(told(&mut first, commit.clone()).await, Effect::Committed { .. }));
     let mut second = files.attend_run(place).await.unwrap();
-    let mut other = Owner::new(second.worker(), NodeId(1));
+    let mut other = WorkerBlock::new(second.worker(), NodeId(1));
     read(&mut second, &mut other, 1).await;
 
     let leads = cluster.nodes.iter().position(|node| node.node.node() == place.node).unwrap();
@@ -91,7 +91,7 @@ async fn who_works_at_a_run_that_is_closed_is_told() {
     files.close_run(place).await.unwrap();
     assert_eq!(attendance.next().await.unwrap_err().kind, FilesErrorKind::NotFound);
     assert!(files.attend_run(place).await.is_err() && files.run_spec(place).await.is_err());
-    let nothing = RunSpec { files: Vec::new(), policy: Policy::Static, slots: Vec::new(), term_us: 1, idle: LONG };
+    let nothing = RunSpec { files: Vec::new(), policy: BlockPolicy::Static, slots: Vec::new(), term_us: 1, idle: LONG };
     assert_eq!(files.open_run(nothing).await.unwrap_err().kind, FilesErrorKind::Invalid);
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use eyas_node::{Event, FetchFailure};
-use eyas_transfer::{FetchError, FetchErrorKind, Fetched, Fetcher, Holder, Source};
+use eyas_transfer::{FetchError, FetchErrorKind, FetchSource, FetchedObject, Fetcher, PeerHolder};
 use eyas_types::outcome::FailureKind;
 use eyas_types::{ObjectId, ObjectSpec, Origin, TaskId};
 use eyas_wire::executor::{FromExecutor, PeerHint};
@@ -90,14 +90,17 @@ impl ExecutorCore {
 }
 
 async fn fetch_shared(fetcher: &Fetcher, spec: &ObjectSpec, hints: Vec<PeerHint>) -> Result<Origin, FetchError> {
-    let holders =
-        hints.into_iter().map(|PeerHint { transfer, is_relay, others }| Holder { addr: transfer, is_relay, others });
+    let holders = hints.into_iter().map(|PeerHint { transfer, is_relay, others }| PeerHolder {
+        addr: transfer,
+        is_relay,
+        others,
+    });
     let holders: Vec<_> = holders.collect();
-    let Fetched { from, .. } = fetcher.fetch(spec, &holders).await?;
+    let FetchedObject { from, .. } = fetcher.fetch(spec, &holders).await?;
     Ok(match from {
-        Source::Local => Origin::Local,
-        Source::Peer(_) => Origin::Peer,
-        Source::Persistent => Origin::Persistent,
+        FetchSource::Local => Origin::Local,
+        FetchSource::Peer(_) => Origin::Peer,
+        FetchSource::Persistent => Origin::Persistent,
     })
 }
 

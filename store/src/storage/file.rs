@@ -146,7 +146,7 @@ pub(super) fn locate(
 }
 
 /// A file beside the place where it is to appear.
-pub struct Prepared {
+pub struct PreparedFile {
     temporary: Temporary,
     place: PathBuf,
     /// What will be there.
@@ -154,7 +154,7 @@ pub struct Prepared {
 }
 
 /// Writes `from` beside `path` under a name that no pattern like `*` finds.
-pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Result<Prepared, StorageError> {
+pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Result<PreparedFile, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
     let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
     let mut source = File::open(from).map_err(unreadable)?;
@@ -184,13 +184,13 @@ pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> 
     let written = file.metadata().map_err(failed)?;
     let version = version(&written, url)?;
     let spec = ObjectSpec { source: url.clone(), version, executable: written.mode() & 0o111 != 0 };
-    Ok(Prepared { temporary, place: path.to_path_buf(), spec })
+    Ok(PreparedFile { temporary, place: path.to_path_buf(), spec })
 }
 
-impl Prepared {
+impl PreparedFile {
     /// Puts it in place.
     pub(super) fn publish(self) -> Result<ObjectSpec, StorageError> {
-        let Prepared { temporary, place, spec } = self;
+        let PreparedFile { temporary, place, spec } = self;
         temporary.rename(&place).map_err(|error| StorageError::file("write", &spec.source, &error))?;
         // A result that was reported must outlive a power cut of the server; some file systems cannot sync a folder.
         let _ = File::open(place.parent().unwrap_or(Path::new("/"))).and_then(|folder| folder.sync_all());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Checksum, Limiter, Limits, ObjectStore, Storage};
-use eyas_transfer::{Holder, PeerError, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{PeerError, PeerHolder, PeerLimits, PeerServer, Peers};
 use eyas_types::{ObjectId, ObjectSpec};
 use eyas_wire::DataMode;
 
@@ -118,8 +118,8 @@ pub async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
 }
 
 /// One that has an object, and nothing else to do.
-pub fn holder(addr: SocketAddr) -> Holder {
-    Holder { addr, is_relay: false, others: 0 }
+pub fn holder(addr: SocketAddr) -> PeerHolder {
+    PeerHolder { addr, is_relay: false, others: 0 }
 }
 
 pub fn content(size: usize) -> Vec<u8> {

@@ -7,10 +7,10 @@
 use alloc::vec::Vec;
 
 use super::Blocks;
-use crate::chunks::Place;
-use crate::event::{Effect, Progress, Record, WorkerId};
-use crate::measures::{self, Rate, duration_us};
-use crate::run::Run;
+use crate::chunks::NodeIndex;
+use crate::event::{Effect, LeaseProgress, Record, WorkerId};
+use crate::measures::{self, ReadRate, duration_us};
+use crate::worker_state::WorkerState;
 
 /// Most chunks that are confirmed beyond the one in work.
 const MAX_CONFIRMED: u32 = 256;
@@ -20,13 +20,13 @@ const ANY_RATE: u64 = 100_000_000;
 
 impl Blocks {
     /// A worker has been heard of.
-    pub(super) fn enter(&mut self, worker: WorkerId, node: Option<Place>, now_us: u64) {
+    pub(super) fn enter(&mut self, worker: WorkerId, node: Option<NodeIndex>, now_us: u64) {
         let rates = &self.nodes.rates;
         let rated = &mut self.rated;
         let run = self.runs.entry(worker).or_insert_with(|| {
             let rate = node.and_then(|node| rates[node as usize]);
             *rated = (rated.0 + u64::from(rate.is_some()), rated.1 + rate.unwrap_or(0));
-            Run::new(node, rate)
+            WorkerState::new(node, rate)
         });
         self.expiries.remove(&(run.expires_us, worker));
         run.expires_us = now_us + self.config.term_us;
@@ -49,7 +49,7 @@ impl Blocks {
         &mut self,
         now_us: u64,
         worker: WorkerId,
-        progress: Progress,
+        progress: LeaseProgress,
         effects: &mut Vec<Effect>,
     ) -> bool {
         self.enter(worker, None, now_us);
@@ -138,12 +138,12 @@ impl Blocks {
         }
     }
 
-    pub(super) fn rate(&self, worker: WorkerId) -> Rate {
+    pub(super) fn rate(&self, worker: WorkerId) -> ReadRate {
         self.runs[&worker].rate
     }
 
     /// Of all workers whose rate is known.
-    pub(super) fn mean_rate(&self) -> Rate {
+    pub(super) fn mean_rate(&self) -> ReadRate {
         self.rated.1.checked_div(self.rated.0)
     }
 

@@ -1,7 +1,7 @@
 //! What always holds of a job's blocks.
 
 use super::Blocks;
-use crate::ledger::State;
+use crate::ledger::BlockState;
 
 impl Blocks {
     /// Checks that every chunk is committed, held, or to be had, and that what is kept to find things agrees.
@@ -13,7 +13,7 @@ impl Blocks {
         if self.is_planned {
             let supply = self.supply.validate(&self.chunks);
             for chunk in 0..self.chunks.len() as u32 {
-                assert_eq!(self.ledger.state(chunk) == State::Free, supply.contains(&chunk), "chunk {chunk}");
+                assert_eq!(self.ledger.state(chunk) == BlockState::Free, supply.contains(&chunk), "chunk {chunk}");
             }
         }
         for (worker, block) in self.ledger.blocks() {

@@ -6,7 +6,7 @@
 
 use memchr::{memchr, memchr2};
 
-use super::{Ending, Misfit, Problem, Records};
+use super::{Ending, FormatProblem, Misfit, Records};
 
 /// Remembers the last byte, and the last quote that was opened or closed.
 pub(super) struct Csv {
@@ -75,7 +75,7 @@ impl Records for Csv {
 
     fn ending(&self) -> Result<Ending, Misfit> {
         match self.quote {
-            Quote::Open { opened } => Err((opened, Problem::OpenQuote)),
+            Quote::Open { opened } => Err((opened, FormatProblem::OpenQuote)),
             _ if self.last == b'\n' => Ok(Ending::Whole),
             _ => Ok(Ending::Open),
         }

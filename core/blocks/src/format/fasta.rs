@@ -5,7 +5,7 @@
 
 use memchr::memchr;
 
-use super::{Ending, Misfit, Problem, Records};
+use super::{Ending, FormatProblem, Misfit, Records};
 
 /// Remembers the last byte, and how far the file's beginning is understood.
 pub(super) struct Fasta {
@@ -51,7 +51,7 @@ impl Fasta {
             self.part = match bytes[found] {
                 b'>' => Part::Sequence,
                 b';' => Part::Comment,
-                _ => return Err((offset + found as u64, Problem::NoSequence)),
+                _ => return Err((offset + found as u64, FormatProblem::NoSequence)),
             };
             at = found + 1;
         }

@@ -7,7 +7,7 @@
 
 use memchr::memchr;
 
-use super::{Ending, Misfit, Problem, Records};
+use super::{Ending, FormatProblem, Misfit, Records};
 
 /// Remembers the part of a read, how many bases and qualities it has so far, and the last byte.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Fastq {
         match (self.part, byte) {
             (Part::Start | Part::Between, b'@') => return Ok(true),
             (Part::Start | Part::Between, b'\n' | b'\r') => {}
-            (Part::Start | Part::Between, _) => return Err((offset, Problem::NoRead)),
+            (Part::Start | Part::Between, _) => return Err((offset, FormatProblem::NoRead)),
             (Part::Bases, b'+') => self.part = Part::Plus,
             (Part::Bases | Part::Name | Part::Plus | Part::Qualities, _) => {}
         }
@@ -72,7 +72,7 @@ impl Fastq {
             Part::Qualities => {
                 self.qualities -= carriage_return;
                 if self.qualities > self.bases {
-                    return Err((self.begun, Problem::TooManyQualities));
+                    return Err((self.begun, FormatProblem::TooManyQualities));
                 }
                 if self.qualities == self.bases {
                     self.part = Part::Between;
@@ -116,7 +116,7 @@ impl Records for Fastq {
         match (self.part, closed.part) {
             (Part::Start | Part::Between, _) => Ok(Ending::Whole),
             (_, Part::Between) => Ok(Ending::Open),
-            _ => Err((self.begun, Problem::CutOff)),
+            _ => Err((self.begun, FormatProblem::CutOff)),
         }
     }
 }

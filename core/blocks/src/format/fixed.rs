@@ -1,24 +1,24 @@
 //! Records of one size, without anything between them. A last one of another size is refused.
 
-use super::{Ending, Misfit, Problem, Records};
+use super::{Ending, FormatProblem, Misfit, Records};
 
 /// Remembers where the record began that is being read.
-pub(super) struct Fixed {
+pub(super) struct FixedSize {
     record_bytes: u64,
     /// How much of the record was read: less than its size.
     read_bytes: u64,
     begun: u64,
 }
 
-impl Fixed {
+impl FixedSize {
     /// Records of so many bytes.
     pub(super) fn new(record_bytes: u32) -> Self {
         assert!(record_bytes > 0, "records have bytes");
-        Fixed { record_bytes: record_bytes.into(), read_bytes: 0, begun: 0 }
+        FixedSize { record_bytes: record_bytes.into(), read_bytes: 0, begun: 0 }
     }
 }
 
-impl Records for Fixed {
+impl Records for FixedSize {
     fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit> {
         let begun = offset - self.read_bytes;
         // More than none: a border at `begun` was found before.
@@ -37,7 +37,7 @@ impl Records for Fixed {
     fn ending(&self) -> Result<Ending, Misfit> {
         match self.read_bytes {
             0 => Ok(Ending::Whole),
-            _ => Err((self.begun, Problem::CutOff)),
+            _ => Err((self.begun, FormatProblem::CutOff)),
         }
     }
 }

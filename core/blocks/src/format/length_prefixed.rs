@@ -1,7 +1,7 @@
 //! Records that begin with their length. It counts what follows it, not itself, and may be 0. A last record with less than its
 //! length is refused; so is, because of it, most of what is not of this format.
 
-use super::{Ending, Misfit, Problem, Records};
+use super::{Ending, FormatProblem, Misfit, Records};
 
 /// Remembers the record's length, as far as it was read, and how much of the record is to come.
 pub(super) struct LengthPrefixed {
@@ -66,9 +66,9 @@ impl Records for LengthPrefixed {
         if self.read_bytes == 0 {
             Ok(Ending::Whole)
         } else if self.read_bytes < self.prefix_bytes {
-            Err((self.begun, Problem::CutOff))
+            Err((self.begun, FormatProblem::CutOff))
         } else {
-            Err((self.begun, Problem::BeyondEnd { length_bytes: self.length_bytes }))
+            Err((self.begun, FormatProblem::BeyondEnd { length_bytes: self.length_bytes }))
         }
     }
 }

@@ -7,11 +7,11 @@ use super::{Ending, Misfit, Records};
 
 /// Remembers whether a line is begun.
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct LineRecords {
     is_open: bool,
 }
 
-impl Records for Lines {
+impl Records for LineRecords {
     fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit> {
         // A line feed before the last byte that `least` leaves out ends nothing of interest: nobody looks for it.
         let skipped = least.saturating_sub(offset + 1).min(bytes.len() as u64) as usize;

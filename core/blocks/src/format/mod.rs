@@ -38,15 +38,15 @@ trait Records: Send {
 }
 
 /// A problem, and its offset in the file.
-type Misfit = (u64, Problem);
+type Misfit = (u64, FormatProblem);
 
 /// What the records of that format are like.
 fn records(format: Format) -> Box<dyn Records> {
     match format {
         // A line feed in a string of JSON is written `\n` (RFC 8259 §7): a value a line is a line.
-        Format::Lines | Format::JsonLines => Box::<lines::Lines>::default(),
+        Format::Lines | Format::JsonLines => Box::<lines::LineRecords>::default(),
         Format::Csv => Box::<csv::Csv>::default(),
-        Format::Fixed { record_bytes } => Box::new(fixed::Fixed::new(record_bytes)),
+        Format::Fixed { record_bytes } => Box::new(fixed::FixedSize::new(record_bytes)),
         Format::Fasta => Box::<fasta::Fasta>::default(),
         Format::Fastq => Box::<fastq::Fastq>::default(),
         Format::LengthPrefixed { prefix_bytes, is_big_endian } => {
@@ -150,7 +150,7 @@ pub struct BadContent {
     /// Where that shows, bytes from the start of the file.
     pub offset: u64,
     /// What is wrong there.
-    pub problem: Problem,
+    pub problem: FormatProblem,
 }
 
 impl fmt::Display for BadContent {
@@ -167,7 +167,7 @@ impl core::error::Error for BadContent {}
 
 /// What is wrong at some place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum FormatProblem {
     /// The file ends within the record that begins here.
     CutOff,
     /// Likewise, and here is the record's length.
@@ -185,17 +185,17 @@ pub enum Problem {
     TooManyQualities,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FormatProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Problem::CutOff => f.write_str("its last record is cut off"),
-            Problem::BeyondEnd { length_bytes } => {
+            FormatProblem::CutOff => f.write_str("its last record is cut off"),
+            FormatProblem::BeyondEnd { length_bytes } => {
                 write!(f, "it ends before the {length_bytes} bytes that its last record should have")
             }
-            Problem::OpenQuote => f.write_str("a quote is never closed"),
-            Problem::NoSequence => f.write_str("its first sequence does not begin with `>`"),
-            Problem::NoRead => f.write_str("a read does not begin with `@`"),
-            Problem::TooManyQualities => f.write_str("a read has more qualities than bases"),
+            FormatProblem::OpenQuote => f.write_str("a quote is never closed"),
+            FormatProblem::NoSequence => f.write_str("its first sequence does not begin with `>`"),
+            FormatProblem::NoRead => f.write_str("a read does not begin with `@`"),
+            FormatProblem::TooManyQualities => f.write_str("a read has more qualities than bases"),
         }
     }
 }

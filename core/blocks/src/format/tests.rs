@@ -99,21 +99,26 @@ fn chunks_end_with_records() {
 #[test]
 fn other_content_is_refused_with_its_place() {
     let cases = [
-        ("csv", "a\nb,\"c\n\n", 4, Problem::OpenQuote),
-        ("csv", "\"a\"\"", 0, Problem::OpenQuote),
-        ("fixed:4", "abcdefghij", 8, Problem::CutOff),
-        ("fasta", " \n ACGT\n", 3, Problem::NoSequence),
-        ("fasta", "\0>a\n", 0, Problem::NoSequence),
-        ("fastq", "ACGT\n", 0, Problem::NoRead),
-        ("fastq", "@a\nA\n+\nI\nI\n", 9, Problem::NoRead),
-        ("fastq", "@a\nA\n+\nI\n@b\nA\n+\nII\n", 9, Problem::TooManyQualities),
-        ("fastq", "@a\nA\n+\nII", 0, Problem::TooManyQualities),
-        ("fastq", "@a\nA\n+\nI\n@b\nAC\n+\nI\n", 9, Problem::CutOff),
-        ("fastq", "@a", 0, Problem::CutOff),
-        ("fastq", "@a\nA\n+", 0, Problem::CutOff),
-        ("length-prefixed:2be", "\0\x01a\0", 3, Problem::CutOff),
-        ("length-prefixed:1le", "\x01a\x05bc", 2, Problem::BeyondEnd { length_bytes: 5 }),
-        ("length-prefixed:8le", "text, not", 0, Problem::BeyondEnd { length_bytes: u64::from_le_bytes(*b"text, no") }),
+        ("csv", "a\nb,\"c\n\n", 4, FormatProblem::OpenQuote),
+        ("csv", "\"a\"\"", 0, FormatProblem::OpenQuote),
+        ("fixed:4", "abcdefghij", 8, FormatProblem::CutOff),
+        ("fasta", " \n ACGT\n", 3, FormatProblem::NoSequence),
+        ("fasta", "\0>a\n", 0, FormatProblem::NoSequence),
+        ("fastq", "ACGT\n", 0, FormatProblem::NoRead),
+        ("fastq", "@a\nA\n+\nI\nI\n", 9, FormatProblem::NoRead),
+        ("fastq", "@a\nA\n+\nI\n@b\nA\n+\nII\n", 9, FormatProblem::TooManyQualities),
+        ("fastq", "@a\nA\n+\nII", 0, FormatProblem::TooManyQualities),
+        ("fastq", "@a\nA\n+\nI\n@b\nAC\n+\nI\n", 9, FormatProblem::CutOff),
+        ("fastq", "@a", 0, FormatProblem::CutOff),
+        ("fastq", "@a\nA\n+", 0, FormatProblem::CutOff),
+        ("length-prefixed:2be", "\0\x01a\0", 3, FormatProblem::CutOff),
+        ("length-prefixed:1le", "\x01a\x05bc", 2, FormatProblem::BeyondEnd { length_bytes: 5 }),
+        (
+            "length-prefixed:8le",
+            "text, not",
+            0,
+            FormatProblem::BeyondEnd { length_bytes: u64::from_le_bytes(*b"text, no") },
+        ),
     ];
     for (format, content, offset, problem) in cases {
         let error = chunks(format, 4, content).unwrap_err();

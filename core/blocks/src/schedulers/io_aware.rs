@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outlook, Scheduler, Share, by_mark};
-use crate::measures::Measures;
+use super::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
+use crate::measures::NodeLoad;
 use crate::sizes::{Sizer, Sizes};
 
 /// The I/O-aware scheduler: how much what is measured counts. The rest of 1 is how much counts what a node has already.
@@ -26,31 +26,31 @@ impl IoAware {
     pub const DEFAULT: IoAware = IoAware { alpha: 1.0 / 3.0, beta: 1.0 / 3.0 };
 
     /// Of a node that was given a share `usage` of the file's chunks: 1 is best.
-    fn score(&self, usage: f64, node: &Measures) -> f64 {
+    fn score(&self, usage: f64, node: &NodeLoad) -> f64 {
         let delta = 1.0 - self.alpha - self.beta;
         1.0 - (delta * usage + self.alpha * node.disk + self.beta * node.load)
     }
 }
 
-impl Scheduler for IoAware {
-    fn shares(&self, outlook: &Outlook) -> Vec<Share> {
-        let all = outlook.chunks.len() as f64;
-        let score = |node, _, assigned| self.score(f64::from(assigned) / all, &outlook.measures[node as usize]);
+impl BlockScheduler for IoAware {
+    fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks> {
+        let all = input.chunks.len() as f64;
+        let score = |node, _, assigned| self.score(f64::from(assigned) / all, &input.measures[node as usize]);
         let mut shares = Vec::new();
-        for (node, (slots, chunks)) in by_mark(outlook, outlook.free, score) {
+        for (node, (slots, chunks)) in by_mark(input, input.free, score) {
             let mut sizer = Sizer::new(Sizes::Factoring);
             let mut rest = &chunks[..];
             while !rest.is_empty() {
                 let size = sizer.next(rest.len() as u32, slots, Some((1, 1)));
                 let (first, later) = rest.split_at((size as usize).min(rest.len()));
-                shares.push(Share { wave: 0, node, chunks: first.to_vec() });
+                shares.push(AssignedChunks { wave: 0, node, chunks: first.to_vec() });
                 rest = later;
             }
         }
         shares
     }
 
-    fn need(&self, part: f64, node: &Measures) -> f64 {
+    fn need(&self, part: f64, node: &NodeLoad) -> f64 {
         1.0 - self.score(part, node)
     }
 }
@@ -58,17 +58,18 @@ impl Scheduler for IoAware {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunks::Chunks;
+    use crate::chunks::ChunkTable;
 
     /// How many of 90 chunks, all of them on nodes 1 and 2, node 1 is assigned when it is so busy.
     fn assigned(busy: f64) -> usize {
-        let mut chunks = Chunks::default();
+        let mut chunks = ChunkTable::default();
         (0..90).for_each(|_| chunks.push(1, [1, 2].into_iter()));
         let free: Vec<u32> = (0..90).collect();
-        let mut measures = [Measures::default(); 3];
+        let mut measures = [NodeLoad::default(); 3];
         measures[1].measured(0, busy, busy);
-        let outlook = Outlook { chunks: &chunks, free: &free, slots: &[(1, None), (2, None)], measures: &measures };
-        let shares = IoAware::DEFAULT.shares(&outlook);
+        let input =
+            AssignmentInput { chunks: &chunks, free: &free, slots: &[(1, None), (2, None)], measures: &measures };
+        let shares = IoAware::DEFAULT.shares(&input);
         assert!(
             shares.windows(2).all(|pair| pair[0].node < pair[1].node || pair[0].chunks.len() >= pair[1].chunks.len())
         );
@@ -86,11 +87,11 @@ mod tests {
 
     #[test]
     fn scores_are_those_of_listing_3() {
-        let mut busy = Measures::default();
+        let mut busy = NodeLoad::default();
         busy.measured(0, 0.5, 0.25);
         let scheduler = IoAware { alpha: 0.5, beta: 0.25 };
         assert_eq!(scheduler.score(0.5, &busy), 1.0 - (0.25 * 0.5 + 0.5 * 0.5 + 0.25 * 0.25));
-        assert_eq!(scheduler.score(0.0, &Measures::default()), 1.0);
+        assert_eq!(scheduler.score(0.0, &NodeLoad::default()), 1.0);
         assert_eq!(scheduler.need(0.5, &busy), 0.4375);
     }
 }

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outlook, Scheduler, Share, by_mark};
-use crate::measures::Rate;
+use super::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
+use crate::measures::ReadRate;
 use crate::sizes::Sizes;
 
 /// The paper's degree of pre-assigned input.
@@ -28,26 +28,26 @@ pub struct Lean {
     pub sizes: Sizes,
 }
 
-impl Scheduler for Lean {
-    fn shares(&self, outlook: &Outlook) -> Vec<Share> {
+impl BlockScheduler for Lean {
+    fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks> {
         let alpha = match self.alpha {
             Alpha::Fixed(alpha) => alpha.clamp(0.0, 1.0),
-            Alpha::Auto => best_alpha(outlook.slots.iter().map(|(_, rate)| *rate)),
+            Alpha::Auto => best_alpha(input.slots.iter().map(|(_, rate)| *rate)),
         };
-        let count = (alpha * outlook.free.len() as f64) as usize;
+        let count = (alpha * input.free.len() as f64) as usize;
         let fewest = |_, slots, assigned| -f64::from(assigned) / f64::from(slots);
-        let nodes = by_mark(outlook, &outlook.free[..count], fewest);
+        let nodes = by_mark(input, &input.free[..count], fewest);
         let shares = nodes.into_iter().flat_map(|(node, (slots, chunks))| {
             let (count, mut rest) = (chunks.len(), chunks);
             let sizes = (0..slots as usize).map(move |slot| (count + slot) / slots as usize);
-            sizes.rev().map(move |size| Share { wave: 0, node, chunks: rest.drain(..size).collect() })
+            sizes.rev().map(move |size| AssignedChunks { wave: 0, node, chunks: rest.drain(..size).collect() })
         });
         shares.filter(|share| !share.chunks.is_empty()).collect()
     }
 }
 
 /// No share above it lets the slowest finish with the others, as lean takes at least alpha * W / (P * slowest).
-fn best_alpha(rates: impl Iterator<Item = Rate>) -> f64 {
+fn best_alpha(rates: impl Iterator<Item = ReadRate>) -> f64 {
     let Some(rates) = rates.collect::<Option<Vec<u64>>>() else { return 0.0 };
     let slowest = rates.iter().min().copied().unwrap_or(0);
     slowest as f64 * rates.len() as f64 / rates.iter().map(|rate| *rate as f64).sum::<f64>().max(1.0)

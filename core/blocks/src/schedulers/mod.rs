@@ -16,13 +16,13 @@ pub use io_aware::IoAware;
 pub use lean::{Alpha, Lean};
 use serde::{Deserialize, Serialize};
 
-use crate::chunks::{Chunks, NOWHERE, Place};
-use crate::measures::{Measures, Rate};
+use crate::chunks::{ChunkTable, NO_NODE, NodeIndex};
+use crate::measures::{NodeLoad, ReadRate};
 use crate::sizes::Sizes;
 
 /// A scheduler and what it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Policy {
+pub enum BlockPolicy {
     /// All chunks split evenly in advance.
     Static,
     /// Some in advance, the others as workers ask for them.
@@ -34,62 +34,62 @@ pub enum Policy {
 }
 
 /// All schedulers with what they are told by default, by their names.
-pub const POLICIES: &[(&str, Policy)] = &[
-    ("lean", Policy::Lean(Lean { alpha: Alpha::Auto, sizes: Sizes::Factoring })),
-    ("static", Policy::Static),
-    ("multiwave", Policy::Multiwave),
-    ("io-aware", Policy::IoAware(IoAware::DEFAULT)),
+pub const POLICIES: &[(&str, BlockPolicy)] = &[
+    ("lean", BlockPolicy::Lean(Lean { alpha: Alpha::Auto, sizes: Sizes::Factoring })),
+    ("static", BlockPolicy::Static),
+    ("multiwave", BlockPolicy::Multiwave),
+    ("io-aware", BlockPolicy::IoAware(IoAware::DEFAULT)),
 ];
 
-impl Policy {
+impl BlockPolicy {
     /// The scheduler of that name, as in [`POLICIES`].
-    pub fn named(name: &str) -> Option<Policy> {
+    pub fn named(name: &str) -> Option<BlockPolicy> {
         POLICIES.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
     }
 }
 
 /// Chunks for one worker.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Share {
+pub(crate) struct AssignedChunks {
     /// All shares of a wave are given before those of the next.
     pub wave: u32,
-    pub node: Place,
+    pub node: NodeIndex,
     /// At least one.
     pub chunks: Vec<u32>,
 }
 
 /// What is known before the first chunk is given.
-pub(crate) struct Outlook<'a> {
-    pub chunks: &'a Chunks,
+pub(crate) struct AssignmentInput<'a> {
+    pub chunks: &'a ChunkTable,
     /// Which of them are to be divided.
     pub free: &'a [u32],
     /// Where each worker is to run that is expected, and how fast it may read.
-    pub slots: &'a [(Place, Rate)],
+    pub slots: &'a [(NodeIndex, ReadRate)],
     /// By place.
-    pub measures: &'a [Measures],
+    pub measures: &'a [NodeLoad],
 }
 
-pub(crate) trait Scheduler: Send {
+pub(crate) trait BlockScheduler: Send {
     /// What is assigned in advance.
-    fn shares(&self, outlook: &Outlook) -> Vec<Share>;
+    fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks>;
 
     /// How much a node with so large a part of all chunks in its shares is in need of others who take some.
-    fn need(&self, part: f64, _: &Measures) -> f64 {
+    fn need(&self, part: f64, _: &NodeLoad) -> f64 {
         part
     }
 }
 
-pub(crate) fn of(policy: Policy) -> Box<dyn Scheduler> {
+pub(crate) fn of(policy: BlockPolicy) -> Box<dyn BlockScheduler> {
     match policy {
-        Policy::Static => Box::new(static_blocks::Static),
-        Policy::Lean(lean) => Box::new(lean),
-        Policy::Multiwave => Box::new(multiwave::Multiwave),
-        Policy::IoAware(io_aware) => Box::new(io_aware),
+        BlockPolicy::Static => Box::new(static_blocks::Static),
+        BlockPolicy::Lean(lean) => Box::new(lean),
+        BlockPolicy::Multiwave => Box::new(multiwave::Multiwave),
+        BlockPolicy::IoAware(io_aware) => Box::new(io_aware),
     }
 }
 
 /// Slots by their nodes.
-fn slots_of(slots: &[(Place, Rate)]) -> BTreeMap<Place, u32> {
+fn slots_of(slots: &[(NodeIndex, ReadRate)]) -> BTreeMap<NodeIndex, u32> {
     let mut count = BTreeMap::new();
     slots.iter().for_each(|(node, _)| *count.entry(*node).or_default() += 1);
     count
@@ -97,12 +97,12 @@ fn slots_of(slots: &[(Place, Rate)]) -> BTreeMap<Place, u32> {
 
 /// Divides chunks over slots: as many to each, one more to the first if it does not come out even, and to nodes with a
 /// replica as far as that goes.
-fn evenly(wave: u32, all: &Chunks, chunks: &[u32], slots: &[(Place, Rate)]) -> Vec<Share> {
+fn evenly(wave: u32, all: &ChunkTable, chunks: &[u32], slots: &[(NodeIndex, ReadRate)]) -> Vec<AssignedChunks> {
     let [each, more] = [chunks.len() / slots.len(), chunks.len() % slots.len()];
     let sizes = (0..slots.len()).map(|slot| each + usize::from(slot < more));
-    let mut left: BTreeMap<Place, usize> = BTreeMap::new();
+    let mut left: BTreeMap<NodeIndex, usize> = BTreeMap::new();
     sizes.clone().zip(slots).for_each(|(size, (node, _))| *left.entry(*node).or_default() += size);
-    let mut given: BTreeMap<Place, Vec<u32>> = BTreeMap::new();
+    let mut given: BTreeMap<NodeIndex, Vec<u32>> = BTreeMap::new();
     let mut remote = Vec::new();
     for chunk in chunks {
         let local = all.replicas(*chunk).iter().filter_map(|node| left.get(node).map(|left| (*left, *node)));
@@ -120,7 +120,7 @@ fn evenly(wave: u32, all: &Chunks, chunks: &[u32], slots: &[(Place, Rate)]) -> V
     }
     let shares = sizes.zip(slots).map(|(size, (node, _))| {
         let chunks = given.get_mut(node).expect("each node was given what its slots need").drain(..size).collect();
-        Share { wave, node: *node, chunks }
+        AssignedChunks { wave, node: *node, chunks }
     });
     shares.filter(|share| !share.chunks.is_empty()).collect()
 }
@@ -128,15 +128,15 @@ fn evenly(wave: u32, all: &Chunks, chunks: &[u32], slots: &[(Place, Rate)]) -> V
 /// Assigns each chunk to the one of its replicas' nodes with the best mark, by what each was assigned so far; of equals to
 /// the first. Chunks without a replica where there are slots are left out.
 fn by_mark(
-    outlook: &Outlook,
+    input: &AssignmentInput,
     chunks: &[u32],
-    mark: impl Fn(Place, u32 /* slots */, u32 /* assigned */) -> f64,
-) -> BTreeMap<Place, (u32, Vec<u32>)> {
-    let mut nodes: BTreeMap<Place, (u32, Vec<u32>)> =
-        slots_of(outlook.slots).into_iter().map(|(node, slots)| (node, (slots, Vec::new()))).collect();
+    mark: impl Fn(NodeIndex, u32 /* slots */, u32 /* assigned */) -> f64,
+) -> BTreeMap<NodeIndex, (u32, Vec<u32>)> {
+    let mut nodes: BTreeMap<NodeIndex, (u32, Vec<u32>)> =
+        slots_of(input.slots).into_iter().map(|(node, slots)| (node, (slots, Vec::new()))).collect();
     for chunk in chunks {
-        let mut best: Option<(f64, Place)> = None;
-        for node in outlook.chunks.replicas(*chunk).iter().filter(|node| **node != NOWHERE) {
+        let mut best: Option<(f64, NodeIndex)> = None;
+        for node in input.chunks.replicas(*chunk).iter().filter(|node| **node != NO_NODE) {
             let Some((slots, assigned)) = nodes.get(node) else { continue };
             let mark = mark(*node, *slots, assigned.len() as u32);
             if best.is_none_or(|(best, _)| best < mark) {

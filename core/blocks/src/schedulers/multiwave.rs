@@ -3,20 +3,20 @@
 
 use alloc::vec::Vec;
 
-use super::{Outlook, Scheduler, Share, evenly};
+use super::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
 
 /// A wave gives each slot at least so many chunks: the paper's MIN_BLOCK_SIZE of 8 MiB, in its chunks of 4 MiB.
 const MIN_BLOCK_CHUNKS: usize = 2;
 
 pub(super) struct Multiwave;
 
-impl Scheduler for Multiwave {
-    fn shares(&self, outlook: &Outlook) -> Vec<Share> {
-        let mut rest = outlook.free;
+impl BlockScheduler for Multiwave {
+    fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks> {
+        let mut rest = input.free;
         let mut shares = Vec::new();
-        for (wave, chunks) in (0..).zip(waves(rest.len(), outlook.slots.len())) {
+        for (wave, chunks) in (0..).zip(waves(rest.len(), input.slots.len())) {
             let (first, later) = rest.split_at(chunks);
-            shares.extend(evenly(wave, outlook.chunks, first, outlook.slots));
+            shares.extend(evenly(wave, input.chunks, first, input.slots));
             rest = later;
         }
         shares

@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use super::{Outlook, Scheduler, Share, evenly};
+use super::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
 
 pub(super) struct Static;
 
-impl Scheduler for Static {
-    fn shares(&self, outlook: &Outlook) -> Vec<Share> {
-        evenly(0, outlook.chunks, outlook.free, outlook.slots)
+impl BlockScheduler for Static {
+    fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks> {
+        evenly(0, input.chunks, input.free, input.slots)
     }
 }

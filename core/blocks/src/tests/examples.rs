@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use eyas_types::dfs::NodeId;
 
 use super::{MB, SECOND, job, lean};
-use crate::{Alpha, Blocks, Config, Effect, Lean, Owner, POLICIES, Policy, Sizes, WorkerId};
+use crate::{Alpha, BlockPolicy, Blocks, Config, Effect, Lean, POLICIES, Sizes, WorkerBlock, WorkerId};
 
 /// Seven workers at one chunk a second, the last at a quarter of that.
 const SPEEDS: [u64; 8] = [MB, MB, MB, MB, MB, MB, MB, MB / 4];
@@ -17,7 +17,7 @@ const SPEEDS: [u64; 8] = [MB, MB, MB, MB, MB, MB, MB, MB / 4];
 fn makespan(config: Config, speeds: &[u64]) -> f64 {
     let nodes: Vec<_> = (0..speeds.len() as u64).map(NodeId).collect();
     let mut blocks = Blocks::new(config, vec![(MB, &nodes[..]); 64], 1, [], 0);
-    let mut owners: Vec<_> = nodes.iter().map(|node| Owner::new(WorkerId(node.0), *node)).collect();
+    let mut owners: Vec<_> = nodes.iter().map(|node| WorkerBlock::new(WorkerId(node.0), *node)).collect();
     let mut turns: BTreeSet<(u64, usize)> = (0..owners.len()).map(|worker| (0, worker)).collect();
     let mut effects = Vec::new();
     while let Some((now_us, worker)) = turns.pop_first() {
@@ -43,16 +43,16 @@ fn makespan(config: Config, speeds: &[u64]) -> f64 {
 }
 
 /// One slot a worker, nothing taken from others, as in the examples.
-fn plain(policy: Policy) -> Config {
+fn plain(policy: BlockPolicy) -> Config {
     let slots = (0..8).map(|node| (NodeId(node), None)).collect();
     Config { steal: false, speculate: false, term_us: 1_000 * SECOND, ..Config::new(policy, slots) }
 }
 
 #[test]
 fn makespans_against_a_straggler() {
-    let lean_with = |alpha| Policy::Lean(Lean { alpha: Alpha::Fixed(alpha), sizes: Sizes::Fixed(1) });
+    let lean_with = |alpha| BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(alpha), sizes: Sizes::Fixed(1) });
     for (policy, expected) in [
-        (Policy::Static, 32.0),
+        (BlockPolicy::Static, 32.0),
         (lean(Sizes::Fixed(1)), 9.0),
         (lean(Sizes::Guided { divisor: 1 }), 12.0),
         (lean(Sizes::Guided { divisor: 4 }), 9.0),
@@ -69,7 +69,7 @@ fn makespans_against_a_straggler() {
 fn lean_as_it_is_meant_comes_close_to_the_bound() {
     let bound = 64.0 * MB as f64 / SPEEDS.iter().sum::<u64>() as f64;
     assert!((8.82..8.84).contains(&bound));
-    let policy = Policy::named("lean").unwrap();
+    let policy = BlockPolicy::named("lean").unwrap();
     let unknown = Config { window_us: 0, steal: true, ..plain(policy) };
     let known = Config {
         slots: SPEEDS.iter().zip(0..).map(|(speed, node)| (NodeId(node), Some(*speed))).collect(),
@@ -84,7 +84,8 @@ fn lean_as_it_is_meant_comes_close_to_the_bound() {
 /// All chunks that each worker is given when each takes one lease after the other, until nothing is left.
 fn dealt(blocks: &mut Blocks, nodes: &[NodeId]) -> Vec<Vec<Vec<u32>>> {
     let mut dealt = vec![Vec::new(); nodes.len()];
-    let mut owners: Vec<_> = nodes.iter().zip(0..).map(|(node, worker)| Owner::new(WorkerId(worker), *node)).collect();
+    let mut owners: Vec<_> =
+        nodes.iter().zip(0..).map(|(node, worker)| WorkerBlock::new(WorkerId(worker), *node)).collect();
     let mut effects = Vec::new();
     while owners.iter().any(|owner| !owner.is_at_end()) {
         for (owner, dealt) in owners.iter_mut().zip(&mut dealt) {
@@ -109,7 +110,7 @@ fn multiwave_deals_the_largest_wave_first() {
     for (chunks, waves) in [(64, &[8, 4, 2, 2][..]), (7, &[2])] {
         let nodes = [1, 1, 2, 2].map(NodeId);
         let slots = nodes.iter().map(|node| (*node, None)).collect();
-        let mut blocks = job(&Config::new(Policy::Multiwave, slots), chunks, 1, Vec::new());
+        let mut blocks = job(&Config::new(BlockPolicy::Multiwave, slots), chunks, 1, Vec::new());
         let dealt = dealt(&mut blocks, &nodes);
         let sizes: Vec<Vec<_>> = dealt.iter().map(|leases| leases.iter().map(Vec::len).collect()).collect();
         assert_eq!(sizes[..3], [waves, waves, waves]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use eyas_blocks::{Blocks, Config, Effect, Event, LeaseId, Owner, Policy, Record, WorkerId};
+use eyas_blocks::{BlockPolicy, Blocks, Config, Effect, Event, LeaseId, Record, WorkerBlock, WorkerId};
 use eyas_faults::Dice;
 use eyas_types::dfs::NodeId;
 
@@ -37,7 +37,7 @@ impl Faults {
 /// A job, who works at it, and what fails.
 #[derive(Clone, Debug)]
 pub struct Case {
-    pub policy: Policy,
+    pub policy: BlockPolicy,
     pub steal: bool,
     pub speculate: bool,
     /// Whether the leader knows the speeds in advance.
@@ -116,7 +116,7 @@ enum Next {
 }
 
 struct Worker {
-    owner: Owner,
+    owner: WorkerBlock,
     slot: usize,
     is_reading: bool,
     is_half: bool,
@@ -299,7 +299,7 @@ impl<'a> World<'a> {
     fn start(&mut self, slot: usize) {
         self.started += 1;
         let worker = WorkerId(self.started);
-        let owner = Owner::new(worker, NodeId(slot as u64));
+        let owner = WorkerBlock::new(worker, NodeId(slot as u64));
         let state = Worker { owner, slot, is_reading: false, is_half: false, is_stalled: false, has_ended: false };
         self.workers.insert(worker, state);
         self.after(TERM_US / 4, Next::Beat(worker));

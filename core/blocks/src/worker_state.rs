@@ -1,11 +1,11 @@
 //! What is known of a worker beside what it holds: how far and how fast it is. None of it is saved.
 
-use crate::chunks::Place;
-use crate::measures::{Rate, duration_us};
+use crate::chunks::NodeIndex;
+use crate::measures::{ReadRate, duration_us};
 
-pub(crate) struct Run {
+pub(crate) struct WorkerState {
     /// Where it is. Unknown after a restart, until it asks.
-    pub node: Option<Place>,
+    pub node: Option<NodeIndex>,
     /// Chunks of its block that it has read, their bytes, and the bytes that it has read in all.
     pub done: u32,
     pub done_bytes: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Run {
     pub confirmed: u32,
     /// It was told that there is no more, or works through a block that another has, too.
     pub is_ending: bool,
-    pub rate: Rate,
+    pub rate: ReadRate,
     /// When it had its first chunks, and when it was last seen to read.
     pub began_us: u64,
     pub progressed_us: u64,
@@ -25,9 +25,9 @@ pub(crate) struct Run {
     pub tail_us: Option<u64>,
 }
 
-impl Run {
-    pub fn new(node: Option<Place>, rate: Rate) -> Self {
-        Run {
+impl WorkerState {
+    pub fn new(node: Option<NodeIndex>, rate: ReadRate) -> Self {
+        WorkerState {
             node,
             done: 0,
             done_bytes: 0,

@@ -19,7 +19,7 @@ use crate::database::{Database, DatabaseError};
 const MAX_TOGETHER: usize = 4096;
 
 /// What the brain is told.
-pub(crate) enum Told {
+pub(crate) enum RingInput {
     /// Something happened.
     Event(Event),
     /// A client wants something, and waits.
@@ -29,9 +29,9 @@ pub(crate) enum Told {
 }
 
 /// What others do for it.
-pub(crate) trait Hands: Send + 'static {
+pub(crate) trait RingEffects: Send + 'static {
     /// Says something to a node.
-    fn say(&self, to: NodeId, message: RingMessage);
+    fn send(&self, to: NodeId, message: RingMessage);
     /// Fetches a chunk from one of these, and tells.
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
     /// Asks all members for chunks of a file.
@@ -42,19 +42,19 @@ pub(crate) trait Hands: Send + 'static {
 
 /// How the file system stands, as this node sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct State {
+pub(crate) struct RingState {
     /// None before the node has joined.
     pub view: Option<View>,
     /// Whether all that this node leads is served.
     pub is_settled: bool,
 }
 
-pub(crate) struct Brain<H> {
+pub(crate) struct RingThread<H> {
     node: RingNode,
     database: Arc<Database>,
-    hands: H,
-    told: mpsc::Receiver<Told>,
-    state: watch::Sender<State>,
+    shell: H,
+    inputs: mpsc::Receiver<RingInput>,
+    state: watch::Sender<RingState>,
     /// Of `now_us`.
     began_us: u64,
     effects: Vec<Effect>,
@@ -62,54 +62,54 @@ pub(crate) struct Brain<H> {
     next_request: u64,
 }
 
-impl<H: Hands> Brain<H> {
+impl<H: RingEffects> RingThread<H> {
     /// One that goes on where it was when it was `saved`.
     pub fn new(
         config: Config,
         saved: Saved,
         database: Arc<Database>,
-        hands: H,
-        told: mpsc::Receiver<Told>,
-        state: watch::Sender<State>,
+        shell: H,
+        inputs: mpsc::Receiver<RingInput>,
+        state: watch::Sender<RingState>,
     ) -> Self {
         let (began_us, mut effects) = (running_us(), Vec::new());
         let node = RingNode::new(config, saved, 0, &mut effects);
         let waiting = HashMap::new();
-        Brain { node, database, hands, told, state, began_us, effects, waiting, next_request: 0 }
+        RingThread { node, database, shell, inputs, state, began_us, effects, waiting, next_request: 0 }
     }
 
     /// Lives until it is to end, or nobody can tell it anything any more.
-    pub fn live(mut self) -> Result<(), DatabaseError> {
-        self.settle(VecDeque::new())?;
+    pub fn run(mut self) -> Result<(), DatabaseError> {
+        self.process(VecDeque::new())?;
         loop {
             let due = Duration::from_micros(self.node.next_timeout_us().saturating_sub(self.now_us()));
-            let first = match self.told.recv_timeout(due) {
-                Ok(told) => told,
-                Err(RecvTimeoutError::Timeout) => Told::Event(Event::Tick),
+            let first = match self.inputs.recv_timeout(due) {
+                Ok(input) => input,
+                Err(RecvTimeoutError::Timeout) => RingInput::Event(Event::Tick),
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
             let mut events = VecDeque::new();
-            let more = std::iter::from_fn(|| self.told.try_recv().ok()).take(MAX_TOGETHER);
-            for told in std::iter::once(first).chain(more) {
-                match told {
-                    Told::Event(event) => events.push_back(event),
-                    Told::Asked(op, answer) => {
+            let more = std::iter::from_fn(|| self.inputs.try_recv().ok()).take(MAX_TOGETHER);
+            for input in std::iter::once(first).chain(more) {
+                match input {
+                    RingInput::Event(event) => events.push_back(event),
+                    RingInput::Asked(op, answer) => {
                         let request = self.next_request;
                         self.next_request += 1;
                         self.waiting.insert(request, answer);
                         events.push_back(Event::Requested { request, operation: op });
                     }
-                    Told::End => return Ok(()),
+                    RingInput::End => return Ok(()),
                 }
             }
-            self.settle(events)?;
+            self.process(events)?;
         }
     }
 
     /// Decides these, and has done what is decided.
-    fn settle(&mut self, mut events: VecDeque<Event>) -> Result<(), DatabaseError> {
+    fn process(&mut self, mut events: VecDeque<Event>) -> Result<(), DatabaseError> {
         let (database, now_us) = (self.database.clone(), self.now_us());
-        database.look(|records| {
+        database.read(|records| {
             while !saves_any(&self.effects)
                 && let Some(event) = events.pop_front()
             {
@@ -137,12 +137,12 @@ impl<H: Hands> Brain<H> {
                 Effect::Drop { object } => dropped.push(object),
                 effect => {
                     // What is dropped before something else, is so when that is done.
-                    self.hands.drop(&std::mem::take(&mut dropped));
-                    self.carry_out(effect);
+                    self.shell.drop(&std::mem::take(&mut dropped));
+                    self.apply(effect);
                 }
             }
         }
-        self.hands.drop(&dropped);
+        self.shell.drop(&dropped);
         self.state.send_if_modified(|state| {
             let is_settled = self.node.is_settled();
             let number = |view: Option<&View>| view.map(|view| view.number);
@@ -155,11 +155,11 @@ impl<H: Hands> Brain<H> {
         Ok(())
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn apply(&mut self, effect: Effect) {
         match effect {
             // Done already.
             Effect::Save(_) | Effect::Drop { .. } => {}
-            Effect::Send { to, message } => self.hands.say(to, message),
+            Effect::Send { to, message } => self.shell.send(to, message),
             Effect::Answer { request, answer } => {
                 if let Some(waiting) = self.waiting.remove(&request) {
                     // Who does not wait any more needs no answer.
@@ -167,9 +167,9 @@ impl<H: Hands> Brain<H> {
                 }
             }
             Effect::Fetch { object, size_bytes, checksum, from } => {
-                self.hands.fetch(object, size_bytes, checksum, from);
+                self.shell.fetch(object, size_bytes, checksum, from);
             }
-            Effect::Search { name, objects } => self.hands.search(name, objects),
+            Effect::Search { name, objects } => self.shell.search(name, objects),
         }
     }
 

@@ -7,16 +7,16 @@ use std::pin::Pin;
 use eyas_types::ObjectId;
 
 /// A future with whatever is behind it.
-pub type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Who accounts for the room of the store that chunks are in.
-pub trait Room: Send + Sync + 'static {
+pub trait ChunkSpace: Send + Sync + 'static {
     /// Makes room for a chunk, if need be by evicting objects. Whoever gets it says with [`arrived`](Room::arrived) what
     /// came of it.
     ///
     /// # Errors
     /// Why there is none, for a person.
-    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> Waiting<Result<(), String>>;
+    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), String>>;
 
     /// A chunk that room was made for is in the store, and stays until it is [released](Room::release); or it has not come.
     fn arrived(&self, chunk: ObjectId, is_here: bool);

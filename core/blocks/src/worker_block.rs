@@ -7,27 +7,36 @@ use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 
-use crate::event::{Effect, Event, LeaseId, Progress, WorkerId};
+use crate::event::{Effect, Event, LeaseId, LeaseProgress, WorkerId};
 
 /// A worker's block as the worker knows it.
 #[derive(Clone, Debug)]
-pub struct Owner {
+pub struct WorkerBlock {
     worker: WorkerId,
     node: NodeId,
     lease: Option<LeaseId>,
     chunks: Vec<u32>,
     confirmed: u32,
-    progress: Progress,
+    progress: LeaseProgress,
     is_last: bool,
     /// Where it was when it last asked: asking again there is left to the heartbeat.
-    asked: Option<(Progress, u32)>,
+    asked: Option<(LeaseProgress, u32)>,
 }
 
-impl Owner {
+impl WorkerBlock {
     /// A worker that is about to begin, and has nothing yet.
     pub fn new(worker: WorkerId, node: NodeId) -> Self {
-        let progress = Progress::default();
-        Owner { worker, node, lease: None, chunks: Vec::new(), confirmed: 0, progress, is_last: false, asked: None }
+        let progress = LeaseProgress::default();
+        WorkerBlock {
+            worker,
+            node,
+            lease: None,
+            chunks: Vec::new(),
+            confirmed: 0,
+            progress,
+            is_last: false,
+            asked: None,
+        }
     }
 
     /// Takes an answer to this worker. [`Effect::Committed`] and [`Effect::Discard`] are the shell's to obey.
@@ -89,7 +98,7 @@ impl Owner {
 
     /// What to ask now, to be called after whatever happens: once it is on the last chunk that is confirmed, for more.
     pub fn request(&mut self) -> Option<Event> {
-        let here = (Progress { bytes: 0, ..self.progress }, self.confirmed);
+        let here = (LeaseProgress { bytes: 0, ..self.progress }, self.confirmed);
         if !self.is_short() || self.asked == Some(here) {
             return None;
         }
@@ -99,12 +108,12 @@ impl Owner {
 
     /// What to say thrice in a term at least, and sooner while it waits for an answer: what it has asked, or how far it is.
     pub fn heartbeat(&self) -> Event {
-        let Owner { worker, node, lease, progress, .. } = *self;
+        let WorkerBlock { worker, node, lease, progress, .. } = *self;
         match lease {
             Some(lease) if !self.is_short() || (self.confirmed as usize) < self.chunks.len() => {
                 Event::Renew { worker, lease, progress }
             }
-            _ => Event::Claim { worker, node, lease, progress },
+            _ => Event::RequestLease { worker, node, lease, progress },
         }
     }
 
