@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
     /// The name or address by which nodes reach this one [default: the host's name]
     #[arg(long, value_name = "HOST")]
     advertise: Option<String>,
-    /// Treat storages and job classes as this file says (see docs/io.md) [default: rules.toml in the home's folder `io`, if it is
+    /// Treat storages and job classes as this file says (see docs/guides/io.md) [default: rules.toml in the home's folder `io`, if it is
     /// there]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,

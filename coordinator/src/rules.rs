@@ -1,4 +1,4 @@
-//! How storages and job classes are treated, as whoever runs the coordinator says it in a TOML file (`docs/io.md`):
+//! How storages and job classes are treated, as whoever runs the coordinator says it in a TOML file (`docs/guides/io.md`):
 //!
 //! ```toml
 //! [default]
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn the_rules_of_the_guide_are_rules() {
-        let guide = include_str!("../../docs/io.md");
+        let guide = include_str!("../../docs/guides/io.md");
         let (_, text) = guide.split_once("```toml\n").expect("there are some");
         let rules = rules(text.split("```").next().expect("there is a first part"));
         assert_eq!((rules.storages.len(), rules.classes.len()), (2, 2));

@@ -1,4 +1,4 @@
-//! Scenarios: a user's own cluster, workload and policies, in a TOML file (`docs/SIMULATION.md`).
+//! Scenarios: a user's own cluster, workload and policies, in a TOML file (`docs/guides/simulation.md`).
 //!
 //! ```toml
 //! name = "survey"

@@ -257,7 +257,7 @@ fn a_file_system_is_begun_anew_when_its_first_node_is_lost() {
     cluster.executor(1).kill();
     cluster.add_executor(NODE);
     cluster.wait_for_executors(1);
-    cluster.run(&["dfs", "ls"]).exits(1).says(&["has not joined the file system", "docs/dfs.md"]);
+    cluster.run(&["dfs", "ls"]).exits(1).says(&["has not joined the file system", "docs/guides/files.md"]);
     cluster.run(&["dfs", "recover", "--anew"]).exits(1).says(&["stop them all before"]);
     cluster.executor(2).kill();
     wait_until("it is known that none is there", || cluster.run(&["dfs", "recover", "--anew"]).code == 0);

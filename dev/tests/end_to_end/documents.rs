@@ -1,4 +1,4 @@
-//! What `docs/JOBFILES.md` shows works as it stands there.
+//! What `docs/guides/job-files.md` shows works as it stands there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use crate::support::Cluster;
 
 /// The job files of the page, each with the name in its first line.
 fn job_files() -> Vec<(String, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/JOBFILES.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/job-files.md");
     let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
     let mut files = Vec::new();
     for block in page.split("\n```").skip(1).step_by(2) {

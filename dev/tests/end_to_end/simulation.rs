@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::support::{Cluster, Home, finish, signal, wait_until};
 
-/// The example of `docs/SIMULATION.md`.
+/// The example of `docs/guides/simulation.md`.
 fn example() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/SIMULATION.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/simulation.md");
     let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
     let (_, rest) = page.split_once("```\n# survey.toml\n").expect("the page has an example");
     rest.split_once("\n```").expect("it ends").0.to_owned()

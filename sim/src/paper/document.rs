@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn results_in_the_documents_are_of_this_simulator() {
-        let documents = [("docs/SIMULATION.md", include_str!("../../../docs/SIMULATION.md"))];
+        let documents = [("docs/guides/simulation.md", include_str!("../../../docs/guides/simulation.md"))];
         let now = stamp();
         for (name, document) in documents {
             let then = stamp_in(document).expect("the document has results");
