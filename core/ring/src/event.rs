@@ -1,4 +1,4 @@
-//! What a node is told, and what it wants done: the whole of its traffic with the world.
+//! The interface of the decider: the events that it is told, and the effects that it asks for.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -13,36 +13,38 @@ use crate::paxos::Acceptor;
 use crate::record::{RecordVersion, Round, Stored};
 use crate::view::{DEFAULT_PARTITIONS, View};
 
-/// How a node is set up. Times and replication must be the same on all nodes.
+/// The configuration of a node. Times and replication must be the same on all nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Of which file system it is, or is to be.
+    /// The file system that the node belongs to, or will join.
     pub system: FileSystemId,
-    /// Which node this is.
+    /// The id of this node.
     pub node: NodeId,
-    /// Whether it begins a file system if it knows of none. One node of a cluster does, once; others join.
+    /// Whether the node founds a file system if it knows none. One node of a cluster does this once; all others join.
     pub found: bool,
-    /// Into how many partitions the names of a file system that it begins fall. At least 1.
+    /// Number of partitions of a file system that this node founds. At least 1.
     pub partitions: u16,
-    /// How many replicas a record of a file system that it begins can do without, and one. At least 1.
+    /// Replication of the records of a file system that this node founds: a record survives the loss of `replication -
+    /// 1` nodes. At least 1.
     pub replication: u8,
-    /// How often it looks what is due, and tells others that it is there, microseconds.
+    /// Interval between two ticks, in which the node sends heartbeats and does periodic work, microseconds.
     pub tick_us: u64,
-    /// When what was not answered is sent again, microseconds.
+    /// A message that was not answered within this time is sent again, microseconds.
     pub resend_us: u64,
-    /// A member that nobody has heard of for so long is left out of the next view, microseconds.
+    /// A member that was silent for this time is left out of the next view, microseconds.
     pub patience_us: u64,
-    /// The same for one whose process has ended, it seems; it may be starting again.
+    /// The same for a member that has closed its connections. This time is shorter; it allows for a restart of its
+    /// process, microseconds.
     pub restart_us: u64,
-    /// After so long a view is followed by another, even of the same members: what was removed before it is forgotten then,
-    /// microseconds.
+    /// A view that is older than this is followed by another one, even with the same members. Entries of files that
+    /// were removed before can then be forgotten, microseconds.
     pub tidy_us: u64,
-    /// How long a replica that answers its leader promises to wait for it, microseconds.
+    /// A replica that answers its leader promises to wait for the leader for this time, microseconds.
     pub lease_us: u64,
 }
 
 impl Config {
-    /// A node that joins others, with times for a network of one room.
+    /// The configuration of a node that joins others, with times for a local network.
     pub fn new(system: FileSystemId, node: NodeId) -> Self {
         Config {
             system,
@@ -60,107 +62,109 @@ impl Config {
     }
 }
 
-/// What a node that starts finds saved: all that it wanted saved before, except for records. The default is what a new
-/// node finds.
+/// The state that a node loads when it starts: everything it has saved, except for records. The default is the state
+/// of a new node.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
-    /// How often it has started.
+    /// Number of times that the node has started.
     pub boots: u64,
-    /// The last view that it knew.
+    /// The latest view that the node knew.
     pub view: Option<View>,
-    /// What it has promised about the next one.
+    /// The node's Paxos promises for the next view.
     pub acceptor: Acceptor,
-    /// The last view that it knew to be settled.
+    /// Number of the latest view that the node knew to be settled.
     pub settled: u64,
-    /// The round in which it was last brought up to date, by partition; the first round of all, if never.
+    /// The round in which each partition was last synchronized; the first round of all if it never was.
     pub rounds: BTreeMap<u16, Round>,
 }
 
-/// What has happened.
+/// A fact that the decider is told.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// Which nodes are said to live, whenever that changes. It is a hint.
+    /// The set of nodes that gossip considers alive; sent whenever it changes. It is a hint.
     Alive(BTreeSet<NodeId>),
-    /// A node has closed its connection to this one, as it does when its process ends. It may have another.
+    /// A node has closed a connection to this node, as it does when its process ends. It may have opened another one.
     Closed(NodeId),
-    /// A message has come.
+    /// A message from another node.
     Received {
-        /// From whom.
+        /// The sender.
         from: NodeId,
-        /// What it says.
+        /// The message.
         message: RingMessage,
     },
-    /// A client wants something.
+    /// A request of a client.
     Requested {
-        /// A number of its own among all that are not answered.
+        /// Identifies the request among all requests that are not answered yet.
         request: u64,
-        /// What it wants.
+        /// The operation that the client requests.
         operation: FileOperation,
     },
-    /// A chunk that was to be fetched is in the store.
+    /// A chunk that this node had to fetch is in its store.
     Fetched {
-        /// Which.
+        /// The chunk.
         object: ObjectId,
     },
-    /// A chunk that was to be fetched is not to be had.
+    /// A chunk could not be fetched.
     FetchFailed {
-        /// Which.
+        /// The chunk.
         object: ObjectId,
     },
-    /// Replicas of chunks are damaged or missing. Told to the leader of the file, by whoever found it.
+    /// Replicas of chunks are damaged or missing. Reported to the leader of the file by the node or client that found
+    /// it.
     BadReplicas {
         /// The file.
         name: FileName,
         /// The chunks.
         objects: Vec<ObjectId>,
-        /// Where.
+        /// The node whose replicas are bad.
         node: NodeId,
     },
-    /// Good replicas of chunks that were [searched](Effect::Search) for. Told to the leader of the file, by the node that
-    /// has them.
+    /// Good replicas of chunks were found by a [search](Effect::Search). Reported to the leader of the file by the
+    /// node that has them.
     GoodReplicas {
         /// The file.
         name: FileName,
         /// The chunks.
         objects: Vec<ObjectId>,
-        /// Which node.
+        /// The node that has good replicas.
         node: NodeId,
     },
 }
 
-/// What is to be done, in this order.
+/// An action that the shell must carry out. Effects are carried out in the order in which they are returned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Save this. It must be durable before anything is done that comes after it, also in later calls.
+    /// Save this. It must be durable before any later effect is carried out, including the effects of later calls.
     Save(Save),
-    /// Send this to another node. It may be lost, come late, out of order, or twice.
+    /// Send a message to another node. Messages may be lost, delayed, reordered or duplicated.
     Send {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
-        /// What.
+        /// The message.
         message: RingMessage,
     },
     /// Answer a client.
     Answer {
-        /// Its request.
+        /// The number of the request.
         request: u64,
         /// The answer.
         answer: Result<FileAnswer, Refusal>,
     },
-    /// Fetch a chunk into this node's store from one of these.
+    /// Fetch a chunk into this node's store from one of these nodes.
     Fetch {
-        /// Which.
+        /// The chunk.
         object: ObjectId,
-        /// Its size.
+        /// Size of the chunk.
         size_bytes: u64,
-        /// Of its content, as in [`Chunk`](eyas_types::dfs::Chunk).
+        /// Checksum of its content, as in [`Chunk`](eyas_types::dfs::Chunk).
         checksum: u64,
-        /// Who has it.
+        /// Nodes that have the chunk, the preferred one first.
         from: Vec<NodeId>,
     },
-    /// Ask all members, this node included, for chunks of a file of which no good replica is known. It may be lost.
+    /// Ask all members, this node included, for good replicas of chunks for which the leader knows none. The request
+    /// may be lost.
     Search {
         /// The file.
         name: FileName,
@@ -169,192 +173,197 @@ pub enum Effect {
     },
     /// Remove a chunk from this node's store.
     Drop {
-        /// Which.
+        /// The chunk.
         object: ObjectId,
     },
 }
 
-/// What is to be found when the node starts again.
+/// State that must be there when the node starts again.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Save {
-    /// How often it has started, in [`Saved::boots`].
+    /// Sets [`Saved::boots`].
     Boots(u64),
-    /// In [`Saved::view`].
+    /// Sets [`Saved::view`].
     View(View),
-    /// In [`Saved::acceptor`].
+    /// Sets [`Saved::acceptor`].
     Acceptor(Acceptor),
-    /// In [`Saved::settled`].
+    /// Sets [`Saved::settled`].
     Settled(u64),
-    /// In [`Saved::rounds`].
+    /// Sets the round of one partition in [`Saved::rounds`].
     Round {
-        /// Of which partition.
+        /// The partition.
         partition: u16,
-        /// Which.
+        /// The round.
         round: Round,
     },
-    /// What is under a name from now on.
+    /// Stores an entry under a name.
     Record {
-        /// The name's partition.
+        /// The partition of the name.
         partition: u16,
         /// The name.
         name: FileName,
-        /// What is there.
+        /// The entry and its version.
         stored: Stored,
     },
-    /// Nothing is under a name any more.
+    /// Removes the entry of a name.
     Erase {
-        /// The name's partition.
+        /// The partition of the name.
         partition: u16,
         /// The name.
         name: FileName,
     },
-    /// Nothing is in a partition any more.
+    /// Removes all entries of a partition.
     Clear {
-        /// Which.
+        /// The partition.
         partition: u16,
     },
 }
 
-/// What a client wants of a leader. Each can be asked again when no answer came.
+/// An operation that a client requests from a leader. Each operation can be requested again if no answer came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileOperation {
-    /// A new file, where none is. Done also if this very file, by its id, is there.
+    /// Create a file. Succeeds as well if the file with this id exists already under this name.
     Create {
-        /// Its name.
+        /// The name of the file.
         name: FileName,
-        /// What is known of it.
+        /// The record of the file.
         record: FileRecord,
     },
-    /// Another record of a file, or another file in its place, if it still has that version. Done also if it has this very
-    /// record.
+    /// Replace the record of a file that still has the given version. Succeeds as well if the file has this record
+    /// already.
     Replace {
-        /// Its name.
+        /// The name of the file.
         name: FileName,
-        /// Of the record that is replaced.
+        /// The version of the record that is replaced.
         version: RecordVersion,
-        /// The new one.
+        /// The new record.
         record: FileRecord,
     },
     /// Remove a file.
     Remove {
-        /// Its name.
+        /// The name of the file.
         name: FileName,
-        /// Which.
+        /// The id of the file.
         id: FileId,
     },
-    /// Call a file by another name, which no file has. Asked of the leader of the new name. Done also if this very file has
-    /// that name.
+    /// Rename a file to a name that is not in use. Sent to the leader of the new name. Succeeds as well if this file
+    /// has the new name already.
     Rename {
-        /// Its name.
+        /// The old name.
         from: FileName,
-        /// Of its record.
+        /// The version of the file's record.
         version: RecordVersion,
-        /// Which file.
+        /// The id of the file.
         id: FileId,
-        /// Its new name, another one.
+        /// The new name, which differs from the old one.
         to: FileName,
     },
-    /// What is known of a file.
+    /// Return the record of a file.
     Stat {
-        /// Its name.
+        /// The name of the file.
         name: FileName,
     },
-    /// Which files of a folder this node leads, in the order of their names. A file that is renamed meanwhile may be missing
-    /// in the sum of what all nodes list, or be in it by both names; others are in it.
+    /// List the files of a folder that this node leads, sorted by name. A file that is renamed at the same time may be
+    /// missing from the lists of all nodes together, or be in them under both names. All other files are listed
+    /// exactly once.
     List {
-        /// In which view.
+        /// The number of the view that the client knows.
         view: u64,
-        /// The folder; the empty text for all.
+        /// The folder; empty for all files.
         folder: String,
-        /// Only names after this one.
+        /// List only names after this one.
         after: String,
-        /// No more than so many.
+        /// Maximum number of files to list.
         most: u32,
     },
-    /// Go on without members that are lost for good, where no view can be chosen any more. Asked of the first member that is
-    /// left.
+    /// Continue without members that are lost for good, when too many are lost to choose a view. Sent to the first
+    /// member that is left.
     Recover {
-        /// All that are missing, so that whoever asks has looked.
+        /// All members that are missing. The operation is refused if the list is not complete, so the person must have
+        /// checked.
         without: BTreeSet<NodeId>,
-        /// Seconds since 1970, so that of two that are recovered apart from each other the later one is valid.
+        /// Seconds since 1970. If two parts of a file system are recovered separately, the part that was recovered
+        /// later is valid.
         now_s: u32,
     },
 }
 
-/// What was asked is done.
+/// The result of a successful operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileAnswer {
-    /// It is done.
+    /// The operation is done.
     Done {
-        /// The version that the file has now, or its removal.
+        /// The version of the file's record, or of its removal.
         version: RecordVersion,
     },
-    /// To `Stat`.
+    /// Result of `Stat`.
     Found {
-        /// Its version.
+        /// The version of the record.
         version: RecordVersion,
-        /// What is known.
+        /// The record.
         record: FileRecord,
     },
-    /// To `List`.
+    /// Result of `List`.
     Listed {
-        /// Sorted.
+        /// The files, sorted by name.
         files: Vec<Listing>,
-        /// Whether there are more after these.
+        /// Whether more files follow.
         has_more: bool,
     },
-    /// To `Recover`.
+    /// Result of `Recover`.
     Recovered {
-        /// The members that are left, in a view of their own.
+        /// The remaining members, which form the new view.
         members: BTreeSet<NodeId>,
     },
 }
 
-/// A file in a list.
+/// A file as `List` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
-    /// Its name.
+    /// Name of the file.
     pub name: FileName,
-    /// Which file.
+    /// Id of the file.
     pub id: FileId,
-    /// Its size.
+    /// Size of the file.
     pub size_bytes: u64,
-    /// When it was written, microseconds since 1970.
+    /// Time of the last write, microseconds since 1970.
     pub modified_us: u64,
 }
 
-/// Why what was asked is not done.
+/// The reason why an operation was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// Another leads that name: ask it.
+    /// Another node leads this name. Ask that node.
     NotLeader {
-        /// Who.
+        /// The leader.
         leader: NodeId,
-        /// In which view.
+        /// The number of the view in which it leads.
         view: u64,
     },
-    /// This is the view now: ask for lists again, of its members. 0, if the node is in none.
+    /// The view has changed. Ask the members of this view again. 0 if the node is in no view.
     OtherView {
-        /// Its number.
+        /// The number of the current view.
         view: u64,
     },
-    /// Who leads is not yet, or not any more, sure to: ask again in a moment.
+    /// The leader may not serve at this moment, because its view is not settled or its lease has expired. Ask again
+    /// soon.
     NotYet,
-    /// Too much is asked at once: ask again in a moment.
+    /// Too many requests are pending. Ask again soon.
     Busy,
-    /// It has begun, and whoever leads the name now knows whether it is done: ask again.
+    /// The view changed while the operation was carried out. The new leader of the name knows whether it was done. Ask
+    /// again.
     Unknown,
-    /// A file has that name.
+    /// A file with this name exists.
     Exists {
-        /// Which.
+        /// The id of that file.
         id: FileId,
     },
-    /// No file has that name.
+    /// There is no file with this name.
     NotFound,
-    /// The file, or what has its name, is not as it was said to be.
+    /// The file is not the one that the client named, or has changed.
     Changed,
-    /// Members are enough to choose a view: nothing is to be given up.
+    /// A majority of the members is alive, so no recovery is needed.
     HasMajority,
-    /// These are missing, and not those that were named.
+    /// These members are missing, and they are not the members that were named.
     Missing(BTreeSet<NodeId>),
 }

@@ -1,8 +1,8 @@
-//! What a node fetches for leaders.
+//! Chunks that this node fetches because their leaders ask it to.
 //!
-//! A few chunks at a time, each from another giver as far as that can be, in the order in which they were asked for where it is
-//! all the same. More at a time would not come sooner; whoever wants one of them, and whatever else has to be said over
-//! the same links, would wait longer.
+//! A node fetches a few chunks at a time, if possible each from another source, and otherwise in the order of the
+//! requests. Fetching more at a time would not be faster: each single chunk, and all other messages on the same links,
+//! would take longer.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -13,31 +13,32 @@ use crate::event::Effect;
 use crate::message::MessageBody;
 use crate::node::{RingNode, Step};
 
-/// A node has so many chunks to fetch; more are refused, and tried elsewhere.
+/// Maximum number of chunks that wait to be fetched. Further requests are refused, and the leader asks another node.
 pub const MAX_FETCHES: usize = 128;
-/// So many of them it fetches at a time. Those from nodes that have left do not count: they may come to nothing late.
+/// Number of chunks that are fetched at the same time. Fetches from nodes that have left the view do not count, since
+/// they may fail only after a long time.
 pub const FETCHES_TOGETHER: usize = 16;
 
-/// What this node is to fetch.
+/// The chunks that this node has to fetch.
 #[derive(Default)]
 pub(crate) struct ChunkFetches {
     wanted: BTreeMap<ObjectId, WantedChunk>,
-    /// How many were ever wanted.
+    /// Number of chunks that were ever requested.
     count: u64,
 }
 
 struct WantedChunk {
     chunk: Chunk,
-    /// By which leaders, for which files.
+    /// The leaders that want the chunk, with the file that it belongs to.
     by: BTreeSet<(NodeId, FileName)>,
-    /// Which of all that were ever wanted.
+    /// Position in the order of all requests.
     number: u64,
-    /// From whom it is fetched, once it is.
+    /// The node that the chunk is being fetched from.
     source: Option<NodeId>,
 }
 
 impl ChunkFetches {
-    /// What is to be fetched next, and from whom: who gives least for now.
+    /// The chunk to fetch next and the node to fetch it from: the node that the fewest chunks are being fetched from.
     fn next(&self, members: &BTreeSet<NodeId>) -> Option<(ObjectId, NodeId)> {
         let mut gives = BTreeMap::<NodeId, usize>::new();
         let givers = self.wanted.values().filter_map(|wanted| wanted.source);
@@ -61,7 +62,7 @@ impl ChunkFetches {
 }
 
 impl RingNode {
-    /// A leader wants this node to have a chunk.
+    /// A leader asks this node to fetch a chunk.
     pub(crate) fn fetch_chunk(&mut self, leader: NodeId, name: FileName, chunk: Chunk, step: &mut Step) {
         let object = chunk.object;
         let ChunkFetches { wanted, count } = &mut self.fetches;
@@ -77,7 +78,7 @@ impl RingNode {
         self.start_fetches(step);
     }
 
-    /// A chunk is in the store, or not to be had.
+    /// A chunk has been stored, or could not be fetched.
     pub(crate) fn fetched(&mut self, object: ObjectId, is_here: bool, step: &mut Step) {
         let wanted_by = self.fetches.wanted.remove(&object).map(|wanted| wanted.by);
         for (leader, name) in wanted_by.into_iter().flatten() {

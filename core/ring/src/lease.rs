@@ -1,33 +1,36 @@
-//! Who may answer for now: a leader that was voted out, and does not know it, must not show what was.
+//! Leases: a leader that was replaced in a later view, and does not know it yet, must not answer requests.
 //!
-//! A replica that hears its leader's heartbeat promises that it will not tell what it has to a leader of a later view for
-//! [`Config::lease_us`](crate::Config::lease_us) of its own time. A later leader needs a read quorum of the replicas; so a leader that has promises of a
-//! write quorum, itself counted, knows that nobody else serves. It counts from when it sent the heartbeat, and less than was
-//! promised, since clocks run differently fast. It also needs promises of most members, so that a few who come back after they
-//! were given up (`recover.rs`) serve nothing. A promise ends when its leader is heard in the later view, and a replica
-//! that starts has forgotten its promises, and waits as if it had just made them.
+//! A replica that hears its leader's heartbeat promises to wait: for [`Config::lease_us`](crate::Config::lease_us) of
+//! its own time, it does not give its entries to a leader of a later view. A later leader needs a read quorum of the
+//! replicas. So as long as a leader has promises of a write quorum, itself included, no other node serves the
+//! partition. The leader counts from the moment when it sent the heartbeat, and counts on less time than was promised,
+//! since clocks run at different rates. It also needs promises of a majority of the members, so that a few nodes that
+//! come back after they were given up (`recover.rs`) serve nothing.
+//!
+//! A promise ends early when the old leader is heard in the later view. A replica that restarts has forgotten its
+//! promises, and waits as if it had just made them.
 
 use alloc::collections::BTreeMap;
 
 use eyas_types::dfs::NodeId;
 
-/// A leader counts on this much less than what was promised, as a share of it: clocks may differ by 1/16 in their rates.
+/// A leader counts on `1 / MARGIN` less time than was promised. Rates of clocks may differ by up to 1/16.
 const MARGIN: u64 = 8;
 
 pub(crate) struct Leases {
     lease_us: u64,
-    /// Until when this node, as a leader, has whose promise.
+    /// As a leader: the time until which each replica waits for this node.
     granted: BTreeMap<NodeId, u64>,
-    /// Until when this node, as a replica, has promised to wait for whom; of this view.
+    /// As a replica: the time until which this node waits for each leader of the current view.
     promised: BTreeMap<NodeId, u64>,
-    /// The same, of earlier views.
+    /// The same for leaders of earlier views.
     held: BTreeMap<NodeId, u64>,
-    /// What was promised before the node started has ended by then.
+    /// Promises that were made before the node started have expired at this time.
     forgotten_until_us: u64,
 }
 
 impl Leases {
-    /// Of a node that starts; of a new one, if it has promised nothing yet.
+    /// The leases of a node that starts. A new node has made no promises before.
     pub fn new(lease_us: u64, now_us: u64, is_new: bool) -> Self {
         let forgotten_until_us = if is_new { now_us } else { now_us + lease_us };
         let (granted, promised, held) = Default::default();
@@ -43,17 +46,17 @@ impl Leases {
         }
     }
 
-    /// Promises to wait for a leader of this view.
+    /// Promises to wait for a leader of the current view.
     pub fn promise(&mut self, leader: NodeId, now_us: u64) {
         self.promised.insert(leader, now_us + self.lease_us);
     }
 
-    /// A node has spoken in this view: it leads in no earlier one.
+    /// A node has sent a message in the current view, so it leads in no earlier one.
     pub fn heard(&mut self, node: NodeId) {
         self.held.remove(&node);
     }
 
-    /// A replica has promised to wait, when it heard what was sent at that time.
+    /// A replica has promised to wait, in answer to a heartbeat that was sent at `sent_us`.
     pub fn grant(&mut self, replica: NodeId, sent_us: u64) {
         let until_us = self.granted.entry(replica).or_default();
         *until_us = (*until_us).max(sent_us + self.lease_us - self.lease_us / MARGIN);
@@ -64,12 +67,12 @@ impl Leases {
         self.granted.get(&replica).is_some_and(|until_us| now_us < *until_us)
     }
 
-    /// How many wait for this node.
+    /// Number of nodes that wait for this node.
     pub fn granted(&self, now_us: u64) -> usize {
         self.granted.values().filter(|until_us| now_us < **until_us).count()
     }
 
-    /// Whether this node waits for no leader of an earlier view any more.
+    /// Whether this node no longer waits for any leader of an earlier view.
     pub fn is_free(&mut self, now_us: u64) -> bool {
         self.held.retain(|_, until_us| now_us < *until_us);
         self.held.is_empty() && now_us >= self.forgotten_until_us

@@ -1,17 +1,18 @@
-//! The distributed file system without a master: who leads which file, who keeps its record and its chunks, and what is
-//! done when nodes come and go (elastic-blocks §2.4).
+//! The metadata of the distributed file system, without a master: which node leads which file, which nodes keep its
+//! record and its chunks, and what happens when nodes join or leave (elastic-blocks §2.4).
 //!
-//! [`Node`] is what one node decides, a pure state machine: facts come in as [`Event`]s, what is to be done goes out as
-//! [`Effect`]s. It must never touch a disk, a clock or a socket; it reads records through [`Records`].
+//! [`RingNode`] is the decider of one node, a pure state machine: it is told facts as [`Event`]s and returns actions
+//! as [`Effect`]s. It must never touch a disk, a clock or a socket. It reads records through [`Records`].
 //!
-//! - The members agree on one [`View`] after another (`paxos.rs`). A view has a [`Ring`], on which names fall into
-//!   partitions, each with a leader and further replicas (`ring.rs`).
-//! - When a view begins, the leader of a partition collects what replicas of the views before have, who refuse the leaders of
-//!   those from then on, and brings this view's replicas to the same state (`view_change.rs`, `replica.rs`). Then it serves.
-//! - A write is acknowledged when a quorum has it durable (`serve.rs`). Any two quorums of a partition meet, and so nothing
-//!   acknowledged is overlooked.
+//! - The members agree on one [`View`] after another (`paxos.rs`). A view has a [`Ring`], which maps names to
+//!   partitions, and each partition to a leader and further replicas (`ring.rs`).
+//! - When a view begins, the leader of each partition collects the entries that replicas of earlier views have. From
+//!   then on these replicas refuse leaders of earlier views. The leader brings the replicas of the new view to the
+//!   same state (`view_change.rs`, `replica.rs`), and then serves.
+//! - A write is acknowledged when a quorum has stored it durably (`serve.rs`). Any two quorums of a partition overlap,
+//!   so no acknowledged write is missed.
 //! - A leader answers only while enough replicas have promised to wait for it (`lease.rs`).
-//! - When more than half of the members are lost for good, a person can have the others go on (`recover.rs`).
+//! - When more than half of the members are lost for good, a person can let the others continue (`recover.rs`).
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Lists of what a node leads: its partitions merged by name.
+//! Lists of the files that a node leads, merged from its partitions and sorted by name.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::node::{RingNode, Step};
 use crate::record::Stored;
 use crate::record_view::following;
 
-/// So many files are listed at once, whatever is asked for.
+/// Maximum number of files in one answer, whatever the client asks for.
 pub const MAX_LISTED: usize = 1000;
 
 impl RingNode {
@@ -47,7 +47,7 @@ impl RingNode {
         };
         let from = if after < folder { folder.to_owned() } else { following(after) };
         let partitions: Vec<u16> = self.leading.keys().copied().collect();
-        // The next name of each partition.
+        // The next entry of each partition.
         let mut heads: BTreeMap<FileName, (u16, Stored)> =
             partitions.into_iter().filter_map(|partition| first_within(step, partition, &from)).collect();
         let mut files = Vec::new();

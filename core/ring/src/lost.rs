@@ -1,10 +1,12 @@
-//! Chunks of which no good replica is known: their leader searches all members for one, again and again.
+//! Lost chunks: chunks for which no good replica is known. Their leader asks all members for a good replica from time
+//! to time.
 //!
-//! A record goes on naming the nodes that had such a chunk last. It is not fetched from them: that would fail each time, and
-//! keep takers from what they can have. A good copy comes back with a node that was away and has its folder, when a disk
-//! reads again what it did not, or when a person restores it; whoever has one says so with [`Event::Good`].
+//! The record continues to name the nodes that had the chunk last. The chunk is not fetched from them, since each
+//! attempt would fail and keep nodes from other fetches. A good replica can come back with a node that was away and
+//! still has its folder, when a disk can be read again, or when a person restores the chunk. The node that has it
+//! reports it with [`Event::GoodReplicas`](crate::Event::GoodReplicas).
 //!
-//! All of this is in memory: the next leader is told again of replicas that are bad, by the next audit.
+//! This state is in memory only. The next audit reports bad replicas to the next leader again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -16,31 +18,32 @@ use crate::event::Effect;
 use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, Stored};
 
-/// A leader searches for this many chunks at a time; further ones when it has found some, or their files are removed.
+/// Maximum number of chunks that a leader searches for. It takes up further ones when some were found or their files
+/// removed.
 pub const MAX_LOST: usize = 1024;
 
-/// This many times as long as it waits for a member that is silent, a leader waits between two searches.
+/// Interval between two searches, as a multiple of `Config::patience_us`.
 const SEARCH_PATIENCE: u64 = 4;
 
 #[derive(Default)]
 pub(crate) struct LostChunks {
     chunks: BTreeMap<FileName, BTreeMap<ObjectId, LastReplicas>>,
     count: usize,
-    /// Some were not searched for yet.
+    /// Whether some chunks were not searched for yet.
     has_new: bool,
     searched_us: u64,
 }
 
-/// Of a chunk's replicas.
+/// The replicas of a chunk that its record names.
 struct LastReplicas {
-    /// Those that its record names.
+    /// The nodes that the record names.
     named: Vec<NodeId>,
-    /// Whether they were said to be bad; else they are no members.
+    /// Whether the replicas were reported as bad. Otherwise their nodes are not members of the view.
     are_bad: bool,
 }
 
 impl LostChunks {
-    /// No replica of the chunk is known to be good.
+    /// Adds a chunk for which no good replica is known.
     pub fn add(&mut self, name: &FileName, chunk: &Chunk, are_bad: bool) {
         let is_known = self.chunks.get(name).and_then(|chunks| chunks.get(&chunk.object));
         if is_known.is_some_and(|last| last.named == chunk.replicas && last.are_bad == are_bad)
@@ -55,7 +58,7 @@ impl LostChunks {
         self.has_new = true;
     }
 
-    /// Whether all replicas that a record names of a chunk are bad.
+    /// Whether all replicas that the record names were reported as bad.
     pub fn are_bad(&self, name: &FileName, chunk: &Chunk) -> bool {
         self.last(name, chunk).is_some_and(|last| last.are_bad)
     }
@@ -65,7 +68,7 @@ impl LostChunks {
         Some(last).filter(|last| last.named == chunk.replicas)
     }
 
-    /// A good replica of a chunk is known, or none is wanted. Tells what its replicas were.
+    /// Removes a chunk, because a good replica was found or none is needed. Returns its last known replicas.
     fn remove(&mut self, name: &FileName, object: ObjectId) -> Option<LastReplicas> {
         let chunks = self.chunks.get_mut(name)?;
         let last = chunks.remove(&object)?;
@@ -76,7 +79,7 @@ impl LostChunks {
         Some(last)
     }
 
-    /// A view has begun: who was no member may be one, and may have what is searched for.
+    /// A view has begun. New members may have lost chunks, so all members are asked again soon.
     pub fn enter_view(&mut self) {
         self.has_new = true;
         self.retain(|_, _, last| last.are_bad);
@@ -97,7 +100,7 @@ impl LostChunks {
 }
 
 impl RingNode {
-    /// Has all members searched for the chunks that are lost, if it is time to.
+    /// Asks all members for lost chunks, if the last search is long enough ago.
     pub(crate) fn search(&mut self, step: &mut Step) {
         let wait_us = if self.lost.has_new { self.config.resend_us } else { SEARCH_PATIENCE * self.config.patience_us };
         if self.lost.count == 0 || step.now_us < self.lost.searched_us + wait_us {
@@ -106,7 +109,7 @@ impl RingNode {
         (self.lost.searched_us, self.lost.has_new) = (step.now_us, false);
         let mut still = BTreeMap::new();
         for name in self.lost.chunks.keys() {
-            // What is being written is looked at the next time.
+            // Files that are being written are checked the next time.
             let (is_led, stored) = (self.leads(name), self.served(name, step));
             match stored {
                 Some(Some(Stored { entry: NameEntry::File(record), .. })) => {
@@ -124,7 +127,7 @@ impl RingNode {
         }
     }
 
-    /// A node has good replicas of chunks that were searched for.
+    /// A node has reported good replicas of chunks that were searched for.
     pub(crate) fn good_replicas(&mut self, name: &FileName, objects: &[ObjectId], node: NodeId, step: &mut Step) {
         let is_member = self.current.as_ref().is_some_and(|current| current.view.members.contains(&node));
         let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = self.served(name, step) else { return };

@@ -1,4 +1,4 @@
-//! What the nodes say to each other.
+//! The messages between nodes.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,135 +12,136 @@ use crate::record::{RecordVersion, Round, Stored};
 use crate::record_view::Digest;
 use crate::view::View;
 
-/// A message, and in which view it was said. Who is in another view does not listen: who is behind, is told the view first.
+/// A message, with the view of its sender. A node ignores messages of other views, except that the node with the later
+/// view sends that view to the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RingMessage {
-    /// The sender's view; 0 if it knows none.
+    /// Number of the sender's view; 0 if it knows none.
     pub view: u64,
-    /// What it says.
+    /// The content of the message.
     pub body: MessageBody,
 }
 
-/// What is said.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MessageBody {
-    /// What did you say? I do not know your view.
+    /// The sender does not know the view of the receiver, and asks for it.
     Behind,
-    /// This is the view.
+    /// The view that was chosen.
     Decided(View),
 
-    // paxos.rs: who is in the next view
-    /// Will you hear no lower ballot than this?
+    // paxos.rs: the choice of the next view
+    /// Phase 1a: promise to ignore lower ballots than this one.
     Prepare(Ballot),
-    /// I will, and this I have accepted already.
+    /// Phase 1b: the promise, with the proposal that the sender has accepted last.
     Promise(Ballot, Option<Proposal>),
-    /// Do you accept this?
+    /// Phase 2a: accept this proposal.
     Accept(Proposal),
-    /// I did.
+    /// Phase 2b: the proposal of this ballot is accepted.
     Accepted(Ballot),
-    /// I have promised to hear no lower ballot than this.
+    /// The sender has promised to ignore lower ballots than this one.
     Outbid(Ballot),
 
     // lease.rs
-    /// I am here.
+    /// Sent at every tick to all members.
     Heartbeat {
-        /// By the sender's clock.
+        /// The time at the sender's clock.
         sent_us: u64,
-        /// How often the sender had started: then its clock begins anew.
+        /// Number of times that the sender has started; its clock begins anew with each start.
         boot: u64,
-        /// Whether all partitions that it leads have a quorum in this view.
+        /// Whether all partitions that the sender leads have a quorum in this view.
         has_settled: bool,
-        /// Whether it knows that of all members.
+        /// Whether the sender knows that this holds for all members.
         is_settled: bool,
     },
-    /// To `Heartbeat`: I heard you, and wait for you.
+    /// Answer to `Heartbeat`: the sender waits for the leader that sent the heartbeat.
     Heard {
-        /// As it was sent.
+        /// Copied from the heartbeat.
         sent_us: u64,
-        /// As it was sent.
+        /// Copied from the heartbeat.
         boot: u64,
     },
 
-    // view_change.rs and replica.rs: bringing records from the last views' replicas to this view's
-    /// What do you have of this partition?
+    // view_change.rs and replica.rs: synchronization of the replicas of a view
+    /// A leader asks a replica of an earlier view for its entries of a partition.
     Collect {
-        /// Which.
+        /// The partition.
         partition: u16,
-        /// Of the leader that asks.
+        /// The round of the leader.
         round: Round,
-        /// Only names after this one.
+        /// Return only names after this one.
         after: String,
-        /// Of all that the leader has, if that counts: who has the same need not send it.
+        /// Digest of the leader's own entries, if they count. A replica with the same digest sends none.
         digest: Option<Digest>,
     },
-    /// To `Collect`.
+    /// Answer to `Collect`.
     Collected {
-        /// Which partition.
+        /// The partition.
         partition: u16,
-        /// As it was asked.
+        /// Copied from the question.
         round: Round,
-        /// As it was asked.
+        /// Copied from the question.
         after: String,
-        /// What is there.
+        /// The entries.
         page: Page,
     },
-    /// This partition has a leader; are you up to date?
+    /// A leader asks a replica of this view whether it is synchronized.
     OfferSync {
-        /// Which.
+        /// The partition.
         partition: u16,
-        /// In which round.
+        /// The round of the leader.
         round: Round,
     },
-    /// To `Offer` and `Fill`: not yet. What is there after this name?
+    /// Answer to `OfferSync` and `SyncPage`: the replica is not synchronized yet, and asks for the next entries.
     RequestPage {
-        /// Which partition.
+        /// The partition.
         partition: u16,
-        /// In which round.
+        /// The round of the leader.
         round: Round,
-        /// The name.
+        /// Return only names after this one.
         after: String,
-        /// Of all that is here, if nothing has come yet.
+        /// Digest of the replica's own entries, in the first question.
         digest: Option<Digest>,
     },
-    /// To `Want`: what is there already.
+    /// Answer to `RequestPage`: the replica has the same entries as the leader.
     SameContent {
-        /// Which partition.
+        /// The partition.
         partition: u16,
-        /// In which round.
+        /// The round of the leader.
         round: Round,
     },
-    /// To `Want`: exactly this.
+    /// Answer to `RequestPage`: all entries of the leader in this range of names. The replica removes all others.
     SyncPage {
-        /// Which partition.
+        /// The partition.
         partition: u16,
-        /// In which round.
+        /// The round of the leader.
         round: Round,
-        /// As it was wanted.
+        /// Copied from the question.
         after: String,
-        /// What is there.
+        /// The entries.
         page: Page,
     },
-    /// To `Offer` and `Fill`: I am up to date.
+    /// Answer to `OfferSync` and `SyncPage`: the replica is synchronized.
     InSync {
-        /// Which partition.
+        /// The partition.
         partition: u16,
-        /// In which round.
+        /// The round of the leader.
         round: Round,
     },
 
     // serve.rs and replica.rs
-    /// Write this.
+    /// A leader asks a replica to store an entry.
     Write {
-        /// The name's partition.
+        /// The partition of the name.
         partition: u16,
-        /// Of its leader.
+        /// The round of the leader.
         round: Round,
         /// The name.
         name: FileName,
-        /// What is there from now on.
+        /// The entry and its version.
         stored: Stored,
     },
-    /// To `Write`: it is durable here.
+    /// Answer to `Write`: the entry is durable on this replica.
     Written {
         /// The name.
         name: FileName,
@@ -149,69 +150,69 @@ pub enum MessageBody {
     },
 
     // rename.rs
-    /// The leader of the new name to that of the old: move this file.
+    /// The leader of the new name asks the leader of the old name to move a file.
     Move {
-        /// Its old name.
+        /// The old name.
         from: FileName,
-        /// The version that it must have there.
+        /// The version that the file must have there.
         version: RecordVersion,
-        /// Its new name.
+        /// The new name.
         to: FileName,
-        /// Version of what stands there for it.
+        /// Version of the `Arriving` entry under the new name; identifies the rename.
         token: RecordVersion,
     },
-    /// To `Move`: it is moved.
+    /// Answer to `Move`: the file has left its old name.
     Moved {
-        /// Its new name.
+        /// The new name.
         to: FileName,
-        /// As it was asked.
+        /// Copied from the question.
         token: RecordVersion,
-        /// Its old name.
+        /// The old name.
         from: FileName,
-        /// What is known of it.
+        /// The record of the file.
         record: FileRecord,
     },
-    /// To `Move`: there is no such file, and never again will be.
+    /// Answer to `Move`: there is no such file under the old name, and never will be.
     Gone {
         /// The new name.
         to: FileName,
-        /// As it was asked.
+        /// Copied from the question.
         token: RecordVersion,
     },
-    /// To `Moved`: I know.
+    /// Answer to `Moved`: the file has arrived under its new name.
     Arrived {
         /// The old name.
         from: FileName,
-        /// As it was told.
+        /// Copied from `Moved`.
         token: RecordVersion,
     },
 
     // repair.rs
-    /// The leader of a file to a node: have this chunk.
+    /// The leader of a file asks a node to fetch a chunk.
     FetchChunk {
         /// The file.
         name: FileName,
-        /// The chunk; its replicas are who has it.
+        /// The chunk; its replicas are the nodes that have it.
         chunk: Chunk,
     },
-    /// To `Have`: whether it does.
+    /// Answer to `FetchChunk`.
     ChunkStatus {
         /// The file.
         name: FileName,
         /// The chunk.
         object: ObjectId,
-        /// Whether it has it.
+        /// Whether the node has the chunk now.
         is_here: bool,
     },
-    /// A file with these chunks was removed.
+    /// The file of these chunks was removed: delete them.
     Drop(Vec<ObjectId>),
 }
 
-/// Some of what is in a partition, in the order of names.
+/// Entries of a partition, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
-    /// What is there.
+    /// The entries.
     pub entries: Vec<(FileName, Stored)>,
-    /// Whether there is more after it.
+    /// Whether more entries follow.
     pub has_more: bool,
 }

@@ -1,4 +1,4 @@
-//! The node's state machine: what comes in, and to whom in here it goes.
+//! The state machine of a node: routes events and messages to the parts that handle them.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -20,19 +20,19 @@ use crate::under_replicated::Repairs;
 use crate::view::{View, read_quorum, write_quorum};
 use crate::view_change::LedPartition;
 
-/// One call of [`Node::handle`].
+/// The context of one call of [`RingNode::handle`].
 pub(crate) struct Step<'a> {
     pub now_us: u64,
     pub records: RecordView<'a>,
-    /// What the node has said to itself.
+    /// Messages of the node to itself.
     own: VecDeque<MessageBody>,
 }
 
-/// A view, and what follows from it.
+/// The current view and the rings that follow from it.
 pub(crate) struct CurrentView {
     pub view: View,
     pub ring: Ring,
-    /// Of the view's sources.
+    /// The rings of the view's sources.
     pub sources: Vec<Ring>,
 }
 
@@ -47,7 +47,8 @@ impl CurrentView {
         write_quorum(self.ring.replicas(partition).len(), self.view.replication)
     }
 
-    /// Of those who kept a partition's records in a source, so many must be asked: all that are left, if those are fewer.
+    /// Number of a partition's replicas in a source that must be asked: a read quorum, or all that are not given up if
+    /// those are fewer.
     pub fn read_quorum(&self, source: &Ring, partition: u16) -> usize {
         let replicas = source.replicas(partition);
         let left = replicas.iter().filter(|node| !self.view.lost.contains(node)).count();
@@ -58,20 +59,20 @@ impl CurrentView {
 /// See the [crate's](crate) documentation.
 pub struct RingNode {
     pub(crate) config: Config,
-    /// How often it has started.
+    /// Number of times that the node has started.
     pub(crate) boot: u64,
     pub(crate) current: Option<CurrentView>,
     pub(crate) paxos: ViewPaxos,
     pub(crate) leases: Leases,
-    /// The round in which each partition was last brought up to date; others never were.
+    /// The round in which each partition was last synchronized. A partition without an entry never was.
     pub(crate) rounds: BTreeMap<u16, Round>,
-    /// Partitions that are being brought up to date.
+    /// Partitions that are being synchronized from their leader.
     pub(crate) catching_up: BTreeMap<u16, CatchUp>,
-    /// Partitions that it leads.
+    /// Partitions that this node leads.
     pub(crate) leading: BTreeMap<u16, LedPartition>,
-    /// Names that are being changed, and who waits for them.
+    /// Names with an operation in progress, and the requests that wait for them.
     pub(crate) pending: BTreeMap<FileName, PendingName>,
-    /// How many requests are not answered.
+    /// Number of requests without an answer.
     pub(crate) asked: usize,
     pub(crate) repairs: Repairs,
     pub(crate) lost: LostChunks,
@@ -80,8 +81,8 @@ pub struct RingNode {
 }
 
 impl RingNode {
-    /// A node that starts with what was saved. `now_us` here and below are microseconds of a clock that never goes back
-    /// while the process lives.
+    /// A node that starts with the state it has saved. `now_us` here and below are microseconds of a clock that never
+    /// goes back while the process lives.
     pub fn new(config: Config, saved: Saved, now_us: u64, effects: &mut Vec<Effect>) -> Self {
         let Saved { boots, view, acceptor, settled, rounds } = saved;
         let boot = boots + 1;
@@ -114,7 +115,7 @@ impl RingNode {
         node
     }
 
-    /// Applies one event, and adds to `effects` what is to be done about it.
+    /// Applies one event and appends the resulting actions to `effects`.
     pub fn handle(&mut self, now_us: u64, event: Event, records: &impl Records, effects: &mut Vec<Effect>) {
         let step = &mut Step { now_us, records: RecordView::new(records, effects), own: VecDeque::new() };
         match event {
@@ -137,25 +138,25 @@ impl RingNode {
         }
     }
 
-    /// When it is to be called again at the latest, with a tick if nothing else has happened.
+    /// The time of the next tick, at which the node must be called if no event comes before.
     pub fn next_timeout_us(&self) -> u64 {
         self.next_tick_us
     }
 
-    /// The last view that it knows.
+    /// The latest view that the node knows.
     pub fn view(&self) -> Option<&View> {
         self.current.as_ref().map(|current| &current.view)
     }
 
-    /// That view's ring.
+    /// The ring of that view.
     pub fn ring(&self) -> Option<&Ring> {
         self.current.as_ref().map(|current| &current.ring)
     }
 
-    /// Checks what must hold between two events.
+    /// Checks the invariants that hold between two events.
     ///
     /// # Panics
-    /// If it does not.
+    /// If one does not hold.
     pub fn validate(&self) {
         let Some(current) = &self.current else { return assert!(self.pending.is_empty() && self.leading.is_empty()) };
         assert!(self.rounds.values().all(|round| round.view <= current.view.number));
@@ -186,13 +187,13 @@ impl RingNode {
         self.search(step);
     }
 
-    /// Looks whether sender and receiver are in the same view, and tells the later one to who is behind.
+    /// Checks that sender and receiver are in the same view. If not, the view of the later one is sent to the other.
     fn received(&mut self, from: NodeId, message: RingMessage, step: &mut Step) {
         let number = self.number();
         self.paxos.heard(from);
         match message.body {
             MessageBody::Decided(view) if view.system == self.config.system => self.enter_view(view, step),
-            // Of another file system.
+            // A view of another file system.
             MessageBody::Decided(_) => {}
             _ if message.view > number => self.send(from, MessageBody::Behind, step),
             _ if message.view < number => {
@@ -206,7 +207,7 @@ impl RingNode {
         }
     }
 
-    /// Does what a node of the same view says.
+    /// Handles a message of a node in the same view.
     fn hear(&mut self, from: NodeId, body: MessageBody, step: &mut Step) {
         if self.current.is_none() {
             return;
@@ -258,12 +259,12 @@ impl RingNode {
         }
     }
 
-    /// The number of its view; 0 if it has none.
+    /// Number of the node's view; 0 if it has none.
     pub(crate) fn number(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| current.view.number)
     }
 
-    /// In which it leads.
+    /// The round in which this node leads now.
     pub(crate) fn round(&self) -> Round {
         Round { view: self.number(), boot: self.boot }
     }
@@ -277,7 +278,7 @@ impl RingNode {
         }
     }
 
-    /// To all members, itself included if it is one.
+    /// Sends to all members, including this node if it is one.
     pub(crate) fn send_members(&self, body: &MessageBody, step: &mut Step) {
         for node in self.current.iter().flat_map(|current| &current.view.members) {
             self.send(*node, body.clone(), step);

@@ -1,7 +1,8 @@
-//! Choosing the next view: single-decree Paxos among the members of this one (Lamport 2001).
+//! The choice of the next view: single-decree Paxos among the members of the current view (Lamport 2001).
 //!
-//! The lowest member that lives proposes, others when it has had time; proposals may meet, and then the ballots decide.
-//! What was chosen is told to all, and to whoever shows that it does not know it.
+//! The lowest member that is alive proposes first, the others after a delay that grows with their rank. If proposals
+//! meet, the ballots decide. The chosen view is sent to all members, and to every node that shows that it does not
+//! know it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -14,73 +15,74 @@ use crate::message::MessageBody;
 use crate::node::{RingNode, Step};
 use crate::view::{View, majority};
 
-/// A try to choose a view. The same is never tried twice.
+/// The id of an attempt to choose a view. It is never used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ballot {
-    /// The higher goes first.
+    /// The higher number wins.
     pub number: u64,
-    /// Who tries.
+    /// The node that proposes.
     pub node: u64,
-    /// How often it had started.
+    /// Number of times that this node had started.
     pub boot: u64,
 }
 
-/// What is proposed in a ballot.
+/// A view that is proposed in a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// Which ballot.
+    /// The ballot.
     pub ballot: Ballot,
     /// The next view.
     pub view: View,
 }
 
-/// What a member has promised to those who propose.
+/// The promises of a member to proposers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acceptor {
-    /// Number of the view that is to be chosen; promises for others are void.
+    /// Number of the view to be chosen; promises for other views are void.
     pub view: u64,
-    /// No lower ballot is heard.
+    /// Lower ballots than this are refused.
     pub promised: Ballot,
-    /// What was accepted last.
+    /// The proposal that was accepted last.
     pub accepted: Option<Proposal>,
 }
 
-/// What a member knows of the others' lives, and does to have a view chosen.
+/// What a member knows about which other members are alive, and its attempts to have a view chosen.
 #[derive(Default)]
 pub(crate) struct ViewPaxos {
     pub acceptor: Acceptor,
     alive: BTreeSet<NodeId>,
-    /// Since when each member that is not said to live is not.
+    /// For each member that is not alive: the time since when it is not.
     missing_since: BTreeMap<NodeId, u64>,
-    /// Who has closed its connection, and said nothing since. Alone it says little: connections break for many reasons.
+    /// Members that have closed their connection and sent nothing since. A closed connection alone proves little,
+    /// since connections break for many reasons.
     closed: BTreeSet<NodeId>,
-    /// Since when this view is known.
+    /// The time when the current view was entered.
     entered_us: u64,
-    /// Since when other members, or another view of them, are wanted.
+    /// The time since when a new view is wanted.
     wanted_since: Option<u64>,
-    /// Whom to propose.
+    /// The members of the view that is wanted.
     wanted: BTreeSet<NodeId>,
-    /// The highest ballot's number that was heard of.
+    /// The highest ballot number seen.
     highest: u64,
     attempt: Option<Attempt>,
-    /// Who has said that all it leads in this view has a quorum.
+    /// Members that have reported that all partitions they lead have a quorum in this view.
     settled: BTreeSet<NodeId>,
-    /// The last view in which all have.
+    /// The latest view in which all members have reported this.
     settled_view: u64,
 }
 
 struct Attempt {
     ballot: Ballot,
     promises: BTreeMap<NodeId, Option<Proposal>>,
-    /// Once a majority has promised.
+    /// Set when a majority has promised.
     proposal: Option<Proposal>,
     accepted: BTreeSet<NodeId>,
-    /// When it is given up.
+    /// The time when the attempt is given up.
     until_us: u64,
 }
 
 impl ViewPaxos {
-    /// Of a node that has promised that, and knew that view to be settled.
+    /// The state of a node that starts.
     pub fn new(acceptor: Acceptor, settled_view: u64, now_us: u64) -> Self {
         ViewPaxos { acceptor, settled_view, entered_us: now_us, ..ViewPaxos::default() }
     }
@@ -108,20 +110,20 @@ impl ViewPaxos {
         self.closed.remove(&node);
     }
 
-    /// A member has promised to hear no lower ballot than this.
+    /// A member has promised to refuse lower ballots than this one.
     pub fn outbid(&mut self, promised: Ballot) {
         self.highest = self.highest.max(promised.number);
     }
 }
 
 impl RingNode {
-    /// Whether it is known that all of the view's partitions have a write quorum in it. From then on as many nodes may be lost as
-    /// if none had ever been.
+    /// Whether all partitions of the view are known to have a write quorum in it. From then on the view tolerates as
+    /// many lost nodes as if none had been lost before.
     pub fn is_settled(&self) -> bool {
         self.current.as_ref().is_some_and(|current| self.paxos.settled_view == current.view.number)
     }
 
-    /// All that a member leads in this view has a quorum, or even all that anyone does.
+    /// A member reports that all partitions it leads have a quorum, or (`all`) that this holds for all members.
     pub(crate) fn learn_settled(&mut self, node: NodeId, all: bool, step: &mut Step) {
         let Some(current) = &self.current else { return };
         self.paxos.settled.insert(node);
@@ -132,7 +134,7 @@ impl RingNode {
         }
     }
 
-    /// Proposes a view if one is wanted, and it is this node's turn.
+    /// Proposes a view if one is wanted and it is this node's turn.
     pub(crate) fn propose_view(&mut self, step: &mut Step) {
         let is_settled = self.is_settled();
         let Some(current) = &self.current else { return };
@@ -153,11 +155,12 @@ impl RingNode {
             paxos.missing_since.get(node).is_some_and(|since_us| now_us >= since_us + patience_us)
         };
         let stay = members.iter().filter(|node| !is_missed(node));
-        // Who was given up comes back when nothing of what it had can be asked for.
+        // Members that were given up may return only when their old entries can no longer be asked for.
         let may_come = |node: &&NodeId| is_settled || !current.view.lost.contains(node);
         let wanted: BTreeSet<NodeId> = stay.chain(paxos.alive.iter().filter(may_come)).copied().collect();
         let is_old = is_settled && now_us >= paxos.entered_us + self.config.tidy_us;
-        // What was accepted by a few only would lie in wait, and be chosen when other members are wanted.
+        // A proposal that only a few members have accepted must be completed now. Otherwise it could be chosen later,
+        // when other members are wanted.
         let is_open = paxos.acceptor.view > current.view.number && paxos.acceptor.accepted.is_some();
         if wanted == *members && !is_old && !is_open {
             (paxos.wanted_since, paxos.attempt) = (None, None);
@@ -174,7 +177,7 @@ impl RingNode {
         }
         paxos.highest += 1;
         let ballot = Ballot { number: paxos.highest, node: me.0, boot: self.boot };
-        // Two that outbid each other find times of their own by their ranks.
+        // Proposers that outbid each other wait for different times, according to their ranks.
         let until_us = now_us + (2 + rank) * self.config.resend_us;
         let (promises, accepted) = Default::default();
         paxos.attempt = Some(Attempt { ballot, promises, proposal: None, accepted, until_us });
@@ -246,7 +249,7 @@ impl RingNode {
         }
     }
 
-    /// What this member has promised about the view after this one.
+    /// The promises of this member about the next view.
     fn acceptor(&mut self) -> Option<&mut Acceptor> {
         let view = &self.current.as_ref()?.view;
         let acceptor = &mut self.paxos.acceptor;

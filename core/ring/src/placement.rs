@@ -1,4 +1,4 @@
-//! Where the replicas of a chunk go.
+//! The placement of the replicas of a chunk.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,9 @@ use eyas_types::dfs::NodeId;
 
 use crate::ring::Ring;
 
-/// The nodes that are to have a new chunk: its writer's own, if it is one, so that a replica costs no network; then
-/// from the chunk's place of the ring on. Fewer than `replication`, if no more have room.
+/// The nodes that should store a new chunk: first the node of the writer, if it is a member, because this replica
+/// needs no network; then the nodes that follow the chunk's position on the ring. Fewer than `replication` nodes if no
+/// more have space.
 pub fn replica_targets(
     ring: &Ring,
     object: ObjectId,

@@ -1,61 +1,62 @@
-//! What is stored under a name, and in which order.
+//! Entries: what is stored under a name, and how versions of entries are ordered.
 
 use eyas_types::dfs::{FileId, FileName, FileRecord};
 use serde::{Deserialize, Serialize};
 
-/// A time in which a leader wrote: one of its starts, in one view. A partition's rounds are ordered, since it has one
-/// leader in a view.
+/// A period in which one leader writes: one start of the leader in one view. The rounds of a partition are ordered,
+/// since a partition has one leader in a view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Round {
     /// Number of the view.
     pub view: u64,
-    /// How often the leader had started.
+    /// Number of times that the leader had started.
     pub boot: u64,
 }
 
-/// When an entry was written. Of two entries of a name the one with the higher version is valid. Never used again.
+/// The version of an entry. Of two entries of one name, the one with the higher version is valid. A version is never
+/// used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RecordVersion {
-    /// In which round.
+    /// The round in which the entry was written.
     pub round: Round,
-    /// Which write of that round, from 1.
+    /// Number of the write in that round, from 1.
     pub sequence: u64,
 }
 
-/// What is under a name.
+/// The entry of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NameEntry {
     /// A file.
     File(FileRecord),
-    /// No file any more. Kept until nobody has what was here before.
+    /// No file. The entry is kept until no node has an older entry of this name.
     Removed {
-        /// Which file was, or was to be, here.
+        /// The file that was here, or was expected here.
         id: FileId,
-        /// Whether it was removed; else it has another name.
+        /// Whether the file was removed. Otherwise it has another name.
         is_gone: bool,
     },
-    /// A file that is to be moved here: it is, once it is not there any more. See `rename.rs`.
+    /// A file that is being moved to this name; it arrives when it has left its old name. See `rename.rs`.
     Arriving {
-        /// From where.
+        /// The old name.
         from: FileName,
-        /// The version that it must still have there.
+        /// The version that the file must have there.
         version: RecordVersion,
-        /// Which.
+        /// The file.
         id: FileId,
     },
-    /// A file that was moved away, of which the new name's leader may not yet know.
+    /// A file that was moved to another name, whose leader may not know it yet.
     Departed {
-        /// Where to.
+        /// The new name.
         to: FileName,
-        /// Version of the [`Arriving`](Entry::Arriving) entry there, for which it was.
+        /// Version of the [`Arriving`](NameEntry::Arriving) entry under the new name.
         token: RecordVersion,
-        /// What is known of it.
+        /// The record of the file.
         record: FileRecord,
     },
 }
 
 impl NameEntry {
-    /// The file that this name has.
+    /// The record, if the entry is a file.
     pub fn file(&self) -> Option<&FileRecord> {
         match self {
             NameEntry::File(record) => Some(record),
@@ -64,21 +65,21 @@ impl NameEntry {
     }
 }
 
-/// An entry, and when it was written.
+/// An entry with its version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// When.
+    /// The version.
     pub version: RecordVersion,
-    /// What.
+    /// The entry.
     pub entry: NameEntry,
 }
 
-/// What a decider reads of its node's disk. A read shows every [`Save`](crate::Save) of earlier calls of
-/// [`handle`](crate::Node::handle), durable or not.
+/// Read access to the records on the node's disk. A read shows every [`Save`](crate::Save) of earlier calls of
+/// [`handle`](crate::RingNode::handle), whether it is durable or not.
 pub trait Records {
-    /// What is stored under a name, which falls into that partition.
+    /// The entry of a name in its partition.
     fn get(&self, partition: u16, name: &FileName) -> Option<Stored>;
 
-    /// The first name of a partition that is not before `from`, byte by byte, and what is stored under it.
+    /// The first entry of a partition whose name is not before `from`, compared byte by byte.
     fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)>;
 }

@@ -1,4 +1,4 @@
-//! The node's disk as one call of `handle` sees it: what was there before, and what it has said to save since.
+//! The records as one call of `handle` sees them: those on disk, with the changes that this call has asked to save.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -13,20 +13,20 @@ use crate::event::{Effect, Save};
 use crate::message::Page;
 use crate::record::{NameEntry, Records, Stored};
 
-/// So many entries are in a page.
+/// Maximum number of entries in a page.
 pub const MAX_PAGE_ENTRIES: usize = 256;
-/// A page that has so many chunks gets no further entry.
+/// A page with this number of chunks gets no further entry.
 pub const MAX_PAGE_CHUNKS: usize = 1 << 14;
 
-/// Of all entries of a partition, whatever their order: equal where the same versions are under the same names.
+/// Digest of all entries of a partition, independent of their order. Equal if the same names have the same versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest(u128);
 
 pub(crate) struct RecordView<'a> {
     before: &'a dyn Records,
-    /// What was saved since, or erased, by partition and name.
+    /// Entries that this call has saved, or erased (`None`).
     since: BTreeMap<(u16, String), Option<Stored>>,
-    /// Partitions of which nothing counts that was there before.
+    /// Partitions that this call has cleared: their entries on disk no longer count.
     cleared: BTreeSet<u16>,
     pub effects: &'a mut Vec<Effect>,
 }
@@ -44,7 +44,7 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// The first name that is not before `from`, and what is there.
+    /// The first entry whose name is not before `from`.
     pub fn first(&self, partition: u16, from: &str) -> Option<(FileName, Stored)> {
         let mut from = from.to_owned();
         loop {
@@ -62,7 +62,7 @@ impl<'a> RecordView<'a> {
         }
     }
 
-    /// The first name after that.
+    /// The first entry whose name is after `after`.
     pub fn next(&self, partition: u16, after: &str) -> Option<(FileName, Stored)> {
         self.first(partition, &following(after))
     }
@@ -83,7 +83,7 @@ impl<'a> RecordView<'a> {
         self.effects.push(Effect::Save(Save::Clear { partition }));
     }
 
-    /// What counts after `after`; see [`Stored::is_swept`].
+    /// The entries after the name `after` that are not [obsolete](Stored::is_obsolete).
     pub fn page(&self, partition: u16, after: &str, base: u64) -> Page {
         let mut page = Page::default();
         let (mut last, mut chunks) = (after.to_owned(), 0);
@@ -102,7 +102,7 @@ impl<'a> RecordView<'a> {
         page
     }
 
-    /// Of all that counts.
+    /// Digest of all entries that are not obsolete.
     pub fn digest(&self, partition: u16, base: u64) -> Digest {
         let mut sum = 0_u128;
         let mut last = String::new();
@@ -116,7 +116,7 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// The first text after that of a name: no name has a NUL.
+/// The smallest text after `name`: names contain no NUL.
 pub(crate) fn following(name: &str) -> String {
     format!("{name}\0")
 }
@@ -134,7 +134,7 @@ fn hash(name: &str, stored: &Stored) -> u128 {
 }
 
 impl NameEntry {
-    /// How large it is.
+    /// Number of chunks, as a measure of the size of the entry.
     fn chunks(&self) -> usize {
         match self {
             NameEntry::File(record) | NameEntry::Departed { record, .. } => record.chunks.len(),
@@ -144,8 +144,8 @@ impl NameEntry {
 }
 
 impl Stored {
-    /// Whether it is of no more use: no file was here before `base`, a view that was settled, and so nobody whose records
-    /// count has anything older.
+    /// Whether the entry is of no more use: the file was removed before the settled view `base`, so no node whose
+    /// entries count has an older entry of this name.
     pub(crate) fn is_obsolete(&self, base: u64) -> bool {
         matches!(self.entry, NameEntry::Removed { .. }) && self.version.round.view < base
     }

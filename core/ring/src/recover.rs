@@ -1,13 +1,14 @@
-//! Going on without members that are lost for good, where they are so many that no view can be chosen any more: only a person
-//! can know that they never come back.
+//! Recovery when so many members are lost for good that no view can be chosen. Only a person can know that they never
+//! come back.
 //!
-//! Then the next view is not chosen, but made by the first of the members that are left. It is in a later *era*, the upper half
-//! of a view's number: so it is later than whatever those who are missing could have chosen meanwhile. What they have is not
-//! asked for; of each partition all who are left are, so that whatever one of them has is kept. Who comes back after all is
-//! told that view, leaves what it had, and joins as a new node would.
+//! The next view is then not chosen, but made by the first of the remaining members. It is in a later *era*, the upper
+//! half of a view's number. So it is later than any view that the missing members could have chosen in the meantime.
+//! Entries of the missing members are not asked for. For each partition all remaining members are asked, so that an
+//! entry is kept if any of them has it. A member that comes back after all is sent the new view, drops what it had,
+//! and joins as a new node would.
 //!
-//! This must never split a file system that lives: it is refused while enough members are heard to choose a view, while one
-//! that is to be given up is said to live, and unless all that are missing are named.
+//! Recovery must never split a file system that works. It is refused while enough members are heard to choose a view,
+//! while a member that is to be given up is considered alive, and unless all missing members are named.
 
 use alloc::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ use crate::message::MessageBody;
 use crate::node::{RingNode, Step};
 use crate::view::{View, majority};
 
-/// Where the era begins in a view's number.
+/// Position of the era in a view's number.
 const ERA_BITS: u32 = 32;
 
 impl RingNode {
@@ -34,7 +35,7 @@ impl RingNode {
         self.answer(request, answer, step);
     }
 
-    /// The view of those who are left.
+    /// The view of the remaining members.
     fn recovered(&self, without: &BTreeSet<NodeId>, now_s: u32, now_us: u64) -> Result<View, Refusal> {
         let Some(current) = &self.current else { return Err(Refusal::OtherView { view: 0 }) };
         let view = &current.view;

@@ -1,12 +1,15 @@
-//! Renaming, where two leaders have a part in it.
+//! Renaming a file, which involves the leaders of two names.
 //!
-//! The new name's leader writes that the file is to arrive, with the version that it has under its old name, and asks the old
-//! name's leader to move it. That is the one moment at which the file changes its name: when it is written that it has
-//! departed. Then the new name's leader writes the file, and the old one's forgets its part, before which nothing else gets
-//! the old name. Whoever asks for the new name meanwhile waits; so no reader finds both, or neither.
+//! 1. The leader of the new name writes an `Arriving` entry with the version of the file under its old name, and asks
+//! the leader of the old name to move the file.
+//! 2. The leader of the old name writes a `Departed` entry. At this moment the file changes its name.
+//! 3. The leader of the new name writes the file. The leader of the old name then removes its entry; until then no
+//! other file can get the old name.
 //!
-//! Versions are never used again. So a request to move that comes late moves nothing, and when the old name's leader says
-//! that no file is there with that version, it will always be so, and the new name is free again.
+//! Requests for the new name wait in the meantime, so no reader finds both files or neither.
+//!
+//! Versions are never used again. So a late request to move moves nothing. When the leader of the old name answers
+//! that no file has that version, this will always be true, and the new name is free again.
 
 use alloc::collections::VecDeque;
 
@@ -18,20 +21,20 @@ use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
 use crate::serve::{AfterWrite, PendingName, PendingOperation};
 
-/// A file is asked for by the leader of its new name.
+/// A rename that waits for the leader of the old name.
 pub(crate) struct PendingRename {
     pub from: FileName,
-    /// That it must have there.
+    /// The version that the file must have under its old name.
     version: RecordVersion,
     id: FileId,
-    /// Of what stands under the new name meanwhile.
+    /// Version of the `Arriving` entry under the new name.
     token: RecordVersion,
-    /// The client that waits for it.
+    /// The client's request.
     pub request: Option<u64>,
 }
 
 impl PendingRename {
-    /// What is to be done about an entry, if a file is to arrive there.
+    /// The rename that an `Arriving` entry stands for.
     pub fn of(stored: &Stored) -> Option<Self> {
         match &stored.entry {
             NameEntry::Arriving { from, version, id } => {
@@ -42,14 +45,14 @@ impl PendingRename {
         }
     }
 
-    /// What the leader of the old name is asked.
+    /// The message to the leader of the old name.
     pub fn asked(&self, to: &FileName) -> MessageBody {
         MessageBody::Move { from: self.from.clone(), version: self.version, to: to.clone(), token: self.token }
     }
 }
 
 impl RingNode {
-    /// The leader of the new name asks that of the old one.
+    /// The leader of the new name asks to move a file away.
     pub(crate) fn move_away(
         &mut self,
         asking: NodeId,
@@ -73,14 +76,14 @@ impl RingNode {
         }
     }
 
-    /// The file has departed: its new leader is told.
+    /// Tells the leader of the new name that the file has departed.
     pub(crate) fn tell_moved(&mut self, from: &FileName, entry: &NameEntry, step: &mut Step) {
         let (Some(current), NameEntry::Departed { to, token, record }) = (&self.current, entry) else { return };
         let (to, token, record) = (to.clone(), *token, record.clone());
         self.send(current.ring.leader(&to), MessageBody::Moved { to, token, from: from.clone(), record }, step);
     }
 
-    /// The old name's leader says that the file is this node's.
+    /// The leader of the old name has moved the file to this node.
     pub(crate) fn moved(
         &mut self,
         asked: NodeId,
@@ -104,7 +107,7 @@ impl RingNode {
         }
     }
 
-    /// The old name's leader says that there is no such file.
+    /// The leader of the old name has no such file.
     pub(crate) fn gone(&mut self, to: &FileName, token: RecordVersion, step: &mut Step) {
         let Some(moving) = self.moving(to, token) else { return };
         let (id, request) = (moving.id, moving.request);
@@ -112,13 +115,13 @@ impl RingNode {
         self.put(to, NameEntry::Removed { id, is_gone: false }, then, step);
     }
 
-    /// The file has arrived: its old leader is told.
+    /// Tells the leader of the old name that the file has arrived.
     pub(crate) fn tell_arrived(&mut self, from: FileName, token: RecordVersion, step: &mut Step) {
         let Some(current) = &self.current else { return };
         self.send(current.ring.leader(&from), MessageBody::Arrived { from, token }, step);
     }
 
-    /// The new name's leader has the file.
+    /// The leader of the new name has the file.
     pub(crate) fn arrived(&mut self, from: &FileName, token: RecordVersion, step: &mut Step) {
         let stored = self.known(from, step).flatten();
         let Some(Stored { entry: NameEntry::Departed { token: known, record, .. }, .. }) = stored else { return };
@@ -128,7 +131,7 @@ impl RingNode {
         }
     }
 
-    /// Whether a file is to arrive under a name; it is asked for.
+    /// Whether a file is arriving under this name. If so, it is asked for.
     pub(crate) fn expects(&mut self, name: &FileName, stored: &Stored, step: &mut Step) -> bool {
         let moving = PendingRename::of(stored);
         let expects = moving.is_some();
@@ -147,7 +150,7 @@ impl RingNode {
         }
     }
 
-    /// What is under a name, if this node serves it and nothing is being written to it.
+    /// The entry of a name, if this node serves it and no write of it is in progress.
     fn known(&self, name: &FileName, step: &Step) -> Option<Option<Stored>> {
         let partition = self.current.as_ref()?.ring.partition(name);
         let is_written = |pending: &PendingName| matches!(pending.operation, PendingOperation::QuorumWrite(_));
@@ -155,7 +158,7 @@ impl RingNode {
         is_known.then(|| step.records.get(partition, name))
     }
 
-    /// What is under a name, if this node serves it and nothing is being done to it.
+    /// The entry of a name, if this node serves it and no operation on it is in progress.
     pub(crate) fn served(&self, name: &FileName, step: &Step) -> Option<Option<Stored>> {
         self.known(name, step).filter(|_| !self.pending.contains_key(name))
     }

@@ -1,10 +1,10 @@
-//! Keeping chunks at as many nodes as they are to be at.
+//! Repair: keeps every chunk on as many nodes as its file's replication demands.
 //!
-//! A leader looks at all it leads, a little at each tick and again and again: where a chunk is at too few members, it has others
-//! fetch it, and writes who has it now. It also has what is left of renames finished, and each node erases what nobody
-//! needs to know any more.
+//! A leader scans all names that it leads, some at each tick, again and again. Where a chunk has too few replicas, it
+//! asks other nodes to fetch it and then updates the record. The scan also completes unfinished renames, and erases
+//! obsolete entries.
 //!
-//! What is in hand, and who fetches what of it from whom, is in `under_replicated.rs`.
+//! `under_replicated.rs` has the state of the repairs, and decides which node fetches which chunk from where.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -22,22 +22,24 @@ use crate::record_view::following;
 use crate::serve::AfterWrite;
 use crate::under_replicated::{Loads, MAX_REPAIRS, Repair, Repairs, UnderReplicated};
 
-/// So many names are looked at in a tick.
+/// Maximum number of names that are scanned in a tick.
 pub const MAX_NAMES_SCANNED: usize = 1000;
-/// All leaders together have a node fetch about so many chunks ahead, so that it goes on while they hear that it has one.
+/// Target number of chunks that a node has to fetch for all leaders together, so that it is busy while leaders hear of
+/// its progress.
 pub const FETCHES_AHEAD: usize = 32;
-/// So many new replicas of one file are written at the latest, while others are made.
+/// When this number of new replicas of one file have been made, the record is updated, even if others are still being
+/// made.
 const WRITTEN_TOGETHER: usize = 64;
 
-/// A chunk is fetched by one of so many nodes that the ring has first for it: who of them has least to do. With the first
-/// alone some of 8 nodes had twice as much to do as the mean.
+/// A chunk is fetched by the least loaded of this number of nodes that follow it on the ring. With the first alone,
+/// some of 8 nodes had twice the mean load.
 const CANDIDATES_PER_CHUNK: u8 = 8;
 
-/// So many times as long as for a member that is missing is waited for those who fetch for a file, from the last that had.
+/// A leader waits for the fetches of a file for this multiple of `Config::patience_us` after the last one succeeded.
 const FETCH_PATIENCE: u64 = 12;
 
 impl RingNode {
-    /// Looks at some names, and goes on with what is under way.
+    /// Scans some names and advances the repairs in progress.
     pub(crate) fn repair(&mut self, step: &mut Step) {
         self.repairs.avoided.retain(|_, until_us| step.now_us < *until_us);
         for repair in self.repairs.files.values_mut().filter(|repair| step.now_us >= repair.until_us) {
@@ -52,7 +54,7 @@ impl RingNode {
         self.assign_fetches(step);
     }
 
-    /// Looks at names, until there is enough in hand.
+    /// Scans names until enough repairs are in progress.
     fn scan_names(&mut self, step: &mut Step) {
         for _ in 0..MAX_NAMES_SCANNED {
             if step.now_us < self.repairs.rest_until_us || self.repairs.in_progress() >= MAX_REPAIRS {
@@ -62,7 +64,7 @@ impl RingNode {
             let Some(partition) = self.rounds.range(at..).next().map(|(partition, _)| *partition) else {
                 let has_passed = core::mem::take(&mut self.repairs.has_passed);
                 let rest_us = match self.has_settled() {
-                    // What is not served yet was passed over.
+                    // Partitions that are not served yet were skipped.
                     false => 0,
                     true if has_passed => self.config.resend_us,
                     true => self.config.patience_us,
@@ -81,7 +83,7 @@ impl RingNode {
         }
     }
 
-    /// Tells whether all that is to be done for a name is in hand.
+    /// Checks one name. Returns whether all repairs that it needs are in progress.
     fn check_name(&mut self, partition: u16, name: &FileName, stored: Stored, step: &mut Step) -> bool {
         let Some(current) = &self.current else { return true };
         let base = current.view.base;
@@ -104,7 +106,7 @@ impl RingNode {
         }
     }
 
-    /// Takes in hand what too few have of a file, as far as there is room; tells whether that is all.
+    /// Starts repairs of the chunks of a file, up to the limit. Returns whether all that are needed have been started.
     fn start_repair(&mut self, name: &FileName, version: RecordVersion, record: &FileRecord, step: &mut Step) -> bool {
         let Some(current) = &self.current else { return true };
         let (members, ring) = (&current.view.members, &current.ring);
@@ -149,7 +151,7 @@ impl RingNode {
         is_all
     }
 
-    /// Asks nodes for what is lacking, as many as they are to have ahead.
+    /// Assigns fetches to nodes, up to the number that they may have ahead.
     fn assign_fetches(&mut self, step: &mut Step) {
         let Some(current) = &self.current else { return };
         let ahead = (FETCHES_AHEAD / current.view.members.len()).max(1);
@@ -162,7 +164,7 @@ impl RingNode {
         asked.into_iter().for_each(|(node, body)| self.send(node, body, step));
     }
 
-    /// Asks those again who did not answer: who has done it says so at once.
+    /// Repeats requests that were not answered. A node that has the chunk already answers at once.
     fn ask_again(&mut self, step: &mut Step) {
         let mut asked = Vec::new();
         for (name, repair) in &mut self.repairs.files {
@@ -177,7 +179,7 @@ impl RingNode {
             .for_each(|(node, name, chunk)| self.send(node, MessageBody::FetchChunk { name, chunk }, step));
     }
 
-    /// A node has a chunk, or cannot have it.
+    /// A node has fetched a chunk, or cannot.
     pub(crate) fn chunk_status(
         &mut self,
         node: NodeId,
@@ -206,7 +208,8 @@ impl RingNode {
         self.assign_fetches(step);
     }
 
-    /// Writes who has the chunks of a file now, unless something else is being done to it; then it is tried again.
+    /// Updates a file's record with its new replicas. If an operation on the file is in progress, this is tried again
+    /// later.
     fn write_fetched(&mut self, name: &FileName, step: &mut Step) {
         let has_come = self.repairs.files.get(name).is_some_and(|repair| !repair.fetched.is_empty());
         if has_come && self.pending.contains_key(name) {
@@ -242,7 +245,7 @@ impl RingNode {
         }
     }
 
-    /// There may be more to do for a name, and for all that was not looked at yet.
+    /// Moves the scan back to a name for which there may be more to do.
     fn rescan_from(&mut self, at: (u16, String), step: &Step) {
         if step.now_us < self.repairs.rest_until_us || at < self.repairs.cursor {
             self.repairs.cursor = at;
@@ -250,15 +253,15 @@ impl RingNode {
         self.repairs.rest_until_us = 0;
     }
 
-    /// Looks at a name again, for which there may be more to do.
+    /// Scans a name again for which there may be more to do.
     pub(crate) fn rescan_name(&mut self, name: &FileName, step: &Step) {
         if let Some(current) = &self.current {
             self.rescan_from((current.ring.partition(name), name.as_str().to_owned()), step);
         }
     }
 
-    /// Replicas are damaged or missing: they are not counted on. Where there are no others, the record goes on naming them,
-    /// and a good one is searched for.
+    /// Replicas are damaged or missing, and are removed from the record. If there are no others, the record keeps
+    /// them, and a good replica is searched for.
     pub(crate) fn bad_replicas(&mut self, name: &FileName, objects: Vec<ObjectId>, node: NodeId, step: &mut Step) {
         let Some(Some(Stored { entry: NameEntry::File(mut record), .. })) = self.served(name, step) else { return };
         let (objects, mut has_changed) = (BTreeSet::from_iter(objects), false);

@@ -1,4 +1,4 @@
-//! What a node does as a replica of a partition that another leads.
+//! The part of a node as a replica of a partition that another node leads.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -13,16 +13,16 @@ use crate::node::{RingNode, Step};
 use crate::record::{Round, Stored};
 use crate::record_view::Digest;
 
-/// A partition that is being brought up to date.
+/// A partition that is being synchronized from its leader.
 pub(crate) struct CatchUp {
     round: Round,
-    /// All up to this name is as its leader has it.
+    /// All entries up to this name are synchronized.
     after: String,
 }
 
 impl RingNode {
-    /// A leader wants to know what was acknowledged. What is here counts if it was brought up to date in a view since the
-    /// last that was settled; else nothing that counts was acknowledged here.
+    /// A leader asks for the acknowledged entries. The entries of this node count if the partition was synchronized
+    /// here in a view since the last settled one. Otherwise this node has acknowledged nothing that counts.
     pub(crate) fn collect(
         &mut self,
         from: NodeId,
@@ -44,7 +44,7 @@ impl RingNode {
         self.send(from, MessageBody::Collected { partition, round, after, page }, step);
     }
 
-    /// A leader is ready to bring this replica up to date.
+    /// A leader is ready to synchronize this replica.
     pub(crate) fn sync_offered(&mut self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
         let own = self.rounds.get(&partition).copied().unwrap_or_default();
         if round == own {
@@ -57,7 +57,7 @@ impl RingNode {
         self.request_page(from, partition, round, step);
     }
 
-    /// Asks for what comes next.
+    /// Asks the leader for the next entries.
     fn request_page(&self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
         let (Some(current), Some(catching_up)) = (&self.current, self.catching_up.get(&partition)) else { return };
         if catching_up.round == round {
@@ -67,7 +67,7 @@ impl RingNode {
         }
     }
 
-    /// Takes over exactly what its leader has in a part of a partition.
+    /// Replaces a range of entries by those of the leader.
     pub(crate) fn store_page(
         &mut self,
         from: NodeId,
@@ -107,7 +107,7 @@ impl RingNode {
         }
     }
 
-    /// What is here is what its leader has.
+    /// The entries of this replica equal those of the leader.
     pub(crate) fn same_content(&mut self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
         let catching_up = self.catching_up.get(&partition);
         if catching_up.is_some_and(|catching_up| catching_up.round == round && catching_up.after.is_empty()) {
@@ -122,7 +122,7 @@ impl RingNode {
         self.send(from, MessageBody::InSync { partition, round }, step);
     }
 
-    /// Writes what its leader says, if it is up to date: what is not must not be counted on.
+    /// Stores an entry for the leader, if the replica is synchronized. A replica that is not must not be counted.
     pub(crate) fn write(
         &mut self,
         from: NodeId,

@@ -1,7 +1,7 @@
-//! What a leader does for clients.
+//! Requests of clients, as a leader handles them.
 //!
-//! One thing is done to a name at a time; further requests for it wait in line. Nothing is shown that a write quorum does
-//! not have.
+//! A name has one operation in progress at a time; further requests for it wait in a queue. An entry is visible only
+//! when a write quorum has it.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,53 +16,54 @@ use crate::node::{RingNode, Step};
 use crate::record::{NameEntry, RecordVersion, Stored};
 use crate::rename::PendingRename;
 
-/// So many requests are under way or in line on a node; more are refused for now.
+/// Maximum number of requests that are in progress or waiting on a node. Further ones are refused with `Busy`.
 pub const MAX_PENDING_REQUESTS: usize = 4096;
 
-/// What is being done to a name.
+/// The operation in progress on a name.
 pub(crate) struct PendingName {
     partition: u16,
     pub operation: PendingOperation,
-    /// Requests that wait for it.
+    /// Requests that wait until the operation has ended.
     waiting: VecDeque<(u64, FileOperation)>,
-    /// When others were last asked to take part.
+    /// The time when other nodes were last asked to take part.
     asked_us: u64,
 }
 
 pub(crate) enum PendingOperation {
-    /// Something is being written.
+    /// An entry is being written to the replicas.
     QuorumWrite(Box<QuorumWrite>),
-    /// The file that is to come is asked for.
+    /// The leader of the old name is asked for a file.
     PendingRename(PendingRename),
-    /// The leader of the new name is told of the file that was here, before another takes its place.
+    /// The leader of the new name is told of a file that has departed, before another file may take the name.
     Leaving,
 }
 
 pub(crate) struct QuorumWrite {
     stored: Stored,
-    /// What was there before, and is as long as this is not acknowledged.
+    /// The entry before this write, which stays visible until the write is acknowledged.
     before: Option<Stored>,
-    /// Who has it.
+    /// The replicas that have stored the entry.
     acks: BTreeSet<NodeId>,
     then: AfterWrite,
 }
 
-/// What is done when a write is acknowledged.
+/// What happens when a write is acknowledged.
 pub(crate) enum AfterWrite {
-    /// Whoever asked is told that it is done; nobody, if it was not a client. Chunks that no file has any more are dropped.
+    /// The client, if there is one, is told that the operation is done. Replicas of chunks that the file no longer has
+    /// are deleted.
     Done { request: Option<u64>, dropped: BTreeMap<NodeId, Vec<ObjectId>> },
-    /// Whoever asked is told that it is not done.
+    /// The client is told that the operation was refused.
     Refuse { request: Option<u64>, refusal: Refusal },
-    /// The file that is to come is asked for.
+    /// The leader of the old name is asked for the file.
     Move { request: u64 },
-    /// The leader of the new name is told that it has the file.
+    /// The leader of the new name is told that the file has departed.
     Moved,
-    /// The leader of the old name is told that the file has come.
+    /// The leader of the old name is told that the file has arrived.
     Arrived { from: FileName, token: RecordVersion, request: Option<u64> },
 }
 
 impl FileOperation {
-    /// The name that it is about; none, for what is about all of them.
+    /// The name that the operation concerns; none for operations on all names.
     fn name(&self) -> Option<&FileName> {
         match self {
             FileOperation::Create { name, .. }
@@ -76,7 +77,7 @@ impl FileOperation {
 }
 
 impl RingNode {
-    /// A client wants something.
+    /// A client requests an operation.
     pub(crate) fn requested(&mut self, request: u64, operation: FileOperation, step: &mut Step) {
         self.asked += 1;
         let Some(current) = &self.current else {
@@ -106,7 +107,7 @@ impl RingNode {
         }
     }
 
-    /// Does what waits in line for a name to which nothing is being done.
+    /// Handles the waiting requests of a name that has no operation in progress.
     fn process_queue(&mut self, name: &FileName, mut waiting: VecDeque<(u64, FileOperation)>, step: &mut Step) {
         let Some(current) = &self.current else { return };
         let partition = current.ring.partition(name);
@@ -140,7 +141,7 @@ impl RingNode {
         }
     }
 
-    /// What is to be written for a request, or the answer to it.
+    /// The entry to write for a request, or the answer if nothing is to be written.
     fn decide(
         &self,
         request: u64,
@@ -159,7 +160,7 @@ impl RingNode {
                 Err(Refusal::Exists { id: present.id })
             }),
             (FileOperation::Create { record, .. }, None) => match stored.map(|stored| &stored.entry) {
-                // It was here, and this request comes late.
+                // This file was created and removed before; the request is late.
                 Some(NameEntry::Removed { id, .. }) if *id == record.id => Err(Err(Refusal::Changed)),
                 _ => Ok((NameEntry::File(record), done(BTreeMap::new()))),
             },
@@ -203,7 +204,7 @@ impl RingNode {
         QuorumWrite { stored: Stored { version, entry }, before, acks: [self.config.node].into(), then }
     }
 
-    /// Writes to a name to which nothing else is being done; tells as which version.
+    /// Writes an entry to a name that has no other operation in progress. Returns its version.
     pub(crate) fn put(
         &mut self,
         name: &FileName,
@@ -238,7 +239,7 @@ impl RingNode {
         self.commit_if_written(name, step);
     }
 
-    /// Asks others to take part in what is being done to a name.
+    /// Asks other nodes to take part in the operation on a name.
     fn request_participation(&mut self, name: &FileName, step: &mut Step) {
         let round = self.round();
         let (Some(current), Some(pending)) = (&self.current, self.pending.get_mut(name)) else { return };
@@ -264,7 +265,7 @@ impl RingNode {
         }
     }
 
-    /// A replica has written.
+    /// A replica has stored an entry.
     pub(crate) fn written(&mut self, from: NodeId, name: &FileName, version: RecordVersion, step: &mut Step) {
         let Some(PendingName { operation: PendingOperation::QuorumWrite(writing), .. }) = self.pending.get_mut(name)
         else {
@@ -308,7 +309,7 @@ impl RingNode {
         self.process_queue(name, waiting, step);
     }
 
-    /// Asks again where no answer came.
+    /// Repeats requests to other nodes that did not answer.
     pub(crate) fn resend_pending(&mut self, step: &mut Step) {
         let is_due = |pending: &PendingName| step.now_us >= pending.asked_us + self.config.resend_us;
         let due: Vec<FileName> =
@@ -316,7 +317,7 @@ impl RingNode {
         due.iter().for_each(|name| self.request_participation(name, step));
     }
 
-    /// A view has begun: what is being done to names that are not served any more is left to who serves them.
+    /// A view has begun: operations on names that this node no longer serves are left to their new leaders.
     pub(crate) fn abandon_pending(&mut self, step: &mut Step) {
         let continues =
             |name: &FileName| self.current.as_ref().is_some_and(|current| self.serves(current.ring.partition(name)));
@@ -328,13 +329,13 @@ impl RingNode {
         }
         let me = self.config.node;
         for pending in self.pending.values_mut() {
-            // Those who have it must have it in this view.
+            // Replicas must store the entry in the new view.
             pending.asked_us = 0;
             if let PendingOperation::QuorumWrite(writing) = &mut pending.operation {
                 writing.acks = [me].into();
             }
         }
-        // Where nobody else is left, that is all.
+        // A single remaining replica may be a quorum.
         let going_on: Vec<FileName> = self.pending.keys().cloned().collect();
         going_on.iter().for_each(|name| self.commit_if_written(name, step));
     }
@@ -364,7 +365,7 @@ impl RingNode {
 }
 
 impl PendingOperation {
-    /// Who waits for it.
+    /// The client's request that the operation answers.
     fn request(&self) -> Option<u64> {
         match self {
             PendingOperation::PendingRename(moving) => moving.request,
@@ -379,7 +380,7 @@ impl PendingOperation {
         }
     }
 
-    /// What is shown meanwhile, if something is being written.
+    /// The entry that is visible during a write.
     pub fn before(&self) -> Option<Option<&Stored>> {
         match self {
             PendingOperation::QuorumWrite(writing) => Some(writing.before.as_ref()),
@@ -388,7 +389,7 @@ impl PendingOperation {
     }
 }
 
-/// Replicas of a file that its new record does not have.
+/// The replicas of a file's chunks that its new record no longer has.
 fn dropped(old: &FileRecord, new: Option<&FileRecord>) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let of = |chunk: &Chunk| {
         let object = chunk.object;

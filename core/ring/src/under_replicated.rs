@@ -1,7 +1,9 @@
-//! What a leader has repaired: which replicas are made, which are to be, and who makes the next.
+//! The repairs that a leader has in progress: which replicas are missing, which are being made, and which node fetches
+//! next.
 //!
-//! That is decided late: a node is asked for a few chunks ahead, and for another when it has one. Leaders do not know of each
-//! other's wants, nor what else links carry; so who is slower gets less to do, and all have done at about the same time.
+//! Fetches are assigned late: a node is asked for a few chunks ahead, and for another one when it has fetched one.
+//! Leaders know neither each other's demands nor the other load of the links. With late assignment, a slow node gets
+//! less work, and all nodes finish at about the same time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -12,49 +14,50 @@ use eyas_types::dfs::{Chunk, FileName, NodeId};
 
 use crate::record::RecordVersion;
 
-/// A leader has so many replicas in hand that are made, or are to be.
+/// Maximum number of replicas that a leader has in progress or plans to make.
 pub const MAX_REPAIRS: usize = 256;
 
-/// What this node has repaired as a leader.
+/// The repairs of a leader.
 #[derive(Default)]
 pub(crate) struct Repairs {
     pub files: BTreeMap<FileName, Repair>,
-    /// Nodes that could not fetch, and until when they are not asked.
+    /// Nodes that could not fetch, with the time until which they are not asked again.
     pub avoided: BTreeMap<NodeId, u64>,
-    /// The next to be looked at.
+    /// The partition and name to scan next.
     pub cursor: (u16, String),
-    /// Names were passed over that something is being done to.
+    /// Whether names were skipped because an operation on them was in progress.
     pub has_passed: bool,
-    /// All was looked at; again from then on.
+    /// The whole scan is complete; the next one starts at this time.
     pub rest_until_us: u64,
 }
 
-/// Of a file.
+/// The repair of a file.
 pub(crate) struct Repair {
-    /// Of its record.
+    /// The version of the file's record.
     pub version: RecordVersion,
-    /// Chunks that further nodes are to fetch.
+    /// Chunks with too few replicas, for which fetches are not assigned yet.
     pub under_replicated: BTreeMap<ObjectId, UnderReplicated>,
-    /// Chunks that are being fetched, and who fetches them; their replicas are who has them, and who is to give them is first.
+    /// Fetches in progress: chunk and target node. The replicas of the chunk are the nodes that have it, the source
+    /// first.
     pub awaited: BTreeMap<(ObjectId, NodeId), Chunk>,
-    /// What is not written yet.
+    /// New replicas that are not in the record yet.
     pub fetched: BTreeSet<(ObjectId, NodeId)>,
-    /// When they were asked.
+    /// The time when the nodes were asked.
     pub asked_us: u64,
-    /// When it is given up to wait.
+    /// The time when the fetches are given up.
     pub until_us: u64,
 }
 
 pub(crate) struct UnderReplicated {
-    /// Its replicas are who has it.
+    /// The chunk; its replicas are the nodes that have it.
     pub chunk: Chunk,
-    /// How many are to fetch it.
+    /// Number of replicas to make.
     pub count: usize,
-    /// Who may.
+    /// Nodes that may fetch the chunk.
     pub candidates: Vec<NodeId>,
 }
 
-/// What nodes have to do for this leader.
+/// The fetches that nodes have to do for this leader.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loads(BTreeMap<NodeId, Load>);
 
@@ -65,7 +68,7 @@ struct Load {
     sends_bytes: u64,
 }
 
-/// Who is to fetch a chunk of a file, and from whom.
+/// A fetch: the chunk, the node that fetches it, and the node it is fetched from.
 pub(crate) struct PlannedFetch {
     pub name: FileName,
     pub object: ObjectId,
@@ -79,12 +82,12 @@ impl Repair {
         Repair { version, under_replicated, awaited, fetched, asked_us, until_us }
     }
 
-    /// Whether a node fetches a chunk, or just did.
+    /// Whether a node is fetching a chunk, or has just fetched it.
     pub fn is_fetching(&self, object: ObjectId, node: NodeId) -> bool {
         self.awaited.contains_key(&(object, node)) || self.fetched.contains(&(object, node))
     }
 
-    /// How many have a chunk that its record does not tell of, or will.
+    /// Number of replicas of a chunk that are planned, in progress, or made and not in the record yet.
     pub fn expected(&self, object: ObjectId) -> usize {
         let all = (object, NodeId(u64::MIN))..=(object, NodeId(u64::MAX));
         let under_replicated = self.under_replicated.get(&object).map_or(0, |under_replicated| under_replicated.count);
@@ -98,7 +101,8 @@ impl Repair {
 }
 
 impl Repairs {
-    /// A view has begun: what was enough may be so no more, and who is no member is not waited for.
+    /// A view has begun. Chunks are checked again against the new members, and fetches of nodes that are not members
+    /// are dropped.
     pub fn enter_view(&mut self, members: &BTreeSet<NodeId>) {
         (self.cursor, self.has_passed, self.rest_until_us) = Default::default();
         for repair in self.files.values_mut() {
@@ -108,13 +112,13 @@ impl Repairs {
         self.files.retain(|_, repair| repair.in_progress() > 0 || !repair.fetched.is_empty());
     }
 
-    /// How many replicas are made, or are to be.
+    /// Number of replicas that are in progress or planned.
     pub fn in_progress(&self) -> usize {
         self.files.values().map(Repair::in_progress).sum()
     }
 
-    /// Of all that is lacking: what can be taken by who has least to take, of no more than so many chunks, and of that, what is with
-    /// who has least to give.
+    /// The next fetch to assign: to the candidate with the fewest bytes to receive, which must have fewer than `ahead`
+    /// fetches; among those, from the source with the fewest bytes to send.
     pub fn next_fetch(&self, loads: &Loads, ahead: usize) -> Option<PlannedFetch> {
         let load = |node: &NodeId| loads.0.get(node).copied().unwrap_or_default();
         let under_replicated = self
@@ -135,7 +139,7 @@ impl Repairs {
         Some(PlannedFetch { name: name.clone(), object, target, source })
     }
 
-    /// What was chosen is awaited; the chunk, with who is to give it first.
+    /// Marks a planned fetch as in progress. Returns the chunk with the source as its first replica.
     pub fn start_fetch(
         &mut self,
         PlannedFetch { name, object, target, source }: &PlannedFetch,
@@ -171,7 +175,7 @@ impl Loads {
         loads
     }
 
-    /// Who is to give a chunk is its first replica.
+    /// Adds a fetch to the loads. The first replica of the chunk is the source.
     fn add(&mut self, target: NodeId, chunk: &Chunk) {
         let takes = self.0.entry(target).or_default();
         takes.fetches += 1;
@@ -194,7 +198,7 @@ mod tests {
         alloc::format!("/{number}").parse().unwrap()
     }
 
-    /// What a lost node had of 24 chunks in each of these many files is lacking.
+    /// Repairs after the loss of a node that had 24 chunks in each of `files` files.
     fn after_a_loss(files: usize) -> Repairs {
         let members: BTreeSet<NodeId> = (1..8).map(NodeId).collect();
         let ring = Ring::new(&View { members, ..View::founded_by(FileSystemId(1), NodeId(1), 8, 3) });
@@ -223,7 +227,7 @@ mod tests {
             assert!(chunk.replicas[0] == choice.source && !chunk.replicas.contains(&choice.target));
         }
         assert!(Loads::of(&repairs) == loads && repairs.in_progress() == 192);
-        // 384 bytes in all, 55 for each of the seven.
+        // 384 bytes in total, 55 for each of the seven nodes.
         let is_even = |bytes: u64| (50..=60).contains(&bytes);
         assert!(loads.0.values().all(|load| is_even(load.receives_bytes) && is_even(load.sends_bytes)), "{loads:?}");
     }

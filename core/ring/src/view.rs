@@ -1,7 +1,7 @@
-//! Views: who the members are, agreed upon one view after another.
+//! Views: the members agree on one view after another.
 //!
-//! View n+1 is chosen by a majority of the members of view n (`paxos.rs`), so that there is never more than one view of a
-//! number. Whatever is written is written in a view, and refused by whoever knows a later one.
+//! View n+1 is chosen by a majority of the members of view n (`paxos.rs`), so there is never more than one view with a
+//! number. Every write belongs to a view, and is refused by nodes that know a later one.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -9,42 +9,43 @@ use alloc::vec::Vec;
 use eyas_types::dfs::{FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// Partitions of a file system whose founder was not told otherwise.
+/// Default number of partitions of a file system.
 pub const DEFAULT_PARTITIONS: u16 = 1024;
-/// So many sets of members can be sources of a view. With more, no view is proposed until one is settled.
+/// Maximum number of sources of a view. When it is reached, no view is proposed until the current one is settled.
 pub const MAX_SOURCES: usize = 16;
 
-/// Who the members are, from one moment to another.
+/// The members of the file system during some period.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
-    /// Of which file system: as the founder said, for ever.
+    /// The file system. Fixed when it was founded.
     pub system: FileSystemId,
-    /// Counts from 1; its upper half is the era, see `recover.rs`.
+    /// Number of the view, from 1. The upper half is the era; see `recover.rs`.
     pub number: u64,
-    /// Whose ring it is. Never empty.
+    /// The nodes on the ring. Never empty.
     pub members: BTreeSet<NodeId>,
-    /// Into how many partitions names fall: as the founder said, for ever.
+    /// Number of partitions. Fixed when the file system was founded.
     pub partitions: u16,
-    /// How many nodes may be lost at once without loss of a record, and one: as the founder said, for ever.
+    /// Replication of records: a record survives the loss of `replication - 1` nodes. Fixed when the file system was
+    /// founded.
     pub replication: u8,
-    /// The last view that was known to be settled when this one was proposed: all that was acknowledged before it was
-    /// in it with a quorum.
+    /// The last view that was known to be settled when this one was proposed. All entries that were acknowledged
+    /// before had a quorum in it.
     pub base: u64,
-    /// The members of `base` and of the views after it, before this: whatever was acknowledged is with a quorum of one of
-    /// these. Each set once.
+    /// The member sets of `base` and of the views between `base` and this one, each set once. Every acknowledged entry
+    /// has a quorum in one of them.
     pub sources: Vec<BTreeSet<NodeId>>,
-    /// Members of `sources` that a person gave up: what they have does not count.
+    /// Members of `sources` that a person has given up. Their entries do not count.
     pub lost: BTreeSet<NodeId>,
 }
 
 impl View {
-    /// The first view, of one node.
+    /// The first view, with one node.
     pub fn founded_by(system: FileSystemId, node: NodeId, partitions: u16, replication: u8) -> Self {
         let (sources, lost) = Default::default();
         View { system, number: 1, members: [node].into(), partitions, replication, base: 1, sources, lost }
     }
 
-    /// The view after this one, with these members. None if there would be too many sources.
+    /// The next view, with these members. `None` if it would have too many sources.
     pub fn followed_by(&self, members: BTreeSet<NodeId>, is_settled: bool) -> Option<View> {
         let (base, mut sources, lost) = match is_settled {
             true => (self.number, Vec::new(), BTreeSet::new()),
@@ -57,24 +58,24 @@ impl View {
         (sources.len() <= MAX_SOURCES).then_some(View { number, members, base, sources, lost, ..*self })
     }
 
-    /// How many nodes keep each record: as many as can be lost beside those that a quorum needs.
+    /// Number of nodes that keep each record: a quorum, plus the nodes that may be lost.
     pub fn replicas_of(&self, members: usize) -> usize {
         (2 * usize::from(self.replication) - 1).min(members)
     }
 }
 
-/// Of `replicas` nodes, so many must have a record before it is acknowledged: a majority, and enough that one remains
-/// when one fewer than `replication` are lost.
+/// Number of `replicas` that must store an entry before it is acknowledged: a majority, and enough that one remains if
+/// `replication - 1` nodes are lost.
 pub fn write_quorum(replicas: usize, replication: u8) -> usize {
     (replicas / 2 + 1).max(replicas.min(replication.into()))
 }
 
-/// Of `replicas` nodes, so many must be asked to hear of whatever was acknowledged.
+/// Number of `replicas` that must be asked to find every acknowledged entry.
 pub fn read_quorum(replicas: usize, replication: u8) -> usize {
     replicas - write_quorum(replicas, replication) + 1
 }
 
-/// Of `members`, so many choose a view.
+/// Number of `members` that choose a view.
 pub fn majority(members: usize) -> usize {
     members / 2 + 1
 }
@@ -91,7 +92,8 @@ mod tests {
                 let replicas = view.replicas_of(members);
                 let (write, read) = (write_quorum(replicas, replication), read_quorum(replicas, replication));
                 assert!(write + read > replicas && 2 * write > replicas && write <= replicas);
-                // With one fewer lost than the replication, of enough nodes, all that was acknowledged is still read.
+                // If fewer nodes than the replication are lost, and enough remain, every acknowledged entry can still
+                // be read.
                 let lost = usize::from(replication) - 1;
                 assert!(members <= lost || replicas.saturating_sub(lost) >= read || replicas <= lost);
             }

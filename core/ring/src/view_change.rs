@@ -1,15 +1,17 @@
-//! What a leader does before it serves a partition: collect, and fill.
+//! The work of a leader before it serves a partition in a new view: collect, then synchronize.
 //!
-//! *Collect*: of each set of members in which something may have been acknowledged (the view's sources), it asks a read
-//! quorum of those who were the partition's replicas what they have, and keeps the highest version of each name. They
-//! are in the new view by then, and refuse whoever leads in an older one. *Fill*: it brings the replicas of this view to
-//! exactly its own state. When a write quorum is there, itself counted, it serves; the others follow.
+//! *Collect*: in each member set in which entries may have been acknowledged (the view's sources), the leader asks a
+//! read quorum of the partition's former replicas for their entries, and keeps the highest version of each name. By
+//! then these nodes are in the new view and refuse leaders of older views. *Synchronize*: the leader brings the
+//! replicas of the new view to exactly its own state. When a write quorum is synchronized, itself included, it serves;
+//! the others follow.
 //!
-//! Who led a partition in all sources, and served it, has all that was ever acknowledged, and goes on at once; it fills
-//! meanwhile, since the next view collects from replicas of this one. So does a leader that starts again in its view, except that
-//! it serves only when it has filled: it does not know what of its own was acknowledged.
+//! A leader that led and served the partition in all sources has every acknowledged entry. It continues to serve at
+//! once, and synchronizes in the meantime, since the next view collects from the replicas of this one. A leader that
+//! restarts in its view does the same, but serves only after a quorum is synchronized, because it does not know which
+//! of its entries were acknowledged.
 //!
-//! Nobody sends what the other has: equal digests end both.
+//! Entries that the other side has are not sent: equal digests end both phases.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -25,28 +27,28 @@ use crate::record::Round;
 use crate::record_view::Digest;
 use crate::view::{View, majority};
 
-/// So many partitions are being settled by a leader at a time.
+/// Maximum number of partitions that a leader collects or synchronizes at the same time.
 pub const MAX_PARTITIONS_SYNCING: usize = 32;
 
-/// How it stands with a partition that this node leads.
+/// The state of a partition that this node leads.
 pub(crate) struct LedPartition {
     phase: Phase,
-    /// Whether it was served by this node already when the view began.
+    /// Whether this node served the partition already when the view began.
     continues: bool,
-    /// Replicas that are up to date in this round. Only their acknowledgements count.
+    /// Replicas that are synchronized in this round. Only their acknowledgements count.
     pub synchronized: BTreeSet<NodeId>,
-    /// Of the last write in this round.
+    /// Number of the last write in this round.
     pub sequence: u64,
-    /// When others were last asked for what is missing.
+    /// The time when other nodes were last asked.
     asked_us: u64,
 }
 
 enum Phase {
-    /// For others to be settled.
+    /// Waits until fewer partitions are in progress.
     Waiting,
-    /// After which name each who was asked is to go on; nothing, once all has come.
+    /// For each node that was asked: the name after which it has to continue; `None` when all its entries have come.
     Collecting(BTreeMap<NodeId, Option<String>>),
-    /// All that was ever acknowledged is here.
+    /// All acknowledged entries are here; replicas are being synchronized.
     Synchronizing,
 }
 
@@ -63,7 +65,7 @@ impl RingNode {
         self.leading.iter().all(|(partition, leading)| leading.synchronized.len() >= current.write_quorum(*partition))
     }
 
-    /// Whether a partition is led by this node, and what it has of it is all that was acknowledged, and no more.
+    /// Whether this node leads a partition and has exactly its acknowledged entries.
     pub(crate) fn serves(&self, partition: u16) -> bool {
         let Some(current) = &self.current else { return false };
         let serves =
@@ -71,7 +73,7 @@ impl RingNode {
         self.leading.get(&partition).is_some_and(serves)
     }
 
-    /// Whether nobody else can serve a partition now; see `lease.rs`.
+    /// Whether no other node can serve a partition now; see `lease.rs`.
     pub(crate) fn is_leased(&self, partition: u16, now_us: u64) -> bool {
         let Some(current) = &self.current else { return false };
         let replicas = current.ring.replicas(partition).iter();
@@ -80,12 +82,12 @@ impl RingNode {
         is_with_most && 1 + waiting >= current.write_quorum(partition)
     }
 
-    /// Whether this node answers for a partition now. No other does at the same time.
+    /// Whether this node answers requests for a partition now. No other node does at the same time.
     pub fn answers(&self, partition: u16, now_us: u64) -> bool {
         self.serves(partition) && self.is_leased(partition, now_us)
     }
 
-    /// A node that starts leads what it led in its view.
+    /// A node that starts leads the same partitions as before in its view.
     pub(crate) fn lead_again(&mut self, effects: &mut Vec<Effect>) {
         let Some(current) = &self.current else { return };
         let (me, round) = (self.config.node, self.round());
@@ -102,7 +104,7 @@ impl RingNode {
         }
     }
 
-    /// A view was chosen.
+    /// Enters a view that was chosen.
     pub(crate) fn enter_view(&mut self, view: View, step: &mut Step) {
         if view.number <= self.number() {
             return;
@@ -131,7 +133,7 @@ impl RingNode {
         self.advance_view_change(step);
     }
 
-    /// Has no more of partitions than what it is, or may be asked for.
+    /// Drops the partitions of which this node is neither a replica nor a replica in a source.
     fn forget_partitions(&mut self, step: &mut Step) {
         let Some(current) = &self.current else { return };
         let me = self.config.node;
@@ -148,7 +150,7 @@ impl RingNode {
         step.records.clear(partition);
     }
 
-    /// Begins with partitions that wait, as many as there may be, and asks again for what did not come.
+    /// Starts waiting partitions, up to the limit, and repeats questions that were not answered.
     pub(crate) fn advance_view_change(&mut self, step: &mut Step) {
         let Some(current) = &self.current else { return };
         let is_under_way = |(partition, leading): &(&u16, &LedPartition)| match leading.phase {
@@ -156,7 +158,7 @@ impl RingNode {
             Phase::Collecting(_) => true,
             Phase::Synchronizing => leading.synchronized.len() < current.write_quorum(**partition),
         };
-        // It counts itself among those who refuse earlier leaders.
+        // The leader itself is one of the replicas that must refuse earlier leaders.
         let is_free = current.sources.is_empty() || self.leases.is_free(step.now_us);
         let most = if is_free { MAX_PARTITIONS_SYNCING } else { 0 };
         let mut room = most.saturating_sub(self.leading.iter().filter(is_under_way).count());
@@ -191,7 +193,7 @@ impl RingNode {
         }
     }
 
-    /// Asks for what is missing of a partition.
+    /// Asks other nodes for what is missing of a partition.
     fn ask(&mut self, partition: u16, step: &mut Step) {
         let Some(current) = &self.current else { return };
         let round = self.round();
@@ -264,7 +266,7 @@ impl RingNode {
         is_enough
     }
 
-    /// All that was ever acknowledged of a partition is here.
+    /// All acknowledged entries of a partition are here.
     fn complete(&mut self, partition: u16, step: &mut Step) {
         let round = self.round();
         self.rounds.insert(partition, round);
@@ -275,7 +277,7 @@ impl RingNode {
         self.ask(partition, step);
     }
 
-    /// A replica wants what comes after a name.
+    /// A replica asks for the entries after a name.
     pub(crate) fn page_requested(
         &mut self,
         from: NodeId,
@@ -296,7 +298,7 @@ impl RingNode {
         self.send(from, body, step);
     }
 
-    /// A replica is up to date.
+    /// A replica is synchronized.
     pub(crate) fn synchronized(&mut self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
         if self.is_synchronizing(partition, round) {
             let served = self.serves(partition);
