@@ -1,4 +1,4 @@
-//! Adopting: a file that a task has written becomes an object, without moving a byte if at all possible.
+//! Adoption: a file that a task has written becomes an object, if possible without copying.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,16 +14,17 @@ use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::pieces::Summing;
 
-/// Read at a time.
+/// Bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
 impl ObjectStore {
-    /// Makes a file the object that `name` makes of its size, its checksum and whether it is executable. Its inode
-    /// becomes the object's where the store is on the same file system and the file has no other name; else it is
-    /// copied. It must not be written any more, and may be removed. Reads it once, or twice if it is copied; blocks.
+    /// Makes a file an object. `name` makes the id of the object from its size, its checksum and whether it is
+    /// executable. If the store is on the same file system and the file has no other link, the file's inode becomes
+    /// the object; otherwise the file is copied. The file must not be written any longer, and may be removed
+    /// afterwards. It is read once, or twice if it is copied. Blocks.
     ///
     /// # Errors
-    /// `Full` or `Io` as the disk says; `WrongSize` if it is being written to.
+    /// `Full` or `Io` for failures of the disk; `WrongSize` if the file is still being written.
     pub fn adopt(
         &self,
         path: &Path,
@@ -49,9 +50,9 @@ impl ObjectStore {
         Ok(spec)
     }
 
-    /// Gives the store a link to the file; false where it cannot have one, or not alone.
+    /// Links the file into the store. Returns `false` if this is not possible, or if the file has other links.
     fn adopt_inode(&self, path: &Path, file: &File, id: ObjectId, entry: IndexEntry) -> Result<bool, StoreError> {
-        // A link through which something else could write, and a name that is not the file's own, are not to be sealed.
+        // A file must not be sealed if it can be written through another link, or if the path is a symbolic link.
         let is_alone = fs::symlink_metadata(path)
             .and_then(|named| Ok((named, file.metadata()?)))
             .is_ok_and(|(named, opened)| named.is_file() && named.ino() == opened.ino() && opened.nlink() == 1);
@@ -67,7 +68,7 @@ impl ObjectStore {
                 return Ok(false);
             }
         };
-        // Not published if a good copy was here already.
+        // A verified copy was in the store already.
         if !matches!(published, Ok(true)) {
             self.discard_partial(&partial);
         }

@@ -1,5 +1,5 @@
-//! An object that is being received, for those who pass it on before all of it is here: a partial replica has a prefix,
-//! and may serve it.
+//! An object that is being received. Its partial replica has a prefix, which other nodes can read before the whole
+//! object is here.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,12 +11,12 @@ use eyas_types::ObjectId;
 use crate::checksum::Checksum;
 use crate::pieces::PIECE_BYTES;
 
-/// A partial replica. Its prefix only grows, and what is in it is as it will be in the whole.
+/// A partial replica. Its prefix only grows, and has its final content.
 #[derive(Debug)]
 pub struct Arriving {
-    /// Size of the whole.
+    /// Size of the whole object.
     pub size_bytes: u64,
-    /// To read the prefix from; stays readable when the object is published, or given up.
+    /// File to read the prefix from. It remains readable when the object is published or given up.
     pub file: File,
     state: Mutex<State>,
     changed: Condvar,
@@ -28,21 +28,21 @@ struct State {
     pieces: Vec<Checksum>,
 }
 
-/// How far it has come.
+/// How much of a partial replica has been received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrivalProgress {
     /// Bytes of the prefix, in whole [pieces](crate::PIECE_BYTES).
     pub written_bytes: u64,
-    /// What became of it, once it is over.
+    /// How the receipt ended, once it has.
     pub end: Option<ArrivalEnd>,
 }
 
 /// How a receipt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalEnd {
-    /// It is whole, and this is its checksum.
+    /// The object is whole, and has this checksum.
     Whole(Checksum),
-    /// It was given up; what is there of it is still good.
+    /// The receipt was given up. The prefix remains valid.
     GivenUp,
 }
 
@@ -52,7 +52,8 @@ impl Arriving {
         Arriving { size_bytes, file, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// How far it is once there are more than `bytes`, or it has ended, or `patience` is over. Blocks.
+    /// Waits until the prefix has more than `bytes`, the receipt has ended, or `patience` has passed. Returns the
+    /// progress at that time. Blocks.
     pub fn wait_past(&self, bytes: u64, patience: Duration) -> ArrivalProgress {
         let nothing_new = |state: &mut State| state.progress.written_bytes <= bytes && state.progress.end.is_none();
         let waited = self.changed.wait_timeout_while(self.state(), patience, nothing_new);
@@ -64,7 +65,7 @@ impl Arriving {
         self.state().pieces.get(place).copied()
     }
 
-    /// What was written has these pieces.
+    /// The pieces of the prefix have these checksums.
     pub(crate) fn wrote(&self, pieces: &[Checksum]) {
         let mut state = self.state();
         let known = state.pieces.len();
@@ -81,12 +82,13 @@ impl Arriving {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No update of it can panic half-way.
+        // No update of the state can panic half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// All that a store is receiving, one for each object: of two receipts of one object, the first is passed on.
+/// The objects that a store is receiving. If an object is received twice at the same time, the first receipt is the
+/// one that others read.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     table: Mutex<HashMap<ObjectId, Arc<Arriving>>>,
@@ -109,8 +111,8 @@ impl Arrivals {
         self.changed.notify_all();
     }
 
-    /// The partial replica of the object, once there is one, unless it `is_here` whole by then. Blocks for as long as
-    /// `patience` says.
+    /// Waits until the object is being received, and returns its partial replica. Returns `None` if `is_here` says
+    /// that the whole object is here, or if `patience` has passed. Blocks.
     pub fn wait_for(&self, id: ObjectId, patience: Duration, is_here: impl Fn() -> bool) -> Option<Arc<Arriving>> {
         let deadline = Instant::now() + patience;
         let mut table = self.table();

@@ -1,7 +1,7 @@
-//! CRC-64/NVME of content: what tells a damaged copy from a good one.
+//! CRC-64/NVME checksums, which detect damaged content.
 //!
-//! Chosen because it runs at memory speed on every processor we meet (carry-less multiplication) and because S3 speaks
-//! it too. It finds accidents, not forgery: who may send us bytes at all is settled before any are read.
+//! This checksum is computed at memory speed on all common processors (by carry-less multiplication), and S3 supports
+//! it too. It detects accidents, not forgery: senders are authenticated before any of their bytes are read.
 
 use core::fmt;
 use core::str::FromStr;
@@ -18,7 +18,7 @@ impl Checksum {
         Checksum(crc_fast::crc64_nvme(bytes))
     }
 
-    /// The checksum of this content with another behind it, which has so many bytes.
+    /// The checksum of this content followed by `bytes` more bytes with the checksum `behind`.
     pub fn followed_by(self, behind: Checksum, bytes: usize) -> Self {
         Checksum(crc_fast::checksum_combine(CrcAlgorithm::Crc64Nvme, self.0, behind.0, bytes as u64))
     }
@@ -50,7 +50,7 @@ impl FromStr for Checksum {
 pub struct Hasher(Digest);
 
 impl Hasher {
-    /// Of nothing yet.
+    /// A checksum of no content.
     pub fn new() -> Self {
         Hasher(Digest::new(CrcAlgorithm::Crc64Nvme))
     }

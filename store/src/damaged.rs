@@ -1,13 +1,13 @@
-//! Damaged copies that are kept aside instead of being deleted.
+//! Damaged copies that are kept instead of being deleted.
 //!
-//! An object of the cache is fetched again when its copy is damaged. A chunk of the file system may have no other copy:
-//! what is left of it is all that there is for a person to look at, and a disk that failed to read it may read it later.
-//! So the owner of such objects marks them, and a damaged copy of a marked object moves to `DIR/damaged`, under the
-//! object's name with size and checksum. It is never given out. [`ObjectStore::restore`] reads it again when it may have
-//! changed, and takes it back if it matches its checksum.
+//! A damaged copy of a cached object is deleted, since the object can be fetched again. A chunk of the file system may
+//! have no other copy: a person may want to look at what is left of it, and a disk that failed to read it may read it
+//! later. So the owner of such objects marks them as irreplaceable. A damaged copy of a marked object is moved to
+//! `DIR/damaged`, under its name with size and checksum. It is never given out. [`ObjectStore::restore`] reads it
+//! again when its file has changed, and takes it back if it matches its checksum.
 //!
-//! A store that is opened does not know its marks yet: what it finds damaged waits in `DIR/damaged` until
-//! [`ObjectStore::mark_irreplaceable`] has said which objects matter.
+//! When a store is opened, its marks are not known yet. Damaged copies wait in `DIR/damaged` until
+//! [`ObjectStore::mark_irreplaceable`] has named the objects that matter.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -25,17 +25,17 @@ use crate::error::StoreError;
 use crate::index::{IndexEntry, file_name, parse_file_name};
 use crate::objects::{ObjectStore, seal, sum_up};
 
-/// A store keeps this many damaged copies; of further ones, that which was asked for longest ago is deleted.
+/// Maximum number of damaged copies in a store. If there are more, the copy that was asked for longest ago is deleted.
 pub const MAX_DAMAGED: usize = 1024;
-/// Likewise, of bytes. A single larger copy is kept.
+/// Maximum number of bytes of damaged copies. A single copy is kept even if it is larger.
 pub const MAX_DAMAGED_BYTES: u64 = 1 << 30;
 
-/// What a store has kept aside.
+/// The damaged copies that a store keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DamagedUsage {
-    /// Damaged copies.
+    /// Number of damaged copies.
     pub copies: u64,
-    /// Their bytes.
+    /// Bytes of the damaged copies.
     pub bytes: u64,
 }
 
@@ -53,16 +53,16 @@ struct Shelf {
 struct Aside {
     size_bytes: u64,
     checksum: Checksum,
-    /// When it came, or was asked for since.
+    /// The time when the copy was found or last asked for.
     asked: Instant,
-    /// Size and time of the file when it was read last, in vain.
+    /// Size and times of the file when it was last read and still damaged.
     read: Option<(i64, i64, i64)>,
-    /// Found damaged at open, before it was known which objects matter.
+    /// Whether it was found when the store was opened, before irreplaceable objects were marked.
     is_unsure: bool,
 }
 
 impl Damaged {
-    /// Opens the folder, which is made if need be.
+    /// Opens the folder, and creates it if it does not exist.
     pub fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let mut shelf = Shelf::default();
@@ -79,7 +79,8 @@ impl Damaged {
         self.shelf().irreplaceable.contains(&id)
     }
 
-    /// A damaged copy has come to the folder, under [`name`]. Deletes others if these are too many.
+    /// Adds a damaged copy that was moved to the folder under its [`name`]. Deletes other copies if the limits are
+    /// exceeded.
     pub fn add(&self, id: ObjectId, size_bytes: u64, checksum: Checksum, is_unsure: bool) {
         let mut shelf = self.shelf();
         let before = shelf.copies.insert(id, Aside::new(size_bytes, checksum, is_unsure));
@@ -94,7 +95,7 @@ impl Damaged {
         }
     }
 
-    /// A good copy has come, or none is wanted.
+    /// Deletes the damaged copy of an object, because a good copy has arrived or none is needed.
     pub fn forget(&self, id: ObjectId) {
         self.remove(&mut self.shelf(), id);
     }
@@ -106,7 +107,7 @@ impl Damaged {
     }
 
     fn delete(&self, id: ObjectId, aside: &Aside) {
-        // At worst the file stays until somebody looks at the folder.
+        // If this fails, the file stays until a person removes it.
         let _ = rustix::fs::unlinkat(&self.folder, name(id, aside.size_bytes, aside.checksum), AtFlags::empty());
     }
 
@@ -115,7 +116,7 @@ impl Damaged {
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        // No update of it can panic half-way.
+        // No update of the table can panic half-way.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,8 +135,8 @@ impl Shelf {
 }
 
 impl ObjectStore {
-    /// These objects may have no other copy: damaged copies of them are kept aside from now on. What was found damaged at
-    /// open, and is of no marked object, is deleted.
+    /// Marks objects that may have no other copy: damaged copies of them are kept from now on. Damaged copies of other
+    /// objects that were found when the store was opened are deleted.
     pub fn mark_irreplaceable(&self, objects: impl IntoIterator<Item = ObjectId>) {
         let damaged = self.damaged_copies();
         let mut shelf = damaged.shelf();
@@ -146,27 +147,28 @@ impl ObjectStore {
         useless.into_iter().for_each(|id| damaged.remove(&mut shelf, id));
     }
 
-    /// Damaged copies of the object are deleted again from now on; one that is kept aside stays.
+    /// Removes the mark: damaged copies of the object are deleted from now on. A damaged copy that is kept already
+    /// stays.
     pub fn mark_replaceable(&self, object: ObjectId) {
         self.damaged_copies().shelf().irreplaceable.remove(&object);
     }
 
-    /// What is kept aside.
+    /// The number and size of the damaged copies.
     pub fn damaged(&self) -> DamagedUsage {
         self.damaged_copies().shelf().usage()
     }
 
-    /// Whether a damaged copy of the object is kept aside.
+    /// Whether a damaged copy of the object is kept.
     pub fn has_damaged(&self, object: ObjectId) -> bool {
         self.damaged_copies().shelf().copies.contains_key(&object)
     }
 
-    /// Deletes the damaged copy of an object, if one is kept aside.
+    /// Deletes the damaged copy of an object, if there is one.
     pub fn forget_damaged(&self, object: ObjectId) {
         self.damaged_copies().forget(object);
     }
 
-    /// Deletes damaged copies that nobody has asked for since `moment`.
+    /// Deletes damaged copies that were not asked for since `moment`.
     pub fn forget_damaged_before(&self, moment: Instant) {
         let damaged = self.damaged_copies();
         let mut shelf = damaged.shelf();
@@ -175,12 +177,12 @@ impl ObjectStore {
         stale.into_iter().for_each(|id| damaged.remove(&mut shelf, id));
     }
 
-    /// Takes a copy that is kept aside back into the store, if its content matches its checksum after all: the disk reads it
-    /// again, or somebody has put a good copy in its place. Reads it only if its file has changed since it was read last.
-    /// Tells whether the object is in the store now. Blocks.
+    /// Returns a damaged copy to the store if its content matches its checksum after all, because the disk reads it
+    /// again or a person has replaced the file. The file is read only if it has changed since it was last read.
+    /// Returns whether the object is in the store now. Blocks.
     ///
     /// # Errors
-    /// `Io` as the disk says.
+    /// `Io` if the disk fails.
     pub fn restore(&self, object: ObjectId) -> Result<bool, StoreError> {
         let damaged = self.damaged_copies();
         let (size_bytes, checksum, read) = {
@@ -213,7 +215,7 @@ impl ObjectStore {
         let entry = IndexEntry { size_bytes, checksum, executable: false, verified: true };
         match self.publish(&partial, object, entry)? {
             true => self.remembered().insert(object, &summing),
-            // A good copy came meanwhile.
+            // A good copy has arrived in the meantime.
             false => self.discard_partial(&partial),
         }
         tracing::info!(%object, "a copy that had been damaged is good");
@@ -221,8 +223,8 @@ impl ObjectStore {
     }
 }
 
-/// The name that a damaged copy has in the folder.
+/// The file name of a damaged copy.
 pub(crate) fn name(id: ObjectId, size_bytes: u64, checksum: Checksum) -> String {
-    // Without the folder that it has among the good ones.
+    // Without the folder, which only good objects have.
     file_name(id, size_bytes, checksum)[3..].to_owned()
 }

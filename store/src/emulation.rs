@@ -1,5 +1,5 @@
-//! A laptop that behaves like a cluster with a slow shared file system, without root: the ratios of the data-diffusion
-//! testbed (§4.1), so that policies can be compared where all executors run on one machine.
+//! Emulation: one machine behaves like a cluster with a slow shared file system, without root rights. With the ratios
+//! of a real testbed (data-diffusion §4.1), policies can be compared while all executors run on one machine.
 
 use std::fmt;
 use std::path::Path;
@@ -14,22 +14,23 @@ use crate::limiter::{Limiter, take_all, take_all_blocking};
 /// Name of the file, in the folder shared by all executors of the machine, that holds the clock of persistent storage.
 const STORAGE_CLOCK: &str = "storage.clock";
 
-/// What to pretend. Written `storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s`, every part optional, or `none`.
+/// What to emulate. Written as `storage=400Mbit/s,storage-latency=2ms,link=1Gbit/s`, where every part is optional, or
+/// as `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Emulation {
-    /// Bytes a second of persistent storage, in sum over all executors of the machine.
+    /// Rate of persistent storage for all executors of the machine together, bytes per second.
     pub storage_bytes_per_s: Option<u64>,
-    /// Before each request to persistent storage.
+    /// Delay before each request to persistent storage, microseconds.
     pub storage_latency_us: Option<u64>,
-    /// Bytes a second of each executor's network, each way.
+    /// Rate of each executor's network in each direction, bytes per second.
     pub link_bytes_per_s: Option<u64>,
 }
 
 impl Emulation {
-    /// Reads `text`.
+    /// Parses `text`.
     ///
     /// # Errors
-    /// What is wrong and what would be right.
+    /// The message says what is wrong and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut emulation = Emulation::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
@@ -47,7 +48,7 @@ impl Emulation {
         Ok(emulation)
     }
 
-    /// The limits to run with. `shared` is a folder that all executors of this machine use, and that exists.
+    /// The limits of one executor. `shared` is an existing folder that all executors of this machine use.
     ///
     /// # Errors
     /// `Local` if the shared clock cannot be opened there.
@@ -75,7 +76,7 @@ impl FromStr for Emulation {
 }
 
 impl fmt::Display for Emulation {
-    /// As [`Emulation::parse`] reads it, exactly.
+    /// The text that [`Emulation::parse`] parses to the same value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = |rate: u64| scaled(u128::from(rate) * 8, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]);
         let parts = [
@@ -89,7 +90,7 @@ impl fmt::Display for Emulation {
     }
 }
 
-/// `amount` in the largest unit in which it is whole.
+/// `amount` in the largest unit that makes it a whole number.
 fn scaled(mut amount: u128, step: u128, units: &[&str]) -> String {
     let mut unit = 0;
     while unit + 1 < units.len() && amount > 0 && amount.is_multiple_of(step) {
@@ -99,43 +100,43 @@ fn scaled(mut amount: u128, step: u128, units: &[&str]) -> String {
     format!("{amount}{}", units[unit])
 }
 
-/// The limits of one executor. The default has none, and costs nothing.
+/// The limits of one executor. The default has no limits.
 #[derive(Clone, Default)]
 pub struct Limits {
-    /// Persistent storage, in sum over all executors of the machine.
+    /// Rate of persistent storage, for all executors of the machine together.
     pub storage: Limiter,
-    /// Before each request to persistent storage.
+    /// Delay before each request to persistent storage.
     pub storage_latency: Duration,
-    /// What comes in over this executor's network: from peers and from persistent storage.
+    /// Rate of data that this executor receives from peers and from persistent storage.
     pub link_in: Limiter,
-    /// What goes out.
+    /// Rate of data that this executor sends.
     pub link_out: Limiter,
 }
 
 impl Limits {
-    /// Waits as a request to persistent storage would.
+    /// Waits for the latency of a request to persistent storage.
     pub async fn request(&self) {
         if !self.storage_latency.is_zero() {
             tokio::time::sleep(self.storage_latency).await;
         }
     }
 
-    /// Returns when `bytes` may have come from persistent storage.
+    /// Waits until `bytes` can have been read from persistent storage.
     pub async fn read(&self, bytes: u64) {
         take_all(&[&self.storage, &self.link_in], bytes).await;
     }
 
-    /// As [`Limits::read`], blocking the thread.
+    /// The same as [`Limits::read`], but blocks the thread.
     pub fn read_blocking(&self, bytes: u64) {
         take_all_blocking(&[&self.storage, &self.link_in], bytes);
     }
 
-    /// Returns when `bytes` may have gone to persistent storage.
+    /// Waits until `bytes` can have been written to persistent storage.
     pub async fn write(&self, bytes: u64) {
         take_all(&[&self.storage, &self.link_out], bytes).await;
     }
 
-    /// As [`Limits::write`], blocking the thread.
+    /// The same as [`Limits::write`], but blocks the thread.
     pub fn write_blocking(&self, bytes: u64) {
         take_all_blocking(&[&self.storage, &self.link_out], bytes);
     }

@@ -1,5 +1,5 @@
-//! What can go wrong with the store of a node and with persistent storage. The kind says whether a retry can help, the
-//! message names the object or file and says what a person can do.
+//! Errors of the node-local store and of persistent storage. The kind says whether a retry can help. The message names
+//! the object or file and says what a person can do.
 
 use std::io;
 
@@ -11,9 +11,9 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error)]
 #[error("{message}")]
 pub struct StoreError {
-    /// What a caller decides by.
+    /// The kind, for callers that decide what to do.
     pub kind: StoreErrorKind,
-    /// For a person.
+    /// The message, for a person.
     pub message: String,
 }
 
@@ -22,13 +22,13 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The disk has no room, or the quota is used up: evict, or run the task elsewhere.
     Full,
-    /// The object is not in the store (never was, was evicted, or was found damaged and dropped).
+    /// The object is not in the store: it was never stored, was evicted, or was found damaged.
     NotHere,
-    /// Not as many bytes came as were announced.
+    /// The content has another size than was announced.
     WrongSize,
-    /// Another executor has the folder.
+    /// Another executor uses the folder.
     Locked,
-    /// Anything else the operating system said.
+    /// Any other failure of the operating system.
     Io,
 }
 
@@ -37,7 +37,7 @@ impl StoreError {
         StoreError { kind, message: message.into() }
     }
 
-    /// `what` failed with `error`; a full disk is told apart from everything else.
+    /// An error in doing `what`. A full disk gets a kind of its own.
     pub(crate) fn io(what: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         if is_full(&error) {
@@ -48,7 +48,8 @@ impl StoreError {
     }
 }
 
-/// Whether the disk, and not the process, has run out: running out of file descriptors must not evict objects.
+/// Whether the disk or quota is full. A process without free file descriptors does not count: evicting objects would
+/// not help.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOSPC | Errno::DQUOT))
 }
@@ -57,9 +58,9 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 #[derive(Clone, Debug, Error)]
 #[error("{message}")]
 pub struct StorageError {
-    /// What a caller decides by.
+    /// The kind, for callers that decide what to do.
     pub kind: StorageErrorKind,
-    /// For a person: names the URL, and says what to do.
+    /// The message, for a person: names the URL, and says what to do.
     pub message: String,
 }
 
@@ -68,21 +69,21 @@ pub struct StorageError {
 pub enum StorageErrorKind {
     /// There is nothing at the URL.
     NotFound,
-    /// Not allowed to read or write it.
+    /// Reading or writing is not permitted.
     Denied,
-    /// Not the version that the job was promised.
+    /// The content is not the version that the job was promised.
     Changed,
-    /// The service did not answer, or answered that it cannot now.
+    /// The service did not answer, or answered that it is unavailable.
     Unreachable,
-    /// This node's disk has no room for it.
+    /// The disk of this node is full.
     Full,
-    /// Persistent storage has no room for it.
+    /// Persistent storage is full.
     NoSpace,
-    /// The URL, or what it names, is nothing that can be read or written.
+    /// The URL is malformed, or names something that cannot be read or written.
     Invalid,
-    /// This node's own file or store failed.
+    /// A local file or the store of this node failed.
     Local,
-    /// It was not wanted any more when it was to appear.
+    /// The output was no longer wanted when it was about to be published.
     Withdrawn,
 }
 
@@ -98,7 +99,7 @@ impl StorageError {
         StorageError { kind, message: message.into() }
     }
 
-    /// What `url` now holds is not what was promised.
+    /// The content at `url` is no longer the promised version.
     pub(crate) fn changed(url: impl std::fmt::Display, how: impl std::fmt::Display) -> Self {
         let message = format!(
             "`{url}` changed while the job runs ({how}); its tasks would not all see the same data. Submit the job again \
@@ -123,7 +124,8 @@ impl StorageError {
             Some(Errno::ISDIR | Errno::EXIST | Errno::NAMETOOLONG | Errno::LOOP | Errno::INVAL) => {
                 (Invalid, "; name another path")
             }
-            // What is left passes: a server that is away (EIO, ESTALE, ETIMEDOUT), a process out of descriptors.
+            // All other errors are temporary: a server that is away (EIO, ESTALE, ETIMEDOUT), or a process without
+            // free descriptors.
             _ => (Unreachable, ""),
         };
         StorageError::new(kind, format!("cannot {doing} `{url}`: {error}{advice}"))

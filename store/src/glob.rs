@@ -19,18 +19,18 @@ use std::path::{Path, PathBuf};
 use eyas_types::Name;
 use thiserror::Error;
 
-/// Why a pattern names nothing that could be told.
+/// The reason why a pattern cannot be matched.
 #[derive(Debug, Error)]
 pub enum GlobError {
-    /// It is not a pattern.
+    /// The pattern is malformed.
     #[error("{0}")]
     Pattern(&'static str),
-    /// A folder on the way cannot be read.
+    /// A folder that the pattern leads to cannot be read.
     #[error("cannot read {}: {error}", eyas_types::shown(folder.as_os_str().as_bytes()))]
     Unreadable {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -39,7 +39,7 @@ pub enum GlobError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     is_absolute: bool,
-    /// It ends with a slash: only folders are meant.
+    /// The pattern ends with a slash, so it matches folders only.
     names_folders: bool,
     parts: Vec<Part>,
 }
@@ -60,7 +60,7 @@ enum Token {
     Class { is_negated: bool, ranges: Vec<(Letter, Letter)> },
 }
 
-/// A character of a name, or a byte that is no part of one. All such bytes come after all characters.
+/// A character of a name, or a byte that is not part of a character. Such bytes sort after all characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Letter {
     Char(char),
@@ -68,10 +68,10 @@ enum Letter {
 }
 
 impl Glob {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// `Pattern` if it is none.
+    /// `Pattern` if it is malformed.
     pub fn parse(pattern: &[u8]) -> Result<Self, GlobError> {
         let components = pattern.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
         let parts = components.map(part).collect::<Result<Vec<_>, _>>()?;
@@ -79,11 +79,11 @@ impl Glob {
         Ok(Glob { is_absolute, names_folders, parts })
     }
 
-    /// What there is of that name: paths as the pattern has them, from `folder` if it is relative, in order. Links are
-    /// followed. Hidden files are named by `*` only if that `finds_hidden` ones.
+    /// The paths that the pattern matches, sorted. Relative patterns start from `folder` and give relative paths.
+    /// Links are followed. `*` matches hidden files only if `finds_hidden` is set.
     ///
     /// # Errors
-    /// `Unreadable` if a folder cannot be read that the pattern leads to.
+    /// `Unreadable` if a folder that the pattern leads to cannot be read.
     pub fn find(&self, folder: &Path, finds_hidden: bool) -> Result<Vec<PathBuf>, GlobError> {
         let mut search = Search { folder, finds_hidden, above: Vec::new(), found: BTreeSet::new() };
         let start = if self.is_absolute { Path::new("/") } else { Path::new("") };
@@ -92,14 +92,14 @@ impl Glob {
         Ok(search.found.into_iter().filter(is_meant).collect())
     }
 
-    /// Whether it names this path, of a place whose folders cannot be looked into. As a shell does it: `*` names no hidden
-    /// file.
+    /// Whether the pattern matches this path, for storage whose folders cannot be listed. As in a shell, `*` matches
+    /// no hidden file.
     pub fn names(&self, path: &[u8]) -> bool {
         let components: Vec<_> = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
         self.is_absolute == path.starts_with(b"/") && !self.names_folders && are_named(&self.parts, &components)
     }
 
-    /// `name` as a pattern that names it alone.
+    /// The pattern that matches exactly `name`.
     pub fn escape(name: &[u8]) -> Name {
         let mut pattern = Name::default();
         for byte in name {
@@ -112,7 +112,7 @@ impl Glob {
     }
 }
 
-/// Whether these parts name these components, one by one.
+/// Whether these parts match these components.
 fn are_named(parts: &[Part], components: &[&[u8]]) -> bool {
     match (parts, components) {
         ([], components) => components.is_empty(),
@@ -155,7 +155,7 @@ fn part(text: &[u8]) -> Result<Part, GlobError> {
             Letter::Char('[') => {
                 let is_negated = behind.first() == Some(&Letter::Char('!'));
                 let inside = &behind[usize::from(is_negated)..];
-                // A bracket that comes first is one of the characters.
+                // A bracket in the first position is one of the characters.
                 let end = inside.iter().skip(1).position(|letter| *letter == Letter::Char(']'));
                 let end = 1 + end.ok_or(GlobError::Pattern("`[` has no `]`: write `[[]` for the character itself"))?;
                 rest = &inside[end + 1..];
@@ -167,7 +167,7 @@ fn part(text: &[u8]) -> Result<Part, GlobError> {
     Ok(Part::Pattern(tokens))
 }
 
-/// What stands between brackets.
+/// The ranges between brackets.
 fn ranges(mut inside: &[Letter]) -> Vec<(Letter, Letter)> {
     let mut ranges = Vec::new();
     while let [first, rest @ ..] = inside {
@@ -190,7 +190,8 @@ fn letters(name: &[u8]) -> Vec<Letter> {
     letters
 }
 
-/// Whether the tokens are the whole name. After a mismatch, the last `*` takes one letter more; those before it need not.
+/// Whether the tokens match the whole name. After a mismatch, the last `*` takes one more letter; earlier ones need
+/// not change.
 fn matches(tokens: &[Token], name: &[Letter]) -> bool {
     let (mut token, mut at) = (0, 0);
     let mut last_any = None;
@@ -229,13 +230,13 @@ impl Token {
 struct Search<'a> {
     folder: &'a Path,
     finds_hidden: bool,
-    /// The folders that a `**` has led through, so that a link to one of them is not followed again.
+    /// The folders that a `**` has led through. A link to one of them is not followed again.
     above: Vec<(u64, u64)>,
     found: BTreeSet<PathBuf>,
 }
 
 impl Search<'_> {
-    /// Finds what `parts` name from `path`, which is relative to the search's folder, or absolute.
+    /// Finds the paths that `parts` match from `path`, which is absolute or relative to the search's folder.
     fn look(&mut self, path: &Path, parts: &[Part]) -> Result<(), GlobError> {
         match parts {
             [] => Ok(()),
@@ -261,7 +262,7 @@ impl Search<'_> {
         }
     }
 
-    /// The same from this folder and from all that are in it.
+    /// The same, from this folder and all folders in it.
     fn look_below(&mut self, path: &Path, rest: &[Part]) -> Result<(), GlobError> {
         let Ok(here) = self.in_folder(path).metadata() else { return Ok(()) };
         let here = (here.dev(), here.ino());
@@ -284,7 +285,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The names in a folder; none where there is no folder.
+    /// The names in a folder; none if it is not a folder.
     fn names_in(&self, path: &Path, with_hidden: bool) -> Result<Vec<OsString>, GlobError> {
         let folder = self.in_folder(path);
         let entries = match fs::read_dir(&folder) {
@@ -306,12 +307,12 @@ impl Search<'_> {
     }
 }
 
-/// A name as a path.
+/// Converts a name to a path.
 pub fn path_of(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-/// A path as a name.
+/// Converts a path to a name.
 pub fn name_of(path: impl Into<PathBuf>) -> Name {
     Name::from(path.into().into_os_string().into_vec())
 }

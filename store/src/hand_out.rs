@@ -1,4 +1,4 @@
-//! Handing out: an object leaves the store and becomes a file like any other, without moving a byte.
+//! Hand-out: an object leaves the store and becomes an ordinary file, without copying.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,18 +13,18 @@ use crate::index::file_name;
 use crate::objects::ObjectStore;
 
 impl ObjectStore {
-    /// Makes an object that no one else uses the file `dest`, on the store's own file system and in a folder that exists:
-    /// with the mode that new files of this process have, and written just now. A file that is there is replaced if that
-    /// is wanted. The store does not have the object afterwards, also if this fails. Reads it once if it has not been
-    /// verified yet; blocks.
+    /// Turns an object that has no other user into the file `dest`, in an existing folder on the file system of the
+    /// store. The file gets the mode that new files of this process have, and the current time. An existing file is
+    /// replaced if `replaces` is set. Afterwards the store does not have the object, even if this fails. An object
+    /// that is not verified yet is read once. Blocks.
     ///
     /// # Errors
-    /// `NotHere`; `Full` or `Io` as the disk says, also if something is there.
+    /// `NotHere`; `Full` or `Io` for failures of the disk, or if `dest` exists and is not to be replaced.
     pub fn hand_out(&self, id: ObjectId, dest: &Path, replaces: bool) -> Result<(), StoreError> {
         let failed = |error: std::io::Error| StoreError::io(format!("cannot write `{}`", dest.display()), error);
         let (entry, _) = self.ready(id)?;
         let name = file_name(id, entry.size_bytes, entry.checksum);
-        // Asking for the process's umask would change it. The lock was made with what it leaves of 0666.
+        // The umask cannot be read without changing it. The lock file was created with what the umask leaves of 0666.
         let plain = fs::metadata(self.dir().join("lock")).map_err(failed)?.permissions().mode() & 0o666;
         let mode = if entry.executable { plain | (plain & 0o444) >> 2 } else { plain };
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -36,7 +36,7 @@ impl ObjectStore {
                 return rustix::fs::renameat(self.objects(), &name, CWD, dest);
             }
             match rustix::fs::renameat_with(self.objects(), &name, CWD, dest, RenameFlags::NOREPLACE) {
-                // Network file systems do not know how, but have hard links.
+                // Network file systems do not support this flag, but they have hard links.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     rustix::fs::linkat(self.objects(), &name, CWD, dest, AtFlags::empty())?;
                     rustix::fs::unlinkat(self.objects(), &name, AtFlags::empty())

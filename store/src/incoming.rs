@@ -1,5 +1,5 @@
-//! An object on its way into the store: written under a name that no one looks up, then published whole. Whoever wants
-//! to pass it on meanwhile sees it as [`Arriving`].
+//! An object that is being written to the store: under a temporary name, and then published as a whole. Until then
+//! other threads can read its prefix through [`Arriving`].
 
 use std::fs::File;
 use std::io::Write;
@@ -16,8 +16,8 @@ use crate::index::IndexEntry;
 use crate::objects::{ObjectStore, seal};
 use crate::pieces::Summing;
 
-/// An object being received, from one source or from several after each other, each of which goes on where the last has
-/// stopped. Dropped without [`commit`](Incoming::commit), it leaves nothing behind.
+/// An object that is being received, from one source or from several in turn, each of which continues where the last
+/// one stopped. If it is dropped without [`commit`](Incoming::commit), it leaves nothing behind.
 pub struct Incoming {
     id: ObjectId,
     size_bytes: u64,
@@ -28,7 +28,7 @@ pub struct Incoming {
     written_bytes: u64,
 }
 
-/// The name that an incoming object has until it is published; removed unless it is.
+/// The temporary file of an incoming object. It is removed unless it is published.
 struct Partial {
     store: ObjectStore,
     id: ObjectId,
@@ -55,25 +55,25 @@ impl Incoming {
         Ok(Incoming { id, size_bytes, executable, file, partial, summing: Summing::default(), written_bytes: 0 })
     }
 
-    /// The object.
+    /// The id of the object.
     pub fn id(&self) -> ObjectId {
         self.id
     }
 
-    /// Bytes announced.
+    /// The announced size.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Adds the next bytes. Blocks.
+    /// Appends the next bytes. Blocks.
     ///
     /// # Errors
-    /// `WrongSize` past the announced size, `Full` or `Io` as the disk says.
+    /// `WrongSize` if they exceed the announced size; `Full` or `Io` for failures of the disk.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         self.write_content(bytes)?;
         self.summing.update(bytes);
@@ -81,8 +81,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Adds a whole [piece](crate::PIECE_BYTES), or the last, that is known to have this checksum; what was written
-    /// before ends with a piece. Blocks.
+    /// Appends a whole [piece](crate::PIECE_BYTES), or the last one, whose checksum is known. The bytes written before
+    /// must end with a piece. Blocks.
     ///
     /// # Errors
     /// As [`Incoming::write`].
@@ -111,22 +111,22 @@ impl Incoming {
         self.partial.arriving.wrote(self.summing.pieces());
     }
 
-    /// The checksum of what was written so far.
+    /// The checksum of the bytes written so far.
     pub fn checksum(&self) -> Checksum {
         self.summing.whole()
     }
 
-    /// Makes the object part of the store. If a good copy came in meanwhile, that one stays.
+    /// Publishes the object in the store. If a verified copy has arrived in the meantime, that copy stays.
     ///
     /// # Errors
-    /// `WrongSize` if bytes are missing, `Full` or `Io` as the disk says.
+    /// `WrongSize` if bytes are missing; `Full` or `Io` for failures of the disk.
     pub fn commit(self) -> Result<Checksum, StoreError> {
         if self.written_bytes != self.size_bytes {
             return Err(self.wrong_size("only so many came"));
         }
         let Incoming { id, size_bytes, executable, file, mut partial, summing, .. } = self;
         seal(&file, executable).map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;
-        // Nothing that is open for writing can be executed, and a task may be waiting for this object.
+        // A file that is open for writing cannot be executed, and a task may be waiting for this object.
         drop(file);
         let checksum = summing.whole();
         let entry = IndexEntry { size_bytes, checksum, executable, verified: true };
@@ -159,7 +159,7 @@ impl Drop for Partial {
     }
 }
 
-/// Reserves `size_bytes` for `file`, where the file system can.
+/// Reserves `size_bytes` for `file`, if the file system supports it.
 fn reserve(file: &File, size_bytes: u64) -> Result<(), Errno> {
     if size_bytes == 0 {
         return Ok(());
@@ -167,7 +167,7 @@ fn reserve(file: &File, size_bytes: u64) -> Result<(), Errno> {
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size_bytes) {
             Err(Errno::INTR) => {}
-            // Not a promise that every file system can make; the write will tell.
+            // Some file systems cannot reserve space; then a write fails later if the disk is full.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
             other => return other,
         }

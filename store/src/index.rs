@@ -1,4 +1,4 @@
-//! Which objects the store has, and the names that their files bear. A table; it touches no file.
+//! The table of the objects in the store, and the names of their files. Touches no file.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -7,17 +7,17 @@ use eyas_types::ObjectId;
 
 use crate::checksum::Checksum;
 
-/// What the store knows of one object.
+/// The metadata of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub size_bytes: u64,
     pub checksum: Checksum,
     pub executable: bool,
-    /// Whether this process has seen the whole content match its checksum.
+    /// Whether this process has read the whole content and found that it matches its checksum.
     pub verified: bool,
 }
 
-/// Every object of the store, and the sum of their sizes.
+/// All objects of the store, and the sum of their sizes.
 #[derive(Default)]
 pub(crate) struct Index {
     entries: HashMap<ObjectId, IndexEntry>,
@@ -59,15 +59,15 @@ impl Index {
     }
 }
 
-/// `ab/ab…-SIZE-CHECKSUM`: all that must survive a crash is in the name, so one rename publishes content and metadata
-/// together.
+/// The path of an object's file: `ab/ab…-SIZE-CHECKSUM`. The name contains all metadata that must survive a crash, so
+/// one rename publishes content and metadata together.
 pub(crate) fn file_name(id: ObjectId, size_bytes: u64, checksum: Checksum) -> String {
     let mut name = String::with_capacity(80);
     write!(name, "{}/{id}-{size_bytes}-{checksum}", folder_name(id)).expect("writing to a String cannot fail");
     name
 }
 
-/// The folder that an object's file is in.
+/// The folder of an object's file.
 pub(crate) fn folder_name(id: ObjectId) -> String {
     format!("{:02x}", id.0[0])
 }
@@ -77,7 +77,7 @@ pub(crate) fn parse_file_name(name: &str) -> Option<(ObjectId, u64, Checksum)> {
     let mut parts = name.split('-');
     let (id, size, checksum) = (parts.next()?, parts.next()?, parts.next()?);
     let parsed = (id.parse().ok()?, size.parse().ok()?, checksum.parse().ok()?);
-    // Only the one spelling that we write: two names for one object would be counted twice.
+    // Other spellings of the same name are refused; otherwise one object would be counted twice.
     let spelled = file_name(parsed.0, parsed.1, parsed.2);
     (parts.next().is_none() && spelled[3..] == *name).then_some(parsed)
 }

@@ -1,12 +1,13 @@
-//! What a node keeps, and where it gets it from: the node-local object store, and persistent storage.
+//! The storage of a node: its local object store, and access to persistent storage.
 //!
-//! [`ObjectStore`] holds whole, immutable objects by id, one inode each, and gives them to tasks by hard link: a local
-//! hit moves no bytes. [`Storage`] reads objects from, and writes results to, the slow shared place that their URLs
-//! name. [`Emulation`] makes one laptop look like a cluster with a slow shared file system.
+//! [`ObjectStore`] holds whole, immutable objects by id, one inode each. Tasks get them by hard link, so a local hit
+//! moves no bytes. [`Storage`] reads objects from, and writes results to, the slow shared storage that their URLs
+//! name. [`Emulation`] makes one machine behave like a cluster with a slow shared file system.
 //!
-//! Nothing here knows about peers, decides what to evict, or counts who uses what: a store that is told to remove an
-//! object removes it. Calls of [`ObjectStore`] and [`Incoming`] block on the local disk and belong on blocking threads,
-//! except where their documentation says that they take microseconds; [`Storage`] moves its file work there by itself.
+//! This room knows no peers, does not decide what to evict, and does not count users of objects: a store that is told
+//! to remove an object removes it. Calls of [`ObjectStore`] and [`Incoming`] block on the local disk and belong on
+//! blocking threads, except where their documentation says that they take microseconds. [`Storage`] moves its file
+//! operations to blocking threads itself.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
-//! A rate that bytes may pass at, shared by whoever has a clone, or by every process that opens the same file.
+//! A rate limit for bytes, shared by all clones of a limiter, or by all processes that open the same file.
 //!
-//! The state is one number, the instant at which the last granted byte will have passed (a virtual clock). A user asks
-//! for a few bytes, moves the number by their time, and sleeps until then: no queue, no owner, first come first served.
-//! In the shared form the number lies in a file under `flock`, which the kernel lets go of when its holder dies.
+//! The state is one number: the time at which the last granted byte will have passed (a virtual clock). A user asks
+//! for some bytes, advances the clock by the time that they take, and sleeps until then. There is no queue and no
+//! owner; requests are served in order of arrival. In the shared form, the number is in a file under `flock`, which
+//! the kernel releases when its holder dies.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,14 +15,14 @@ use rustix::time::ClockId;
 
 use crate::error::StorageError;
 
-/// Granted at a time: small, so that concurrent users take turns.
+/// Bytes granted at a time. A small number, so that concurrent users take turns.
 const GRANT_BYTES: u64 = 256 << 10;
 
-/// How late a user may come back and still get its full rate: timers wake late by about a millisecond. It is also the
-/// burst that an idle limiter allows.
+/// A user that comes back late by this time still gets its full rate, since timers wake up to a millisecond late. This
+/// is also the burst that an idle limiter allows.
 const SLACK_NS: u64 = 10_000_000;
 
-/// A rate limit, or none. Clones share one clock.
+/// A rate limit, or no limit. Clones share one clock.
 #[derive(Clone, Default)]
 pub struct Limiter(Option<Arc<Bucket>>);
 
@@ -31,31 +32,31 @@ struct Bucket {
 }
 
 enum Clock {
-    /// Of this process.
+    /// A clock of this process.
     Own(Mutex<u64>),
-    /// Of every process that opened the file. The mutex is for threads, which `flock` does not tell apart.
+    /// A clock of all processes that have opened the file. The mutex separates threads, which `flock` does not.
     Shared { file: Mutex<File>, boot: u64 },
 }
 
 impl Limiter {
-    /// Lets everything pass, at no cost.
+    /// A limiter without a limit.
     pub fn unlimited() -> Self {
         Limiter(None)
     }
 
-    /// A rate of this process alone. Zero stands for no limit.
+    /// A limiter for this process alone. Zero means no limit.
     pub fn own(bytes_per_s: u64) -> Self {
         Limiter::new(bytes_per_s, Clock::Own(Mutex::new(0)))
     }
 
-    /// A rate that all processes with this `file` share; creates it if need be.
+    /// A limiter that all processes with this `file` share. The file is created if it does not exist.
     ///
     /// # Errors
     /// `Local` if the file cannot be opened.
     pub fn shared(bytes_per_s: u64, file: &Path) -> Result<Self, StorageError> {
         let failed = |error| StorageError::local(format!("cannot share a rate through `{}`", file.display()), error);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(file).map_err(failed)?;
-        // The clock of the file starts anew with the machine.
+        // The clock in the file starts anew when the machine is booted.
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id").map_err(failed)?;
         let boot = crate::Checksum::of(&boot).0;
         Ok(Limiter::new(bytes_per_s, Clock::Shared { file: Mutex::new(opened), boot }))
@@ -65,22 +66,22 @@ impl Limiter {
         Limiter((bytes_per_s > 0).then(|| Arc::new(Bucket { bytes_per_s, clock })))
     }
 
-    /// Whether it limits anything.
+    /// Whether there is a limit.
     pub fn is_limited(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns when `bytes` may have passed.
+    /// Waits until `bytes` may have passed.
     pub async fn take(&self, bytes: u64) {
         take_all(&[self], bytes).await;
     }
 
-    /// Returns when `bytes` may have passed. Blocks the thread meanwhile.
+    /// Waits until `bytes` may have passed. Blocks the thread.
     pub fn take_blocking(&self, bytes: u64) {
         take_all_blocking(&[self], bytes);
     }
 
-    /// Books `bytes` at `now_ns` of the monotonic clock, and tells when they will have passed.
+    /// Books `bytes` at `now_ns` of the monotonic clock. Returns the time when they will have passed.
     pub(crate) fn book(&self, now_ns: u64, bytes: u64) -> u64 {
         let Some(bucket) = &self.0 else { return now_ns };
         match &bucket.clock {
@@ -119,7 +120,7 @@ impl Limiter {
     }
 }
 
-/// Returns when `bytes` may have passed every one of `limiters`, which run side by side: the slowest decides.
+/// Waits until `bytes` may have passed all `limiters`, which work in parallel: the slowest decides.
 pub(crate) async fn take_all(limiters: &[&Limiter], bytes: u64) {
     let limited: Vec<Limiter> = limiters.iter().filter(|l| l.is_limited()).map(|l| (*l).clone()).collect();
     if limited.is_empty() {
@@ -129,7 +130,7 @@ pub(crate) async fn take_all(limiters: &[&Limiter], bytes: u64) {
         let now_ns = now_ns();
         let until_ns = if limited.iter().any(Limiter::is_shared) {
             let limited = limited.clone();
-            // The lock of a shared clock may have to be waited for. If the runtime is going away, so is the reader.
+            // The lock of a shared clock may have to be waited for. If the runtime shuts down, so does the reader.
             tokio::task::spawn_blocking(move || book_all(&limited, now_ns, grant)).await.unwrap_or(now_ns)
         } else {
             book_all(&limited, now_ns, grant)
@@ -138,7 +139,7 @@ pub(crate) async fn take_all(limiters: &[&Limiter], bytes: u64) {
     }
 }
 
-/// As [`take_all`], blocking the thread.
+/// The same as [`take_all`], but blocks the thread.
 pub(crate) fn take_all_blocking(limiters: &[&Limiter], bytes: u64) {
     if !limiters.iter().any(|limiter| limiter.is_limited()) {
         return;
@@ -158,8 +159,8 @@ fn grants(bytes: u64) -> impl Iterator<Item = u64> {
     (0..bytes.div_ceil(GRANT_BYTES)).map(move |grant| GRANT_BYTES.min(bytes - grant * GRANT_BYTES))
 }
 
-/// The virtual clock: when `bytes` will have passed that are asked for at `now_ns`, if all earlier ones will have at
-/// `clock_ns`.
+/// The virtual clock: the time when `bytes` that are requested at `now_ns` will have passed, if all earlier ones have
+/// passed at `clock_ns`.
 fn passed_ns(clock_ns: u64, now_ns: u64, bytes: u64, bytes_per_s: u64) -> u64 {
     let takes_ns = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s);
     clock_ns.max(now_ns.saturating_sub(SLACK_NS)).saturating_add(takes_ns as u64)

@@ -1,21 +1,21 @@
 //! The node-local object store: whole, immutable files, found by object id.
 //!
 //! ```text
-//! DIR/lock                                one executor holds it
-//! DIR/objects/ab/ab…-SIZE-CHECKSUM        an object: one inode, read-only, its facts in its name
-//! DIR/partial/N                           being written; removed at the next open
+//! DIR/lock                                held by one executor
+//! DIR/objects/ab/ab…-SIZE-CHECKSUM        an object: one read-only inode, with its metadata in the name
+//! DIR/partial/N                           a file being written; removed at the next open
 //! DIR/damaged/ab…-SIZE-CHECKSUM           a damaged copy that may be the last one, see `damaged.rs`
 //! ```
 //!
-//! Content is published by rename, never synced: a crash of the process loses nothing, and a power cut may leave zeros
-//! behind a good name. So what is found at open counts as unverified, and is read once against its checksum before
-//! anyone gets it. What fails is removed and reported as not here: it can be fetched again, except for objects that are
-//! marked irreplaceable, of which the damaged copy is kept aside.
+//! Content is published by rename and never synced. A crash of the process loses nothing; a power failure may leave
+//! zeros under a valid name. So objects that are found at open count as unverified, and are read once against their
+//! checksum before they are used. An object that does not match is removed and reported as missing, since it can be
+//! fetched again. Damaged copies of objects that are marked as irreplaceable are kept.
 //!
-//! Tasks reach an object through hard links to the one inode, and a misbehaving program can write through them. Every
-//! object is sealed with a fixed modification time when it is published; any write to the inode breaks the seal, which
-//! one `stat` sees ([`ObjectStore::verify_untouched`]) and which a restart sees too. (The change time is no help: every
-//! link and unlink moves it.)
+//! Tasks reach an object through hard links to its inode, and a faulty program can write through them. Every published
+//! object is sealed with a fixed modification time. Any write to the inode breaks the seal, which one `stat` shows
+//! ([`ObjectStore::verify_untouched`]), also after a restart. (The change time does not help, since every link and
+//! unlink changes it.)
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -37,11 +37,11 @@ use crate::incoming::Incoming;
 use crate::index::{Index, IndexEntry, file_name, folder_name, parse_file_name};
 use crate::pieces::{Remembered, Summing};
 
-/// Modification time of every published object, 2000-01-01 in seconds since 1970: no write can leave it in place, and
-/// archivers, which refuse times before 1980, accept it.
+/// Modification time of every published object, 2000-01-01 in seconds since 1970. A write changes it, so writes are
+/// detected. Archivers refuse times before 1980, and accept this one.
 const SEAL_S: i64 = 946_684_800;
 
-/// Read at a time when content is verified.
+/// Bytes read at a time when content is verified.
 const VERIFY_BUFFER_BYTES: usize = 1 << 20;
 
 /// The object store of one node. Clones share it.
@@ -57,54 +57,54 @@ struct Inner {
     next_partial: AtomicU64,
     arrivals: Arrivals,
     remembered: Remembered,
-    /// Held for as long as any clone lives; the kernel lets go of it when the process ends, however it ends.
+    /// Held as long as any clone lives. The kernel releases it when the process ends.
     _lock: File,
 }
 
-/// An object, open for reading. It stays readable after its removal from the store.
+/// An object that is open for reading. It remains readable after its removal from the store.
 #[derive(Debug)]
 pub struct OpenObject {
-    /// At its start.
+    /// The file, positioned at its start.
     pub file: File,
     /// Size of the content.
     pub size_bytes: u64,
-    /// Of the whole content.
+    /// Checksum of the whole content.
     pub checksum: Checksum,
-    /// Of its pieces, if there are several and they are remembered.
+    /// Checksums of its pieces, if there are several and they are known.
     pub pieces: Option<Arc<[Checksum]>>,
 }
 
 /// Whether an object is in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// No.
+    /// The object is not in the store.
     Absent,
-    /// Found at open; its first use, or [`ObjectStore::verify`], will read it once.
+    /// The object was found when the store was opened. Its first use, or [`ObjectStore::verify`], reads it once.
     Unverified,
-    /// Yes.
+    /// The object is in the store and can be used.
     Ready {
         /// Size of the content.
         size_bytes: u64,
-        /// Whether it has the x bits.
+        /// Whether it is executable.
         executable: bool,
     },
 }
 
-/// What the file system under the store has left for us.
+/// The free space of the file system under the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeSpace {
-    /// Bytes.
+    /// Free bytes.
     pub bytes: u64,
-    /// Files; `u64::MAX` where the file system does not count them.
+    /// Free inodes; `u64::MAX` if the file system does not count them.
     pub inodes: u64,
 }
 
 impl ObjectStore {
-    /// Opens the store in `dir`, creating it if need be, and tells what it holds, in no particular order. Blocks for
-    /// about 2 us per object.
+    /// Opens the store in `dir` and creates it if it does not exist. Returns the objects in it, in no particular
+    /// order. Blocks for about 2 us per object.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Locked`] if another executor has it; `Full` or `Io` as the disk says.
+    /// [`StoreErrorKind::Locked`] if another executor uses it; `Full` or `Io` for failures of the disk.
     pub fn open(dir: impl AsRef<Path>) -> Result<(Self, Vec<(ObjectId, u64)>), StoreError> {
         let dir = dir.as_ref();
         let failed = |error: io::Error| StoreError::io(format!("cannot open the store `{}`", dir.display()), error);
@@ -135,17 +135,17 @@ impl ObjectStore {
         Ok((ObjectStore(Arc::new(inner)), found))
     }
 
-    /// Starts to receive an object of `size_bytes`, and reserves its space so that a full disk is known at once. Any
-    /// number may be under way, also of one id.
+    /// Starts to receive an object of `size_bytes`. Its space is reserved at once, so that a full disk is noticed
+    /// early. Any number of objects can be received at a time, even several with the same id.
     ///
     /// # Errors
-    /// `Full` or `Io` as the disk says.
+    /// `Full` or `Io` for failures of the disk.
     pub fn begin(&self, id: ObjectId, size_bytes: u64, executable: bool) -> Result<Incoming, StoreError> {
         let name = self.new_partial();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let failed = |errno| StoreError::io(format!("cannot store object {id}"), errno);
         let file = rustix::fs::openat(&self.0.partial, &name, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-        // Its own description: who reads from it must not keep the object from being executed.
+        // A file description of its own: a reader must not keep the object from being executed.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let to_read = rustix::fs::openat(&self.0.partial, &name, flags, Mode::empty()).inspect_err(|_| {
             self.discard_partial(&name);
@@ -153,8 +153,8 @@ impl ObjectStore {
         Incoming::new(self.clone(), id, size_bytes, executable, name, file.into(), to_read.map_err(failed)?.into())
     }
 
-    /// The object while it is being received, if that is so before `patience` is over; none if it is here already.
-    /// Blocks.
+    /// Waits up to `patience` until the object is being received, and returns its partial replica. Returns `None` if
+    /// the whole object is here already. Blocks.
     pub fn arriving(&self, id: ObjectId, patience: Duration) -> Option<Arc<Arriving>> {
         self.0.arrivals.wait_for(id, patience, || self.contains(id))
     }
@@ -185,12 +185,12 @@ impl ObjectStore {
         self.presence(id) != Presence::Absent
     }
 
-    /// What it holds, in no particular order.
+    /// The objects in the store with their sizes, in no particular order.
     pub fn ids(&self) -> Vec<(ObjectId, u64)> {
         self.index().ids().collect()
     }
 
-    /// Objects in the store.
+    /// Number of objects.
     pub fn len(&self) -> usize {
         self.index().len()
     }
@@ -205,28 +205,28 @@ impl ObjectStore {
         self.index().total_bytes()
     }
 
-    /// What the disk has left.
+    /// The free space on the disk.
     ///
     /// # Errors
-    /// `Io` as the disk says.
+    /// `Io` if the disk fails.
     pub fn free_space(&self) -> Result<FreeSpace, StoreError> {
         let stat = rustix::fs::fstatvfs(&self.0.objects).map_err(|errno| {
             StoreError::io(format!("cannot ask for free space of `{}`", self.0.dir.display()), errno)
         })?;
-        // Some file systems (btrfs) make inodes as they need them and report none at all.
+        // Some file systems (btrfs) create inodes as needed and report none.
         let inodes = if stat.f_files == 0 { u64::MAX } else { stat.f_favail };
         Ok(FreeSpace { bytes: stat.f_bavail.saturating_mul(stat.f_frsize), inodes })
     }
 
-    /// The folder that the store is in.
+    /// The folder of the store.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
-    /// Opens an object for reading. Reads all of it first if it has not been verified yet.
+    /// Opens an object for reading. An object that is not verified yet is read once first.
     ///
     /// # Errors
-    /// `NotHere`, also if it turns out to be damaged; `Io` as the disk says.
+    /// `NotHere`, also if it turns out to be damaged; `Io` if the disk fails.
     pub fn open_object(&self, id: ObjectId) -> Result<OpenObject, StoreError> {
         let (entry, file) = self.ready(id)?;
         let file = match file {
@@ -237,10 +237,10 @@ impl ObjectStore {
         Ok(OpenObject { file, size_bytes: entry.size_bytes, checksum: entry.checksum, pieces })
     }
 
-    /// Reads the object against its checksum unless that was done already, and tells whether it is here and good.
+    /// Verifies the object against its checksum unless that was done already. Returns whether it is here and good.
     ///
     /// # Errors
-    /// `Io` as the disk says.
+    /// `Io` if the disk fails.
     pub fn verify(&self, id: ObjectId) -> Result<bool, StoreError> {
         match self.ready(id) {
             Ok(_) => Ok(true),
@@ -249,10 +249,10 @@ impl ObjectStore {
         }
     }
 
-    /// The same, but reads it in any case: somebody has reason to doubt it.
+    /// The same, but reads the object in any case, because there is reason to doubt it.
     ///
     /// # Errors
-    /// `Io` as the disk says.
+    /// `Io` if the disk fails.
     pub fn verify_again(&self, id: ObjectId) -> Result<bool, StoreError> {
         if let Some(entry) = self.index().get_mut(id) {
             entry.verified = false;
@@ -260,10 +260,10 @@ impl ObjectStore {
         self.verify(id)
     }
 
-    /// Gives an object its x bits, for an input whose source became executable without becoming another version.
+    /// Makes an object executable, for an input whose source became executable without becoming another version.
     ///
     /// # Errors
-    /// `NotHere`; `Io` as the disk says.
+    /// `NotHere`; `Io` if the disk fails.
     pub fn make_executable(&self, id: ObjectId) -> Result<(), StoreError> {
         let mut index = self.index();
         let entry = index.get_mut(id).ok_or_else(|| not_here(id))?;
@@ -276,16 +276,16 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Removes an object, if it is here; who has it open or staged keeps it. Tells whether it was here.
+    /// Removes an object. Processes that have it open or staged keep it. Returns whether it was here.
     ///
     /// # Errors
-    /// `Io` as the disk says.
+    /// `Io` if the disk fails.
     pub fn remove(&self, id: ObjectId) -> Result<bool, StoreError> {
         self.remove_if(id, |_| true)
     }
 
-    /// Whether no task has changed the object through its staged links: one `stat`. A changed object is removed. Also
-    /// false if it was not here.
+    /// Whether no task has changed the object through its links; costs one `stat`. A changed object is removed. Also
+    /// false if the object is not here.
     pub fn verify_untouched(&self, id: ObjectId) -> bool {
         let touched = {
             let index = self.index();
@@ -305,7 +305,7 @@ impl ObjectStore {
         false
     }
 
-    /// The entry of an object that is here and verified, with its file if it had to be opened for that.
+    /// The entry of an object that is here and verified, with its file if verification has opened it.
     pub(crate) fn ready(&self, id: ObjectId) -> Result<(IndexEntry, Option<File>), StoreError> {
         let entry = self.index().get(id).ok_or_else(|| not_here(id))?;
         if entry.verified {
@@ -346,7 +346,7 @@ impl ObjectStore {
         }
     }
 
-    /// Makes a written file the object `id`; tells whether it did. It does not if a verified copy is here already.
+    /// Publishes a written file as the object `id`. Returns `false` if a verified copy is here already.
     pub(crate) fn publish(&self, partial: &str, id: ObjectId, entry: IndexEntry) -> Result<bool, StoreError> {
         let mut index = self.index();
         let before = index.get(id);
@@ -357,7 +357,8 @@ impl ObjectStore {
         let name = file_name(id, entry.size_bytes, entry.checksum);
         let rename = || rustix::fs::renameat(&self.0.partial, partial, &self.0.objects, &name);
         let renamed = match rename() {
-            // The first object in its folder. Making all 256 at open would take longer than a short job.
+            // This is the first object in its folder. Creating all 256 folders at open would take longer than a short
+            // job.
             Err(Errno::NOENT) => {
                 let _ = rustix::fs::mkdirat(&self.0.objects, folder_name(id), Mode::from_bits_truncate(0o777));
                 rename()
@@ -369,7 +370,7 @@ impl ObjectStore {
         self.0.damaged.forget(id);
         if let Some(before) = before.filter(|before| !same(*before)) {
             let old = file_name(id, before.size_bytes, before.checksum);
-            // At worst the file stays until the next open, which takes one of the two.
+            // If this fails, the file stays until the next open, which keeps one of the two.
             let _ = rustix::fs::unlinkat(&self.0.objects, old, AtFlags::empty());
         }
         Ok(true)
@@ -381,8 +382,8 @@ impl ObjectStore {
         }
     }
 
-    /// Forgets what was found damaged, unless a good copy has taken its place meanwhile; keeps the copy aside if it may be
-    /// the last one.
+    /// Removes an object that was found damaged, unless a good copy has replaced it in the meantime. The damaged copy
+    /// is kept if it may be the last one.
     pub(crate) fn drop_damaged(&self, id: ObjectId, seen: IndexEntry) {
         let dropped = match self.0.damaged.is_kept(id) {
             true => self.set_aside(id, seen),
@@ -409,7 +410,7 @@ impl ObjectStore {
         let (from, to) = (file_name(id, size_bytes, checksum), damaged::name(id, size_bytes, checksum));
         match rustix::fs::renameat(&self.0.objects, &from, self.0.damaged.folder(), &to) {
             Ok(()) => self.0.damaged.add(id, size_bytes, checksum, false),
-            // There is nothing to keep.
+            // The file is gone, so there is nothing to keep.
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(StoreError::io(format!("cannot keep the damaged copy of object {id}"), errno)),
         }
@@ -417,7 +418,8 @@ impl ObjectStore {
     }
 
     fn remove_if(&self, id: ObjectId, condition: impl Fn(IndexEntry) -> bool) -> Result<bool, StoreError> {
-        // Moved aside under the lock, so that a new copy can have the name at once; freed outside, which may take long.
+        // The file is moved away under the lock, so that a new copy can take its name at once. Deleting it may take
+        // long, and happens outside the lock.
         let aside = self.new_partial();
         {
             let mut index = self.index();
@@ -428,7 +430,7 @@ impl ObjectStore {
             match rustix::fs::renameat(&self.0.objects, &name, &self.0.partial, &aside) {
                 Ok(()) => {}
                 Err(Errno::NOENT) => return Ok(true),
-                // A full disk may refuse to move what it must be able to delete.
+                // A full disk may refuse to move a file, but not to delete it.
                 Err(_) => {
                     return rustix::fs::unlinkat(&self.0.objects, &name, AtFlags::empty())
                         .map(|()| true)
@@ -448,13 +450,13 @@ impl ObjectStore {
         &self.0.partial
     }
 
-    /// A name in the folder of what is being written that nobody has.
+    /// An unused name in the folder of temporary files.
     pub(crate) fn new_partial(&self) -> String {
         self.0.next_partial.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        // No update of the table can panic half-way, so a poisoned lock still guards a whole table.
+        // No update of the table can panic half-way, so a poisoned lock still guards a valid table.
         self.0.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -468,7 +470,7 @@ pub(crate) fn mode(executable: bool) -> Mode {
     Mode::from_bits_truncate(if executable { 0o555 } else { 0o444 })
 }
 
-/// Marks a written file as whole and untouched.
+/// Marks a written file as complete and unchanged.
 pub(crate) fn seal(file: &File, executable: bool) -> Result<(), Errno> {
     rustix::fs::fchmod(file, mode(executable))?;
     let time = Timespec { tv_sec: SEAL_S, tv_nsec: 0 };
@@ -498,13 +500,13 @@ fn lock(dir: &Path) -> Result<File, StoreError> {
         Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
     }
     file.set_len(0).map_err(failed)?;
-    // For the message above alone.
+    // The process id is only used in the message above.
     rustix::io::pwrite(&file, std::process::id().to_string().as_bytes(), 0).map_err(|errno| failed(errno.into()))?;
     Ok(file)
 }
 
-/// Lists the objects that have the size in their name and an unbroken seal; the others go to the damaged ones, until it is
-/// known which of them matter.
+/// Lists the objects whose file has the size in its name and an unbroken seal. All others are moved to the damaged
+/// copies, until the irreplaceable objects are marked.
 fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
     let mut index = Index::default();
     for folder in fs::read_dir(objects)? {
@@ -530,7 +532,7 @@ fn scan(objects: &Path, damaged: &Damaged) -> io::Result<Index> {
     Ok(index)
 }
 
-/// Reads all of a file; nothing if it does not have that size.
+/// Checksums a whole file; `None` if it does not have that size.
 pub(crate) fn sum_up(file: &mut File, size_bytes: u64) -> io::Result<Option<Summing>> {
     let mut buffer = vec![0; VERIFY_BUFFER_BYTES.min(size_bytes as usize + 1)];
     let (mut summing, mut read_bytes) = (Summing::default(), 0);

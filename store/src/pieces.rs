@@ -1,5 +1,5 @@
-//! Checksums of the pieces of large objects: so that each piece can be sent, and damage be found, without reading the
-//! whole.
+//! Checksums of the pieces of large objects. With them, each piece can be sent and checked without reading the whole
+//! object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -8,25 +8,26 @@ use eyas_types::ObjectId;
 
 use crate::checksum::{Checksum, Hasher};
 
-/// Objects are sent and checked in pieces of so many bytes; the last is what is left. A relay passes on whole pieces, so
-/// that each adds the time of one to a chain.
+/// Objects are sent and checked in pieces of this size; the last piece is the rest. A relay passes on whole pieces, so
+/// each relay in a chain adds the time of one piece.
 pub const PIECE_BYTES: usize = 128 << 10;
 
-/// Checksums that a store remembers, of a TB of objects. Those of further objects are made from their content.
+/// Maximum number of checksums that a store remembers, enough for 1 TB of objects. Those of further objects are
+/// computed from their content.
 const MAX_REMEMBERED: usize = 8 << 20;
 
-/// Checksums of content as it comes: one pass gives those of the pieces and that of the whole.
+/// Computes the checksums of the pieces and of the whole content in one pass.
 #[derive(Default)]
 pub(crate) struct Summing {
     pieces: Vec<Checksum>,
-    /// Of all that is in `pieces`.
+    /// The checksum of all bytes in `pieces`.
     whole: Option<Checksum>,
     current: Hasher,
     current_bytes: usize,
 }
 
 impl Summing {
-    /// Adds the next bytes.
+    /// Appends the next bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(PIECE_BYTES - self.current_bytes));
@@ -39,25 +40,25 @@ impl Summing {
         }
     }
 
-    /// Adds a whole piece, or the last, whose checksum is known; no other may have begun.
+    /// Appends a whole piece, or the last one, whose checksum is known. No other piece may have begun.
     pub fn add(&mut self, checksum: Checksum, piece_bytes: usize) {
         assert_eq!(self.current_bytes, 0, "pieces lie where they lie");
         self.push(checksum, piece_bytes);
     }
 
-    /// No more comes: what is there of a piece is the last.
+    /// The content has ended; an incomplete piece is the last one.
     pub fn end(&mut self) {
         if self.current_bytes > 0 {
             self.end_piece();
         }
     }
 
-    /// Of the pieces that are whole.
+    /// The checksums of the complete pieces.
     pub fn pieces(&self) -> &[Checksum] {
         &self.pieces
     }
 
-    /// Of everything so far.
+    /// The checksum of all bytes so far.
     pub fn whole(&self) -> Checksum {
         match self.whole {
             None => self.current.finish(),
@@ -82,8 +83,8 @@ impl Summing {
     }
 }
 
-/// [`Checksum::followed_by`] a whole piece. That takes as long as reading some 100 KB; but for one length it is linear in
-/// the first checksum, and what becomes of each of its bits can be kept.
+/// [`Checksum::followed_by`] for a whole piece. The general function takes as long as reading some 100 KB. For a fixed
+/// length, the result is linear in the first checksum, so the contribution of each of its bits can be cached.
 fn followed_by_piece(whole: Checksum, piece: Checksum) -> Checksum {
     static OF_BITS: OnceLock<[u64; 64]> = OnceLock::new();
     let of_bit = |bit: u32| Checksum(1 << bit).followed_by(Checksum(0), PIECE_BYTES).0;
@@ -92,7 +93,7 @@ fn followed_by_piece(whole: Checksum, piece: Checksum) -> Checksum {
     Checksum(of_bits.iter().enumerate().fold(piece.0, |sum, (bit, becomes)| sum ^ (becomes & set(bit))))
 }
 
-/// Checksums of the pieces of objects in a store that have more than one.
+/// Checksums of the pieces of objects that have several.
 #[derive(Default)]
 pub(crate) struct Remembered(Mutex<Table>);
 
@@ -113,7 +114,7 @@ impl Remembered {
         }
     }
 
-    /// Of the object whose whole has that checksum.
+    /// The checksums of the pieces of an object whose whole content has this checksum.
     pub fn get(&self, id: ObjectId, whole: Checksum) -> Option<Arc<[Checksum]>> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.objects.get(&id).filter(|(of, _)| *of == whole).map(|(_, pieces)| pieces.clone())

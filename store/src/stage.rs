@@ -1,4 +1,4 @@
-//! Staging: giving a task an object of the store under a path of its own, without moving a byte if at all possible.
+//! Staging: an object of the store appears under a path in a task's folder, if possible without copying.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,25 +13,25 @@ use crate::error::StoreError;
 use crate::index::{IndexEntry, file_name};
 use crate::objects::{ObjectStore, mode, not_here};
 
-/// How an object was staged, the cheapest first.
+/// How an object was staged, from cheapest to most expensive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagedBy {
-    /// The very inode; see [`ObjectStore::verify_untouched`].
+    /// A hard link to the object's inode; see [`ObjectStore::verify_untouched`].
     HardLink,
-    /// An inode of its own that shares the store's blocks until one of the two is written.
+    /// A new inode that shares the blocks of the object until one of the two is written.
     Reflink,
-    /// A link that dangles once the object is removed from the store: pin the object while the task runs.
+    /// A symbolic link, which dangles once the object is removed from the store: pin the object while the task runs.
     Symlink,
     /// A private copy.
     Copy,
 }
 
 impl ObjectStore {
-    /// Makes the object appear as `dest`, which must not exist, in a folder that does. A few microseconds where hard
-    /// links work. Reads the object once if it has not been verified yet.
+    /// Makes the object appear as `dest`. `dest` must not exist, and its folder must. Takes a few microseconds where
+    /// hard links work. An object that is not verified yet is read once.
     ///
     /// # Errors
-    /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` as the disk says.
+    /// `NotHere`, also if it turns out to be damaged; `Full` or `Io` for failures of the disk.
     pub fn stage(&self, id: ObjectId, dest: &Path) -> Result<StagedBy, StoreError> {
         let (entry, _) = self.ready(id)?;
         let name = file_name(id, entry.size_bytes, entry.checksum);
@@ -44,7 +44,7 @@ impl ObjectStore {
                 self.drop_damaged(id, entry);
                 Err(not_here(id))
             }
-            // Another file system, too many links, or a file system or policy without hard links.
+            // Another file system, too many links, or no support for hard links.
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::ACCESS) => {
                 self.stage_without_hard_link(id, entry, &name, dest)
             }
@@ -73,7 +73,7 @@ impl ObjectStore {
         }
         let mut copy = create(dest, entry.executable).map_err(|error| failed(id, dest, error))?;
         std::io::copy(&mut &object, &mut copy).map_err(|error| {
-            // Half a file must not look like an input; that it cannot be removed adds nothing.
+            // An incomplete file must not look like an input. If it cannot be removed, the error below says enough.
             let _ = std::fs::remove_file(dest);
             failed(id, dest, error)
         })?;

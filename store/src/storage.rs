@@ -1,7 +1,7 @@
-//! Persistent storage: where objects come from and results go. Slow, shared, and never trusted to stand still.
+//! Persistent storage: where objects come from and results go. It is slow, shared, and may change at any time.
 //!
-//! An object is read at exactly the version that its job was promised, checked before and after, or not at all; a file
-//! is written whole or not at all. What may pass by itself is tried again, a bounded number of times.
+//! An object is read at exactly the version that its job was promised, which is checked before and after the read. A
+//! file is written completely or not at all. Temporary failures are retried a bounded number of times.
 
 mod file;
 mod remote;
@@ -25,20 +25,20 @@ use crate::url::{SourceUrl, text_of};
 use remote::Remote;
 use sink::Sink;
 
-/// Tries at one request, the first included. With [`SILENCE_TIMEOUT`], a server that says nothing is given up after less than a
-/// minute and a half.
+/// Maximum number of tries of a request, including the first. With [`SILENCE_TIMEOUT`], a silent server is given up
+/// after less than a minute and a half.
 const MAX_TRIES: u32 = 4;
 
-/// Without a byte from a server, a try has failed.
+/// A try has failed if the server sent nothing for this time.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Pause after the first try; it doubles from try to try.
+/// Pause after the first try. It doubles after each try.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes read and written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Persistent storage of every kind. Clones share connections.
+/// Access to persistent storage of all kinds. Clones share connections.
 #[derive(Clone)]
 pub struct Storage(Arc<Inner>);
 
@@ -49,27 +49,27 @@ struct Inner {
 }
 
 impl Storage {
-    /// Connects to nothing yet. S3 takes its credentials, region and endpoint from the usual `AWS_*` variables and
+    /// Does not connect yet. S3 takes its credentials, region and endpoint from the usual `AWS_*` variables and
     /// `~/.aws` at its first use.
     pub fn new(limits: Limits) -> Self {
         Storage::ordered(limits, None)
     }
 
-    /// The same. What is fetched is read in its turn, if somebody gives turns.
+    /// The same, but fetches wait for their turns if an `order` is given.
     pub fn ordered(limits: Limits, order: Option<Arc<dyn ReadOrder>>) -> Self {
         Storage(Arc::new(Inner { limits, remote: Remote::new(SILENCE_TIMEOUT), order }))
     }
 
-    /// One that tries again sooner where a server is silent.
+    /// The same, but retries after a shorter silence of the server.
     pub fn impatient(limits: Limits, silence: Duration) -> Self {
         Storage(Arc::new(Inner { limits, remote: Remote::new(silence), order: None }))
     }
 
-    /// The object that `url` names now. `executable` overrides what a file's mode says; elsewhere nothing is executable
-    /// by itself.
+    /// The current version of the object at `url`. `executable` overrides the mode of a file; objects of other storage
+    /// are not executable by default.
     ///
     /// # Errors
-    /// `NotFound`, `Denied`, `Unreachable`; `Invalid` for what is no file or has no version to hold it to.
+    /// `NotFound`, `Denied`, `Unreachable`; `Invalid` if `url` names no file, or something without a version.
     pub async fn stat(&self, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
         self.0.limits.request().await;
         match SourceUrl::of(url)? {
@@ -84,26 +84,27 @@ impl Storage {
         }
     }
 
-    /// Objects of a bucket whose URL begins so; of a bucket alone, all of it. Elsewhere nothing is listed.
+    /// The URLs of a bucket's objects that begin with `prefix`. With the URL of the bucket alone, all of its objects.
+    /// Only buckets can be listed.
     ///
     /// # Errors
-    /// `Denied`, `Unreachable`; `Invalid` for what is no place in a bucket.
+    /// `Denied`, `Unreachable`; `Invalid` if `prefix` is not in a bucket.
     pub async fn list(&self, prefix: &Name) -> Result<Vec<Name>, StorageError> {
         self.0.limits.request().await;
         let found = self.0.remote.list(text_of(prefix)?).await?;
         Ok(found.into_iter().map(Name::from).collect())
     }
 
-    /// Brings the object into the store.
+    /// Fetches the object into the store.
     ///
     /// # Errors
-    /// `Changed` if it is not, or does not stay, at the version of `spec`; `Full` if the store's disk is; `NotFound`,
-    /// `Denied`, `Unreachable`, `Invalid`, `Local`.
+    /// `Changed` if the source is not, or does not remain, at the version of `spec`; `Full` if the disk of the store
+    /// is full; `NotFound`, `Denied`, `Unreachable`, `Invalid`, `Local`.
     pub async fn fetch(&self, spec: &ObjectSpec, into: Incoming) -> Result<Checksum, StorageError> {
         self.read(spec, into).await
     }
 
-    /// Where files with these URLs would be, each with its symbolic links resolved. Folders are made as needed.
+    /// Resolves the symbolic links in the folders of output URLs. Missing folders are created.
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written.
@@ -128,8 +129,8 @@ impl Storage {
         blocking(locate).await
     }
 
-    /// Writes `file` to a spot, but so that it does not appear yet: this takes as long as storage is slow, and to appear
-    /// takes one rename. A bucket has nothing of the kind; there, all is done by [`publish`](Self::publish).
+    /// Writes `file` to storage, but does not publish it yet. This takes as long as the storage is slow; publishing
+    /// takes one rename. A bucket has no renames, so for a bucket [`publish`](Self::publish) does all of the work.
     ///
     /// # Errors
     /// `Denied`, `NoSpace`, `Unreachable`; `Invalid` where nothing can be written; `Local` if `file` cannot be read.
@@ -146,10 +147,10 @@ impl Storage {
         }
     }
 
-    /// Makes a folder at a spot, if there is none.
+    /// Creates a folder if it does not exist.
     ///
     /// # Errors
-    /// As [`Storage::prepare`]; `Invalid` of a bucket, which has no folders.
+    /// As [`Storage::prepare`]; `Invalid` for a bucket, which has no folders.
     pub async fn make_folder(&self, spot: &Spot) -> Result<(), StorageError> {
         let Some(path) = spot.path.clone() else {
             let message = format!("cannot make the folder `{}`: a bucket has none", spot.url);
@@ -160,11 +161,11 @@ impl Storage {
         blocking(make).await
     }
 
-    /// Lets what was prepared appear, whole or not at all, and tells what is there now. Right before, `may_appear` is
-    /// asked; it may block.
+    /// Publishes a prepared output, completely or not at all, and returns the new version. `may_appear` is called just
+    /// before; it may block.
     ///
     /// # Errors
-    /// As [`Storage::prepare`]; `Withdrawn` if it may not.
+    /// As [`Storage::prepare`]; `Withdrawn` if `may_appear` returns `false`.
     pub async fn publish(&self, prepared: Prepared, may_appear: impl Fn() -> bool) -> Result<ObjectSpec, StorageError> {
         match prepared.0 {
             At::File(file) if may_appear() => blocking(move || file.publish()).await,
@@ -192,7 +193,7 @@ impl Storage {
                 .await
             }
             place @ (SourceUrl::Http(_) | SourceUrl::S3 { .. }) => {
-                // In one turn: many are given at a time.
+                // One turn for the whole object, since several ranges are fetched at the same time.
                 let _turn = match &self.0.order {
                     Some(order) => Some(order.turn(whole(&place, spec)).await),
                     None => None,
@@ -203,7 +204,7 @@ impl Storage {
     }
 }
 
-/// All of an object that is not in a file.
+/// The request to read a whole object that is not in a file.
 fn whole(place: &SourceUrl<'_>, spec: &ObjectSpec) -> TurnRequest {
     let url = match place {
         SourceUrl::S3 { bucket, .. } => format!("s3://{bucket}"),
@@ -214,21 +215,21 @@ fn whole(place: &SourceUrl<'_>, spec: &ObjectSpec) -> TurnRequest {
     TurnRequest { location: StorageLocation::Url(url), file: StorageFileId(u64::from_le_bytes(name)), extent }
 }
 
-/// A place in persistent storage, where a file is to be.
+/// A location in persistent storage for an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     url: Name,
-    /// In a file system: the path, whose folder is the real one.
+    /// For a file system: the path, with symbolic links in its folder resolved.
     path: Option<PathBuf>,
 }
 
 impl Spot {
-    /// Its URL as it was given.
+    /// The URL as the user wrote it.
     pub fn url(&self) -> &Name {
         &self.url
     }
 
-    /// Its place, which is the same for all paths that lead there.
+    /// The id of the location, which is the same for all paths that lead to it.
     pub fn place(&self) -> PlaceId {
         match &self.path {
             Some(path) => PlaceId::of(path.as_os_str().as_bytes()),
@@ -237,11 +238,11 @@ impl Spot {
     }
 }
 
-/// An output that does not appear yet. Dropped, it never does.
+/// An output that is written and not published. If it is dropped, it is removed.
 pub struct Prepared(At);
 
 enum At {
-    /// Under a hidden name beside its own.
+    /// A file with a hidden name in the same folder.
     File(Box<file::PreparedFile>),
     S3 {
         file: PathBuf,
@@ -249,7 +250,7 @@ enum At {
     },
 }
 
-/// Runs `work` on a thread that may block.
+/// Runs `work` on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
 ) -> Result<T, StorageError> {
@@ -260,14 +261,14 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Counts the tries at one request.
+/// Counts the tries of one request.
 #[derive(Default)]
 struct Tries {
     failed: u32,
 }
 
 impl Tries {
-    /// How long to wait before the next try; the error itself, if there is to be none.
+    /// The pause before the next try; the error itself if there is no further try.
     fn pause(&mut self, error: StorageError) -> Result<Duration, StorageError> {
         self.failed += 1;
         if !error.kind.is_retryable() || self.failed >= MAX_TRIES {

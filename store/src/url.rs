@@ -1,5 +1,5 @@
-//! Sources as URLs. `file` URLs hold the path as it is, without percent-encoding, so that every file name on the system
-//! has one; the others are what the web says they are.
+//! URLs of sources. `file` URLs contain the path without percent-encoding, so that every file name has a URL. All
+//! other URLs follow the standards of the web.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use eyas_types::{Name, shown};
 use crate::error::{StorageError, StorageErrorKind};
 use crate::glob::path_of;
 
-/// What a URL names.
+/// A parsed URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceUrl<'a> {
-    /// A file that every node can reach by this path.
+    /// The path of a file, which is the same on every node.
     File(&'a Path),
-    /// A page of the web; the whole URL.
+    /// The URL of a web page.
     Http(&'a str),
-    /// An object of an S3 bucket.
+    /// An object in an S3 bucket.
     S3 { bucket: &'a str, key: &'a str },
 }
 
@@ -40,7 +40,7 @@ impl<'a> SourceUrl<'a> {
             }
             b"s3" => match text_of(url)?[b"s3://".len()..].split_once('/') {
                 Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
-                    // The S3 client would quietly read another key.
+                    // The S3 client would silently read another key.
                     if key.split('/').any(str::is_empty) || key.trim() != key {
                         return wrong("has an empty part in its key, or a space at an end of it: rename the object");
                     }
@@ -61,7 +61,7 @@ fn invalid(url: &[u8], what: &str) -> StorageError {
     StorageError::new(StorageErrorKind::Invalid, format!("`{}` {what}", shown(url)))
 }
 
-/// A URL as text, which it is everywhere but in a file system.
+/// A URL as text. Only `file` URLs may be other bytes.
 pub(crate) fn text_of(url: &[u8]) -> Result<&str, StorageError> {
     str::from_utf8(url)
         .map_err(|_| invalid(url, "is not valid UTF-8, as names outside a file system must be: use another name there"))
@@ -70,7 +70,7 @@ pub(crate) fn text_of(url: &[u8]) -> Result<&str, StorageError> {
 /// The URL of an absolute path, or of a URL itself.
 ///
 /// # Errors
-/// `Invalid` for a relative path, which would mean something else on every node, and for a URL that cannot be read.
+/// `Invalid` for a relative path, which would have another meaning on every node, and for a malformed URL.
 pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, StorageError> {
     let given = path_or_url.as_ref();
     let url = match given.starts_with(b"/") {

@@ -1,4 +1,4 @@
-//! Reading whole messages from a blocking connection, with deadlines, for both sides.
+//! Reads whole messages from a blocking connection, with deadlines.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::link::Link;
 use crate::protocol::{MESSAGE_BYTES, MessageBytes, Nonce};
 
-/// Reads one message within `timeout`; nothing if the other side closed instead of beginning one.
+/// Reads one message within `timeout`; `None` if the other side closed the connection before a message.
 pub(crate) fn read_message(link: &mut Link, timeout: Duration) -> io::Result<Option<MessageBytes>> {
     let deadline = Instant::now() + timeout;
     let mut message = [0; MESSAGE_BYTES];
@@ -28,12 +28,12 @@ pub(crate) fn read_message(link: &mut Link, timeout: Duration) -> io::Result<Opt
     Ok(Some(message))
 }
 
-/// Whether a read may simply be made again, its deadline permitting.
+/// Whether a read may be repeated before its deadline.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
-/// A nonce that no one has seen before.
+/// A nonce that was never used before.
 pub(crate) fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
     let mut filled = 0;

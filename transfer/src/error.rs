@@ -1,34 +1,35 @@
-//! What can go wrong between nodes. The kind says what to try next, the message names the peer or the object.
+//! Errors of transfers between nodes. The kind says what to try next; the message names the peer or the object.
 
 use std::net::SocketAddr;
 
 use eyas_store::{StorageErrorKind, StoreError, StoreErrorKind};
 use thiserror::Error;
 
-/// A failure to get an object from one peer.
+/// A failure to fetch an object from one peer.
 #[derive(Clone, Debug, Error)]
 #[error("{message}")]
 pub struct PeerError {
-    /// What a caller decides by.
+    /// The kind, for callers that decide what to do.
     pub kind: PeerErrorKind,
-    /// For a person: names the peer.
+    /// The message, for a person: names the peer.
     pub message: String,
 }
 
 /// Kinds of [`PeerError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerErrorKind {
-    /// The peer does not have it: the hint was wrong, or is out of date.
+    /// The peer does not have the object: the hint was wrong, or is out of date.
     NotHere,
     /// The peer has too many connections.
     Busy,
-    /// No connection, no answer, or none in time.
+    /// No connection, or no answer in time.
     Unreachable,
-    /// The peer failed lately, and was not even asked.
+    /// The peer failed recently, and was not asked.
     Avoided,
-    /// What came was damaged, and not kept. What had come before was, unless only the whole shows the damage.
+    /// The last bytes were damaged, and were not kept. Earlier bytes are kept, unless only the checksum of the whole
+    /// object is wrong.
     Corrupt,
-    /// The peer is alive, and does not get on.
+    /// The peer is alive, and makes too little progress.
     Slow,
     /// This node's disk is full: no other source can help.
     Full,
@@ -53,13 +54,13 @@ impl From<StoreError> for PeerError {
     }
 }
 
-/// A failure to get an object from anywhere.
+/// A failure to fetch an object from all sources.
 #[derive(Clone, Debug, Error)]
 #[error("{message}")]
 pub struct FetchError {
-    /// What a caller decides by.
+    /// The kind, for callers that decide what to do.
     pub kind: FetchErrorKind,
-    /// For a person: lists what was tried.
+    /// The message, for a person: lists what was tried.
     pub message: String,
 }
 
@@ -72,11 +73,11 @@ pub enum FetchErrorKind {
     Local,
     /// The source is not the version that the job was promised: no retry helps.
     Changed,
-    /// The source is not there.
+    /// There is nothing at the source.
     NotFound,
-    /// The source may not be read.
+    /// Reading the source is not permitted.
     Denied,
-    /// The source cannot be read by eyas at all.
+    /// The source cannot be read by eyas.
     Invalid,
     /// The source did not answer: a retry can help.
     Unreachable,

@@ -1,8 +1,8 @@
-//! Gets an object from wherever it is: this node's store, a peer, persistent storage (data-diffusion §2.1).
+//! Fetches an object from this node's store, a peer, or persistent storage (data-diffusion §2.1).
 //!
-//! Hints about holders may be wrong, so each failure leads on to the next source, which goes on where the last has
-//! stopped; and only when all are used up is there an error, which lists what was tried. Callers that want the same
-//! object at the same time share one fetch.
+//! Hints about holders may be wrong. So each failure leads to the next source, which continues where the last one
+//! stopped. An error is returned only when all sources have failed, and lists what was tried. Callers that want the
+//! same object at the same time share one fetch.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -16,24 +16,24 @@ use tokio::sync::watch;
 use crate::error::{FetchError, FetchErrorKind, PeerErrorKind};
 use crate::peers::{Broken, Peers};
 
-/// Holders that are tried before persistent storage.
+/// Maximum number of holders that are tried before persistent storage.
 const MAX_HOLDERS_TRIED: usize = 4;
 
 /// A peer that may be asked for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerHolder {
-    /// Of its server.
+    /// Address of its server.
     pub addr: SocketAddr,
-    /// It is receiving the object, or about to, and passes it on.
+    /// Whether it is still receiving the object, or about to, and relays it.
     pub is_relay: bool,
-    /// To how many others it gives objects at the moment.
+    /// Number of other nodes that it is sending objects to.
     pub others: u32,
 }
 
-/// Where an object came from, the last part of it if several have given some.
+/// The source of an object; the last one if several sources have each sent a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchSource {
-    /// It was here, or another caller's fetch brought it meanwhile.
+    /// The object was in the store, or another caller's fetch brought it.
     Local,
     /// A peer's store.
     Peer(SocketAddr),
@@ -50,7 +50,7 @@ pub struct FetchedObject {
     pub bytes: u64,
 }
 
-/// Brings objects to this node. Clones share the fetches under way.
+/// Fetches objects into this node's store. Clones share the fetches in progress.
 #[derive(Clone)]
 pub struct Fetcher(Arc<Inner>);
 
@@ -58,7 +58,7 @@ struct Inner {
     store: ObjectStore,
     storage: Storage,
     peers: Peers,
-    /// One entry for each object being fetched: as many as callers want at once, which is theirs to bound.
+    /// The fetches in progress. Callers bound their number.
     under_way: Mutex<HashMap<ObjectId, watch::Receiver<Option<Ended>>>>,
 }
 
@@ -71,12 +71,14 @@ impl Fetcher {
         Fetcher(Arc::new(Inner { store, storage, peers, under_way }))
     }
 
-    /// Makes sure that the object is in the store. `holders` are hints, the best first as far as who gives them knows;
-    /// one that by what was seen of it here will take more than twice as long as another is tried after that. A fetch that has begun runs to its end even if
-    /// its caller goes away; who asks for the same object meanwhile waits for it, and counts as [`Source::Local`].
+    /// Makes sure that the object is in the store. `holders` are hints, best first. A holder that is estimated to take
+    /// more than twice as long as another one is tried after that one. A fetch in progress continues even if its
+    /// caller goes away. Callers that ask for the same object in the meantime wait for it, and get
+    /// [`FetchSource::Local`].
     ///
     /// # Errors
-    /// `Full` and `Local` if this node cannot take it; otherwise what persistent storage said, with everything tried.
+    /// `Full` and `Local` if this node cannot store it; otherwise the error of persistent storage, with everything
+    /// that was tried.
     pub async fn fetch(&self, spec: &ObjectSpec, holders: &[PeerHolder]) -> Result<FetchedObject, FetchError> {
         let id = spec.id();
         if let Some(here) = self.0.here(id, spec.executable) {
@@ -136,7 +138,7 @@ impl Inner {
             let store = self.store.clone();
             blocking(move || store.verify(id)).await?;
         }
-        // Another fetch may have ended between the look at the store and this one's beginning.
+        // Another fetch may have ended after the store was checked.
         if let Some(here) = self.here(id, spec.executable) {
             return here;
         }
@@ -150,7 +152,7 @@ impl Inner {
             if is_last_resort {
                 self.peers.forgive(holder.addr);
             }
-            // Who is slow is left once: if the next is as slow, it is this node that is.
+            // Only one slow source is left for another. If the next is as slow, this node is the slow one.
             let is_choosy = !has_left_one && !to_try.is_empty();
             match self.peers.fetch(holder.addr, into, holder.is_relay, is_choosy).await {
                 Ok(_) => return Ok(FetchedObject { from: FetchSource::Peer(holder.addr), bytes }),
@@ -163,7 +165,7 @@ impl Inner {
                 Err(Broken { error, rest }) => {
                     tracing::debug!(object = %id, %error, "a holder did not give an object; trying the next source");
                     has_left_one |= error.kind == PeerErrorKind::Slow;
-                    // What is in peers' stores alone is asked for in the end also of one that is avoided.
+                    // A kept object is in the stores of peers only. So peers that are avoided are asked at the end.
                     if error.kind == PeerErrorKind::Avoided && spec.is_kept() && !is_last_resort {
                         to_try.push_back((holder, true));
                     }
@@ -190,8 +192,8 @@ impl Inner {
         blocking(move || store.begin(id, bytes, executable)).await
     }
 
-    /// Those to be tried, the one that will be done first by estimate first; in the order given where estimates are
-    /// within a factor of two, which is noise.
+    /// The holders to try, the one with the shortest estimated time first. Estimates within a factor of two count as
+    /// equal, since they are noisy; then the given order decides.
     fn in_order(&self, holders: &[PeerHolder], bytes: u64) -> Vec<PeerHolder> {
         let magnitude =
             |holder: &PeerHolder| self.peers.estimate(holder.addr, bytes, holder.others).as_micros().checked_ilog2();
@@ -202,7 +204,7 @@ impl Inner {
     }
 }
 
-/// Takes the fetch off the list when it ends, also if it panics.
+/// Removes the fetch from the table when it ends, even if it panics.
 struct UnderWay<'a> {
     inner: &'a Inner,
     id: ObjectId,

@@ -1,15 +1,16 @@
-//! Moving objects between nodes: a server that gives away what its node's store has, a client that takes it, and the
-//! order in which sources are tried.
+//! Transfers of objects between nodes: a server that sends objects of its node's store, a client that receives them,
+//! and the order in which sources are tried.
 //!
-//! [`PeerServer`] sends what its node has, also of objects that are still being received: so nodes that want the same
-//! object at the same time form a chain, in which each relays to the next. [`Peers`] holds connections to other nodes' servers and
-//! receives into the store, or pushes what another node [expects](PeerServer::expect). [`Fetcher`] is what an executor calls: here already, or from a peer that is said to have it,
-//! or from persistent storage, or a failure that tells what was tried.
+//! [`PeerServer`] sends the objects of its node, including those that it is still receiving. So nodes that want the
+//! same object at the same time form a chain in which each relays to the next. [`Peers`] keeps connections to the
+//! servers of other nodes. It receives objects into the store, or pushes objects that another node
+//! [expects](PeerServer::expect). [`Fetcher`] is the interface for executors: it finds the object in the store, or
+//! fetches it from a holder or from persistent storage, or returns an error that lists what was tried.
 //!
-//! Hints about who has what come from outside and may be wrong; nothing here keeps a catalog or decides where a task
-//! runs. Bytes go over TLS between nodes that prove, in both directions, that they have the cluster's key; or, if the cluster has
-//! decided so (`--plain-data`), over plain TCP, where both sides prove that they know it, and the data is neither secret from nor
-//! safe against someone who controls the network between the nodes.
+//! Hints about holders come from outside and may be wrong. This room keeps no catalog and does not decide where tasks
+//! run. By default data goes over TLS, and both nodes prove that they have the cluster's key. With `--plain-data` it
+//! goes over plain TCP. Both sides still prove that they know the key, but anyone who controls the network between the
+//! nodes can read and change the data.
 
 #![forbid(unsafe_code)]
 

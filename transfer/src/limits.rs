@@ -1,32 +1,33 @@
-//! The bounds of peer transfers, in one place.
+//! The limits of transfers between peers.
 
 use std::time::Duration;
 
 use eyas_session::PROOF_DEADLINE;
 
-/// Connections that a server keeps in all; each has a thread. Past it, a peer is told that the server is busy.
+/// Maximum number of connections of a server; each has a thread. Further peers are told that the server is busy.
 pub const MAX_CONNECTIONS: usize = 512;
 
-/// Connections that a server keeps with one address. Executors on one machine share its address.
+/// Maximum number of connections of a server with one address. Executors on one machine share its address.
 pub const MAX_CONNECTIONS_PER_PEER: usize = 64;
 
-/// Transfers that a client has under way with one peer. Past it, they wait, first come first served.
+/// Maximum number of transfers of a client with one peer at a time. Further ones wait in order of arrival.
 pub const MAX_TRANSFERS_PER_PEER: usize = 4;
 
-/// Peers that a client remembers. Past it, those without a transfer are forgotten.
+/// Maximum number of peers that a client remembers. Beyond it, peers without a transfer are forgotten.
 pub const MAX_PEERS: usize = 4096;
 
-/// Asked of the kernel for each connection of a client, where it grants that much: the sender then seldom waits for the receiver,
-/// and the two wake each other less often. `benches/loopback.rs` measures twice the rate of the kernel's own choice.
+/// Receive buffer that is requested from the kernel for each connection of a client. With a large buffer, the sender
+/// seldom waits for the receiver, and both wake up less often. `benches/loopback.rs` measures twice the rate of the
+/// kernel's own choice.
 pub const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// The longest range that is read into memory.
+/// Maximum length of a range that is read into memory.
 pub const MAX_RANGE_BYTES: u64 = 64 << 20;
 
-/// For a peer that is alive, and itself waits for what it is to pass on.
+/// Time that a client waits for a relay that is alive, and itself waits for more data.
 pub const RELAY_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What may be bounded otherwise than by default, in tests above all.
+/// Limits and timeouts that can be changed, mainly in tests.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerLimits {
     /// See [`MAX_CONNECTIONS`].
@@ -37,17 +38,18 @@ pub struct PeerLimits {
     pub max_transfers_per_peer: usize,
     /// See [`RECEIVE_BUFFER_BYTES`].
     pub receive_buffer_bytes: usize,
-    /// For a TCP connection to come about.
+    /// Timeout of TCP connects.
     pub connect_timeout: Duration,
-    /// For a new connection to prove that it knows the key, and for the answer.
+    /// Timeout of the handshake on a new connection, and of answers.
     pub handshake_timeout: Duration,
-    /// For the other side to make any progress in the middle of something.
+    /// Timeout for progress of the other side during a transfer.
     pub stall_timeout: Duration,
     /// See [`RELAY_PATIENCE`].
     pub relay_patience: Duration,
-    /// For the next request on a connection. A client lets go after half of it.
+    /// Time that a server waits for the next request on a connection. A client closes idle connections after half of
+    /// it.
     pub idle_timeout: Duration,
-    /// For which a client keeps away from a peer that did not answer; ten times that, if it sent damaged data.
+    /// Time that a client avoids a peer that did not answer; ten times as long if the peer sent damaged data.
     pub avoid: Duration,
 }
 

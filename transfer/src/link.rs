@@ -1,4 +1,4 @@
-//! A connection between two nodes: plain, or encrypted, as the cluster has decided. Both sides see the same bytes.
+//! A connection between two nodes, plain or encrypted, as the cluster is configured. Both kinds carry the same bytes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,15 +12,15 @@ use eyas_session::{DataKeys, SealedStream};
 use eyas_wire::DataMode;
 use rustix::net::SendFlags;
 
-/// Content that is read from a file at a time to be encrypted: what [`SealedStream`] sends at a time.
+/// Bytes of a file that are read at a time to be encrypted: the size of a record of [`SealedStream`].
 const CONTENT_BYTES: usize = 128 << 10;
 
-/// What is sent next to something.
+/// Whether more data follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterSend {
-    /// More, at once: it may wait for that.
+    /// More data follows at once, so this data may wait for it.
     More,
-    /// Nothing for now.
+    /// No more data follows for now.
     Nothing,
 }
 
@@ -31,17 +31,18 @@ pub(crate) enum Link {
 
 pub(crate) struct Sealed {
     stream: SealedStream,
-    /// Of a file, on its way to be encrypted.
+    /// Content of a file that is about to be encrypted.
     content: Vec<u8>,
 }
 
 impl Link {
-    /// This side has connected. If the cluster encrypts, both sides prove their keys until `deadline`.
+    /// The link of the side that has connected. If the cluster encrypts, both sides prove their keys before
+    /// `deadline`.
     pub fn client(tcp: Arc<TcpStream>, keys: &DataKeys, deadline: Instant) -> io::Result<Self> {
         Link::new(tcp, keys, |tcp| SealedStream::client(tcp, keys, deadline))
     }
 
-    /// The other side has connected.
+    /// The link of the side that has accepted the connection.
     pub fn server(tcp: Arc<TcpStream>, keys: &DataKeys, deadline: Instant) -> io::Result<Self> {
         Link::new(tcp, keys, |tcp| SealedStream::server(tcp, keys, deadline))
     }
@@ -57,7 +58,7 @@ impl Link {
         }
     }
 
-    /// Whether the cluster still trusts the other side, as far as a certificate says who that is.
+    /// Whether the cluster still trusts the certificate of the other side. Always true without encryption.
     pub fn is_trusted(&self, keys: &DataKeys) -> bool {
         match self {
             Link::Plain(_) => true,
@@ -85,7 +86,7 @@ impl Link {
         }
     }
 
-    /// Sends a part of a file, and more after it.
+    /// Sends a part of a file; more data follows.
     pub fn send_file(&mut self, file: &File, mut part: Range<u64>) -> io::Result<()> {
         match self {
             Link::Plain(tcp) => {
@@ -94,7 +95,7 @@ impl Link {
                     let sent =
                         rustix::io::retry_on_intr(|| rustix::fs::sendfile(&**tcp, file, Some(&mut part.start), left))?;
                     if sent == 0 {
-                        // Cut off by a task that wrote to its input. The peer notices that bytes are missing.
+                        // A task has truncated the file. The peer notices that bytes are missing.
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }

@@ -1,5 +1,5 @@
-//! Connections to peers, kept and reused, a few transfers at a time with each; what is known of each peer: how far it is,
-//! how fast, and whether it is better left alone.
+//! Connections to peers, which are kept and reused, and what was measured of each peer: its latency, its rate, and
+//! whether to avoid it.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -20,16 +20,16 @@ use crate::protocol::{self, PeerKey, PeerSession, TO_THE_END, TransferReply, Tra
 use crate::push::push;
 use crate::receive::{BUFFER_BYTES, Follows, Patience, receive_object, receive_range};
 
-/// Buffers kept for the next transfers.
+/// Maximum number of buffers that are kept for later transfers.
 const MAX_BUFFERS: usize = 8;
 
-/// Of smaller transfers the rate says little.
+/// The rate of smaller transfers is not measured.
 const MEASURED_BYTES: u64 = 1 << 20;
 
-/// Of a peer, before anything was seen of any.
+/// Assumed rate before anything was measured, bytes per second.
 const NOMINAL_BYTES_PER_S: f64 = 1e9;
 
-/// How much longer than from a silent peer to keep away from one that sent damaged data.
+/// A peer that sent damaged data is avoided for this multiple of the time for a silent peer.
 const CORRUPT_AVOID_FACTOR: u32 = 10;
 
 /// Connections to other nodes' servers. Clones share them.
@@ -46,9 +46,9 @@ pub(crate) struct Inner {
 
 struct Table {
     peers: HashMap<SocketAddr, Peer>,
-    /// Of all peers.
+    /// Measurements over all peers.
     pace: Pace,
-    /// When connections that are too old were last closed.
+    /// The time when idle connections were last closed.
     swept: Instant,
 }
 
@@ -65,25 +65,26 @@ pub(crate) struct Connection {
     last_used: Instant,
 }
 
-/// What was seen of a peer lately: moving averages.
+/// Moving averages of what was measured of a peer.
 #[derive(Clone, Copy, Default)]
 struct Pace {
     rtt_s: Option<f64>,
     bytes_per_s: Option<f64>,
 }
 
-/// Whether a failed request may have hit a connection that the server had closed in its idle time.
+/// A failed request. It may be repeated if the server may have closed the connection while it was idle.
 pub(crate) struct TransferFailure {
     pub error: PeerError,
     pub may_be_stale: bool,
 }
 
-/// A transfer that broke off.
+/// A transfer that was interrupted.
 #[derive(Debug)]
 pub struct Broken {
-    /// Why.
+    /// The reason.
     pub error: PeerError,
-    /// What has come, for the next source to go on from; nothing if it is of no use.
+    /// The object with the bytes received so far, from which the next source can continue; `None` if they are of no
+    /// use.
     pub rest: Option<Incoming>,
 }
 
@@ -92,24 +93,24 @@ fn learn(average: &mut Option<f64>, seen: f64) {
 }
 
 impl Peers {
-    /// No connection yet.
+    /// Does not connect yet.
     pub fn new(keys: DataKeys, limits: PeerLimits, link_in: Limiter) -> Self {
         let table = Table { peers: HashMap::new(), pace: Pace::default(), swept: Instant::now() };
         Peers(Arc::new(Inner { keys, limits, link_in, peers: Mutex::new(table), buffers: Mutex::default() }))
     }
 
-    /// Other connections over the same link.
+    /// The same peers over the same network link, with connections and limits of their own.
     pub fn with_limits(&self, limits: PeerLimits) -> Self {
         Peers::new(self.0.keys.clone(), limits, self.0.link_in.clone())
     }
 
-    /// Receives from the peer at `addr` what is missing of an object, and makes it part of the store. If the object
-    /// `is_expected` there, the peer may still be waiting for it; with `is_choosy`, a peer that turns out to be slow is
-    /// left. A transfer that has begun runs to its end even if no one waits for it any more.
+    /// Receives the rest of an object from the peer at `addr` and publishes it in the store. If the object
+    /// `is_expected` at the peer, the peer may still be waiting for it. With `is_choosy`, a slow peer is given up. A
+    /// transfer in progress continues even if no caller waits for it.
     ///
     /// # Errors
-    /// `NotHere`, `Busy`, `Unreachable`, `Avoided`, `Corrupt`, `Slow`: try another source. `Full`, `Local`:
-    /// none can help.
+    /// `NotHere`, `Busy`, `Unreachable`, `Avoided`, `Corrupt`, `Slow`: try another source. `Full`, `Local`: no source
+    /// can help.
     pub async fn fetch(
         &self,
         addr: SocketAddr,
@@ -121,22 +122,22 @@ impl Peers {
         let fetched = self.with_peer(addr, move |inner| {
             let mut into = Some(into);
             let fetched = inner.fetch(addr, &mut into, is_expected, is_choosy);
-            // If nobody waits for it any more, it is dropped.
+            // If the caller is gone, the object is dropped.
             let _ = give_back.send(into);
             fetched
         });
         fetched.await.map_err(|error| Broken { error, rest: given_back.try_recv().ok().flatten() })
     }
 
-    /// Does not avoid a peer any longer, until it fails again.
+    /// Stops avoiding a peer, until it fails again.
     pub fn forgive(&self, addr: SocketAddr) {
         if let Some(peer) = self.0.table().peers.get_mut(&addr) {
             peer.avoid = None;
         }
     }
 
-    /// How long it will take to get `bytes` from the peer at `addr`, which serves `others` at the same time; by what was
-    /// seen of it, else of others.
+    /// Estimated time to fetch `bytes` from the peer at `addr`, which serves `others` other nodes. Based on
+    /// measurements of this peer, or else of other peers.
     pub fn estimate(&self, addr: SocketAddr, bytes: u64, others: u32) -> Duration {
         let table = self.0.table();
         let pace = table.peers.get(&addr).map_or(Pace::default(), |peer| peer.pace);
@@ -145,17 +146,17 @@ impl Peers {
         Duration::from_secs_f64(rtt_s + bytes as f64 * f64::from(1 + others) / bytes_per_s)
     }
 
-    /// Gives an object to the peer at `addr`, which expects it, and returns when its store has it.
+    /// Pushes an object to the peer at `addr`, which expects it. Returns when the peer has stored it.
     ///
     /// # Errors
-    /// `NotHere` if it is not expected there; `Busy`, `Unreachable`, `Avoided`: the peer does not have it, or does not
-    /// say so.
+    /// `NotHere` if the peer does not expect it; `Busy`, `Unreachable`, `Avoided` if the peer did not confirm that it
+    /// has stored it.
     pub async fn push(&self, addr: SocketAddr, id: ObjectId, content: Arc<Vec<u8>>) -> Result<(), PeerError> {
         self.with_peer(addr, move |inner| inner.request(addr, |connection| push(inner, addr, connection, id, &content)))
             .await
     }
 
-    /// Reads `length` bytes from `offset` of the object that the peer at `addr` has.
+    /// Reads `length` bytes from `offset` of an object of the peer at `addr`.
     ///
     /// # Errors
     /// As [`Peers::fetch`]; `NotHere` also if the object has no such range.
@@ -178,7 +179,7 @@ impl Peers {
         .await
     }
 
-    /// Runs `work` on a blocking thread, in its turn among the transfers with `addr`.
+    /// Runs `work` on a blocking thread, when the limit of transfers with `addr` permits.
     async fn with_peer<T: Send + 'static>(
         &self,
         addr: SocketAddr,
@@ -187,7 +188,7 @@ impl Peers {
         let gone = |_| PeerError::unreachable(addr, "was not asked: the process is shutting down");
         let permits = self.0.permits(addr)?;
         let permit = permits.acquire_owned().await.map_err(|_| gone(()))?;
-        // It may have failed for another transfer while this one waited.
+        // The peer may have failed in another transfer while this one waited.
         self.0.permits(addr)?;
         let inner = self.0.clone();
         let working = tokio::task::spawn_blocking(move || {
@@ -244,7 +245,7 @@ impl Inner {
         }
     }
 
-    /// Learns about a peer, and about peers as such.
+    /// Records a measurement, for one peer and for all peers together.
     fn saw(&self, addr: SocketAddr, learn: impl Fn(&mut Pace)) {
         let mut table = self.table();
         learn(&mut table.pace);
@@ -277,7 +278,7 @@ impl Inner {
         }
     }
 
-    /// Remembers a peer that is better left alone for a while.
+    /// Records a peer to avoid for a while.
     fn note<T>(&self, addr: SocketAddr, result: &Result<T, PeerError>) {
         let (factor, why) = match result.as_ref().err().map(|error| error.kind) {
             Some(PeerErrorKind::Unreachable) => (1, "did not answer"),
@@ -290,8 +291,8 @@ impl Inner {
         }
     }
 
-    /// Makes one request: on a kept connection if there is one, and once more on a new one if the kept one turns out to
-    /// be closed.
+    /// Makes one request, on a kept connection if there is one. If the server has closed that connection, the request
+    /// is repeated on a new one.
     fn request<T>(
         &self,
         addr: SocketAddr,
@@ -308,7 +309,7 @@ impl Inner {
         self.finish(addr, connection, done)
     }
 
-    /// Keeps the connection if it is between two requests, and closes it otherwise.
+    /// Keeps the connection if it is between two requests. Otherwise closes it.
     fn finish<T>(
         &self,
         addr: SocketAddr,
@@ -348,7 +349,7 @@ impl Inner {
             answer.map(|answer| (link, client, answer)).ok_or_else(|| ErrorKind::UnexpectedEof.into())
         };
         let (link, client, answer) = greet().map_err(|error: std::io::Error| match error.kind() {
-            // So does a server that does not let this side in, and one that awaits TLS, or does not.
+            // A server also closes the connection if it refuses this side, or if only one of the two sides uses TLS.
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
                 let why = "closed the connection: check that it has the same cluster key, and that both or neither use --plain-data";
                 PeerError::unreachable(addr, why)
@@ -403,7 +404,7 @@ impl Connection {
         self.last_used.elapsed() < limits.idle_timeout / 2
     }
 
-    /// Sends `request`, and returns what comes of it.
+    /// Sends `request` and returns the connection's further data.
     pub fn ask(
         &mut self,
         addr: SocketAddr,
@@ -470,7 +471,7 @@ impl From<eyas_store::StoreError> for TransferFailure {
     }
 }
 
-/// A size that is set ends the kernel's own tuning, so one that the kernel would cut down is better not set.
+/// A buffer size that is set ends the kernel's automatic tuning. So a size that the kernel would reduce is not set.
 fn set_receive_buffer(stream: &TcpStream, bytes: usize) -> std::io::Result<()> {
     static MOST_BYTES: OnceLock<usize> = OnceLock::new();
     let most_bytes = *MOST_BYTES.get_or_init(|| {

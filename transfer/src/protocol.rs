@@ -1,32 +1,37 @@
-//! What two peers say to each other, as bytes. Every message is 64 bytes: 32 of content, 32 of a BLAKE3 keyed hash over
-//! it and over everything that it must not be replayed without.
+//! The protocol between two peers, as bytes. Every message has 64 bytes: 32 of content, and 32 of a BLAKE3 keyed hash
+//! (MAC) over the content and its context, which prevents replays.
 //!
 //! ```text
-//! hello    client → server   "eyas" | version u16 | 0 u16 | nonce 24        MAC under the cluster's key
-//! welcome  server → client   "eyas" | version u16 | status u16 | nonce 24   MAC also over the client's nonce
-//! request  client → server   id 16 | offset u62, push u1, expected u1 | length u64   MAC under the session's key, over its number
-//! reply    server → client   status u64 | size u64 | checksum u64 | length u64   MAC likewise, and over its number
+//! hello    client → server   "eyas" | version u16 | 0 u16 | nonce 24
+//!                            MAC with the cluster's key
+//! welcome  server → client   "eyas" | version u16 | status u16 | nonce 24
+//!                            MAC with the cluster's key, over the client's nonce too
+//! request  client → server   id 16 | offset u62, push u1, expected u1 | length u64
+//!                            MAC with the session's key, over the number of the request too
+//! reply    server → client   status u64 | size u64 | checksum u64 | length u64
+//!                            MAC with the session's key, over the number of the request too
 //! ```
 //!
-//! `length` bytes of content follow in pieces, each with a header, and behind it a checksum of its own, so that damage is
-//! found in the hop where it happens, and what came before it is kept. A replica that is still being received is sent
-//! as it comes, and ends with the checksum of the whole, which its server knows only then.
+//! `length` bytes of content follow in pieces. Each piece has a header before it and its checksum after it, so that
+//! damage is found on the link where it happens, and earlier pieces are kept. An object that the server is still
+//! receiving is sent piece by piece, and ends with the checksum of the whole, which the server knows only then.
 //!
 //! ```text
 //! piece    kind u32 | length u32 | had u64, then
 //!          content: `length` bytes | their checksum u64
-//!          wait:    nothing; the server has no more yet, and is alive
-//!          end:     the whole object's checksum u64
+//!          wait:    nothing; the server is alive and has no more bytes yet
+//!          end:     checksum of the whole object u64
 //! ```
 //!
-//! A push is a request whose content goes the other way: the server replies from where on it wants the object, the client
-//! sends pieces from there and an end, and the server replies again when the object is stored.
+//! `had` is the number of bytes of the object that the server has.
 //!
-//! `had` is how much of the object the server itself has.
+//! A push is a request whose content goes in the other direction: the server replies with the offset from which it
+//! wants the object, the client sends pieces from there and an end, and the server replies again when it has stored
+//! the object.
 //!
-//! The client speaks first, and a server that does not like a hello or a request closes without a word, so that a port
-//! scan learns nothing. The session's key is a hash of both nonces under the cluster's key: neither side can be
-//! played an old recording. Numbers are little-endian. No socket, no clock, no randomness in here.
+//! The client speaks first. A server closes the connection without an answer if a hello or a request is invalid, so a
+//! port scan learns nothing. The session's key is a hash of both nonces with the cluster's key, so recordings cannot
+//! be replayed to either side. Numbers are little-endian. This file uses no socket, no clock and no randomness.
 
 use std::fmt;
 
@@ -36,16 +41,16 @@ use eyas_types::ObjectId;
 /// Size of every message.
 pub(crate) const MESSAGE_BYTES: usize = 64;
 
-/// A `length` in a request that stands for all that follows `offset`.
+/// A `length` in a request that means everything after `offset`.
 pub(crate) const TO_THE_END: u64 = u64::MAX;
 
 pub(crate) const PIECE_HEADER_BYTES: usize = 16;
 pub(crate) const CHECKSUM_BYTES: usize = 8;
 
-/// In the word of a request's offset: the object may be on its way to the server.
+/// Bit in the field `offset` of a request: the object may be on its way to the server.
 const EXPECTED_BIT: u64 = 1 << 63;
 
-/// In the same word: the client brings the object, which has `length` bytes.
+/// Bit in the same field: the client pushes the object, which has `length` bytes.
 const PUSH_BIT: u64 = 1 << 62;
 
 const CONTENT_BYTES: usize = 32;
@@ -55,7 +60,7 @@ const VERSION: u16 = 3;
 pub(crate) type MessageBytes = [u8; MESSAGE_BYTES];
 pub(crate) type Nonce = [u8; 24];
 
-/// A secret that the nodes of a cluster share. Never sent.
+/// A secret that the nodes of a cluster share. It is never sent.
 #[derive(Clone)]
 pub(crate) struct PeerKey(pub [u8; 32]);
 
@@ -65,7 +70,7 @@ impl fmt::Debug for PeerKey {
     }
 }
 
-/// What a server says to a client that knows the key.
+/// The answer of a server to a client that knows the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Welcome {
     Ready = 0,
@@ -73,38 +78,38 @@ pub(crate) enum Welcome {
     Busy = 1,
 }
 
-/// Asks for a range of an object.
+/// A request for a range of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TransferRequest {
     pub id: ObjectId,
     pub offset: u64,
     pub length: u64,
-    /// If the server does not have it, it is on its way there: worth waiting a moment.
+    /// If the server does not have the object, it is on its way there, and the server waits for a moment.
     pub expected: bool,
-    /// The client brings it; it is not asked for.
+    /// The client pushes the object instead of asking for it.
     pub is_push: bool,
 }
 
-/// What follows a request.
+/// The reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransferReply {
-    /// `length` bytes of an object of `size_bytes`, the whole of which has `checksum`.
+    /// `length` bytes follow, of an object of `size_bytes` whose whole content has `checksum`.
     Here { size_bytes: u64, checksum: Checksum, length: u64 },
-    /// `length` bytes of an object of `size_bytes` as they come, and then the checksum of the whole.
+    /// `length` bytes follow as they arrive, of an object of `size_bytes`, and then the checksum of the whole.
     Coming { size_bytes: u64, length: u64 },
-    /// Not in the store, or found to be damaged just now.
+    /// The object is not in the store, or was just found to be damaged.
     NotHere,
-    /// The range is not within the object.
+    /// The object does not have this range.
     NoSuchRange,
-    /// The server's disk failed.
+    /// The disk of the server failed.
     Failed,
-    /// What is to be pushed is wanted from here on.
+    /// The object is to be pushed from this offset on.
     Wanted { offset: u64 },
-    /// What was pushed is in the store.
+    /// The pushed object is in the store.
     Stored,
 }
 
-/// What a MAC is for, so that none passes for another.
+/// The purpose of a MAC, so that a MAC for one purpose is not valid for another.
 #[derive(Clone, Copy)]
 enum Purpose {
     Hello,
@@ -126,12 +131,12 @@ pub(crate) fn read_hello(key: &PeerKey, message: &MessageBytes) -> Option<Nonce>
     read_greeting(content).map(|(_, nonce)| nonce)
 }
 
-/// A server's answer.
+/// The answer of a server.
 pub(crate) fn welcome(key: &PeerKey, client: &Nonce, server: &Nonce, welcome: Welcome) -> MessageBytes {
     sealed(&key.0, Purpose::Welcome, client, greeting(welcome as u16, server))
 }
 
-/// What a server answered, if the server knows the key.
+/// The answer of a server and its nonce, if the server knows the key.
 pub(crate) fn read_welcome(key: &PeerKey, client: &Nonce, message: &MessageBytes) -> Option<(Welcome, Nonce)> {
     let content = opened(&key.0, Purpose::Welcome, client, message)?;
     let (status, nonce) = read_greeting(content)?;
@@ -139,10 +144,10 @@ pub(crate) fn read_welcome(key: &PeerKey, client: &Nonce, message: &MessageBytes
     Some((welcome, nonce))
 }
 
-/// One side of a connection after the greeting.
+/// One side of a connection after the handshake.
 pub(crate) struct PeerSession {
     key: [u8; 32],
-    /// Of the next request.
+    /// Number of the next request.
     number: u64,
 }
 
@@ -198,7 +203,7 @@ impl PeerSession {
         sealed(&self.key, Purpose::TransferReply, &self.number.to_le_bytes(), content)
     }
 
-    /// What the server replied to the last request.
+    /// The server's reply to the last request.
     pub fn read_reply(&self, message: &MessageBytes) -> Option<TransferReply> {
         let content = opened(&self.key, Purpose::TransferReply, &self.number.to_le_bytes(), message)?;
         let (size_bytes, checksum, length) = (u64_at(content, 8), Checksum(u64_at(content, 16)), u64_at(content, 24));
@@ -215,7 +220,7 @@ impl PeerSession {
     }
 }
 
-/// What a piece is.
+/// The kind of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceKind {
     Content = 1,
@@ -223,7 +228,7 @@ pub(crate) enum PieceKind {
     End = 3,
 }
 
-/// What goes before a piece.
+/// The header of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PieceHeader {
     pub kind: PieceKind,
@@ -242,7 +247,7 @@ impl PieceHeader {
         bytes
     }
 
-    /// Nothing if it is no header, or of a piece that is too large.
+    /// Parses a header; `None` if it is invalid or its piece too large.
     pub fn from_bytes(bytes: &[u8; PIECE_HEADER_BYTES]) -> Option<Self> {
         let kind_and_length = u64_at(bytes, 0);
         let (kind, length) = (kind_and_length as u32, (kind_and_length >> 32) as u32);
@@ -277,11 +282,11 @@ fn sealed(key: &[u8; 32], purpose: Purpose, context: &[u8], content: [u8; CONTEN
 
 fn opened<'a>(key: &[u8; 32], purpose: Purpose, context: &[u8], message: &'a MessageBytes) -> Option<&'a [u8]> {
     let (content, theirs) = message.split_at(CONTENT_BYTES);
-    // The comparison of `Hash` takes the same time wherever the first difference is.
+    // Comparing two `Hash` values takes constant time.
     (mac(key, purpose, context, content) == blake3::Hash::from_slice(theirs).ok()?).then_some(content)
 }
 
-/// All contexts of one purpose have one length, so no two inputs run together alike.
+/// All contexts of one purpose have the same length, so different inputs never give the same bytes.
 fn mac(key: &[u8; 32], purpose: Purpose, context: &[u8], content: &[u8]) -> blake3::Hash {
     blake3::Hasher::new_keyed(key).update(&[purpose as u8]).update(context).update(content).finalize()
 }
@@ -313,7 +318,7 @@ mod tests {
             assert_eq!(read_welcome(&OTHER, &CLIENT, &answer), None);
             assert_eq!(read_welcome(&KEY, &SERVER, &answer), None, "an answer to another hello");
         }
-        // A server's own greeting does not pass for a client's.
+        // A server's own greeting is not valid as a client's.
         assert_eq!(read_hello(&KEY, &welcome(&KEY, &CLIENT, &SERVER, Welcome::Ready)), None);
     }
 

@@ -1,8 +1,9 @@
-//! Objects that are given to a node that expects them: how a client brings what no node has yet.
+//! Pushes: objects that are sent to a node that expects them. A client brings objects this way that no node has yet.
 //!
-//! The receiving side says beforehand which object it expects and into what it goes ([`PeerServer::expect`]), so a push
-//! can only fill what was made for it. While it comes, the object is passed on like any other that is being received.
-//! One that breaks off goes on, when it is pushed again, where it stopped.
+//! The receiver declares beforehand which object it expects, and provides the [`Incoming`] to write it to
+//! ([`PeerServer::expect`]). So a push can only fill what was reserved for it. While it arrives, the object is relayed
+//! like any other that is being received. An interrupted push continues where it stopped when the object is pushed
+//! again.
 //!
 //! [`PeerServer::expect`]: crate::PeerServer::expect
 
@@ -22,17 +23,17 @@ use crate::peers::{Connection, Inner, TransferFailure};
 use crate::protocol::{PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest};
 use crate::receive::{BUFFER_BYTES, Follows, Patience, Pieces};
 
-/// What a server expects to be given.
+/// The objects that a server expects.
 #[derive(Default)]
 pub(crate) struct Expectations(Mutex<HashMap<ObjectId, Waiting>>);
 
 struct Waiting {
-    /// Not there while somebody is giving it.
+    /// `None` while a client is pushing the object.
     into: Option<Incoming>,
     stored: oneshot::Sender<Checksum>,
 }
 
-/// An object that is expected for as long as this lives.
+/// An expected object. It is expected as long as this value lives.
 pub struct Expected {
     expectations: Arc<Expectations>,
     id: ObjectId,
@@ -40,8 +41,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The checksum of the object, once it is in the store; nothing if it came damaged, the store failed, or the same
-    /// object was expected anew.
+    /// Waits until the object is in the store, and returns its checksum. `None` if it was damaged, the store failed,
+    /// or the same object was expected anew.
     pub async fn stored(mut self) -> Option<Checksum> {
         (&mut self.stored).await.ok()
     }
@@ -58,7 +59,7 @@ impl Drop for Expected {
 }
 
 impl Expectations {
-    /// Expects the object that goes into `into`.
+    /// Expects the object that is written to `into`.
     pub fn expect(self: &Arc<Self>, into: Incoming) -> Expected {
         let ((stored, to_come), id) = (oneshot::channel(), into.id());
         self.waiting().insert(id, Waiting { into: Some(into), stored });
@@ -74,7 +75,7 @@ impl Expectations {
         self.waiting().get_mut(&id)?.into.take()
     }
 
-    /// For the next who gives it, if it is still expected.
+    /// Makes the object available to the next client that pushes it, if it is still expected.
     fn put_back(&self, into: Incoming) {
         if let Some(waiting) = self.waiting().get_mut(&into.id()) {
             waiting.into = Some(into);
@@ -83,7 +84,7 @@ impl Expectations {
 
     fn stored(&self, id: ObjectId, checksum: Checksum) {
         if let Some(waiting) = self.waiting().remove(&id) {
-            // Who does not wait for it any more finds it in the store.
+            // If no one waits for the object, it is in the store all the same.
             let _ = waiting.stored.send(checksum);
         }
     }
@@ -127,7 +128,7 @@ impl Expectations {
                     answer(link, TransferReply::Failed)
                 }
             },
-            // All bytes came, and they are not those that were sent: none can be trusted.
+            // All bytes have arrived, and their checksum is wrong, so none can be trusted.
             Err(failure) if is_whole && failure.error.kind == PeerErrorKind::Corrupt => {
                 self.give_up(id);
                 answer(link, TransferReply::Failed)
@@ -140,7 +141,7 @@ impl Expectations {
     }
 }
 
-/// The client's side.
+/// The client's side of a push.
 pub(crate) fn push(
     inner: &Inner,
     addr: SocketAddr,

@@ -1,4 +1,4 @@
-//! What is made of the content that follows a reply, or a push: pieces, each held to its checksum before the store sees it.
+//! Receives the pieces that follow a reply or a push. Each piece is checked before the store gets it.
 
 use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
@@ -11,36 +11,37 @@ use crate::link::Link;
 use crate::peers::{Connection, Inner, TransferFailure};
 use crate::protocol::{CHECKSUM_BYTES, PIECE_HEADER_BYTES, PieceHeader, PieceKind, TO_THE_END, TransferRequest};
 
-/// A piece and its checksum.
+/// Size of a piece and its checksum.
 pub(crate) const BUFFER_BYTES: usize = PIECE_BYTES + CHECKSUM_BYTES;
 
-/// A relay is compared with what itself receives over so long.
+/// The rate of a relay is compared with the rate at which it receives over this time.
 const COMPARED_OVER: Duration = Duration::from_secs(2);
 
-/// A relay is slow if it receives so many times what it sends.
+/// A relay is slow if it receives this many times as fast as it sends.
 const SLOW_FACTOR: u64 = 4;
 
-/// What follows a reply.
+/// The content that follows a reply.
 #[derive(Clone, Copy)]
 pub(crate) struct Follows {
     /// Size of the whole object.
     pub size_bytes: u64,
-    /// Of the whole object; not known before its end where it is still being received.
+    /// Checksum of the whole object. While the object is still being received by the server, it is known only at the
+    /// end.
     pub checksum: Option<Checksum>,
-    /// Bytes that follow.
+    /// Number of bytes that follow.
     pub length: u64,
 }
 
-/// How a peer that is still receiving the object itself is judged.
+/// When to give up a peer that is still receiving the object itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
-    /// Without anything new from it, though it is alive.
+    /// Maximum time without new content, although the peer is alive.
     pub stall: Duration,
-    /// Whether there is another source to go to if this one turns out to be slow.
+    /// Whether a slow peer is given up, because there is another source.
     pub is_choosy: bool,
 }
 
-/// Receives what is missing of an object.
+/// Receives the rest of an object.
 pub(crate) fn receive_object(
     inner: &Inner,
     addr: SocketAddr,
@@ -83,7 +84,7 @@ pub(crate) fn receive_range(
     Ok(range)
 }
 
-/// The pieces that follow a reply, or a push.
+/// The pieces that follow a reply or a push.
 pub(crate) struct Pieces<'a> {
     addr: SocketAddr,
     link: &'a mut Link,
@@ -95,7 +96,7 @@ pub(crate) struct Pieces<'a> {
     compared: Option<Compared>,
 }
 
-/// When a relay was last compared, and how far it and we were then.
+/// The time of the last comparison of a relay, and the progress of both sides at that time.
 struct Compared {
     at: Instant,
     had_bytes: u64,
@@ -103,7 +104,7 @@ struct Compared {
 }
 
 impl<'a> Pieces<'a> {
-    /// What comes from `addr` over `link`, which may be silent for as long as `stall`.
+    /// The pieces that arrive from `addr` over `link`, which may be silent for up to `stall`.
     pub fn new(
         addr: SocketAddr,
         link: &'a mut Link,
@@ -118,7 +119,7 @@ impl<'a> Pieces<'a> {
         Ok(pieces)
     }
 
-    /// Receives what is missing of an object.
+    /// Receives the rest of an object.
     pub fn receive(&mut self, into: &mut Incoming, buffer: &mut [u8]) -> Result<(), TransferFailure> {
         while let Some((content, checksum)) = self.next(buffer)? {
             let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
@@ -137,7 +138,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The next piece, and its checksum; nothing after the last.
+    /// The next piece and its checksum; `None` after the last.
     fn next<'b>(&mut self, buffer: &'b mut [u8]) -> Result<Option<(&'b [u8], Checksum)>, TransferFailure> {
         while self.left > 0 {
             let header = self.header()?;
@@ -164,7 +165,7 @@ impl<'a> Pieces<'a> {
         Ok(None)
     }
 
-    /// The checksum of the whole object, after its last piece.
+    /// The checksum of the whole object, which follows the last piece.
     fn checksum(&mut self) -> Result<Checksum, TransferFailure> {
         if let Some(checksum) = self.follows.checksum {
             return Ok(checksum);
@@ -194,13 +195,13 @@ impl<'a> Pieces<'a> {
 
     fn stopped(&self, error: std::io::Error) -> TransferFailure {
         if error.kind() == ErrorKind::InvalidData {
-            // What was encrypted is not what was sent.
+            // Decryption failed: the data was changed on its way.
             return TransferFailure::of(PeerErrorKind::Corrupt, self.addr, "sent damaged data");
         }
         TransferFailure::unreachable(self.addr, format!("stopped in the middle: {error}"))
     }
 
-    /// The peer has no more yet.
+    /// The peer has no more bytes yet.
     fn wait(&self) -> Result<(), TransferFailure> {
         if self.moved.elapsed() < self.patience.stall {
             return Ok(());
@@ -209,7 +210,7 @@ impl<'a> Pieces<'a> {
         Err(TransferFailure::of(PeerErrorKind::Slow, self.addr, what))
     }
 
-    /// Leaves a relay that receives much faster than it sends.
+    /// Gives up a relay that receives much faster than it sends.
     fn compare(&mut self, had_bytes: u64) -> Result<(), TransferFailure> {
         let now = Compared { at: self.moved, had_bytes, left: self.left };
         let Some(then) = &self.compared else {

@@ -1,9 +1,10 @@
-//! Gives this node's objects to its peers, whole ones and those that are still being received, and takes what it expects: a thread for each
-//! connection, `sendfile` from the page cache where data goes in plain.
+//! Sends this node's objects to peers, whole ones and those that are still being received, and receives objects that
+//! are expected. Each connection has a thread. Plain data is sent with `sendfile` from the page cache.
 //!
-//! What comes in over the port is read in messages of a fixed size, and until one proves that its sender knows the
-//! cluster's key nothing goes out, not even an error. Until then a [`Door`] bounds the connections; after that they are counted,
-//! in all and by address. The slow and the silent are dropped. Objects leave only as the store says they are: an object found damaged is gone, not sent.
+//! The server reads messages of a fixed size. It sends nothing, not even an error, before a message has proved that
+//! its sender knows the cluster's key. Until then a [`Door`] bounds the connections; afterwards they are counted, in
+//! total and by address. Slow and silent connections are closed. An object that is found damaged is removed and not
+//! sent.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,19 +29,19 @@ use crate::link::{AfterSend, Link};
 use crate::protocol::{self, PeerKey, PeerSession, PieceHeader, PieceKind, TransferReply, TransferRequest, Welcome};
 use crate::push::{Expectations, Expected};
 
-/// How long an object that is expected here is waited for before the peer is told that it is not here.
+/// Time to wait for an expected object before the peer is told that it is not here.
 const EXPECTED_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often a peer is told that there is no more of an object yet.
+/// Interval at which a peer is told that there is no more of an object yet.
 const WAIT_EVERY: Duration = Duration::from_secs(1);
 
-/// Before accepting again after the process ran out of something.
+/// Pause before the next accept when the process has run out of a resource.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections that the kernel keeps until they are accepted; the standard library asks for 128, which a burst fills.
+/// Connections that the kernel queues until they are accepted. The standard library asks for 128, which a burst fills.
 const BACKLOG: i32 = 1024;
 
-/// Of a connection's thread: it holds small messages, and at times one piece on the heap.
+/// Stack size of a connection's thread. It needs little; pieces are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a store to peers until it is dropped.
@@ -50,10 +51,10 @@ pub struct PeerServer {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What a server has given away.
+/// What a server has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Objects and ranges sent to their last byte.
+    /// Number of objects and ranges that were sent completely.
     pub count: u64,
     /// Bytes of content sent.
     pub bytes: u64,
@@ -74,7 +75,7 @@ struct Shared {
     served_bytes: AtomicU64,
 }
 
-/// Every connection that has a thread, so that a stop can cut it short; counted by address once it is admitted.
+/// All connections that have a thread, so that a stop can cut them; counted by address once they are admitted.
 #[derive(Default)]
 struct Connections {
     next: u64,
@@ -124,12 +125,12 @@ impl PeerServer {
         self.addr
     }
 
-    /// Takes what is missing of an object from whoever pushes it, as long as what this returns lives.
+    /// Expects an object: writes it to `into` when a client pushes it, as long as the returned value lives.
     pub fn expect(&self, into: Incoming) -> Expected {
         self.shared.expectations.expect(into)
     }
 
-    /// What it has given away so far.
+    /// What the server has sent so far.
     pub fn served(&self) -> Served {
         Served {
             count: self.shared.served_count.load(Ordering::Relaxed),
@@ -139,10 +140,10 @@ impl PeerServer {
 }
 
 impl Drop for PeerServer {
-    /// Stops accepting and cuts every connection; what was being received elsewhere falls back to another source.
+    /// Stops accepting and cuts every connection. Clients continue with other sources.
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // Wakes the blocked accept, which then sees the flag.
+        // Wakes the blocked accept, which then checks the flag.
         let _ = rustix::net::shutdown(&self.shared.listener, Shutdown::Both);
         for stream in self.shared.connections().open.values() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -155,7 +156,7 @@ impl Drop for PeerServer {
 
 impl Shared {
     fn connections(&self) -> MutexGuard<'_, Connections> {
-        // Counts and a map; no update of them can panic half-way.
+        // Counters and a map; no update of them can panic half-way.
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,7 +179,7 @@ fn accept(shared: &Arc<Shared>) {
         let stream = Arc::new(stream);
         let guest = shared.door.enter(peer.ip(), {
             let stream = stream.clone();
-            // Its thread then sees the end of it.
+            // Its thread then sees that the connection has ended.
             move || drop(stream.shutdown(std::net::Shutdown::Both))
         });
         let shared = shared.clone();
@@ -197,7 +198,7 @@ fn accept(shared: &Arc<Shared>) {
     }
 }
 
-/// Speaks with one client until it closes, says something wrong, or times out.
+/// Serves one client until it closes, sends an invalid message, or times out.
 fn serve(shared: &Arc<Shared>, stream: Arc<TcpStream>, peer: SocketAddr, guest: Guest) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(shared.limits.stall_timeout))?;
@@ -251,10 +252,10 @@ fn answer(shared: &Shared, link: &mut Link, session: &PeerSession, request: Tran
     Ok(())
 }
 
-/// Sends from an object that is here.
+/// Sends a range of an object that is here.
 fn give(shared: &Shared, link: &mut Link, session: &PeerSession, request: TransferRequest) -> io::Result<()> {
     let refuse = |link: &mut Link, reply| link.send(&session.reply(reply), AfterSend::Nothing);
-    // A task of this node may have written to the object through its link: such an object is dropped, not spread.
+    // A task of this node may have written to the object through its link. Such an object is removed and not sent.
     if !shared.store.verify_untouched(request.id) {
         return refuse(link, TransferReply::NotHere);
     }
@@ -269,7 +270,7 @@ fn give(shared: &Shared, link: &mut Link, session: &PeerSession, request: Transf
     let size_bytes = object.size_bytes;
     let Some(end) = end_of_range(request, size_bytes) else { return refuse(link, TransferReply::NoSuchRange) };
     let here = TransferReply::Here { size_bytes, checksum: object.checksum, length: end - request.offset };
-    // Leaves in one packet with the first bytes of the content.
+    // The reply and the first bytes of content share a packet.
     let then = if end > request.offset { AfterSend::More } else { AfterSend::Nothing };
     link.send(&session.reply(here), then)?;
     let mut pieces = Pieces { shared, link };
@@ -282,7 +283,7 @@ fn give(shared: &Shared, link: &mut Link, session: &PeerSession, request: Transf
     Ok(())
 }
 
-/// Sends from an object while it is being received.
+/// Sends an object while it is being received.
 fn relay(
     shared: &Shared,
     link: &mut Link,
@@ -299,7 +300,7 @@ fn relay(
     let mut pieces = Pieces { shared, link };
     let mut at = request.offset;
     loop {
-        // Its last byte says nothing before the whole is known to be good.
+        // The last piece is sent only when the whole object is known to be good.
         let wanted = if at < end { at } else { size_bytes };
         let ArrivalProgress { written_bytes, end: ended } = arriving.wait_past(wanted, WAIT_EVERY);
         match ended {
@@ -311,7 +312,7 @@ fn relay(
                 pieces.end(checksum)?;
                 break;
             }
-            // The peer goes on elsewhere behind what it has.
+            // The peer continues with another source.
             Some(ArrivalEnd::GivenUp) => return Err(io::ErrorKind::ConnectionAborted.into()),
             None => pieces.wait(written_bytes)?,
         }
@@ -320,7 +321,7 @@ fn relay(
     Ok(())
 }
 
-/// Where the content asked for ends, if the object has it.
+/// The end of the requested range, if the object has it.
 fn end_of_range(request: TransferRequest, size_bytes: u64) -> Option<u64> {
     let left = size_bytes.checked_sub(request.offset)?;
     match request.length {
@@ -336,8 +337,8 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Sends what of `range` is in one piece of an object; tells how many bytes that were. Where the checksum of the piece
-    /// is not `known`, or only a part of it is wanted, it is made from the content.
+    /// Sends the part of `range` that is within one piece of an object. Returns its number of bytes. If the checksum
+    /// of the piece is not `known`, or only a part of it is wanted, the checksum is computed.
     fn send(
         &mut self,
         file: &File,
@@ -386,7 +387,7 @@ impl Pieces<'_> {
     }
 }
 
-/// A connection that a stop can cut.
+/// An open connection, which a stop can cut.
 struct Open<'a> {
     shared: &'a Shared,
     number: u64,
@@ -400,7 +401,7 @@ impl<'a> Open<'a> {
         connections.next += 1;
         connections.open.insert(number, stream.clone());
         if shared.is_stopping() {
-            // Too late for the stop to have seen it.
+            // The stop came before this connection was in the table.
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
         Open { shared, number, stream }
@@ -413,7 +414,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// A place among those who are served.
+/// An admitted connection, which counts against the limits.
 struct Admitted<'a> {
     shared: &'a Shared,
     ip: IpAddr,

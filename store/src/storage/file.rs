@@ -1,4 +1,5 @@
-//! `file` URLs: a file system that every node mounts. Plain system calls, because versions need nanoseconds and modes.
+//! `file` URLs: a file system that every node mounts. Uses plain system calls, because versions need nanoseconds and
+//! modes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -17,13 +18,14 @@ use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::order::{ReadTurn, TURN_BYTES, TurnRequest};
 
-/// Read at a time. A relay can pass it on when all of it is there.
+/// Bytes read at a time. A relay can pass a range on when all of it has been read.
 const RANGE_BYTES: usize = 256 << 10;
 
-/// Ranges of one file that are read at once, or wait to be written: with [`RANGE_BYTES`], a bound on memory.
+/// Ranges of one file that are read at the same time or wait to be written. With [`RANGE_BYTES`], this bounds the
+/// memory.
 const CONCURRENT_RANGES: usize = 4;
 
-/// The object at `path`.
+/// The current version of the object at `path`.
 pub(super) fn stat(path: &Path, url: &Name, executable: Option<bool>) -> Result<ObjectSpec, StorageError> {
     let metadata = fs::metadata(path).map_err(|error| StorageError::file("read", url, &error))?;
     let version = version(&metadata, url)?;
@@ -31,8 +33,7 @@ pub(super) fn stat(path: &Path, url: &Name, executable: Option<bool>) -> Result<
     Ok(ObjectSpec { source: url.clone(), version, executable })
 }
 
-/// Reads what is missing of the file, at the version of `spec`.
-/// Each part is read in the turn that there is for it, if there is any.
+/// Reads the rest of the file at the version of `spec`. Each part waits for its turn, if there are turns.
 pub(super) fn read(
     path: &Path,
     spec: &ObjectSpec,
@@ -42,7 +43,7 @@ pub(super) fn read(
 ) -> Result<(), StorageError> {
     let url = &spec.source;
     let failed = |error: io::Error| StorageError::file("read", url, &error);
-    // Not blocking: a pipe put in the file's place must not hold the thread.
+    // Non-blocking: a pipe in place of the file must not block the thread.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(failed)?;
     let metadata = check(&file, spec)?;
@@ -73,9 +74,9 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Reads what is missing of a file, several ranges at once, and passes them on in their order; the last is short if the
-/// file ends before. With one read after the other, nothing would come between an answer and the next request, and the
-/// requests of a node that relays what it reads stand in line behind what it sends.
+/// Reads the rest of a file, several ranges at a time, and passes them on in their order. The last range is short if
+/// the file ends early. With one read after the other, the storage would be idle between an answer and the next
+/// request; and on a relay, requests would wait behind the data that it sends.
 fn read_in_order(
     file: &File,
     missing: Range<u64>,
@@ -89,7 +90,7 @@ fn read_in_order(
         let readers = (0..CONCURRENT_RANGES).map(|first| {
             let (give, given) = sync_channel(0);
             let mut own = ranges().skip(first).step_by(CONCURRENT_RANGES);
-            // Ends early if nobody takes any more.
+            // Ends early if the receiver is gone.
             scope.spawn(move || own.try_for_each(|range| give.send(read_range(file, &range))));
             given
         });
@@ -105,7 +106,7 @@ fn read_in_order(
     })
 }
 
-/// What the file has of a range.
+/// The bytes of a range, fewer if the file ends early.
 fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
     let mut count = 0;
@@ -121,9 +122,9 @@ fn read_range(file: &File, range: &Range<u64>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where `path` leads when the symbolic links to its folder are resolved, which is made if it is not there. A file that is
-/// there already, or a link, is replaced rather than followed; so the last component stays. Resolved folders are in
-/// `folders`.
+/// The real location of `path`: symbolic links in its folder are resolved, and missing folders are created. An
+/// existing file or link at `path` itself will be replaced and not followed, so the last component is not resolved.
+/// `folders` caches resolved folders.
 pub(super) fn locate(
     path: &Path,
     url: &Name,
@@ -145,15 +146,15 @@ pub(super) fn locate(
     Ok(path)
 }
 
-/// A file beside the place where it is to appear.
+/// A temporary file in the folder of an output that is not published yet.
 pub struct PreparedFile {
     temporary: Temporary,
     place: PathBuf,
-    /// What will be there.
+    /// The object that it will be once published.
     spec: ObjectSpec,
 }
 
-/// Writes `from` beside `path` under a name that no pattern like `*` finds.
+/// Copies `from` to a hidden file in the folder of `path`, which patterns like `*` do not match.
 pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> Result<PreparedFile, StorageError> {
     let failed = |error: io::Error| StorageError::file("write", url, &error);
     let unreadable = |error: io::Error| StorageError::local(format!("cannot read `{}`", from.display()), error);
@@ -177,7 +178,7 @@ pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> 
             file.write_all(&buffer[..count]).map_err(failed)?;
         }
     } else {
-        // Within the kernel, or by sharing blocks, where the file systems can.
+        // Copies within the kernel or shares blocks, if the file systems support it.
         io::copy(&mut source, &mut file).map_err(failed)?;
     }
     file.sync_all().map_err(failed)?;
@@ -188,11 +189,11 @@ pub(super) fn prepare(from: &Path, path: &Path, url: &Name, limits: &Limits) -> 
 }
 
 impl PreparedFile {
-    /// Puts it in place.
+    /// Renames the file to its final path.
     pub(super) fn publish(self) -> Result<ObjectSpec, StorageError> {
         let PreparedFile { temporary, place, spec } = self;
         temporary.rename(&place).map_err(|error| StorageError::file("write", &spec.source, &error))?;
-        // A result that was reported must outlive a power cut of the server; some file systems cannot sync a folder.
+        // A published result must survive a power failure of the server. Some file systems cannot sync a folder.
         let _ = File::open(place.parent().unwrap_or(Path::new("/"))).and_then(|folder| folder.sync_all());
         Ok(spec)
     }
@@ -218,7 +219,7 @@ fn check(file: &File, spec: &ObjectSpec) -> Result<fs::Metadata, StorageError> {
     Err(StorageError::changed(&spec.source, how))
 }
 
-/// A hidden file, removed unless it is renamed.
+/// A hidden file, which is removed unless it is renamed.
 struct Temporary {
     path: PathBuf,
     renamed: bool,
@@ -229,7 +230,8 @@ impl Temporary {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mode = if executable { 0o777 } else { 0o666 };
         loop {
-            // Other nodes write here too, with the same process ids; the random part and `create_new` keep them apart.
+            // Processes on other nodes may have the same process id. The random part and `create_new` make names
+            // unique.
             let random = std::hash::BuildHasher::hash_one(
                 &std::hash::RandomState::new(),
                 (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -253,7 +255,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.renamed {
-            // Whatever made the write fail may also keep it from being cleaned up.
+            // The cause that made the write fail may also prevent the removal.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -264,7 +266,7 @@ mod tests {
     use super::*;
     use crate::checksum::Checksum;
 
-    /// Does something to the source when the first bytes arrive.
+    /// Changes the source when the first bytes arrive.
     struct Meddler<'a> {
         size_bytes: u64,
         written_bytes: u64,

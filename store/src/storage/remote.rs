@@ -1,4 +1,5 @@
-//! `http`, `https` and `s3` URLs, through OpenDAL: one kind of operator each, one pool of connections for all.
+//! `http`, `https` and `s3` URLs, through OpenDAL: one kind of operator for each, with one pool of connections for
+//! all.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,33 +25,33 @@ use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
 use crate::url::{SourceUrl, text_of};
 
-/// To connect, TLS included.
+/// Timeout of connecting, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Without a byte from the server, it is said that it is waited for.
+/// A server that sent nothing for this time is reported in the log.
 const NOTICED_SILENCE: Duration = Duration::from_secs(5);
 
-/// Buckets whose operators are kept; past it, all are made anew.
+/// Maximum number of buckets whose operators are kept. When it is reached, all are created anew.
 const MAX_OPERATORS: usize = 64;
 
-/// Buffers between the network and the disk.
+/// Maximum number of buffers between the network and the disk.
 const MAX_BUFFERS_AHEAD: usize = 8;
 
-/// One range of a big object, and one part of a multipart upload.
+/// Size of a range of a large object, and of a part of a multipart upload.
 const RANGE_BYTES: usize = 8 << 20;
 
-/// Ranges or parts under way at once: with [`RANGE_BYTES`], a bound on memory.
+/// Ranges or parts in progress at the same time. With [`RANGE_BYTES`], this bounds the memory.
 const CONCURRENT_RANGES: usize = 4;
 
-/// S3 takes 10,000 parts at most.
+/// S3 accepts up to 10,000 parts.
 const MAX_PARTS: u64 = 9_000;
 
-/// Stands for the page in an operator whose transport knows the URL.
+/// Path of the page in an operator whose transport has the full URL.
 const PAGE: &str = "page";
 
-/// Connections, and an operator for each bucket.
+/// The connections, and an operator for each bucket.
 pub(super) struct Remote {
-    /// A try has failed without a byte for so long.
+    /// A try has failed if the server sent nothing for this time.
     silence: Duration,
     transport: OnceLock<Result<ReqwestTransport, StorageError>>,
     buckets: Mutex<HashMap<String, Operator>>,
@@ -61,7 +62,7 @@ impl Remote {
         Remote { silence, transport: OnceLock::new(), buckets: Mutex::default() }
     }
 
-    /// The version that `url` has now.
+    /// The current version of `url`.
     pub async fn stat(&self, url: &str) -> Result<Version, StorageError> {
         self.stat_within(url, &mut Tries::default()).await
     }
@@ -76,8 +77,8 @@ impl Remote {
         }
     }
 
-    /// Reads what is missing of the object at the version of `spec`. Memory stays within a few ranges; the disk work is done on a
-    /// blocking thread while the next bytes arrive.
+    /// Reads the rest of the object at the version of `spec`. The memory is bounded by a few ranges. A blocking thread
+    /// writes to the disk while the next bytes arrive.
     pub async fn read<S: Sink + Send + 'static>(
         &self,
         spec: &ObjectSpec,
@@ -89,14 +90,14 @@ impl Remote {
         loop {
             match self.read_once(spec, &mut writer, limits, &mut tries).await {
                 Ok(()) => return writer.finish().await,
-                // The writer's own failure explains more than that it went away.
+                // The error of the writer says more than that the writer is gone.
                 Err(error) if writer.is_gone() => return Err(writer.finish().await.err().unwrap_or(error)),
                 Err(error) => tries.again(error).await?,
             }
         }
     }
 
-    /// What is asked beside the content has a part in its tries.
+    /// One try, including the requests that check the version.
     async fn read_once(
         &self,
         spec: &ObjectSpec,
@@ -107,7 +108,7 @@ impl Remote {
         let url = text_of(&spec.source)?;
         let (operator, path) = self.operator(url)?;
         let is_s3 = matches!(SourceUrl::of(&spec.source)?, SourceUrl::S3 { .. });
-        // A weak tag never matches in a condition (RFC 9110 §13.1.1), and a date is not asked about reliably.
+        // A weak tag never matches in a condition (RFC 9110 §13.1.1), and conditions on dates are not reliable.
         let if_match = match &spec.version {
             Version::Etag { etag, .. } if !etag.starts_with("W/") => Some(etag.clone()),
             _ => None,
@@ -115,7 +116,7 @@ impl Remote {
         if if_match.is_none() {
             self.check(spec, tries).await?;
         }
-        // A web server may ignore ranges, so its pages are read in one piece and from the start.
+        // A web server may ignore ranges, so its pages are read from the start in one request.
         let (chunk, concurrent, offset) = match is_s3 {
             true if spec.size_bytes() > 2 * RANGE_BYTES as u64 => {
                 (Some(RANGE_BYTES), CONCURRENT_RANGES, writer.sent_bytes)
@@ -123,7 +124,7 @@ impl Remote {
             true => (None, 1, writer.sent_bytes),
             false => (None, 1, 0),
         };
-        // What comes again.
+        // Bytes that were received before.
         let mut to_skip = writer.sent_bytes - offset;
         let is_conditional = if_match.is_some();
         if offset < spec.size_bytes() || spec.size_bytes() == 0 {
@@ -151,7 +152,7 @@ impl Remote {
             let message = format!("`{url}` ended after {} of its {} bytes", writer.sent_bytes, spec.size_bytes());
             return Err(StorageError::new(StorageErrorKind::Unreachable, message));
         }
-        // S3 holds each answer to the tag. Web servers may ignore the condition.
+        // S3 checks the tag with every answer. Web servers may ignore the condition.
         if is_s3 && is_conditional { Ok(()) } else { self.check(spec, tries).await }
     }
 
@@ -197,7 +198,7 @@ impl Remote {
         Ok(found)
     }
 
-    /// Waits for something from a server, and says so if that takes long.
+    /// Waits for an answer of a server, and logs if this takes long.
     async fn hear<T>(&self, url: &str, answer: impl IntoFuture<Output = T>) -> T {
         let mut answer = std::pin::pin!(answer.into_future());
         match tokio::time::timeout(NOTICED_SILENCE, &mut answer).await {
@@ -213,7 +214,8 @@ impl Remote {
         }
     }
 
-    /// Writes `file` to a bucket; the object appears when its last byte is there, and if it `may_appear` then.
+    /// Writes `file` to a bucket. The object appears when its last byte is written, if `may_appear` returns `true` at
+    /// that time.
     pub async fn put(
         &self,
         file: &Path,
@@ -275,14 +277,15 @@ impl Remote {
             writer.close().await.map_err(|error| write_error(url, &error))
         };
         if let Err(error) = written.await {
-            // Parts without their object cost their owner money; if this fails too, the bucket's own rules clean up.
+            // Parts of an incomplete upload cost money. If this fails as well, the rules of the bucket have to clean
+            // up.
             let _ = writer.abort().await;
             return Err(error);
         }
         Ok(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o111 != 0)
     }
 
-    /// The operator for `url`, and the path that it knows it by.
+    /// The operator for `url`, and the path of the object in it.
     fn operator<'a>(&self, url: &'a str) -> Result<(Operator, &'a str), StorageError> {
         match SourceUrl::of(url.as_bytes())? {
             SourceUrl::Http(_) => Ok((self.page(url)?, PAGE)),
@@ -291,7 +294,7 @@ impl Remote {
         }
     }
 
-    /// OpenDAL would encode the path again and drop the query, so the transport sends the URL as the user wrote it.
+    /// OpenDAL would encode the path again and drop the query. So the transport sends the URL as the user wrote it.
     fn page(&self, url: &str) -> Result<Operator, StorageError> {
         let wrong = |error: String| StorageError::new(StorageErrorKind::Invalid, format!("`{url}` is no URL: {error}"));
         let uri = url.split('#').next().unwrap_or(url).parse::<http::Uri>();
@@ -303,7 +306,7 @@ impl Remote {
     }
 
     fn bucket(&self, bucket: &str, url: &str) -> Result<Operator, StorageError> {
-        // Nothing between the lock and its release leaves the map half-way.
+        // No code under this lock leaves the map half-way.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(operator) = buckets.get(bucket) {
             return Ok(operator.clone());
@@ -314,7 +317,7 @@ impl Remote {
             builder = builder.endpoint(&endpoint);
         }
         if !is_set("AWS_REGION") && !is_set("AWS_DEFAULT_REGION") {
-            // What the AWS tools assume of an endpoint that is not Amazon's, and where its oldest buckets are.
+            // The default of the AWS tools for endpoints that are not Amazon's.
             builder = builder.region("us-east-1");
         }
         if is_set("AWS_NO_SIGN_REQUEST") {
@@ -336,7 +339,7 @@ impl Remote {
 }
 
 fn connect(silence: Duration) -> Result<ReqwestTransport, StorageError> {
-    // Fails if the process has chosen one already, which is as good.
+    // Fails if the process has a default provider already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = || {
         reqwest::Client::builder()
@@ -353,7 +356,7 @@ fn connect(silence: Duration) -> Result<ReqwestTransport, StorageError> {
         .map_err(|error| StorageError::new(StorageErrorKind::Local, format!("cannot set up http: {error}")))
 }
 
-/// Sends every request to one URL.
+/// A transport that sends every request to one URL.
 struct Page {
     uri: http::Uri,
     transport: ReqwestTransport,
@@ -366,7 +369,7 @@ impl HttpTransport for Page {
     }
 }
 
-/// A sink on a blocking thread of its own.
+/// A sink on a blocking thread.
 struct Writer {
     pieces: mpsc::Sender<Piece>,
     sink: JoinHandle<Result<Option<Checksum>, StorageError>>,
@@ -389,7 +392,7 @@ impl Writer {
                     Piece::Finish => return into.finish().map(Some),
                 }
             }
-            // The reader gave up: the sink is dropped, and leaves nothing behind.
+            // The reader gave up. The sink is dropped and leaves nothing behind.
             Ok(None)
         });
         Writer { pieces, sink, sent_bytes }
@@ -461,7 +464,7 @@ fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError 
         source = cause.source();
     }
     if why.is_empty() {
-        // A HEAD request's answer has no body that could say more.
+        // The answer to a HEAD request has no body with an explanation.
         why = error.kind().to_string();
     }
     StorageError::new(kind, format!("cannot {doing} `{url}`: {why}; {advice}"))

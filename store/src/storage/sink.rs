@@ -1,15 +1,15 @@
-//! Where bytes read from persistent storage go. What was taken stays: a read that is tried again goes on behind it, as
-//! all tries are held to one version.
+//! The receiver of bytes that are read from persistent storage. A retry continues after the bytes that were received,
+//! since all tries read the same version.
 
 use crate::checksum::Checksum;
 use crate::error::StorageError;
 use crate::incoming::Incoming;
 
-/// Takes bytes in order; dropped unfinished, it leaves nothing behind.
+/// Receives bytes in order. If it is dropped unfinished, it leaves nothing behind.
 pub(super) trait Sink {
-    /// Bytes expected.
+    /// Number of bytes expected.
     fn size_bytes(&self) -> u64;
-    /// Bytes taken so far.
+    /// Number of bytes received so far.
     fn written_bytes(&self) -> u64;
     fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError>;
     fn finish(self) -> Result<Checksum, StorageError>;
