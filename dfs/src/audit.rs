@@ -1,8 +1,8 @@
-//! What keeps chunks as they are to be, while nobody reads them.
+//! Audits and scrubbing, which find missing and damaged chunks that no program reads.
 //!
-//! A leader asks now and then whoever is to have chunks of its files whether they do; what is missing is repaired. The
-//! asked learn so which of their chunks are still of use. And each node reads its own chunks, one after the other: one that
-//! is damaged is kept aside, and so found missing.
+//! From time to time, a leader asks the nodes that should have chunks of its files whether they do. Missing chunks are
+//! repaired. The nodes learn from the questions which of their chunks still belong to a file. Each node also reads its
+//! own chunks, one after the other. A damaged chunk is moved aside, so the next audit finds it missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,41 +16,41 @@ use tokio::time::sleep;
 use crate::node::NodeShared;
 use crate::protocol::ToPeer;
 
-/// After an audit of all its files, a leader begins the next so much later.
-// Often where it is tested, so that tests meet it.
+/// Pause between two audits of all files of a leader.
+// Short in tests, so that they run into audits.
 const AUDIT_EVERY: Duration = if cfg!(debug_assertions) { Duration::from_secs(2) } else { Duration::from_secs(600) };
 
-/// Files that are audited at a time.
+/// Number of files that are audited in one step.
 const FILES_TOGETHER: usize = 64;
 
-/// Between them.
+/// Pause between two steps.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A chunk that no leader has asked for so long, while all leaders were asking, is of no file any more.
+/// A chunk belongs to no file if no leader has asked for it within this time, while all leaders were auditing.
 const MAX_UNAUDITED: Duration = Duration::from_secs(24 * 3600);
 
-/// Who has not ended an audit for so long does not ask, it seems.
+/// A leader that has not completed an audit within this number of intervals counts as not auditing.
 const MISSED_AUDITS: u32 = 3;
 
-/// Bytes that a node reads in a second to see whether its chunks are good. A full disk of 10 TB takes four days.
+/// Rate at which a node reads its chunks to check them, bytes per second. A full disk of 10 TB takes four days.
 const SCRUB_BYTES_PER_S: f64 = (32 << 20) as f64;
 
-/// Who has asked for all chunks of their files, and when.
+/// The leaders that have audited all their files, and when.
 #[derive(Default)]
 pub(crate) struct Auditors {
     last: BTreeMap<NodeId, Instant>,
-    /// Since when all members have asked, again and again.
+    /// The time since when all members have been auditing without interruption.
     all_since: Option<Instant>,
 }
 
 impl Auditors {
-    /// A leader has asked for all.
+    /// A leader has audited all its files.
     pub fn heard(&mut self, leader: NodeId, now: Instant) {
         self.last.insert(leader, now);
     }
 
-    /// Since when all of these have been asking, without a gap; nothing if one does not. What nobody has asked for meanwhile,
-    /// nobody leads.
+    /// The time since when all of these members have been auditing without interruption; `None` if one of them is not.
+    /// A chunk that was not asked for since then belongs to no file.
     fn all_since(&mut self, members: &BTreeSet<NodeId>, now: Instant) -> Option<Instant> {
         let patience = AUDIT_EVERY * MISSED_AUDITS;
         let asks = |node: &NodeId| self.last.get(node).is_some_and(|last| now - *last < patience);
@@ -62,7 +62,7 @@ impl Auditors {
     }
 }
 
-/// Asks for the chunks of all files that this node leads, again and again; collects chunks that nobody asks for.
+/// Audits all files that this node leads, again and again, and deletes chunks that belong to no file.
 pub(crate) async fn audit(shared: Arc<NodeShared>) {
     loop {
         sleep(AUDIT_EVERY).await;
@@ -96,7 +96,7 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
     }
 }
 
-/// Audits files of a partition; tells from which name on there may be more.
+/// Audits some files of a partition. Returns the name from which to continue.
 async fn audit_some(shared: &Arc<NodeShared>, partition: u16, from: String) -> Option<String> {
     let looking = shared.clone();
     let look = move || looking.database.read(|records| files_from(records, partition, from));
@@ -122,19 +122,19 @@ async fn audit_some(shared: &Arc<NodeShared>, partition: u16, from: String) -> O
     next
 }
 
-/// Some of the files of a partition, and from which name on there may be more.
+/// Some files of a partition, and the name from which to continue.
 fn files_from(records: &impl Records, partition: u16, from: String) -> (Vec<(FileName, FileRecord)>, Option<String>) {
     let (mut files, mut from) = (Vec::new(), from);
     for _ in 0..FILES_TOGETHER {
         let Some((name, stored)) = records.first(partition, &from) else { return (files, None) };
-        // No name has a NUL, so that none is between.
+        // Names contain no NUL, so no name is between the two.
         from = format!("{name}\0");
         files.extend(stored.entry.file().map(|record| (name, record.clone())));
     }
     (files, Some(from))
 }
 
-/// Who is to have which chunks.
+/// The nodes of a file's replicas, with their chunks.
 fn holders(record: &FileRecord) -> BTreeMap<NodeId, Vec<ObjectId>> {
     let mut holders = BTreeMap::<_, Vec<_>>::new();
     for chunk in &record.chunks {
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(auditors.all_since(&members, at(1)), Some(at(1)));
         auditors.heard(NodeId(1), at(2));
         assert_eq!(auditors.all_since(&members, at(3)), Some(at(1)));
-        // The second has missed three.
+        // The second leader has missed three audits.
         auditors.heard(NodeId(1), at(4));
         assert_eq!(auditors.all_since(&members, at(4)), None);
         auditors.heard(NodeId(2), at(5));

@@ -1,5 +1,5 @@
-//! The chunks that a node is to have: brought by a client, or fetched from another node, held to their checksum, and pinned
-//! in the store that cached objects are in too.
+//! The chunks of a node: pushed by a client or fetched from another node, checked against their checksums, and pinned
+//! in the object store.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,14 +16,15 @@ use crate::database::{Database, DatabaseError, OwnChunk};
 use crate::protocol::ChunkPresence;
 use crate::space::ChunkSpace;
 
-/// A client that was told to bring a chunk has brought it by then.
+/// Time for a client to push a chunk after the node has agreed to store it.
 const BRING_DEADLINE: Duration = Duration::from_secs(120);
 
-/// When a node replicates, many others give to it at a time, and each of them to many. With no more on its way from each than this,
-/// their links are shared by the kernel's hand: nobody's stands still because all that it had to send waits before another's.
+/// Limits of fetches for replication. A node that replicates receives from many nodes at a time, and each of them
+/// sends to many. With little data on its way from each, the kernel shares the links fairly, and no transfer waits
+/// behind the queued data of another.
 const REPLICATING_BUFFER_BYTES: usize = 192 << 10;
 
-/// From each of them.
+/// Number of transfers from each of them.
 const REPLICATING_TRANSFERS: usize = 3;
 
 /// The chunks of one node.
@@ -31,7 +32,7 @@ pub(crate) struct NodeChunks {
     database: Arc<Database>,
     store: ObjectStore,
     peers: Peers,
-    /// Of which chunks are replicated.
+    /// Connections for replication.
     replicating: Peers,
     server: Arc<PeerServer>,
     room: Arc<dyn ChunkSpace>,
@@ -40,7 +41,7 @@ pub(crate) struct NodeChunks {
 
 struct OwnedChunk {
     chunk: OwnChunk,
-    /// When a file's leader last asked for it.
+    /// The time when the leader of its file last asked for it.
     last_audited: Instant,
 }
 
@@ -50,7 +51,7 @@ impl OwnedChunk {
     }
 }
 
-/// A chunk that is wanted here.
+/// A chunk that this node should store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChunkSpec {
     pub object: ObjectId,
@@ -58,15 +59,15 @@ pub(crate) struct ChunkSpec {
     pub checksum: u64,
 }
 
-/// Room for a chunk, which is given back unless the chunk comes.
+/// Space reserved for a chunk. It is released unless the chunk arrives.
 pub(crate) struct Reservation<'a> {
     chunks: &'a NodeChunks,
     wanted: ChunkSpec,
-    /// Until it is known what came of it.
+    /// Whether the outcome is still open.
     is_open: bool,
 }
 
-/// A chunk that is expected to be brought.
+/// A chunk that a client will push.
 pub(crate) struct ExpectedChunk<'a> {
     place: Reservation<'a>,
     expected: Expected,
@@ -92,27 +93,27 @@ impl NodeChunks {
         Ok(NodeChunks { database, store, peers, replicating, server, room, own })
     }
 
-    /// All of them, with their sizes.
+    /// All chunks of this node.
     pub fn all(&self) -> Vec<(ObjectId, OwnChunk)> {
         self.own().iter().map(|(object, own)| (*object, own.chunk)).collect()
     }
 
-    /// How many there are, and their bytes.
+    /// Number of chunks and their bytes.
     pub fn count(&self) -> (u64, u64) {
         let own = self.own();
         (own.len() as u64, own.values().map(|own| own.chunk.size_bytes).sum())
     }
 
-    /// Damaged copies that are kept aside, and their bytes.
+    /// Number of damaged copies and their bytes.
     pub fn damaged(&self) -> (u64, u64) {
         let DamagedUsage { copies, bytes } = self.store.damaged();
         (copies, bytes)
     }
 
-    /// What is here of a chunk; reads it, if that is to be known `thoroughly`. Blocks then.
+    /// What this node has of a chunk. Reads the chunk if `thoroughly` is set, and blocks then.
     ///
     /// # Errors
-    /// If the disk does not let it be read.
+    /// If the disk fails to read.
     pub fn held(&self, object: ObjectId, thoroughly: bool) -> Result<ChunkPresence, StoreError> {
         Ok(match self.has(object, thoroughly)? {
             true => ChunkPresence::Whole,
@@ -132,8 +133,8 @@ impl NodeChunks {
         self.own().contains_key(&object) && self.store.contains(object)
     }
 
-    /// A leader has asked for these; tells which of them are not here. What is in the store, and was forgotten to be this
-    /// node's own, is so again.
+    /// A leader has asked for these chunks. Returns those that are not here. A chunk that is in the store, but was not
+    /// recorded as this node's own, is recorded again.
     pub async fn audited(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
         let mut missing: Vec<ObjectId> =
             objects.iter().filter(|object| !self.mark_audited(**object)).copied().collect();
@@ -145,14 +146,14 @@ impl NodeChunks {
             }
         }
         missing.retain(|object| !adopted.contains(object));
-        // What the store itself has found damaged gives back its room.
+        // The space of chunks that the store itself has found damaged is released.
         let gone: Vec<_> = missing.iter().filter(|object| !self.store.contains(**object)).copied().collect();
         self.forget(&gone);
         missing
     }
 
-    /// A leader knows no good replica of these; tells which of them are here, undamaged, and makes them this node's own. A
-    /// damaged copy that was kept aside counts if it can be read after all.
+    /// A leader knows no good replica of these chunks. Returns those that are here and undamaged, and records them as
+    /// this node's own. A damaged copy counts if it can be read after all.
     pub async fn search(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
         let mut found = Vec::new();
         for object in objects.iter().copied() {
@@ -173,14 +174,14 @@ impl NodeChunks {
         found
     }
 
-    /// A leader has asked for a chunk; tells whether it is here.
+    /// A leader has asked for a chunk. Returns whether it is here.
     fn mark_audited(&self, object: ObjectId) -> bool {
         let mut own = self.own();
         let own = own.get_mut(&object).filter(|_| self.store.contains(object));
         own.map(|own| own.last_audited = Instant::now()).is_some()
     }
 
-    /// Makes what is in the store this node's own, once it was read.
+    /// Verifies a chunk in the store and records it as this node's own.
     async fn adopt(&self, object: ObjectId) -> Result<(), String> {
         let found = block_in_place(|| self.store.open_object(object)).map_err(|error| error.message)?;
         let wanted = ChunkSpec { object, size_bytes: found.size_bytes, checksum: found.checksum.0 };
@@ -190,12 +191,12 @@ impl NodeChunks {
         }
     }
 
-    /// Those that no leader has asked for since.
+    /// The chunks that no leader has asked for since `moment`.
     pub fn not_audited_since(&self, moment: Instant) -> Vec<ObjectId> {
         self.own().iter().filter(|(_, own)| own.last_audited < moment).map(|(object, _)| *object).collect()
     }
 
-    /// Makes room for a chunk; nothing if it is here already.
+    /// Reserves space for a chunk; `None` if it is here already.
     pub async fn prepare(&self, wanted: ChunkSpec) -> Result<Option<Reservation<'_>>, String> {
         if self.is_own(wanted.object) {
             return self.take(wanted).map(|()| None);
@@ -203,24 +204,24 @@ impl NodeChunks {
         self.room.reserve(wanted.object, wanted.size_bytes).await?;
         let place = Reservation { chunks: self, wanted, is_open: true };
         match self.is_own(wanted.object) {
-            // It came for somebody else meanwhile.
+            // Another request has brought it in the meantime.
             true => place.settle(self.take(wanted)).map(|()| None),
             false => Ok(Some(place)),
         }
     }
 
-    /// Deletes chunks that no file has any more, and what is kept of them.
+    /// Deletes chunks that no file has any longer, and their damaged copies.
     pub fn drop(&self, objects: &[ObjectId]) {
         self.forget(objects);
         objects.iter().for_each(|object| self.store.forget_damaged(*object));
     }
 
-    /// Deletes damaged copies that no leader has searched for since.
+    /// Deletes damaged copies that no leader has searched for since `moment`.
     pub fn drop_damaged_before(&self, moment: Instant) {
         self.store.forget_damaged_before(moment);
     }
 
-    /// These are no longer this node's own.
+    /// These chunks no longer belong to this node.
     fn forget(&self, objects: &[ObjectId]) {
         let own: Vec<_> = {
             let mut own = self.own();
@@ -238,7 +239,8 @@ impl NodeChunks {
         }
     }
 
-    /// Reads a chunk, if it is here; if it is damaged, it is no longer this node's own. Tells whether it was. Blocks.
+    /// Reads a chunk, if it is here. A damaged chunk no longer belongs to this node. Returns whether it was damaged.
+    /// Blocks.
     pub fn scrub(&self, object: ObjectId) -> bool {
         if !self.is_own(object) {
             return false;
@@ -256,7 +258,7 @@ impl NodeChunks {
         }
     }
 
-    /// Makes a chunk that is in the store this node's own.
+    /// Records a chunk in the store as this node's own.
     fn take(&self, wanted: ChunkSpec) -> Result<(), String> {
         let chunk = OwnChunk { size_bytes: wanted.size_bytes, checksum: wanted.checksum };
         // Another transaction may be waiting for the disk.
@@ -273,13 +275,14 @@ impl NodeChunks {
 }
 
 impl<'a> Reservation<'a> {
-    /// Expects the chunk to be brought by whoever wants it here.
+    /// Expects a client to push the chunk.
     pub fn bring(self) -> Result<ExpectedChunk<'a>, String> {
         let expected = self.chunks.server.expect(self.begin().map_err(|error| error.message)?);
         Ok(ExpectedChunk { place: self, expected })
     }
 
-    /// Fetches the chunk from the first of these that gives it, for a client if it may still be on its way to them.
+    /// Fetches the chunk from the first of these nodes that has it. `is_expected` says that it may still be on its way
+    /// to them, from a client.
     pub async fn fetch(self, from: &[SocketAddr], is_expected: bool) -> Result<(), String> {
         let (chunks, wanted) = (self.chunks, self.wanted);
         let peers = if is_expected { &chunks.peers } else { &chunks.replicating };
@@ -316,7 +319,7 @@ impl<'a> Reservation<'a> {
 
     fn settle(mut self, result: Result<(), String>) -> Result<(), String> {
         if result.is_err() {
-            // What came is not what was wanted.
+            // The content that arrived is not the content that was wanted.
             let _ = self.chunks.store.remove(self.wanted.object);
         }
         self.is_open = false;
@@ -334,7 +337,7 @@ impl Drop for Reservation<'_> {
 }
 
 impl ExpectedChunk<'_> {
-    /// Waits until it is here.
+    /// Waits until the chunk is stored.
     pub async fn stored(self) -> Result<(), String> {
         let ExpectedChunk { place, expected } = self;
         let checksum = timeout(BRING_DEADLINE, expected.stored()).await.ok().flatten();

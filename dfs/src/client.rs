@@ -1,8 +1,8 @@
-//! What a program does with files: write, read from anywhere in them, append, rename, remove, ask what is known
+//! The operations of a client on files: write, read from any offset, append, rename, remove, and query metadata
 //! (elastic-blocks listing 1).
 //!
-//! A client finds the leader of a name itself, by the view that it was told; whoever is asked in error says who leads now.
-//! Chunks go between client and nodes directly.
+//! A client finds the leader of a name itself, from the view that it knows. A node that is asked by mistake answers
+//! with the current leader. Chunks are transferred directly between clients and nodes.
 
 mod balance;
 mod calls;
@@ -40,54 +40,54 @@ pub use write::WriteOptions;
 
 use crate::protocol::{DfsMembership, Member, RequestBody, ResponseBody, Usage};
 
-/// Between two tries of what was not possible for a moment.
+/// First and longest pause between two tries of an operation that is temporarily impossible.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MOST: Duration = Duration::from_millis(500);
 
-/// When one node has said how the file system stands, others have so long to know better.
+/// When one node has answered, further answers are awaited for this time, since they may be more recent.
 const OTHERS_DEADLINE: Duration = Duration::from_millis(50);
 
-/// Names that are listed by one node at a time.
+/// Maximum number of names that a node lists in one answer.
 const LIST_TOGETHER: u32 = 1000;
 
-/// The files of a cluster. Clones share its connections.
+/// A client of a cluster's files. Clones share its connections.
 #[derive(Clone)]
 pub struct DfsClient(Arc<Inner>);
 
 struct Inner {
     calls: Arc<Calls>,
     peers: Peers,
-    /// Where nodes may be found when none of those that are known answers.
+    /// Addresses to ask when none of the known nodes answers.
     seeds: Vec<SocketAddr>,
     known: Mutex<Known>,
     patience: Duration,
-    /// Nodes that are about to join are waited for until then.
+    /// Until this time, the client waits for nodes that are about to join.
     gathers_until: Instant,
-    /// Of this machine, if one is: what it has is read there.
+    /// The node on this machine, if there is one. Its replicas are read first.
     near: Option<NodeId>,
-    /// Of this machine, as nodes see it.
+    /// The address of this machine, as nodes see it.
     own_address: Option<IpAddr>,
-    /// Where this client begins among equals.
+    /// Random number that distributes reads of different clients over equal replicas.
     turn: usize,
 }
 
-/// The file system, as far as this client was told.
+/// What the client knows of the file system.
 #[derive(Clone)]
 struct Known {
     view: View,
-    /// Whether all that is led in it has a quorum in it.
+    /// Whether all partitions have a quorum in the view.
     is_settled: bool,
     ring: Arc<Ring>,
     members: Arc<BTreeMap<NodeId, Member>>,
 }
 
 impl Known {
-    /// How many nodes there are to keep chunks: members that live.
+    /// Number of members that are alive, which can store chunks.
     fn size(&self) -> usize {
         self.view.members.iter().filter(|node| self.members.contains_key(node)).count()
     }
 
-    /// Why files cannot be used, and what to do.
+    /// The reason why files cannot be used, and what to do.
     fn why_at_rest(&self) -> String {
         let missing: Vec<_> = self.view.members.iter().filter(|node| !self.members.contains_key(node)).collect();
         let (count, all) = (missing.len(), self.view.members.len());
@@ -107,23 +107,23 @@ impl Known {
     }
 }
 
-/// A file as it was.
+/// A file at one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
     /// Its name.
     pub name: FileName,
-    /// What is known of it.
+    /// The metadata and chunks of the file.
     pub record: FileRecord,
-    /// By which others notice that it was changed.
+    /// The version, by which changes are detected.
     pub(crate) version: RecordVersion,
 }
 
 impl DfsClient {
-    /// The files of the cluster of `access`, some of whose nodes are at `seeds`; what the node `near` has is read there.
-    /// What cannot be done at once is tried again for as long as there is `patience`.
+    /// Connects to the file system of the cluster of `access`, some of whose nodes are at `seeds`. Replicas on the
+    /// node `near` are preferred for reads. An operation that is temporarily impossible is retried for `patience`.
     ///
     /// # Errors
-    /// `Unreachable`, if none of them answers, or is part of a file system; `Local`.
+    /// `Unreachable` if none of the nodes answers as a member of a file system; `Local`.
     pub async fn connect(
         access: Access,
         seeds: Vec<SocketAddr>,
@@ -139,12 +139,12 @@ impl DfsClient {
         Ok(DfsClient(Arc::new(Inner { calls, peers, seeds, known, patience, gathers_until, near, own_address, turn })))
     }
 
-    /// The node of this machine, if one is.
+    /// The node on this machine, if there is one.
     pub fn near(&self) -> Option<NodeId> {
         self.0.near
     }
 
-    /// What is known of a file.
+    /// The current version of a file.
     ///
     /// # Errors
     /// `NotFound`, `Unreachable`.
@@ -155,7 +155,7 @@ impl DfsClient {
         }
     }
 
-    /// Whether there is such a file.
+    /// Whether a file exists.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -176,10 +176,10 @@ impl DfsClient {
         self.operate(FileOperation::Remove { name: name.clone(), id }).await.map(drop)
     }
 
-    /// Calls a file by another name. Whoever reads meanwhile finds it under one of the two.
+    /// Renames a file. Readers find it under one of the two names at any time.
     ///
     /// # Errors
-    /// `NotFound`; `Exists` if there is a file of the new name; `Changed`, `Unreachable`.
+    /// `NotFound`; `Exists` if a file has the new name; `Changed`, `Unreachable`.
     pub async fn rename(&self, from: &FileName, to: &FileName) -> Result<(), FilesError> {
         let mut file = self.stat(from).await?;
         if from == to {
@@ -193,7 +193,7 @@ impl DfsClient {
                     done => return done.map(drop),
                 };
             let now = self.stat(from).await?;
-            // Repair writes who has its chunks.
+            // Repair changes records as well: it updates the replicas.
             if now.version == version || !now.record.is_as_written(&file.record) {
                 return Err(changed);
             }
@@ -201,7 +201,7 @@ impl DfsClient {
         }
     }
 
-    /// The files in a folder and those within it, sorted by name; the empty text and `/` are all.
+    /// The files in a folder and its subfolders, sorted by name. The empty text and `/` mean all files.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -228,7 +228,7 @@ impl DfsClient {
         }
     }
 
-    /// Who there is, by which view.
+    /// The current view and the nodes that are alive.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -238,7 +238,7 @@ impl DfsClient {
         Ok(DfsMembership { view: Some(view), is_settled, alive: members.values().copied().collect() })
     }
 
-    /// What a node has.
+    /// The chunks and the free space of a node.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -249,7 +249,7 @@ impl DfsClient {
         }
     }
 
-    /// Has the leader do something, whoever that is.
+    /// Has the leader carry out an operation. Follows the leader when it changes.
     async fn operate(&self, op: FileOperation) -> Result<FileAnswer, FilesError> {
         let name = name_of(&op).clone();
         let deadline = self.deadline();
@@ -296,7 +296,7 @@ impl DfsClient {
         }
     }
 
-    /// The files of a folder as the members of one view list them; nothing if the view has changed.
+    /// The files of a folder, as the members of one view list them; `None` if the view has changed.
     async fn list_in(&self, known: &Known, folder: &str) -> Result<Option<Vec<Listing>>, FilesError> {
         let mut all = BTreeMap::new();
         for node in &known.view.members {
@@ -322,7 +322,7 @@ impl DfsClient {
         Ok(Some(all.into_values().collect()))
     }
 
-    /// Asks around how the file system stands.
+    /// Asks all known nodes for the current view.
     async fn refresh(&self, deadline: Instant) -> Result<(), FilesError> {
         let known = self.known();
         let with_seeds = |known: &Known| -> BTreeSet<SocketAddr> {
@@ -348,12 +348,12 @@ impl DfsClient {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // It is only ever replaced as a whole.
+        // The value is only ever replaced as a whole.
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The newest of what these nodes say, asked until one of them is part of a file system.
+/// Asks these nodes for the current view until one of them is a member of a file system. Returns the latest view.
 async fn discover(
     calls: &Arc<Calls>,
     addresses: &BTreeSet<SocketAddr>,
@@ -368,7 +368,7 @@ async fn discover(
             let calls = calls.clone();
             asked.spawn(async move { (address, calls.ask_once(address, RequestBody::Membership).await) });
         }
-        // Once one has answered, those who do not answer soon are not waited for.
+        // When one node has answered, slow nodes are not waited for.
         let mut until = Instant::now() + ANSWER_DEADLINE;
         while let Ok(Some(answered)) = timeout_at(until.into(), asked.join_next()).await {
             match answered.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic())) {
@@ -403,7 +403,7 @@ async fn discover(
     }
 }
 
-/// The address that this machine has on the way to one of these.
+/// The address of this machine on the route to one of these nodes.
 fn own_address(nodes: &[SocketAddr]) -> Option<IpAddr> {
     nodes.iter().find_map(|node| {
         let any: IpAddr = if node.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -414,7 +414,7 @@ fn own_address(nodes: &[SocketAddr]) -> Option<IpAddr> {
     })
 }
 
-/// Whose leader is asked.
+/// The name whose leader handles the operation.
 fn name_of(op: &FileOperation) -> &FileName {
     match op {
         FileOperation::Create { name, .. }
@@ -426,7 +426,7 @@ fn name_of(op: &FileOperation) -> &FileName {
     }
 }
 
-/// What is not there, if something is not.
+/// The name that does not exist, if the operation fails with `NotFound`.
 fn absent(op: &FileOperation) -> &FileName {
     match op {
         FileOperation::Rename { from, .. } => from,
@@ -434,7 +434,7 @@ fn absent(op: &FileOperation) -> &FileName {
     }
 }
 
-/// With a capital letter.
+/// The text with a capital first letter.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

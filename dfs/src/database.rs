@@ -1,8 +1,8 @@
-//! What a node of the file system must not forget, in one file: its part of the ring, the records it keeps, and which
-//! chunks are its own.
+//! The durable state of a node of the file system, in one file: its state of the ring, the records it keeps, and the
+//! list of its chunks.
 //!
-//! The ring's decider reads through [`Database::look`], and, once it wants something saved, through [`Database::save`]: it
-//! sees what was saved before, and all that gathers meanwhile gets on disk at once.
+//! The ring's decider reads through [`Database::read`]. When it wants to save something, it continues in
+//! [`Database::save`], where it sees its own changes, and all changes become durable together.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,23 +23,24 @@ mod runs;
 
 pub(crate) use runs::RunSave;
 
-/// What there is once: the node's name, its part in the ring.
+/// Single values: the node's id, its state of the ring.
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
-/// How far each partition of the ring is.
+/// The round of each partition of the ring.
 const ROUNDS: TableDefinition<u16, &[u8]> = TableDefinition::new("rounds");
-/// Files' records, by partition and name.
+/// Records of files, by partition and name.
 const RECORDS: TableDefinition<(u16, &str), &[u8]> = TableDefinition::new("records");
-/// Chunks that this node is to have.
+/// The chunks of this node.
 const CHUNKS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("chunks");
 
-/// What runs that are led from here must not forget: by run, and in order.
+/// The state of runs that this node leads: by run, in order.
 const RUNS: TableDefinition<(u128, u64), &[u8]> = TableDefinition::new("runs");
 
 const VERSION: u32 = 2;
-/// Memory for pages: what is opened often. That of 8 nodes is below 1 GiB in all; what is not in it, the system may have.
+/// Size of the page cache. For 8 nodes on one machine it stays below 1 GiB in total. The operating system caches other
+/// pages.
 const CACHE_BYTES: usize = 96 << 20;
 
-/// Why the database cannot be used.
+/// A failure of the database.
 #[derive(Debug, Error)]
 #[error("the file system's database {path}: {why}")]
 pub struct DatabaseError {
@@ -47,12 +48,12 @@ pub struct DatabaseError {
     why: String,
 }
 
-/// A chunk that this node is to have.
+/// A chunk of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnChunk {
-    /// Its size.
+    /// Size of the chunk.
     pub size_bytes: u64,
-    /// Its checksum, as the store sums.
+    /// Checksum of the chunk, as in the store.
     pub checksum: u64,
 }
 
@@ -62,10 +63,10 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the database, or makes one with a new name for the node.
+    /// Opens the database, or creates one with a new id for the node.
     pub fn open(path: &Path) -> Result<Self, DatabaseError> {
         let failed = |why: String| DatabaseError { path: path.display().to_string(), why };
-        // Nobody else's business.
+        // Readable for this user only.
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|e| failed(e.to_string()))?;
         let redb = Redb::builder().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| match e {
@@ -118,17 +119,17 @@ impl Database {
         value.map(|value| of_bytes(&value).map_err(|why| self.failed(why))).transpose()
     }
 
-    /// The node's name.
+    /// The id of the node.
     pub fn node(&self) -> Result<NodeId, DatabaseError> {
         self.meta("node")?.ok_or_else(|| self.failed("has no name of its node"))
     }
 
-    /// Of which file system it is, if it has joined one.
+    /// The file system that the node has joined, if any.
     pub fn file_system(&self) -> Result<Option<FileSystemId>, DatabaseError> {
         Ok(self.meta::<View>("view")?.map(|view| view.system))
     }
 
-    /// What the ring's decider has saved.
+    /// The state that the ring's decider has saved.
     pub fn saved(&self) -> Result<Saved, DatabaseError> {
         let rounds = || -> Result<Vec<_>, redb::Error> {
             let rounds = self.redb.begin_read()?.open_table(ROUNDS)?;
@@ -148,7 +149,7 @@ impl Database {
         })
     }
 
-    /// The chunks that this node is to have.
+    /// The chunks of this node.
     pub fn chunks(&self) -> Result<Vec<(ObjectId, OwnChunk)>, DatabaseError> {
         let chunks = || -> Result<Vec<_>, redb::Error> {
             let chunks = self.redb.begin_read()?.open_table(CHUNKS)?;
@@ -162,20 +163,20 @@ impl Database {
         chunks.iter().map(chunk).collect::<Result<_, _>>().map_err(|why| self.failed(why))
     }
 
-    /// Remembers a chunk. It is on disk with the next [`sync`](Self::sync), or whatever else is saved: to wait for that
-    /// would cost more than the chunk.
+    /// Records a chunk. The record becomes durable with the next [`sync`](Self::sync) or other save. Waiting for it
+    /// would cost more than the chunk is worth.
     pub fn own(&self, object: ObjectId, chunk: OwnChunk) -> Result<(), DatabaseError> {
         self.change_chunks(Durability::None, |chunks| chunks.insert(object.0, &*bytes_of(&chunk)).map(drop))
     }
 
-    /// Forgets chunks, likewise.
+    /// Removes records of chunks, with the same durability.
     pub fn disown(&self, objects: &[ObjectId]) -> Result<(), DatabaseError> {
         self.change_chunks(Durability::None, |chunks| {
             objects.iter().try_for_each(|object| chunks.remove(object.0).map(drop))
         })
     }
 
-    /// Gets on disk which chunks were remembered and forgotten.
+    /// Makes the records of chunks durable.
     pub fn sync(&self) -> Result<(), DatabaseError> {
         self.change_chunks(Durability::Immediate, |_| Ok(()))
     }
@@ -195,7 +196,7 @@ impl Database {
         write().map_err(|e| self.failed(e))
     }
 
-    /// Lets `decide` look at the records.
+    /// Lets `decide` read the records.
     pub fn read<T>(
         &self,
         decide: impl FnOnce(&RecordsView<ReadOnlyTable<Key, &[u8]>>) -> T,
@@ -204,7 +205,7 @@ impl Database {
         look().map(|look| decide(&look)).map_err(|e| self.failed(e))
     }
 
-    /// Lets `decide` look at the records and save, and returns when what it saved is on disk.
+    /// Lets `decide` read the records and save changes. Returns when the changes are durable.
     pub fn save<T>(&self, decide: impl FnOnce(&mut Tables) -> T) -> Result<T, DatabaseError> {
         let save = || -> Result<_, redb::Error> {
             let write = self.redb.begin_write()?;
@@ -223,15 +224,16 @@ impl Database {
     }
 }
 
-/// Of a record: its partition, and the file's name.
+/// Key of a record: partition and name.
 type Key = (u16, &'static str);
 
-/// The records as they are.
+/// The records in the database.
 ///
-/// A database that fails in the middle of a decision leaves nothing to decide by: it panics, which ends the node.
+/// If the database fails in the middle of a decision, the decision cannot be completed. The thread panics, which ends
+/// the node.
 pub(crate) struct RecordsView<T>(T);
 
-/// What can be saved.
+/// The tables that can be changed.
 pub(crate) struct Tables<'a> {
     meta: Table<'a, &'static str, &'static [u8]>,
     rounds: Table<'a, u16, &'static [u8]>,
@@ -254,7 +256,7 @@ impl<T: ReadableTable<Key, &'static [u8]>> Records for RecordsView<T> {
 }
 
 impl Tables<'_> {
-    /// Saves what the decider wants saved.
+    /// Applies a change that the decider wants to save.
     pub fn apply(&mut self, save: &Save) {
         self.try_apply(save).unwrap_or_else(|e| broken(&e));
     }

@@ -1,8 +1,8 @@
-//! Who is alive: nodes gossip over UDP, and tell each other where they are and what they have. Membership by hearsay; what
-//! the file system is held to is decided by the ring's views.
+//! Gossip over UDP: nodes tell each other which nodes are alive, their addresses and their free space. These are
+//! hints; the members are decided by the ring's views.
 //!
-//! Each datagram is encrypted and authenticated (ChaCha20-Poly1305) under a secret that only the cluster's nodes know; without it
-//! nothing in a datagram is parsed. An old recording says nothing new: what is gossiped has versions.
+//! Each datagram is encrypted and authenticated (ChaCha20-Poly1305) with a secret that only the nodes of the cluster
+//! know. Other datagrams are not parsed. Recordings have no effect, since gossiped values have versions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,46 +22,46 @@ use tokio::sync::watch;
 
 use crate::sealer::Sealer;
 
-/// How often a node tells others that it is alive.
+/// Interval of gossip.
 const GOSSIP_EVERY: Duration = Duration::from_millis(250);
 
-/// A node that has been silent for some twenty times the usual is taken for dead.
+/// A node that was silent for some twenty times the usual interval is considered dead.
 const PHI_THRESHOLD: f64 = 8.0;
 
-/// Longer silences say nothing of what is usual.
+/// Longer intervals are not counted when the usual one is computed.
 const LONGEST_USUAL: Duration = Duration::from_secs(2);
 
-/// Until it is known what is usual.
+/// Assumed interval before any was measured.
 const USUAL_AT_FIRST: Duration = Duration::from_secs(1);
 
-/// For which what a dead node told is remembered.
+/// Time for which the values of a dead node are kept.
 const DEAD_REMEMBERED: Duration = Duration::from_secs(3600);
 
-/// Largest datagram that UDP has room for. What is longer is not sent: what some 400 nodes have to say fits.
+/// Maximum size of a UDP datagram, enough for the state of some 400 nodes. A longer message is not sent.
 const MAX_DATAGRAM_BYTES: usize = 65_507;
 
 const TRANSFER: &str = "transfer";
 const FREE_BYTES: &str = "free_bytes";
 
-/// What a node tells of itself.
+/// The values that a node gossips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Where it takes sessions, and gossip.
+    /// Address for sessions and gossip.
     pub address: SocketAddr,
-    /// Where it gives and takes chunks.
+    /// Address for transfers of chunks.
     pub transfer: SocketAddr,
-    /// Bytes it has for chunks.
+    /// Free bytes for chunks.
     pub free_bytes: u64,
 }
 
-/// One node's part in the gossip.
+/// This node's gossip.
 pub(crate) struct Gossip {
     handle: ChitchatHandle,
 }
 
 impl Gossip {
-    /// Joins those of this `cluster` at `seeds`, and who joins at this node's address; others are not heard. A socket that is
-    /// bound already is taken, so that it has the port of this node's sessions.
+    /// Joins the nodes of this `cluster` at `seeds`, and lets others join at this node's address. Nodes of other
+    /// clusters are ignored. The socket is bound already, so that it has the same port as this node's sessions.
     pub async fn start(
         cluster: &str,
         keys: DataKeys,
@@ -97,24 +97,24 @@ impl Gossip {
         Ok(Gossip { handle })
     }
 
-    /// Greets another node, which may know more.
+    /// Sends gossip to another node, which may know more nodes.
     pub fn greet(&self, address: SocketAddr) {
-        // It fails only when the gossip has ended.
+        // Fails only when the gossip has ended.
         let _ = self.handle.gossip(address);
     }
 
-    /// Falls silent.
+    /// Stops gossiping.
     pub fn end(&self) {
-        // It fails only when it has ended.
+        // Fails only when the gossip has ended.
         let _ = self.handle.initiate_shutdown();
     }
 
-    /// Tells what this node has for chunks.
+    /// Publishes this node's free space.
     pub async fn tell_free(&self, free_bytes: u64) {
         self.handle.with_chitchat(|chitchat| chitchat.self_node_state().set(FREE_BYTES, free_bytes)).await;
     }
 
-    /// Who is alive, this node among them, whenever that changes.
+    /// Watches the set of nodes that are alive, including this one.
     pub async fn alive(&self) -> LiveNodes {
         LiveNodes(self.handle.with_chitchat(|chitchat| chitchat.live_nodes_watcher()).await)
     }
@@ -124,7 +124,7 @@ impl Gossip {
 pub(crate) struct LiveNodes(watch::Receiver<BTreeMap<ChitchatId, NodeState>>);
 
 impl LiveNodes {
-    /// Waits for a change; false when the gossip has ended.
+    /// Waits for a change. Returns `false` when the gossip has ended.
     pub async fn changed(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
@@ -135,7 +135,7 @@ impl LiveNodes {
         let mut alive = BTreeMap::new();
         for (id, state) in self.0.borrow_and_update().iter() {
             let Some((node, neighbour)) = neighbour(id, state) else { continue };
-            // A node that came back soon is there twice: as it was, and as it is.
+            // A node that was restarted is listed twice, with its old and its new state.
             let newest = generations.entry(node).or_insert(0);
             if id.generation_id >= *newest {
                 *newest = id.generation_id;
@@ -153,7 +153,7 @@ fn neighbour(id: &ChitchatId, state: &NodeState) -> Option<(NodeId, Neighbour)> 
     Some((node, Neighbour { address: id.gossip_advertise_addr, transfer, free_bytes }))
 }
 
-/// Encrypted datagrams: the sealer and the socket, until it is opened.
+/// Transport of encrypted datagrams. Holds the sealer and the socket until it is opened.
 struct Sealed(std::sync::Mutex<Option<(Sealer, std::net::UdpSocket)>>);
 
 #[async_trait]
@@ -177,7 +177,7 @@ struct SealedSocket {
 impl Socket for SealedSocket {
     async fn send(&mut self, to: SocketAddr, message: ChitchatMessage) -> anyhow::Result<()> {
         self.sealer.seal(&mut self.datagram, |content| message.serialize(content))?;
-        // Gossip is repeated; what does not arrive now does later.
+        // Gossip is repeated, so a lost datagram does no harm.
         if let Err(error) = self.socket.send_to(&self.datagram, to).await {
             tracing::debug!(%to, %error, "gossip was not sent");
         }
@@ -188,7 +188,7 @@ impl Socket for SealedSocket {
         loop {
             let (size, from) = match self.socket.recv_from(&mut self.received).await {
                 Ok(received) => received,
-                // What was sent earlier has met nobody.
+                // The error of an earlier send, for example to a closed port.
                 Err(error) => {
                     tracing::debug!(%error, "gossip was not received");
                     tokio::task::yield_now().await;

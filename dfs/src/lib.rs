@@ -1,7 +1,9 @@
-//! The distributed file system: big files in chunks on the executors' own disks, without a master (elastic-blocks §2.4).
+//! The distributed file system: large files in chunks on the executors' own disks, without a master (elastic-blocks
+//! §2.4).
 //!
-//! A [`DfsNode`] is one node's part; it lives in an executor's process and shares its store. [`Files`] is what a client has.
-//! Who leads which file, and who keeps what, `eyas_ring` decides; where files are cut, `eyas_blocks`.
+//! A [`DfsNode`] is one node of it. It runs in the process of an executor and shares the executor's store.
+//! [`DfsClient`] is the interface for clients. `eyas_ring` decides which node leads which file and which nodes keep
+//! what; `eyas_blocks` decides where files are cut.
 
 #![forbid(unsafe_code)]
 

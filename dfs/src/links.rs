@@ -1,5 +1,5 @@
-//! What a node says to other nodes: one connection to each, made when there is something to say. What cannot be said is
-//! lost; the ring says it again.
+//! Messages to other nodes, over one connection to each node, which is opened when there is a message. Messages that
+//! cannot be sent are lost; the ring repeats them.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use tokio::time::sleep;
 
 use crate::protocol::ToPeer;
 
-/// Messages that wait for one node; further ones are lost.
+/// Maximum number of messages that wait for one node. Further ones are lost.
 const MAX_WAITING: usize = 4096;
 
-/// Of those that wait, so many go out together.
+/// Maximum number of messages that are sent together.
 const MAX_TOGETHER: usize = 256;
 
-/// Between two tries to reach a node that was not reached. What is to be said meanwhile waits, or is lost.
+/// Pause after a failed connection attempt. Messages wait in the meantime, or are lost.
 const REDIAL: Duration = Duration::from_millis(200);
 
 /// Connections to other nodes.
@@ -43,7 +43,7 @@ impl NodeLinks {
         NodeLinks { node, system, access, runtime: Handle::current(), links: Mutex::default() }
     }
 
-    /// Says something to a node that is at `address`.
+    /// Sends a message to a node at `address`.
     pub fn send(&self, to: NodeId, address: SocketAddr, message: ToPeer) {
         let mut links = self.links();
         let link = links.entry(to).or_insert_with(|| self.link(address));
@@ -73,7 +73,7 @@ impl NodeLinks {
     }
 }
 
-/// Carries messages until nobody has any more.
+/// Sends messages until the channel is closed.
 async fn carry(own: (NodeId, FileSystemId), access: Access, mut messages: mpsc::Receiver<ToPeer>) {
     let mut session = None;
     let mut together = Vec::new();

@@ -1,7 +1,7 @@
-//! A node of the file system: gossips, has its part in the ring, keeps records and chunks, and serves clients.
+//! A node of the file system: takes part in gossip and in the ring, keeps records and chunks, and serves clients.
 //!
-//! What has to be decided is decided in [`Brain`](crate::brain::Brain)'s thread; what waits, for the network or the disk,
-//! waits in tasks. Dropped, a node ends at once, as if its process had died: others notice.
+//! Decisions are made in the thread of [`RingThread`](crate::ring_thread::RingThread). Work that waits for the network
+//! or the disk runs in tasks. A node that is dropped ends at once, as if its process had died; other nodes notice.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,19 +36,20 @@ use crate::runs::{self, Runs};
 use crate::serve;
 use crate::space::ChunkSpace;
 
-/// Ports that are tried until one is free for sessions and for gossip.
+/// Number of ports that are tried until one is free for both sessions and gossip.
 const PORT_TRIES: usize = 16;
 
-/// Connections that the kernel keeps until they are accepted; the standard library asks for 128, which a burst fills.
+/// Connections that the kernel queues until they are accepted. The standard library asks for 128, which a burst fills.
 const BACKLOG: i32 = 1024;
 
-/// What waits to be told to the brain; of what is further said by other nodes, some is lost, and clients are told to ask again.
+/// Maximum number of inputs that wait for the ring's thread. When it is reached, messages of other nodes are lost, and
+/// clients are told to ask again.
 const MAX_QUEUED_INPUTS: usize = 1 << 16;
 
-/// How often a node tells others what room it has for chunks, and gets on disk which it has.
+/// Interval at which a node publishes its free space and makes its list of chunks durable.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
-/// A node that is about to be: it has its name and its address.
+/// A node that is not started yet, but has its id and its address.
 pub struct Site {
     folder: PathBuf,
     database: Database,
@@ -59,45 +60,45 @@ pub struct Site {
     address: SocketAddr,
 }
 
-/// Why a node cannot be started.
+/// The reason why a node cannot be started.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// What it has to remember cannot be.
+    /// The node's durable state cannot be read or written.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// Its folder is of another file system than the cluster.
+    /// The folder of the node belongs to another file system than the cluster's.
     #[error(
         "{folder} is of file system {own}, and the cluster's is {cluster}. To have this node join that one, move {folder} away: what it has \
          of {own} goes with it. To go on with {own}, stop all executors that keep files, call `eyas dfs recover --anew`, and \
          start this one first"
     )]
     OtherFileSystem {
-        /// Where it is.
+        /// The folder.
         folder: String,
-        /// Which it is of.
+        /// The file system of the folder.
         own: FileSystemId,
-        /// Which the cluster has.
+        /// The file system of the cluster.
         cluster: FileSystemId,
     },
-    /// The system would not let us.
+    /// The operating system reported an error.
     #[error("the file system's node cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// What the node was doing.
         what: String,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// A node that runs.
+/// A running node.
 pub struct DfsNode {
     shared: Arc<NodeShared>,
-    /// The threads of its brain and of its runs.
+    /// The threads of the ring and of the runs.
     threads: Vec<JoinHandle<()>>,
     _tasks: JoinSet<()>,
 }
 
-/// What a node's folder is of.
+/// The file system that a node's folder belongs to.
 pub(crate) struct Identity {
     folder: PathBuf,
     pub system: FileSystemId,
@@ -110,7 +111,7 @@ pub(crate) struct NodeShared {
     pub database: Arc<Database>,
     pub chunks: NodeChunks,
     pub links: NodeLinks,
-    /// Says what tokens of jobs are good for.
+    /// Decides what tokens of jobs permit.
     pub credentials: Credentials,
     pub told: mpsc::SyncSender<RingInput>,
     pub runs: mpsc::SyncSender<runs::RunInput>,
@@ -122,10 +123,11 @@ pub(crate) struct NodeShared {
 }
 
 impl Site {
-    /// What a node has in its own `folder`, which is made if need be; reached by others at `address`.
+    /// Opens the state of a node in its own `folder`, and creates it if it does not exist. Other nodes reach the node
+    /// at `address`.
     ///
     /// # Errors
-    /// If its database cannot be opened, or the network not be used.
+    /// If the database cannot be opened, or the network cannot be used.
     pub fn open(folder: &Path, address: IpAddr) -> Result<Self, NodeError> {
         std::fs::create_dir_all(folder).map_err(failed(&format!("make {}", folder.display())))?;
         let database = Database::open(&folder.join("files.redb"))?;
@@ -135,35 +137,36 @@ impl Site {
         Ok(Site { folder: folder.to_owned(), database, node, system, listener, socket, address })
     }
 
-    /// The node's name.
+    /// The id of the node.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Of which file system it is, if it has joined one.
+    /// The file system that the node has joined, if any.
     pub fn file_system(&self) -> Option<FileSystemId> {
         self.system
     }
 
-    /// The chunks it is to have, with their sizes.
+    /// The chunks of the node, with their sizes.
     ///
     /// # Errors
-    /// If its database cannot be read.
+    /// If the database cannot be read.
     pub fn chunks(&self) -> Result<Vec<(ObjectId, u64)>, NodeError> {
         Ok(self.database.chunks()?.into_iter().map(|(object, chunk)| (object, chunk.size_bytes)).collect())
     }
 
-    /// Where it will take sessions.
+    /// The address at which the node will accept sessions.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl DfsNode {
-    /// Starts a node in its `place` on the runtime that this is called in, with chunks in `store`, which `server` serves from.
+    /// Starts a node at its `place` in the cluster, on the current runtime. Its chunks are in `store`, from which
+    /// `server` sends them.
     ///
     /// # Errors
-    /// If it is of another file system, its database cannot be read, or the network not be used.
+    /// If the folder belongs to another file system, the database cannot be read, or the network cannot be used.
     pub async fn start(
         site: Site,
         place: &FilesPlace,
@@ -234,40 +237,41 @@ impl DfsNode {
         Ok(DfsNode { shared, threads, _tasks: tasks })
     }
 
-    /// Where it takes sessions.
+    /// The address at which the node accepts sessions.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
-    /// Its name.
+    /// The id of the node.
     pub fn node(&self) -> NodeId {
         self.shared.node
     }
 
-    /// Of which file system it is, if it has joined it.
+    /// The file system that the node has joined, if any.
     pub fn file_system(&self) -> Option<FileSystemId> {
         self.shared.state.borrow().view.as_ref().map(|view| view.system)
     }
 
-    /// Whether it is, or is to be, of that file system.
+    /// Checks that the node belongs, or may join, to this file system.
     ///
     /// # Errors
-    /// If it is of another: what a person can do.
+    /// If it belongs to another one. The message says what to do.
     pub fn may_be_of(&self, system: FileSystemId) -> Result<(), NodeError> {
         self.shared.identity.may_be_of(system)
     }
 
-    /// Greets other nodes.
+    /// Sends gossip to other nodes.
     pub fn greet(&self, seeds: &[SocketAddr]) {
         seeds.iter().filter(|seed| **seed != self.shared.address).for_each(|seed| self.shared.gossip.greet(*seed));
     }
 
-    /// The chunks it is to have, with their sizes.
+    /// The chunks of the node, with their sizes.
     pub fn chunks(&self) -> Vec<(ObjectId, u64)> {
         self.shared.chunks.all().into_iter().map(|(object, chunk)| (object, chunk.size_bytes)).collect()
     }
 
-    /// Waits until it is in a view and serves all that it leads; tells whether it does in time.
+    /// Waits until the node is in a view and serves all partitions that it leads. Returns `false` if this takes longer
+    /// than `patience`.
     pub async fn is_ready(&self, patience: Duration) -> bool {
         let mut state = self.shared.state.clone();
         let ready = state.wait_for(|state| state.view.is_some() && state.is_settled);
@@ -285,7 +289,7 @@ impl Identity {
     }
 }
 
-/// Has the others do without a node whose brain has ended, however that was.
+/// Stops the gossip of a node whose ring thread has ended for any reason, so that the others continue without it.
 struct StopGossip(Arc<NodeShared>);
 
 impl Drop for StopGossip {
@@ -307,7 +311,7 @@ impl Drop for DfsNode {
 }
 
 impl NodeShared {
-    /// The file system as it stands.
+    /// The file system as this node sees it.
     pub fn membership(&self) -> DfsMembership {
         let member = |(node, neighbour): (&NodeId, &Neighbour)| {
             let Neighbour { address, transfer, free_bytes } = *neighbour;
@@ -318,26 +322,27 @@ impl NodeShared {
         DfsMembership { view, is_settled, alive }
     }
 
-    /// The view, if all that this node leads in it is served.
+    /// The view, if this node serves all partitions that it leads in it.
     pub fn settled_view(&self) -> Option<View> {
         let state = self.state.borrow();
         state.view.clone().filter(|_| state.is_settled)
     }
 
-    /// Who has asked for their files' chunks.
+    /// The leaders that have audited their files.
     pub fn auditors(&self) -> MutexGuard<'_, Auditors> {
         // No update of it can panic half-way.
         self.auditors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the brain what it will be told again if it has no time now, or has ended.
+    /// Passes an event to the ring's thread. If the thread is overloaded the event is dropped; such events are
+    /// repeated.
     pub fn tell(&self, event: Event) {
         if self.told.try_send(RingInput::Event(event)).is_err() {
             tracing::debug!("the ring is not told for now");
         }
     }
 
-    /// Says something to another node, if it is known where that is.
+    /// Sends a message to another node, if its address is known.
     pub fn send(&self, to: NodeId, message: ToPeer) {
         let address = self.neighbours().get(&to).map(|neighbour| neighbour.address);
         match address {
@@ -346,19 +351,19 @@ impl NodeShared {
         }
     }
 
-    /// Where these give chunks, as far as they live.
+    /// The addresses at which these nodes send chunks, if they are alive.
     pub fn transfers(&self, nodes: &[NodeId]) -> Vec<SocketAddr> {
         let neighbours = self.neighbours();
         nodes.iter().filter_map(|node| neighbours.get(node)).map(|neighbour| neighbour.transfer).collect()
     }
 
     fn neighbours(&self) -> MutexGuard<'_, BTreeMap<NodeId, Neighbour>> {
-        // It is only ever replaced as a whole.
+        // The value is only ever replaced as a whole.
         self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the brain has done.
+/// Carries out the effects of the ring's decider.
 struct NodeEffects {
     shared: Arc<NodeShared>,
     runtime: Handle,
@@ -373,7 +378,7 @@ impl RingEffects for NodeEffects {
         let (shared, wanted) = (self.shared.clone(), ChunkSpec { object, size_bytes, checksum });
         self.runtime.spawn(async move {
             let from = shared.transfers(&from);
-            // It may be here, and be what a reader found damaged.
+            // The chunk may be here already, and damaged.
             let scrubbing = shared.clone();
             let scrubbed = tokio::task::spawn_blocking(move || scrubbing.chunks.scrub(object));
             scrubbed.await.unwrap_or_default();
@@ -389,7 +394,8 @@ impl RingEffects for NodeEffects {
                     Event::FetchFailed { object }
                 }
             };
-            // It is not told again, and others wait for their turn. When the brain has ended, none does.
+            // This event is not repeated and must not be dropped, so it waits for space in the queue. It fails only
+            // when the thread has ended.
             tokio::task::spawn_blocking(move || drop(shared.told.send(RingInput::Event(event))));
         });
     }
@@ -448,7 +454,7 @@ fn failed(what: &str) -> impl FnOnce(io::Error) -> NodeError {
     move |source| NodeError::Io { what, source }
 }
 
-/// One port for both.
+/// Binds one port for both TCP and UDP.
 fn bind(address: IpAddr) -> io::Result<(TcpListener, UdpSocket)> {
     let mut tries = 0;
     loop {

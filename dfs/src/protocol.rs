@@ -1,4 +1,4 @@
-//! What clients and nodes of the file system say to each other, and nodes among themselves, in frames of `eyas_session`.
+//! The messages between clients and nodes of the file system, and between nodes, in frames of `eyas_session`.
 
 use std::net::SocketAddr;
 
@@ -10,101 +10,103 @@ use serde::{Deserialize, Serialize};
 
 use crate::runs::{BlockRunId, RunReply, RunRequest};
 
-/// Where a node is, and what it has.
+/// A node that is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Which.
+    /// Id of the node.
     pub node: NodeId,
-    /// Where it takes sessions.
+    /// Address for sessions.
     pub address: SocketAddr,
-    /// Where it gives and takes chunks.
+    /// Address for transfers of chunks.
     pub transfer: SocketAddr,
-    /// Bytes it has for chunks.
+    /// Free bytes for chunks.
     pub free_bytes: u64,
 }
 
 /// The file system as a node sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DfsMembership {
-    /// By which files have leaders; none before the node has joined.
+    /// The current view; `None` before the node has joined.
     pub view: Option<View>,
-    /// Whether all that is led in it has a quorum in it: it can do without those before.
+    /// Whether all partitions have a quorum in the view, so that earlier views are no longer needed.
     pub is_settled: bool,
-    /// Those who are alive.
+    /// The nodes that are alive.
     pub alive: Vec<Member>,
 }
 
 impl DfsMembership {
-    /// Members that are not there.
+    /// Members that are not alive.
     pub fn missing(&self) -> Vec<NodeId> {
         let members = self.view.iter().flat_map(|view| &view.members);
         let is_there = |node: &NodeId| self.alive.iter().any(|member| member.node == *node);
         members.copied().filter(|node| !is_there(node)).collect()
     }
 
-    /// Whether a node is counted on.
+    /// Whether a node is a member of the view.
     pub fn has_joined(&self, node: NodeId) -> bool {
         self.view.as_ref().is_some_and(|view| view.members.contains(&node))
     }
 }
 
-/// A client's request. Answers name it, and come in any order.
+/// A request of a client. Answers contain its number, and come in any order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeRequest {
     pub number: u64,
     pub what: RequestBody,
 }
 
-/// What a client wants.
+/// The content of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum RequestBody {
-    /// Who there is. Answered by [`Reply::Membership`].
+    /// The nodes of the file system. Answered by [`ResponseBody::Membership`].
     Membership,
-    /// Something of a file that the node leads. Answered by [`Reply::Operated`].
+    /// An operation on a file that the node leads. Answered by [`ResponseBody::Operated`].
     Operate(FileOperation),
-    /// A chunk to have: from a peer that has it or is about to, or else the client brings it. Answered by
-    /// [`Reply::Ready`] when there is room for it and it may be brought, and by [`Reply::Stored`] when it is there.
+    /// Store a chunk: fetch it from a peer that has it or is receiving it, or let the client push it. Answered by
+    /// [`ResponseBody::Ready`] when its space is reserved and the client may push it, and by [`ResponseBody::Stored`]
+    /// when it is stored.
     Store { object: ObjectId, size_bytes: u64, checksum: u64, from: Option<SocketAddr> },
-    /// Replicas of a file that the node leads were found missing or damaged. Not answered.
+    /// Report of missing or damaged replicas of a file that the node leads. Not answered.
     Bad { name: FileName, objects: Vec<ObjectId>, node: NodeId },
-    /// What the node has of these: answered by [`Reply::Has`], after reading them if `thoroughly`.
+    /// What the node has of these chunks, after reading them if `thoroughly` is set. Answered by
+    /// [`ResponseBody::Has`].
     Check { objects: Vec<ObjectId>, thoroughly: bool },
-    /// What the node has in all. Answered by [`Reply::Usage`].
+    /// The chunks and free space of the node. Answered by [`ResponseBody::Usage`].
     Usage,
-    /// Something of a run that the node leads. Answered by [`Reply::Run`].
+    /// A request about a run that the node leads. Answered by [`ResponseBody::Run`].
     Run { run: BlockRunId, request: RunRequest },
-    /// Something has happened to a run's worker. Not answered: what comes of it, who attends the run is told.
+    /// An event of a run's worker. Not answered; its consequences are sent to the worker's attendance.
     Tell { run: BlockRunId, event: BlockEvent },
 }
 
-/// A node's answer.
+/// An answer of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeResponse {
     pub number: u64,
     pub reply: ResponseBody,
 }
 
-/// See [`What`].
+/// The content of an answer; see [`RequestBody`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ResponseBody {
-    /// And who says so.
+    /// The node that answers, and its view of the file system.
     Membership(NodeId, DfsMembership),
     Operated(Result<FileAnswer, Refusal>),
     Ready,
-    /// Or why not, for a person.
+    /// The failure, if the chunk was not stored, for a person.
     Stored(Result<(), String>),
-    /// One for each that was asked for.
+    /// One value for each chunk of the question.
     Has(Vec<ChunkPresence>),
     Usage(Usage),
     Run(RunReply),
-    /// The key or token of the session is not good for that: why, for a person.
+    /// The key or token of the session does not permit the request: the reason, for a person.
     Refused(String),
 }
 
 /// What a node has of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ChunkPresence {
-    /// All of it.
+    /// The whole chunk.
     Whole,
     /// A damaged copy, which is kept aside.
     Damaged,
@@ -112,38 +114,38 @@ pub(crate) enum ChunkPresence {
     Nothing,
 }
 
-/// What a node has.
+/// The chunks and the free space of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Their bytes.
+    /// Bytes of the chunks.
     pub bytes: u64,
-    /// Bytes it has for more.
+    /// Free bytes for more chunks.
     pub free_bytes: u64,
-    /// Damaged copies that it has kept aside, which count in nothing else.
+    /// Number of damaged copies, which are not counted elsewhere.
     pub damaged: u64,
-    /// Their bytes.
+    /// Bytes of the damaged copies.
     pub damaged_bytes: u64,
-    /// Whether all files that it leads can be used.
+    /// Whether all files that the node leads can be used.
     pub is_settled: bool,
 }
 
-/// Between nodes. Any of it may be lost.
+/// Messages between nodes. Each of them may be lost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToPeer {
-    /// Who speaks, and of which file system: the first on each connection.
+    /// The sender and its file system; the first message of each connection.
     From(NodeId, FileSystemId),
-    /// The ring's own.
+    /// A message of the ring.
     Ring(RingMessage),
-    /// Chunks of a file that the speaker leads, which the listener is to have.
+    /// Chunks of a file that the sender leads, which the receiver should have.
     Audit { name: FileName, objects: Vec<ObjectId> },
-    /// The speaker has asked for the chunks of all files that it leads.
+    /// The sender has audited all files that it leads.
     Audited,
-    /// Those of an audit that the speaker does not have.
+    /// The chunks of an audit that the sender does not have.
     Missing { name: FileName, objects: Vec<ObjectId> },
-    /// Chunks of a file that the speaker leads, of which it knows no good replica.
+    /// Chunks of a file that the sender leads, for which it knows no good replica.
     Search { name: FileName, objects: Vec<ObjectId> },
-    /// Those of a search that the speaker has, undamaged.
+    /// The chunks of a search that the sender has, undamaged.
     Found { name: FileName, objects: Vec<ObjectId> },
 }

@@ -1,4 +1,4 @@
-//! What a client of the file system may ask of a node, by the key or token of its session.
+//! Authorization: the requests that a key or token permits.
 
 use eyas_ring::FileOperation;
 use eyas_types::access::{FilesScope, KeyRole, Principal};
@@ -6,7 +6,7 @@ use eyas_types::access::{FilesScope, KeyRole, Principal};
 use crate::protocol::RequestBody;
 use crate::runs::RunRequest;
 
-/// Whether a holder may ask that; a job's token is good for what is in its `scope`.
+/// Whether a holder may send this request. The token of a job permits requests within its `scope`.
 pub(crate) fn is_allowed(holder: Principal, scope: Option<&FilesScope>, what: &RequestBody) -> bool {
     match (holder, scope) {
         (Principal::Key(_, KeyRole::Admin | KeyRole::Submit | KeyRole::Executor), _) => true,
@@ -37,7 +37,7 @@ fn is_within(scope: &FilesScope, what: &RequestBody) -> bool {
             FileOperation::List { folder, .. } => scope.holds(folder),
             _ => false,
         },
-        // A chunk is no file's before a file of it is created, and nobody asks for what is no file's.
+        // A chunk belongs to no file before its file is created, and is deleted if it never does.
         RequestBody::Store { .. } => !scope.folders.is_empty(),
         RequestBody::Bad { name, .. } => scope.reads(name),
         RequestBody::Run { run, request } => {
@@ -64,7 +64,7 @@ mod tests {
         let stat = |name: FileName| RequestBody::Operate(FileOperation::Stat { name });
         let remove = |name: FileName| RequestBody::Operate(FileOperation::Remove { name, id: FileId(1) });
         let run = |run, request| RequestBody::Run { run, request };
-        // Submit, read, token of a job with this scope, token of a job with none.
+        // Columns: submit key, read key, token of a job with this scope, token of a job without a scope.
         for (what, may) in [
             (RequestBody::Membership, [true, true, true, false]),
             (RequestBody::Usage, [true, true, false, false]),

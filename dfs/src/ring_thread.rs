@@ -1,7 +1,7 @@
-//! The thread that the ring's decider lives in: it is told what happens, decides, saves, and has done what is decided.
+//! The thread of the ring's decider: takes inputs, decides, saves, and carries out the effects.
 //!
-//! What has gathered while it saved is decided together and gets on disk together, so that one slow disk write is shared
-//! by all who wait. Nothing is said or answered before what it rests on is on disk.
+//! Inputs that arrive while the thread saves are decided together and saved together, so that they share one slow
+//! write to disk. No message and no answer is sent before the changes that it depends on are durable.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,37 +15,37 @@ use tokio::sync::{oneshot, watch};
 
 use crate::database::{Database, DatabaseError};
 
-/// Events that are decided together.
+/// Maximum number of events that are decided together.
 const MAX_TOGETHER: usize = 4096;
 
-/// What the brain is told.
+/// An input of the thread.
 pub(crate) enum RingInput {
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// A client wants something, and waits.
+    /// A client requests an operation and waits for the answer.
     Asked(FileOperation, oneshot::Sender<Result<FileAnswer, Refusal>>),
-    /// It is to end.
+    /// The thread has to end.
     End,
 }
 
-/// What others do for it.
+/// Carries out effects of the decider.
 pub(crate) trait RingEffects: Send + 'static {
-    /// Says something to a node.
+    /// Sends a message to a node.
     fn send(&self, to: NodeId, message: RingMessage);
-    /// Fetches a chunk from one of these, and tells.
+    /// Fetches a chunk from one of these nodes, and reports the outcome as an event.
     fn fetch(&self, object: ObjectId, size_bytes: u64, checksum: u64, from: Vec<NodeId>);
-    /// Asks all members for chunks of a file.
+    /// Asks all members for good replicas of a file's chunks.
     fn search(&self, name: FileName, objects: Vec<ObjectId>);
-    /// Forgets chunks.
+    /// Deletes chunks.
     fn drop(&self, objects: &[ObjectId]);
 }
 
-/// How the file system stands, as this node sees it.
+/// The state of the file system, as this node sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RingState {
-    /// None before the node has joined.
+    /// `None` before the node has joined.
     pub view: Option<View>,
-    /// Whether all that this node leads is served.
+    /// Whether all partitions that this node leads are served.
     pub is_settled: bool,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct RingThread<H> {
     shell: H,
     inputs: mpsc::Receiver<RingInput>,
     state: watch::Sender<RingState>,
-    /// Of `now_us`.
+    /// The start of the clock of `now_us`.
     began_us: u64,
     effects: Vec<Effect>,
     waiting: HashMap<u64, oneshot::Sender<Result<FileAnswer, Refusal>>>,
@@ -63,7 +63,7 @@ pub(crate) struct RingThread<H> {
 }
 
 impl<H: RingEffects> RingThread<H> {
-    /// One that goes on where it was when it was `saved`.
+    /// A thread that continues from the `saved` state.
     pub fn new(
         config: Config,
         saved: Saved,
@@ -78,7 +78,7 @@ impl<H: RingEffects> RingThread<H> {
         RingThread { node, database, shell, inputs, state, began_us, effects, waiting, next_request: 0 }
     }
 
-    /// Lives until it is to end, or nobody can tell it anything any more.
+    /// Runs until it has to end, or all senders of inputs are gone.
     pub fn run(mut self) -> Result<(), DatabaseError> {
         self.process(VecDeque::new())?;
         loop {
@@ -106,7 +106,7 @@ impl<H: RingEffects> RingThread<H> {
         }
     }
 
-    /// Decides these, and has done what is decided.
+    /// Decides these events, and carries out the effects.
     fn process(&mut self, mut events: VecDeque<Event>) -> Result<(), DatabaseError> {
         let (database, now_us) = (self.database.clone(), self.now_us());
         database.read(|records| {
@@ -136,7 +136,7 @@ impl<H: RingEffects> RingThread<H> {
             match effect {
                 Effect::Drop { object } => dropped.push(object),
                 effect => {
-                    // What is dropped before something else, is so when that is done.
+                    // Chunks are deleted before later effects are carried out.
                     self.shell.drop(&std::mem::take(&mut dropped));
                     self.apply(effect);
                 }
@@ -157,12 +157,12 @@ impl<H: RingEffects> RingThread<H> {
 
     fn apply(&mut self, effect: Effect) {
         match effect {
-            // Done already.
+            // Done before.
             Effect::Save(_) | Effect::Drop { .. } => {}
             Effect::Send { to, message } => self.shell.send(to, message),
             Effect::Answer { request, answer } => {
                 if let Some(waiting) = self.waiting.remove(&request) {
-                    // Who does not wait any more needs no answer.
+                    // The client may no longer be waiting.
                     let _ = waiting.send(answer);
                 }
             }
@@ -178,7 +178,7 @@ impl<H: RingEffects> RingThread<H> {
     }
 }
 
-/// How long the machine has been running, also while it was suspended: leases end meanwhile.
+/// Time since the machine was booted, including time in which it was suspended, since leases expire in that time too.
 fn running_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000

@@ -1,9 +1,9 @@
-//! Runs: jobs over the blocks of files, as far as a node leads them (elastic-blocks §2.5).
+//! The runs that a node leads: jobs over the blocks of files (elastic-blocks §2.5).
 //!
-//! A run is led where the first of its files is. One thread has the deciders of all runs; workers tell it what happens, and
-//! who *attends* a run as one of its workers is told what that one is to do. What a run must not forget is in the node's
-//! database, so that it goes on where it was when the node's process is started again. It is nowhere else: when the node is
-//! gone for good, so is the run, and whoever waits for it sees that nobody leads it any more.
+//! A run is led by the node that leads its first file. One thread has the deciders of all runs. Workers report events
+//! to it. A client that *attends* a run as one of its workers gets the decisions for this worker. The state that a run
+//! must not forget is in the node's database, so the run continues when the node's process is restarted. There is no
+//! other copy: when the node is lost for good, so is the run, and clients get `NotFound`.
 
 pub(crate) mod abandoned;
 mod parts;
@@ -23,54 +23,56 @@ use parts::Parts;
 pub use parts::{OutputPart, RunStatus};
 pub use spec::{BlockRunId, RunAddress, RunSpec};
 
-/// Replies to one request that were not sent yet; further ones are lost, and are asked for again.
+/// Maximum number of answers to one request that wait to be sent. Further ones are lost, and the client asks again.
 pub(crate) const MAX_WAITING_REPLIES: usize = 64;
 
-/// Runs that a node leads at a time.
+/// Maximum number of runs that a node leads at a time.
 const MAX_RUNS: usize = 1024;
 
-/// The thread looks that often at least whether it is time for something.
+/// The thread checks the time at least at this interval.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Runs whose folders are to be emptied; those of further ones stay until somebody removes them.
+/// Maximum number of abandoned runs whose folders wait to be removed. Folders of further ones stay until a person
+/// removes them.
 pub(crate) const MAX_ABANDONED: usize = MAX_RUNS;
 
-/// What the thread was told and has not heard; further words are lost, and said again.
+/// Maximum number of inputs that wait for the thread. Further ones are lost, and are repeated by their senders.
 pub(crate) const MAX_QUEUED_INPUTS: usize = 1 << 16;
 
-/// What was told meanwhile is decided together.
+/// Maximum number of inputs that are decided together.
 const MAX_TOGETHER: usize = 4096;
 
-/// What a client wants of a run.
+/// A request about a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum RunRequest {
-    /// Lead it; again is all right. Answered by [`RunReply::Opened`].
+    /// Lead this run. May be repeated. Answered by [`RunReply::Opened`].
     Open(Box<RunSpec>),
-    /// Answered by [`RunReply::Spec`].
+    /// Return its specification. Answered by [`RunReply::Spec`].
     Spec,
-    /// Be told what this worker is to do. Answered by [`RunReply::Attending`], and from then on by [`RunReply::Effect`].
+    /// Send the decisions for this worker. Answered by [`RunReply::Attending`], and from then on by
+    /// [`RunReply::Effect`].
     Attend(WorkerId),
-    /// Answered by [`RunReply::Status`].
+    /// Return its status. Answered by [`RunReply::Status`].
     Status,
-    /// Forget it. Answered by [`RunReply::Closed`].
+    /// Forget the run. Answered by [`RunReply::Closed`].
     Close,
 }
 
-/// See [`RunRequest`].
+/// The answer to a [`RunRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum RunReply {
-    /// Or why not, for a person.
+    /// The failure, if the run was not opened, for a person.
     Opened(Result<(), String>),
     Spec(Box<RunSpec>),
     Attending,
     Effect(Effect),
     Status(RunStatus),
     Closed,
-    /// There is no such run.
+    /// The run does not exist.
     Unknown,
 }
 
-/// What the thread is told.
+/// An input of the thread.
 pub(crate) enum RunInput {
     Asked { run: BlockRunId, request: RunRequest, replies: Sender<RunReply> },
     Event { run: BlockRunId, event: Event },
@@ -82,11 +84,11 @@ pub(crate) struct Runs {
     database: Arc<Database>,
     inputs: mpsc::Receiver<RunInput>,
     runs: BTreeMap<BlockRunId, LedRun>,
-    /// Counts the starts of this node, so that leases of this one are newer than those of earlier ones.
+    /// Number of starts of this node, so that new leases are later than those of earlier starts.
     epoch: u32,
-    /// Of `now_us`.
+    /// The start of the clock of `now_us`.
     began: Instant,
-    /// Who is told of runs that nobody has need of any more.
+    /// Receives runs that were forgotten because no client asked for them.
     abandoned: Sender<BlockRunId>,
 }
 
@@ -95,22 +97,22 @@ struct LedRun {
     blocks: Blocks,
     parts: Parts,
     attending: HashMap<WorkerId, Sender<RunReply>>,
-    /// Records saved so far.
+    /// Number of records saved so far.
     saved: u64,
     heard: Instant,
 }
 
-/// What comes of what was told together.
+/// The consequences of inputs that are decided together.
 #[derive(Default)]
 struct RunBatch {
     saves: Vec<RunSave>,
-    /// Whether that has to be on disk before anything is said.
+    /// Whether the changes must be durable before answers are sent.
     is_promised: bool,
     replies: Vec<(Sender<RunReply>, RunReply)>,
 }
 
 impl Runs {
-    /// The runs that the database knows.
+    /// Continues the runs in the database.
     pub fn open(
         database: Arc<Database>,
         inputs: mpsc::Receiver<RunInput>,
@@ -124,7 +126,7 @@ impl Runs {
         Ok(Runs { database, inputs, runs, epoch, began: Instant::now(), abandoned })
     }
 
-    /// Leads them until it is to end, or nobody can tell it anything any more.
+    /// Leads the runs until it has to end, or all senders of inputs are gone.
     pub fn run(mut self) -> Result<(), DatabaseError> {
         loop {
             let first = match self.inputs.recv_timeout(self.due()) {
@@ -150,7 +152,7 @@ impl Runs {
             self.pass_time(&mut batch);
             self.database.save_runs(&batch.saves, batch.is_promised)?;
             for (replies, reply) in batch.replies {
-                // Who has gone needs no answer; who is slow asks again.
+                // A client that is gone needs no answer. A slow one asks again.
                 let _ = replies.try_send(reply);
             }
         }
@@ -198,7 +200,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Tells deciders that it is time, and forgets runs that nobody has need of.
+    /// Sends due timeouts to the deciders, and forgets idle runs.
     fn pass_time(&mut self, batch: &mut RunBatch) {
         let now_us = self.now_us();
         for (run, state) in &mut self.runs {
@@ -221,7 +223,7 @@ impl Runs {
         batch.saves.push(RunSave::Forget(run));
     }
 
-    /// How long until it is time for something.
+    /// Time until the next timeout.
     fn due(&self) -> Duration {
         let now_us = self.now_us();
         let timeout = |due_us: u64| Duration::from_micros(due_us.saturating_sub(now_us));
@@ -246,7 +248,7 @@ impl LedRun {
         LedRun { blocks, parts, attending: HashMap::new(), saved, heard: Instant::now(), spec }
     }
 
-    /// How long until nobody has said anything of it for too long.
+    /// Time until the run has been idle for too long.
     fn idle_in(&self) -> Duration {
         self.spec.idle.saturating_sub(self.heard.elapsed())
     }
@@ -268,7 +270,7 @@ impl LedRun {
         }
     }
 
-    /// Tells a worker, if it attends.
+    /// Sends a decision to a worker, if a client attends as this worker.
     fn send_effect(&mut self, worker: WorkerId, effect: Effect, batch: &mut RunBatch) {
         let is_last =
             matches!(effect, Effect::Committed { .. } | Effect::Discard { .. } | Effect::NoMore { chunks: 0, .. });

@@ -18,18 +18,18 @@ const SALT_BYTES: usize = 24;
 const NUMBER_BYTES: usize = 8;
 const HEADER_BYTES: usize = SALT_BYTES + NUMBER_BYTES;
 
-/// Seals what this process sends, and opens what others of the cluster have sealed.
+/// Encrypts datagrams of this process, and decrypts those of other processes of the cluster.
 pub(crate) struct Sealer {
     keys: DataKeys,
     own: SenderKey,
 }
 
-/// What this process seals with until the cluster's secret is replaced.
+/// The key with which this process encrypts until the cluster's secret is replaced.
 struct SenderKey {
     secret: [u8; 32],
     salt: [u8; SALT_BYTES],
     key: LessSafeKey,
-    /// Of the next datagram.
+    /// Number of the next datagram.
     number: u64,
 }
 
@@ -46,16 +46,16 @@ impl SenderKey {
 }
 
 impl Sealer {
-    /// With secrets that are asked for with each datagram.
+    /// A sealer that gets the current secrets from `keys` for each datagram.
     pub fn new(keys: DataKeys) -> io::Result<Self> {
         let own = SenderKey::new(keys.node_secrets()[0])?;
         Ok(Sealer { keys, own })
     }
 
-    /// Puts into `datagram` what `write` appends to it, sealed.
+    /// Encrypts what `write` produces, and stores it in `datagram`.
     ///
     /// # Errors
-    /// If the system has no randomness for a new key.
+    /// If the system has no random numbers for a new key.
     pub fn seal(&mut self, datagram: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let secret = self.keys.node_secrets()[0];
         if secret != self.own.secret {
@@ -68,14 +68,14 @@ impl Sealer {
         write(datagram);
         let (header, content) = datagram.split_at_mut(HEADER_BYTES);
         let sealed = own.key.seal_in_place_separate_tag(nonce(own.number), Aad::from(header), content);
-        // It fails for content of 256 GB.
+        // Fails only for content of 256 GB.
         datagram.extend_from_slice(sealed.expect("a datagram is short").as_ref());
-        // It would take half a million years at a million datagrams a second.
+        // This would take half a million years at a million datagrams a second.
         own.number = own.number.checked_add(1).expect("numbers do not run out");
         Ok(())
     }
 
-    /// What was sealed, if it was with a secret that the cluster accepts, and is as it was.
+    /// The decrypted content, if it was encrypted with a secret that the cluster accepts, and was not changed.
     pub fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
         let (header, sealed) = datagram.split_at_checked(HEADER_BYTES)?;
         let (salt, number) = header.split_at(SALT_BYTES);

@@ -1,4 +1,4 @@
-//! Those who come to a node: clients, and other nodes.
+//! Serves the connections of clients and of other nodes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::rights::is_allowed;
 use crate::ring_thread::RingInput;
 use crate::runs::{self, BlockRunId, RunRequest};
 
-/// Requests of one client that are not answered; further ones are read when some are.
+/// Maximum number of unanswered requests of one client. Further ones are read when some are answered.
 const MAX_REQUESTS: usize = 1024;
 
-/// Lets in peers that have the cluster's secret. When this ends, so do all connections.
+/// Accepts peers that have the cluster's secret. When this task ends, all connections end.
 pub(crate) async fn accept(shared: Arc<NodeShared>, listener: Listener) {
     let mut connections = JoinSet::new();
     loop {
@@ -44,7 +44,7 @@ pub(crate) async fn accept(shared: Arc<NodeShared>, listener: Listener) {
     }
 }
 
-/// Listens to another node, until it closes the connection.
+/// Reads messages of another node until the connection is closed.
 async fn peer(shared: Arc<NodeShared>, session: Session) -> Result<(), SessionError> {
     let mut from = None;
     let ended = hear(&shared, session, &mut from).await;
@@ -63,7 +63,7 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
     loop {
         let messages = tokio::select! {
             messages = reader.next::<ToPeer>() => messages?,
-            // With its new key it comes again.
+            // The peer connects again with its new key.
             _ = standing.ends() => return Ok(()),
         };
         for message in messages {
@@ -82,7 +82,7 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
                     shared.tell(Event::BadReplicas { name, objects, node });
                 }
                 (ToPeer::Search { name, objects }, Some(from)) => {
-                    // Reading chunks takes its time, and the leader has more to say.
+                    // Reading chunks takes long, and the leader may send more messages.
                     let shared = shared.clone();
                     tokio::spawn(async move {
                         let objects = shared.chunks.search(&objects).await;
@@ -126,11 +126,11 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
                 continue;
             }
             if let RequestBody::Tell { run, event } = what {
-                // At once, so that a worker's words stay in their order. What is lost, it says again.
+                // Passed on at once, so that a worker's events stay in order. Lost events are repeated.
                 let _ = shared.runs.try_send(runs::RunInput::Event { run, event });
                 continue;
             }
-            // It is never closed.
+            // The semaphore is never closed.
             let Ok(request) = requests.clone().acquire_owned().await else { return Ok(()) };
             let client = Client { shared: shared.clone(), outbox: outbox.clone(), number };
             let is_storing = matches!(what, RequestBody::Store { .. });
@@ -139,7 +139,8 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
                 drop(request);
             };
             if is_storing {
-                // Also without its client: what comes is accounted for, and what does not come gives back its room in time.
+                // Continues if the client is gone: a chunk that arrives is recorded, and one that does not releases
+                // its space in time.
                 tokio::spawn(serve);
             } else {
                 serving.spawn(serve);
@@ -148,7 +149,7 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
     }
 }
 
-/// A client, and its request.
+/// A request of a client.
 struct Client {
     shared: Arc<NodeShared>,
     outbox: Outbox<NodeResponse>,
@@ -166,7 +167,7 @@ impl Client {
                 match answered.await {
                     Ok(answer) => ResponseBody::Operated(answer),
                     Err(_) if is_busy => ResponseBody::Operated(Err(Refusal::Busy)),
-                    // The node has left: others lead, in another view.
+                    // The node has left the file system; other nodes lead in another view.
                     Err(_) => ResponseBody::Operated(Err(Refusal::OtherView { view: 0 })),
                 }
             }
@@ -190,7 +191,7 @@ impl Client {
         self.reply(reply).await;
     }
 
-    /// Has a chunk stored, and says before when there is room for it.
+    /// Stores a chunk. Sends `Ready` when its space is reserved.
     async fn store(&self, wanted: ChunkSpec, from: Option<SocketAddr>) -> Result<(), String> {
         let Some(place) = self.shared.chunks.prepare(wanted).await? else { return Ok(()) };
         match from {
@@ -206,7 +207,7 @@ impl Client {
         }
     }
 
-    /// Answers as long as the run's thread does. Where that has too much to do, the client asks again.
+    /// Forwards the answers of the run's thread. If the thread is overloaded, the client asks again.
     async fn run(&self, run: BlockRunId, request: RunRequest) {
         let (replies, mut answers) = mpsc::channel(runs::MAX_WAITING_REPLIES);
         let _ = self.shared.runs.try_send(runs::RunInput::Asked { run, request, replies });
@@ -217,7 +218,7 @@ impl Client {
         }
     }
 
-    /// Of what cannot be read for now nothing bad is said.
+    /// Chunks that cannot be read at the moment are not reported as bad.
     async fn check(&self, objects: Vec<ObjectId>, thoroughly: bool) -> Vec<ChunkPresence> {
         let shared = self.shared.clone();
         let has = move |object: &ObjectId| shared.chunks.held(*object, thoroughly).unwrap_or(ChunkPresence::Whole);
@@ -225,7 +226,7 @@ impl Client {
         tokio::task::spawn_blocking(check).await.unwrap_or_default()
     }
 
-    /// Tells whether the client is still there.
+    /// Sends an answer. Returns whether the client is still connected.
     async fn reply(&self, reply: ResponseBody) -> bool {
         self.outbox.put(vec![NodeResponse { number: self.number, reply }]).await.is_ok()
     }

@@ -1,5 +1,5 @@
-//! Bringing the chunks of a file to where they would be if it were written now: to nodes that have joined since, from those
-//! that have more than their part.
+//! Rebalancing: moves the chunks of a file to the nodes that would store them if the file were written now, for
+//! example to nodes that have joined since.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::client::write::OutgoingChunk;
 use crate::client::{DfsClient, File};
 
 impl DfsClient {
-    /// Moves replicas of a file to where they belong by now; tells how many. Whoever reads meanwhile is not disturbed: what
-    /// moves is dropped where it was when it is there.
+    /// Moves replicas of a file to the nodes where they now belong. Returns the number of replicas that were moved.
+    /// Readers are not disturbed: the old replica is deleted only when the new one is stored.
     ///
     /// # Errors
-    /// `Changed` if somebody else changes the file meanwhile; `Unreachable`.
+    /// `Changed` if another client changes the file at the same time; `Unreachable`.
     pub async fn rebalance(&self, file: &File) -> Result<u64, FilesError> {
         let (mut record, mut moved) = (file.record.clone(), 0);
         for chunk in &mut record.chunks {
@@ -30,7 +30,8 @@ impl DfsClient {
         Ok(moved)
     }
 
-    /// Who is to have a chunk: those that it belongs to and who have it by now, and as many of the others as it takes.
+    /// The nodes of a chunk after rebalancing: the nodes where it belongs and that have stored it by now, filled up
+    /// with its former nodes.
     async fn rebalanced(&self, chunk: &Chunk, replication: u8) -> Vec<NodeId> {
         let known = self.known();
         let has = |node: &NodeId| chunk.replicas.contains(node);

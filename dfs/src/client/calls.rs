@@ -1,4 +1,4 @@
-//! A client's connections to nodes: one to each that it has business with, requests on it answered in any order.
+//! Connections of a client to nodes: one connection to each node, on which requests are answered in any order.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use tokio::time::timeout;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::protocol::{NodeRequest, NodeResponse, RequestBody, ResponseBody};
 
-/// A node that can be reached answers by then.
+/// Timeout of answers of a node.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Connections to nodes.
 pub(crate) struct Calls {
     access: Access,
-    /// One at a time is made to each node.
+    /// At most one connection to each node.
     nodes: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<Option<Call>>>>>,
 }
 
@@ -33,7 +33,7 @@ struct Call {
 #[derive(Default)]
 struct Pending {
     next: u64,
-    /// Nothing once the connection has ended.
+    /// `None` once the connection has ended.
     replies: Option<HashMap<u64, mpsc::UnboundedSender<ResponseBody>>>,
 }
 
@@ -50,7 +50,7 @@ impl Calls {
         Calls { access, nodes: Mutex::default() }
     }
 
-    /// Asks the node at `address`.
+    /// Sends a request to the node at `address`.
     pub async fn ask(&self, address: SocketAddr, what: RequestBody) -> Result<Replies, FilesError> {
         let call = lock(&self.nodes).entry(address).or_default().clone();
         let mut call = call.lock().await;
@@ -73,7 +73,7 @@ impl Calls {
         Ok(replies)
     }
 
-    /// Asks, and waits for the one reply there is, which comes soon.
+    /// Sends a request that has one reply, and waits for it.
     pub async fn ask_once(&self, address: SocketAddr, what: RequestBody) -> Result<ResponseBody, FilesError> {
         let answered = async { self.ask(address, what).await?.next().await };
         match timeout(ANSWER_DEADLINE, answered).await {
@@ -85,7 +85,7 @@ impl Calls {
         }
     }
 
-    /// Closes connections to others than these.
+    /// Closes all connections except to these addresses.
     pub fn keep(&self, addresses: &BTreeSet<SocketAddr>) {
         lock(&self.nodes).retain(|address, _| addresses.contains(address));
     }
@@ -105,12 +105,12 @@ impl Calls {
                     let waiting = pending.replies.as_mut().expect("it ends below");
                     for NodeResponse { number, reply } in answers {
                         if let Some(waiting) = waiting.get(&number) {
-                            // Who does not wait any more has no need of it.
+                            // The caller may no longer be waiting.
                             let _ = waiting.send(reply);
                         }
                     }
                 }
-                // Whoever waits notices.
+                // Callers that wait notice that their channel is closed.
                 lock(&pending).replies = None;
                 sending.abort();
             }
@@ -142,7 +142,7 @@ fn gone(address: SocketAddr) -> FilesError {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No update of what is behind these can panic half-way.
+    // No update of the values behind these locks can panic half-way.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

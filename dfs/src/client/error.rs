@@ -1,38 +1,38 @@
-//! What can go wrong for a client of the file system. The kind says what a retry can do, the message names the file.
+//! Errors of a client of the file system. The kind says whether a retry can help; the message names the file.
 
 use eyas_types::dfs::FileName;
 use thiserror::Error;
 
-/// Why something was not done.
+/// The failure of an operation on files.
 #[derive(Clone, Debug, Error)]
 #[error("{message}")]
 pub struct FilesError {
-    /// What a caller decides by.
+    /// The kind, for callers that decide what to do.
     pub kind: FilesErrorKind,
-    /// For a person: names the file, and what to do.
+    /// The message, for a person: names the file, and what to do.
     pub message: String,
 }
 
 /// Kinds of [`FilesError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilesErrorKind {
-    /// There is no such file, or no such range of it.
+    /// The file, or the range of it, does not exist.
     NotFound,
-    /// There is such a file already.
+    /// The file exists already.
     Exists,
-    /// Somebody else changed it meanwhile: look again.
+    /// Another client has changed the file: look at it again.
     Changed,
-    /// It cannot be done at all.
+    /// The operation is impossible.
     Invalid,
-    /// This process's key or token is not good for it.
+    /// The key or token of this process does not permit the operation.
     NotAllowed,
-    /// No node has room.
+    /// No node has enough space.
     Full,
-    /// No replica of a part of it could be read.
+    /// No replica of a chunk could be read.
     Lost,
-    /// Nodes did not answer in time: a retry can help.
+    /// Nodes did not answer in time. A retry can help.
     Unreachable,
-    /// This side failed: its disk, or whoever it reads from or writes to.
+    /// A failure on this side, for example of the source that is written.
     Local,
 }
 
@@ -50,7 +50,7 @@ impl FilesError {
         FilesError::new(FilesErrorKind::Exists, message)
     }
 
-    /// The file is not any more what it was.
+    /// The file has changed.
     pub fn changed(name: &FileName) -> Self {
         FilesError::new(FilesErrorKind::Changed, format!("{name} was changed by somebody else meanwhile: try again"))
     }

@@ -1,33 +1,35 @@
-//! Waiting for nodes that are about to join. A cluster that has just been started has one member and soon all others; a file
-//! that is written between has one replica, and goes with the first node that dies.
+//! Waits for nodes that are about to join. A cluster that has just been started has one member at first. A file
+//! written at this moment would have one replica, and would be lost with the first node that dies.
 
 use std::time::{Duration, Instant};
 
 use crate::client::error::FilesError;
 use crate::client::{DfsClient, Known, PAUSE};
 
-/// From when a client has connected on, nodes have so long to join. Then what it writes has fewer replicas for now.
+/// Nodes may join within this time after the client has connected. A file that is written later has fewer replicas at
+/// first if nodes are missing.
 pub(crate) const GATHER_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How many nodes have joined, of those that are waited for.
+/// The number of nodes that have joined, and the number to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gathering {
-    /// Members that live.
+    /// Members that are alive.
     pub joined: usize,
-    /// As many as are to have what is written, or as there are.
+    /// Number of nodes to wait for: the replication of a file, or the number of known nodes if it is smaller.
     pub wanted: usize,
 }
 
 impl Gathering {
-    /// Whether there are as many as there are to be.
+    /// Whether enough nodes have joined.
     pub fn is_enough(&self) -> bool {
         self.joined >= self.wanted
     }
 }
 
 impl DfsClient {
-    /// Waits until so many nodes have joined, or all that there are if they are fewer, and until what is written can do
-    /// without some of them; but not for ever. Tells `see` if there is something to wait for, and how it stands in the end.
+    /// Waits until `count` nodes have joined, or all known nodes if they are fewer, and until the file system can lose
+    /// some of them. Waits no longer than [`GATHER_DEADLINE`]. Calls `see` once if there is anything to wait for.
+    /// Returns the final state.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -50,8 +52,8 @@ impl DfsClient {
 }
 
 impl Known {
-    /// Whether so many have joined, and nothing that counts is with fewer: the next view still asks the members of those before
-    /// one that is settled.
+    /// Whether enough nodes have joined and no valid entry depends on fewer nodes: the next view still reads from the
+    /// members of views before the last settled one.
     fn has_gathered(&self, wanted: usize) -> bool {
         let is_with_enough = self.is_settled || self.view.sources.iter().all(|members| members.len() >= wanted);
         self.size() >= wanted && is_with_enough

@@ -1,5 +1,5 @@
-//! Reading: each chunk from whichever replica gives it, the near and the quick first, held to its checksum. A replica that
-//! does not is told of, and the next is asked.
+//! Reading: each chunk is read from any replica, near and fast ones first, and checked against its checksum. A bad
+//! replica is reported, and the next one is tried.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,23 +15,23 @@ use tokio::task::JoinHandle;
 use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::{DfsClient, File};
 
-/// Chunks that are fetched ahead of whoever reads.
+/// Number of chunks that are fetched ahead.
 const CHUNKS_AHEAD: usize = 4;
 
-/// Bytes of a chunk that are asked for at a time.
+/// Number of bytes of a chunk that are requested at a time.
 const RANGE_BYTES: u64 = 16 << 20;
 
-/// A file being read from its start to its end, a part of a chunk at a time.
+/// A reader of a range of a file. It returns parts of chunks in order.
 pub struct Reading {
     files: DfsClient,
     file: Arc<File>,
-    /// What is wanted of which chunks and is not being fetched yet.
+    /// The parts that are not being fetched yet: index of the chunk and range in it.
     rest: VecDeque<(usize, Range<u64>)>,
     ahead: VecDeque<JoinHandle<Result<Vec<u8>, FilesError>>>,
 }
 
 impl Reading {
-    /// What follows; nothing at the end.
+    /// The next part; `None` at the end.
     ///
     /// # Errors
     /// `Lost` if no replica of a chunk can be read.
@@ -56,15 +56,15 @@ impl Drop for Reading {
 }
 
 impl DfsClient {
-    /// Reads a file from its start to its end.
+    /// Reads a whole file.
     pub fn read(&self, file: &File) -> Reading {
         self.read_range(file, 0..file.record.size_bytes())
     }
 
-    /// Reads `length` bytes from `offset` on.
+    /// Reads `length` bytes from `offset`.
     ///
     /// # Errors
-    /// `NotFound` if the file ends before; `Lost`.
+    /// `NotFound` if the file is shorter; `Lost`.
     pub async fn read_at(&self, file: &File, offset: u64, length: u64) -> Result<Vec<u8>, FilesError> {
         let size_bytes = file.record.size_bytes();
         let Some(end) = offset.checked_add(length).filter(|end| *end <= size_bytes) else {
@@ -79,7 +79,7 @@ impl DfsClient {
         Ok(read)
     }
 
-    /// The content of a chunk, by its place in the file.
+    /// The content of the chunk with this index.
     ///
     /// # Errors
     /// `Lost` if no replica of it can be read.
@@ -90,7 +90,7 @@ impl DfsClient {
         self.part(file, place, 0..file.record.chunks[place].size_bytes).await
     }
 
-    /// Reads this part of a file, as far as it goes.
+    /// Reads a range of a file, up to the end of the file.
     pub fn read_range(&self, file: &File, wanted: Range<u64>) -> Reading {
         let (mut rest, mut start) = (VecDeque::new(), 0);
         for (place, chunk) in file.record.chunks.iter().enumerate() {
@@ -104,7 +104,8 @@ impl DfsClient {
         Reading { files: self.clone(), file: Arc::new(file.clone()), rest, ahead: VecDeque::new() }
     }
 
-    /// Reads a part of a chunk, which may have moved since the file was opened.
+    /// Reads a part of a chunk. If this fails, the chunk may have moved since the file was opened, and its current
+    /// replicas are tried.
     async fn part(&self, file: &File, place: usize, range: Range<u64>) -> Result<Vec<u8>, FilesError> {
         let chunk = &file.record.chunks[place];
         let lost = match self.part_of(file, place, chunk, range.clone()).await {
@@ -119,7 +120,7 @@ impl DfsClient {
         }
     }
 
-    /// Reads a part of a chunk from the first replica that gives it.
+    /// Reads a part of a chunk from the first replica that has it.
     async fn part_of(
         &self,
         file: &File,
@@ -149,7 +150,7 @@ impl DfsClient {
         Err(FilesError::new(FilesErrorKind::Lost, message))
     }
 
-    /// Reads from one replica; else, whether that is bad, and why.
+    /// Reads from one replica. The error says whether the replica is bad, and why.
     async fn part_from(&self, addr: SocketAddr, chunk: &Chunk, range: Range<u64>) -> Result<Vec<u8>, (bool, String)> {
         let mut part = Vec::with_capacity((range.end - range.start) as usize);
         let mut at = range.start;
@@ -171,8 +172,9 @@ impl DfsClient {
         }
     }
 
-    /// Those who have a chunk: the near one, others of this machine, then the quickest first; among equals other ones for each
-    /// chunk and each client, so that all give some.
+    /// The holders of a chunk in the order in which they are tried: the node on this machine, other nodes on this
+    /// machine, then the fastest. Equal ones are ordered differently for each chunk and client, to distribute the
+    /// load.
     fn in_order(&self, chunk: &Chunk, place: usize) -> Vec<(NodeId, SocketAddr)> {
         let known = self.known();
         let alive = chunk.replicas.iter().filter_map(|node| known.members.get(node));

@@ -1,4 +1,5 @@
-//! Having those who are left go on when more than half of the nodes are lost for good. A person says so, and names them all.
+//! Recovery of a file system that has lost more than half of its nodes for good. A person starts it, and names all
+//! lost nodes.
 
 use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,20 +11,21 @@ use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::{DfsClient, PAUSE, unexpected};
 use crate::protocol::{RequestBody, ResponseBody};
 
-/// What came of an attempt to recover.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// These are the members now.
+    /// The file system continues with these members.
     Recovered(BTreeSet<NodeId>),
-    /// Nothing was done: these are missing, and not those that were named.
+    /// Nothing was done: these nodes are missing, and they are not the nodes that were named.
     Missing(BTreeSet<NodeId>),
 }
 
 impl DfsClient {
-    /// Has the file system go on without these nodes, which must be all that are missing. What only they had is lost.
+    /// Lets the file system continue without these nodes, which must be all that are missing. Data that only they had
+    /// is lost.
     ///
     /// # Errors
-    /// `Invalid` if it needs no recovery, or one of the nodes lives; `Unreachable`.
+    /// `Invalid` if no recovery is needed, or if one of the nodes is alive; `Unreachable`.
     pub async fn recover(&self, without: &BTreeSet<NodeId>) -> Result<Recovery, FilesError> {
         self.find_alive(without).await?;
         let (deadline, mut pause) = (self.deadline(), PAUSE);
@@ -61,7 +63,8 @@ impl DfsClient {
         }
     }
 
-    /// Whether one of these answers whom the dispatcher knows, though the others do not hear it.
+    /// Refuses if one of the nodes answers at an address that the dispatcher knows, even if the other nodes do not
+    /// hear it.
     async fn find_alive(&self, lost: &BTreeSet<NodeId>) -> Result<(), FilesError> {
         for address in &self.0.seeds {
             if let Ok(ResponseBody::Membership(node, _)) =

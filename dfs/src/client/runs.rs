@@ -1,4 +1,4 @@
-//! Runs, as those see them who open them, work at them, and wait for them.
+//! The interface of runs for the clients that open them, work on them, and wait for them.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::client::{DfsClient, PAUSE, unexpected};
 use crate::protocol::{RequestBody, ResponseBody};
 use crate::runs::{BlockRunId, RunAddress, RunReply, RunRequest, RunSpec, RunStatus};
 
-/// One worker of a run: what it says, and what it is told.
+/// The connection of one worker to its run.
 pub struct RunAttendance {
     files: DfsClient,
     place: RunAddress,
@@ -25,7 +25,7 @@ pub struct RunAttendance {
 }
 
 impl DfsClient {
-    /// Has a run led by the node that leads the first of its files; tells where it is.
+    /// Opens a run on the node that leads its first file. Returns its address.
     ///
     /// # Errors
     /// `Invalid` if it has no file, or too many chunks; `Unreachable`.
@@ -40,10 +40,10 @@ impl DfsClient {
         }
     }
 
-    /// What a run is.
+    /// The specification of a run.
     ///
     /// # Errors
-    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn run_spec(&self, place: RunAddress) -> Result<RunSpec, FilesError> {
         match self.ask_run(place, RunRequest::Spec).await? {
             RunReply::Spec(spec) => Ok(*spec),
@@ -51,10 +51,10 @@ impl DfsClient {
         }
     }
 
-    /// How a run stands.
+    /// The status of a run.
     ///
     /// # Errors
-    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn run_status(&self, place: RunAddress) -> Result<RunStatus, FilesError> {
         match self.ask_run(place, RunRequest::Status).await? {
             RunReply::Status(status) => Ok(status),
@@ -62,18 +62,18 @@ impl DfsClient {
         }
     }
 
-    /// Ends a run: its workers are told nothing any more.
+    /// Ends a run. Its workers get no further answers.
     ///
     /// # Errors
-    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn close_run(&self, place: RunAddress) -> Result<(), FilesError> {
         self.ask_run(place, RunRequest::Close).await.map(drop)
     }
 
-    /// Becomes a new worker of a run.
+    /// Registers a new worker of a run.
     ///
     /// # Errors
-    /// `NotFound` if nobody leads it any more; `Unreachable`.
+    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn attend_run(&self, place: RunAddress) -> Result<RunAttendance, FilesError> {
         let worker = WorkerId(random()? as u64);
         let replies = self.begin_attendance(place, worker).await?;
@@ -82,7 +82,7 @@ impl DfsClient {
         Ok(RunAttendance { files: self.clone(), place, worker, told, listening })
     }
 
-    /// Passes on what a worker is told. When the connection has ended there is another, and nothing is passed on once.
+    /// Forwards the answers to a worker. After a lost connection, connects again and forwards `None` once.
     async fn listen(
         self,
         place: RunAddress,
@@ -114,12 +114,12 @@ impl DfsClient {
         }
     }
 
-    /// Asks for what has one answer.
+    /// Sends a request that has one answer.
     async fn ask_run(&self, place: RunAddress, request: RunRequest) -> Result<RunReply, FilesError> {
         self.begin_run(place, request).await.map(|(reply, _)| reply)
     }
 
-    /// Asks; the first answer, and those that may follow.
+    /// Sends a request. Returns its first answer, and the receiver of further ones.
     async fn begin_run(&self, place: RunAddress, request: RunRequest) -> Result<(RunReply, Replies), FilesError> {
         let RunAddress { node, run } = place;
         let (deadline, mut pause) = (self.deadline(), PAUSE);
@@ -150,12 +150,12 @@ impl DfsClient {
 }
 
 impl RunAttendance {
-    /// Which worker this is.
+    /// The id of this worker.
     pub fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// Says what has happened to it. That may be lost.
+    /// Reports an event of this worker. The report may be lost.
     pub async fn tell(&self, event: Event) {
         let what = RequestBody::Tell { run: self.place.run, event };
         let told = timeout(ANSWER_DEADLINE, self.files.ask_node(self.place.node, what)).await;
@@ -164,11 +164,11 @@ impl RunAttendance {
         }
     }
 
-    /// What it is told next; nothing, if something may have been lost, and it is to ask again. Dropped before it is there,
-    /// nothing is lost by it.
+    /// The next answer to this worker; `None` if answers may have been lost, and the worker has to ask again.
+    /// Cancelling this call loses nothing.
     ///
     /// # Errors
-    /// `NotFound` if nobody leads the run any more; `Unreachable`.
+    /// `NotFound` if the run no longer exists; `Unreachable`.
     pub async fn next(&mut self) -> Result<Option<Effect>, FilesError> {
         self.told.recv().await.unwrap_or_else(|| Err(unknown(self.place)))
     }

@@ -1,5 +1,4 @@
-//! Looking whether all replicas of a file are where they are to be, undamaged; and bringing back what is lost, from a copy that
-//! somebody has elsewhere.
+//! Verification of a file's replicas, and restoring lost chunks from a copy of the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Seek, SeekFrom};
@@ -16,47 +15,47 @@ use crate::client::error::FilesError;
 use crate::client::{DfsClient, File};
 use crate::protocol::{ChunkPresence, RequestBody, ResponseBody};
 
-/// Chunks that a node is asked about at a time.
+/// Maximum number of chunks in one question to a node.
 const CHECK_TOGETHER: usize = 1024;
 
-/// A node that reads chunks to see whether they are good has so long for each that it was asked about.
+/// Time for a node to read each chunk that it was asked about.
 const CHECK_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How the replicas of a file are.
+/// The state of a file's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Replicas that are missing or damaged, of chunks of which there is a good one: chunks, by their place in the file, and
-    /// nodes. Their leader was told, and has them replaced.
+    /// Replicas that are missing or damaged, of chunks that have another good replica: index of the chunk, and node.
+    /// They were reported to the leader, which has them replaced.
     pub bad: Vec<(usize, NodeId)>,
     /// Replicas on nodes that do not answer.
     pub silent: Vec<(usize, NodeId)>,
-    /// Chunks of which no member has a good copy.
+    /// Chunks without a good replica on any member.
     pub lost: Vec<LostChunk>,
 }
 
-/// A chunk of which no node that answers has a good copy.
+/// A chunk without a good replica on any node that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostChunk {
-    /// Its place in the file.
+    /// Index of the chunk in the file.
     pub place: usize,
-    /// Its bytes in the file.
+    /// Range of its bytes in the file.
     pub range: Range<u64>,
-    /// Who has kept a damaged copy of it.
+    /// Nodes that keep a damaged copy.
     pub damaged_on: Vec<NodeId>,
-    /// Who is to have it and does not answer: it may have a good copy.
+    /// Nodes that should have the chunk and do not answer. They may have a good replica.
     pub silent: Vec<NodeId>,
 }
 
 impl Verified {
-    /// Whether nothing is wrong.
+    /// Whether all replicas are good.
     pub fn is_good(&self) -> bool {
         self.bad.is_empty() && self.silent.is_empty() && self.lost.is_empty()
     }
 }
 
 impl DfsClient {
-    /// Looks for the replicas of a file, and has them read if that is to be done `thoroughly`. Of chunks that none of their
-    /// nodes has, all others are asked. The leader is told of what nodes say that they do not have.
+    /// Checks the replicas of a file, and has the nodes read them if `thoroughly` is set. If none of a chunk's nodes
+    /// has it, all other nodes are asked. Missing and damaged replicas are reported to the leader.
     ///
     /// # Errors
     /// `Unreachable`.
@@ -78,7 +77,7 @@ impl DfsClient {
         let mut elsewhere = Found::default();
         if !missed.is_empty() {
             for node in self.known().members.keys() {
-                // Who was asked before has answered for what it is to have.
+                // The nodes of the chunk have been asked before.
                 let is_other = |place: &usize| !file.record.chunks[*place].replicas.contains(node);
                 let places: Vec<usize> = missed.iter().copied().filter(is_other).collect();
                 self.look_for(file, *node, &places, thoroughly, &mut elsewhere).await;
@@ -103,10 +102,10 @@ impl DfsClient {
         Ok(Verified { bad: but_lost(found.denied), silent: but_lost(found.silent), lost })
     }
 
-    /// Brings back the chunks of a file that are lost from a `copy` of the file. Tells how many were.
+    /// Restores the lost chunks of a file from a `copy` of it. Returns their number.
     ///
     /// # Errors
-    /// `Invalid` if the copy does not have their content; `Local` if it cannot be read; as [`write`](Files::write).
+    /// `Invalid` if the copy has other content; `Local` if it cannot be read; as [`write`](DfsClient::write).
     pub async fn restore(&self, name: &FileName, mut copy: impl Read + Seek) -> Result<usize, FilesError> {
         let file = self.stat(name).await?;
         let lost = self.verify(&file, true).await?.lost;
@@ -130,7 +129,7 @@ impl DfsClient {
         Ok(lost.len())
     }
 
-    /// What a node has of a file's chunks; returns those that it says it does not have.
+    /// Asks a node for chunks of a file. Returns those that it does not have.
     async fn look_for(
         &self,
         file: &File,
@@ -161,7 +160,7 @@ impl DfsClient {
         denied
     }
 
-    /// What a node has of these; nothing is known if it does not answer.
+    /// What a node has of these chunks; `None` if it does not answer.
     async fn held(&self, node: NodeId, objects: Vec<ObjectId>, thoroughly: bool) -> Option<Vec<ChunkPresence>> {
         let (member, count) = (self.known().members.get(&node).copied()?, objects.len());
         let patience = ANSWER_DEADLINE + CHECK_DEADLINE * count as u32;
@@ -175,7 +174,7 @@ impl DfsClient {
         }
     }
 
-    /// Tells a file's leader of replicas that are missing or damaged. If it does not get there, an audit finds it too.
+    /// Reports missing or damaged replicas to the leader of a file. If the report is lost, an audit finds them.
     pub(super) async fn tell_bad(&self, name: &FileName, objects: Vec<ObjectId>, node: NodeId) {
         let known = self.known();
         if let Some(leader) = known.members.get(&known.ring.leader(name)) {
@@ -185,7 +184,7 @@ impl DfsClient {
     }
 }
 
-/// What nodes have said of a file's chunks, by their places.
+/// The answers of nodes about a file's chunks, by index.
 #[derive(Default)]
 struct Found {
     whole: BTreeSet<usize>,
@@ -194,7 +193,7 @@ struct Found {
     silent: BTreeSet<(usize, NodeId)>,
 }
 
-/// Reads a range of a copy; less if that ends before.
+/// Reads a range of a copy; fewer bytes if the copy is shorter.
 fn part_of(copy: &mut (impl Read + Seek), range: Range<u64>) -> Result<Vec<u8>, FilesError> {
     let failed = |error: std::io::Error| FilesError::local("cannot read the copy", &error);
     copy.seek(SeekFrom::Start(range.start)).map_err(failed)?;

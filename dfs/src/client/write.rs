@@ -1,5 +1,5 @@
-//! Writing: content is cut at the borders of its records, each chunk goes to its replicas in a chain, and when all are
-//! there the file appears, whole.
+//! Writing: content is cut at record boundaries, each chunk is sent to its replicas in a chain, and when all chunks
+//! are stored, the file appears as a whole.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -23,51 +23,51 @@ use crate::client::error::{FilesError, FilesErrorKind};
 use crate::client::{DfsClient, File, PAUSE, unexpected};
 use crate::protocol::{Member, RequestBody, ResponseBody};
 
-/// Chunks on their way to nodes at a time.
+/// Number of chunks that are being stored at the same time.
 const CHUNKS_TOGETHER: usize = 4;
 
-/// A chunk is held in memory, by its writer and its readers: no record may be longer.
+/// Maximum size of a record, and so of a chunk, since writers and readers hold a chunk in memory.
 pub const MAX_CHUNK_BYTES: usize = 1 << 30;
 
-/// A chunk that a node has begun to store is there by then.
+/// Time for a node to store a chunk after it has begun.
 const STORE_DEADLINE: Duration = Duration::from_secs(130);
 
-/// Chunks of no file are given up after a day: a file that takes so long to be written is not.
+/// Maximum time of writing a file. Chunks that belong to no file are deleted after a day.
 const MAX_WRITING: Duration = Duration::from_secs(12 * 3600);
 
-/// Read of a source at a time.
+/// Number of bytes read from the source at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// How a file is written.
+/// Options of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// What its records are.
+    /// The format of its records.
     pub format: Format,
-    /// Size of its chunks, bytes.
+    /// Target size of its chunks, bytes.
     pub chunk_bytes: u64,
-    /// Replicas of each chunk; as many as there are nodes, if they are fewer.
+    /// Number of replicas of each chunk, or the number of nodes if that is smaller.
     pub replication: u8,
 }
 
 impl WriteOptions {
-    /// The usual, for records of this kind.
+    /// The default options for this format.
     pub fn of(format: Format) -> Self {
         WriteOptions { format, chunk_bytes: DEFAULT_CHUNK_BYTES, replication: DEFAULT_REPLICATION }
     }
 }
 
-/// What a source gives, cut.
+/// A piece of the source.
 enum Piece {
     Chunk(Vec<u8>),
     Failed(FilesError),
 }
 
 impl DfsClient {
-    /// Writes a new file, which appears when it is whole. Tells `see` how many bytes are stored so far.
+    /// Writes a new file, which appears when it is complete. Calls `see` with the number of bytes stored so far.
     ///
     /// # Errors
-    /// `Exists`; `Invalid` if the content has no such records, or is too large; `Full`, `Unreachable`; `Local` if the source
-    /// fails. Nothing appears then.
+    /// `Exists`; `Invalid` if the content does not have this format, or is too large; `Full`, `Unreachable`; `Local`
+    /// if the source fails. No file appears then.
     pub async fn write(
         &self,
         name: &FileName,
@@ -90,10 +90,11 @@ impl DfsClient {
         }
     }
 
-    /// Adds to a file, all at once. Tells `see` how many bytes are stored so far.
+    /// Appends to a file, completely or not at all. Calls `see` with the number of bytes stored so far.
     ///
     /// # Errors
-    /// As [`write`](Files::write); `NotFound`; `Changed` if somebody else changes it meanwhile: nothing is added then.
+    /// As [`write`](DfsClient::write); `NotFound`; `Changed` if another client changes the file at the same time.
+    /// Nothing is appended then.
     pub async fn append(
         &self,
         name: &FileName,
@@ -103,7 +104,7 @@ impl DfsClient {
         let file = self.stat(name).await?;
         let FileRecord { id, format, chunk_bytes, replication, .. } = file.record;
         let mut kept = file.record.chunks.clone();
-        // Its last record may go on.
+        // The last record may be incomplete and continue.
         let last = match kept.pop() {
             Some(_) => self.chunk(&file, kept.len()).await?,
             None => Vec::new(),
@@ -116,7 +117,7 @@ impl DfsClient {
         self.replace(file, record).await
     }
 
-    /// Gives a file another record, also where it was written meanwhile who has its chunks.
+    /// Replaces the record of a file. Repeats this if only the replicas were changed in the meantime, by repair.
     pub(super) async fn replace(&self, mut file: File, mut record: FileRecord) -> Result<File, FilesError> {
         loop {
             let (name, version) = (file.name.clone(), file.version);
@@ -128,7 +129,7 @@ impl DfsClient {
             };
             let now = self.stat(&file.name).await?;
             if now.record.is_as_written(&record) {
-                // It was done, and the answer lost.
+                // The operation was done, and its answer was lost.
                 return Ok(now);
             }
             if !now.record.is_as_written(&file.record) {
@@ -143,7 +144,8 @@ impl DfsClient {
         }
     }
 
-    /// Stores all that follows what there is already of a chunk; `before` it are so many chunks.
+    /// Stores the rest of the source after `begun`, the content of an incomplete chunk. The file has `before` chunks
+    /// already.
     #[expect(clippy::too_many_arguments, reason = "a file's shape, taken apart: a new one has no record yet")]
     async fn store_all(
         &self,
@@ -206,7 +208,7 @@ impl DfsClient {
         Ok(chunks.into_iter().flatten().collect())
     }
 
-    /// Stores a chunk on as many nodes as it is to have replicas, other ones if some cannot take it.
+    /// Stores a chunk on as many nodes as it should have replicas. If a node cannot store it, another one is tried.
     pub(super) async fn store(&self, id: FileId, content: Vec<u8>, replication: u8) -> Result<Chunk, FilesError> {
         let (size_bytes, checksum) = (content.len() as u64, Checksum::of(&content).0);
         let object = Chunk::object_of(id, size_bytes, checksum);
@@ -227,8 +229,8 @@ impl DfsClient {
                 wanted.iter().filter(|node| !has(node)).filter_map(|node| known.members.get(node)).collect();
             let lacking = usize::from(replication).min(known.size()).saturating_sub(replicas.len());
             let further = &further[..further.len().min(lacking)];
-            // Where some nodes are down or full, fewer will do for now, as long as there is more than one: the leader has
-            // the others made when it can.
+            // If nodes are down or full, fewer replicas are enough for now, but at least two: the leader makes the
+            // others when it can.
             let is_enough = replicas.len() >= usize::from(replication).min(2).min(known.size()).max(1);
             if further.is_empty() {
                 if is_enough {
@@ -254,15 +256,16 @@ impl DfsClient {
                 }
             }
             if !failed.is_empty() {
-                // A node that died is known to have soon.
+                // Other nodes will soon know that a node has died.
                 self.refresh(deadline).await?;
             }
         }
         Ok(Chunk { object, size_bytes, checksum, replicas: replicas.iter().map(|replica| replica.node).collect() })
     }
 
-    /// Has a chunk stored by these nodes: one gets it from who has it, or from here, the next from that one while it comes.
-    /// Who has no room is left out of the chain. Tells who has it, and of those who do not, whose fault that is.
+    /// Stores a chunk on these nodes, in a chain: the first node gets it from a node that has it, or from this client;
+    /// each further node gets it from the one before it while it arrives. Nodes without space are skipped. Returns the
+    /// nodes that have stored it, and the nodes that have failed.
     pub(crate) async fn chain(
         &self,
         chunk: &OutgoingChunk,
@@ -288,7 +291,7 @@ impl DfsClient {
         let mut is_broken = false;
         for (member, link) in links {
             let stored = link.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-            // Behind the first that breaks the chain, nobody can be blamed.
+            // Failures after the first one in the chain may be its consequences, and are not counted.
             if stored.is_ok() || !is_broken {
                 is_broken |= stored.is_err();
                 ended.push((member, stored));
@@ -297,7 +300,7 @@ impl DfsClient {
         ended
     }
 
-    /// Asks a node to store a chunk; none if it has it already.
+    /// Asks a node to store a chunk; `None` if the node has it already.
     async fn begin(
         &self,
         member: &Member,
@@ -317,7 +320,8 @@ impl DfsClient {
         }
     }
 
-    /// Waits until a node that has room for a chunk has stored it, which this client `brings` or another node gives.
+    /// Waits until a node has stored a chunk. The chunk is pushed by this client (`brings`) or fetched from another
+    /// node.
     async fn store_on(
         &self,
         member: &Member,
@@ -350,17 +354,17 @@ fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
     FilesError::new(kind, format!("node {} cannot store a chunk: {why}", member.node))
 }
 
-/// A chunk on its way to nodes.
+/// A chunk that is being stored on nodes.
 #[derive(Clone)]
 pub(crate) struct OutgoingChunk {
     pub object: ObjectId,
     pub size_bytes: u64,
     pub checksum: u64,
-    /// Nothing where a node has it.
+    /// Empty if a node has the chunk already.
     pub content: Arc<Vec<u8>>,
 }
 
-/// Reads a source to its end, behind what has `begun` a chunk, and sends it on in chunks.
+/// Reads a source to its end and cuts it into chunks. The first chunk begins with `begun`.
 fn cut(
     mut cutter: Cutter,
     mut source: impl Read,
@@ -399,7 +403,7 @@ fn cut(
     }
     let _: Ending = cutter.finish().map_err(bad)?;
     if !chunk.is_empty() {
-        // Whoever does not take it any more has failed.
+        // If the receiver is gone, it has failed.
         let _ = chunks.blocking_send(Piece::Chunk(chunk));
     }
     Ok(())
@@ -409,7 +413,7 @@ fn too_many_chunks(name: &FileName) -> FilesError {
     FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger ones"))
 }
 
-/// A number that nobody else draws.
+/// A random number that is unique.
 pub(crate) fn random() -> Result<u128, FilesError> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

@@ -1,4 +1,4 @@
-//! What runs that are led from here must not forget: what each is, and its records in order.
+//! The durable state of the runs that this node leads: the specification of each, and its records in order.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use redb::{Durability, ReadableDatabase, ReadableTable};
 use super::{Database, DatabaseError, META, RUNS, bytes_of, of_bytes};
 use crate::runs::{BlockRunId, RunSpec};
 
-/// What is to be remembered of a run.
+/// A change of the state of a run.
 pub(crate) enum RunSave {
-    /// What it is.
+    /// The specification of a new run.
     Spec(BlockRunId, Arc<RunSpec>),
-    /// The next record of it, with its number from 0 on.
+    /// The next record of a run, with its number from 0.
     Record(BlockRunId, u64, Record),
-    /// Nothing any more.
+    /// The run is forgotten.
     Forget(BlockRunId),
 }
 
-/// Where a run's spec is; its records follow.
+/// Key of a run's specification; its records follow.
 const SPEC: u64 = 0;
 
 impl Database {
-    /// A number that is greater with each call, also after a crash.
+    /// A number that increases with each call, also after a crash.
     pub fn next_epoch(&self) -> Result<u32, DatabaseError> {
         let epoch = self.meta::<u32>("epoch")?.unwrap_or_default() + 1;
         let write = || -> Result<(), redb::Error> {
@@ -33,7 +33,7 @@ impl Database {
         write().map(|()| epoch).map_err(|e| self.failed(e))
     }
 
-    /// All runs, with their records.
+    /// All runs with their records.
     pub fn runs(&self) -> Result<Vec<(BlockRunId, RunSpec, Vec<Record>)>, DatabaseError> {
         let entries = || -> Result<Vec<_>, redb::Error> {
             let runs = self.redb.begin_read()?.open_table(RUNS)?;
@@ -54,7 +54,7 @@ impl Database {
         Ok(runs)
     }
 
-    /// Remembers these in order; returns when they are on disk, if they have been promised to anybody.
+    /// Applies changes in order. If the changes were promised to anyone, returns when they are durable.
     pub fn save_runs(&self, saves: &[RunSave], is_promised: bool) -> Result<(), DatabaseError> {
         if saves.is_empty() && !is_promised {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What those leave behind who opened a run and died: their programs' output, which nobody will ever look for.
+//! Cleans up after clients that opened a run and died: removes the output of their programs.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::sync::mpsc::Receiver;
 use crate::client::{DfsClient, FilesError, FilesErrorKind};
 use crate::runs::BlockRunId;
 
-/// What cannot be removed by then stays.
+/// Files that cannot be removed within this time stay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Empties the folders of runs that their leader, this node, has forgotten.
+/// Removes the folders of runs that this node has forgotten.
 pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr), mut abandoned: Receiver<BlockRunId>) {
     while let Some(run) = abandoned.recv().await {
         if let Err(error) = empty(&access, node, address, run).await {

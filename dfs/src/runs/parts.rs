@@ -1,4 +1,4 @@
-//! What came of a run so far: which workers' output counts, and what befell their blocks.
+//! The results of a run so far: the workers whose output counts, and what happened to their blocks.
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,42 @@ use serde::{Deserialize, Serialize};
 /// The output of one worker, which counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPart {
-    /// Whose.
+    /// The worker.
     pub worker: WorkerId,
-    /// The first of its chunks, in the order of the run's.
+    /// The first of its chunks, in the order of the run's chunks.
     pub first: u32,
-    /// How many it has read.
+    /// Number of chunks that it has read.
     pub chunks: u32,
 }
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStatus {
-    /// Chunks that count.
+    /// Number of chunks that are committed.
     pub committed_chunks: u32,
-    /// Whether all do.
+    /// Whether all chunks are committed.
     pub is_complete: bool,
-    /// What was written of them, in the order of its first chunks.
+    /// The committed outputs, in the order of their first chunks.
     pub parts: Vec<OutputPart>,
-    /// How often a worker was given chunks that another had, and had not begun.
+    /// Number of times that chunks were taken from one worker, which had not begun them, and given to another.
     pub stolen: u32,
-    /// How often a block was worked through once more, by a second worker.
+    /// Number of times that a second worker was started on a block.
     pub speculated: u32,
 }
 
-/// Follows what is saved of a run.
+/// Follows the records of a run.
 #[derive(Default)]
 pub(crate) struct Parts {
-    /// What workers have.
+    /// The chunks that workers have.
     blocks: BTreeMap<WorkerId, Vec<u32>>,
-    /// By their first chunks.
+    /// By first chunk.
     committed: BTreeMap<u32, OutputPart>,
     stolen: u32,
     speculated: u32,
 }
 
 impl Parts {
-    /// Takes one more record.
+    /// Applies the next record.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Granted { worker, chunks, copy_of, .. } => {

@@ -1,4 +1,4 @@
-//! What a run is, and where.
+//! The specification and the address of a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::File;
 
-/// Chunks of a run, which is told in one frame. With the usual ones these are 1 TiB.
+/// Maximum number of chunks of a run, whose specification is sent in one frame. With chunks of the default size, this
+/// is 1 TiB.
 const MAX_RUN_CHUNKS: usize = 1 << 18;
 
-/// A run. Random.
+/// The random id of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockRunId(pub u128);
 
@@ -24,7 +25,7 @@ impl fmt::Display for BlockRunId {
 }
 
 impl BlockRunId {
-    /// The folder of what its tasks write before that appears where it is to be.
+    /// The folder for the output of its tasks, before the output appears at its destination.
     pub fn folder(self) -> String {
         format!("/.eyas/runs/{self}")
     }
@@ -35,12 +36,12 @@ impl BlockRunId {
     }
 }
 
-/// A run, and the node that leads it. As text, for a command line, `NODE:RUN` in hexadecimal digits.
+/// A run and the node that leads it. Written as `NODE:RUN` in hexadecimal digits on command lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunAddress {
-    /// Who leads it.
+    /// The node that leads it.
     pub node: NodeId,
-    /// Which.
+    /// The run.
     pub run: BlockRunId,
 }
 
@@ -65,21 +66,21 @@ impl FromStr for RunAddress {
 /// A job over the blocks of files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// What it reads, as it was when the job began.
+    /// The files that it reads, at the versions when the job began.
     pub files: Vec<File>,
-    /// Who gets what.
+    /// How chunks are assigned to workers.
     pub policy: BlockPolicy,
-    /// Where each of its tasks is expected to run.
+    /// The expected node of each of its tasks.
     pub slots: Vec<NodeId>,
-    /// A worker that is silent for so long loses its block, microseconds.
+    /// A worker that is silent for this time loses its block, microseconds.
     pub term_us: u64,
-    /// When nobody has said anything of the run for so long, it is forgotten, and what its folder has is removed: who opened
-    /// it has died.
+    /// If no client asks for the run within this time, its client has died: the run is forgotten, and its folder is
+    /// removed.
     pub idle: Duration,
 }
 
 impl RunSpec {
-    /// Whether it can be led.
+    /// Checks that the run can be led.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.chunks().count() {
             _ if self.files.is_empty() => Err("a job over blocks needs a file".into()),
@@ -90,7 +91,7 @@ impl RunSpec {
         }
     }
 
-    /// Its chunks, one file's after the other's: each with its file's place in `files`, and its own in that file.
+    /// The chunks of all files in order: index of the file in `files`, index of the chunk in the file, and the chunk.
     pub fn chunks(&self) -> impl Iterator<Item = (usize, usize, &Chunk)> {
         self.files
             .iter()
