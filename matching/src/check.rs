@@ -1,19 +1,19 @@
-//! Finds out what an expression is before it is ever evaluated: every name is known, every operator has operands that
-//! it can work on.
+//! Checks an expression before it is evaluated: every name is known, and every operator has operands of the right types.
 //!
-//! CEL itself leaves all this to the evaluation. There it would show only once a task waits, and only on the nodes on
-//! which that part is reached. In one thing this is more lenient than CEL: where a whole number and a fraction meet in
-//! a sum or product, the whole number is taken as a fraction.
+//! CEL itself checks at evaluation. Then a mistake would show only while a task waits, and only on nodes on which that
+//! part of the expression is evaluated. This check is more lenient than CEL in one case: in a sum or product of a whole
+//! number and a fraction, the whole number is converted to a fraction.
 
 use std::fmt;
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr, operators as op};
 use eyas_types::matching::{Attribute, AttributeType};
+use thiserror::Error;
 
 use crate::known_attributes;
 
-/// What a part of an expression is.
+/// The type of a part of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
     Truth,
@@ -54,27 +54,61 @@ impl Type {
     }
 }
 
-/// What is wrong at which node of the tree.
-pub(crate) struct Wrong {
+/// A mistake in an expression.
+#[derive(Debug, Error)]
+#[error("{problem}")]
+pub(crate) struct CheckError {
+    /// The node of the syntax tree.
     pub at: u64,
-    pub why: String,
+    pub problem: Problem,
 }
 
-/// Functions that expressions may call, as they are shown.
+/// Mistakes in expressions.
+#[derive(Debug, Error)]
+pub(crate) enum Problem {
+    #[error("there is no attribute `{0}`; there are {known}", known = known_attributes())]
+    UnknownAttribute(String),
+    #[error("there is no function `{0}`; there are {FUNCTIONS}")]
+    UnknownFunction(String),
+    #[error("`{operator}` needs {wanted}, not {given}")]
+    Operands { operator: String, wanted: &'static str, given: String },
+    #[error("`{0}` is called as text.{0}(text)")]
+    CalledOnText(String),
+    #[error("only node.labels has named parts; this is {0}")]
+    NoParts(Type),
+    #[error("a list of {of} cannot have {found} in it")]
+    MixedList { of: Type, found: Type },
+    #[error("the list is empty")]
+    EmptyList,
+    #[error("all, exists, map and filter are not allowed: expressions are evaluated very often, and cannot loop")]
+    Loop,
+    #[error("maps and messages cannot be written here")]
+    Structure,
+    #[error("a part of the expression is missing")]
+    Missing,
+    #[error("whole numbers are written without u")]
+    UnsignedLiteral,
+    #[error("texts are written without b")]
+    BytesLiteral,
+    #[error("no value is ever null: test with has()")]
+    Null,
+}
+
+/// Functions that expressions may call, as messages show them.
 const FUNCTIONS: &str = "size(), contains(), startsWith(), endsWith(), int(), double(), string(), has()";
 
-/// Walks over one expression.
+/// Checks one expression.
 #[derive(Default)]
 pub(crate) struct Checker {
-    /// Attributes that were met, each once.
+    /// Attributes that the expression uses, each once.
     pub mentions: Vec<Attribute>,
 }
 
 impl Checker {
-    /// What the expression is.
-    pub fn check(&mut self, expression: &mut IdedExpr) -> Result<Type, Wrong> {
+    /// The type of an expression.
+    pub fn check(&mut self, expression: &mut IdedExpr) -> Result<Type, CheckError> {
         let at = expression.id;
-        let wrong = |why: String| Wrong { at, why };
+        let wrong = |problem| CheckError { at, problem };
         if let Some(path) = dotted(&expression.expr)
             && let Some(attribute) = Attribute::ALL.iter().find(|attribute| attribute.name() == path)
         {
@@ -85,7 +119,7 @@ impl Checker {
         }
         match &mut expression.expr {
             Expr::Literal(literal) => of_literal(literal).map_err(wrong),
-            Expr::Ident(name) => Err(wrong(unknown(name))),
+            Expr::Ident(name) => Err(wrong(Problem::UnknownAttribute(name.clone()))),
             Expr::Select(select) => self.select(at, select),
             Expr::Call(call) => self.call(at, call),
             Expr::List(list) => {
@@ -95,40 +129,38 @@ impl Checker {
                     let found = self.check(element)?;
                     match &of {
                         Some(of) if *of != found => {
-                            return Err(Wrong { at: id, why: format!("a list of {of} cannot have {found} in it") });
+                            return Err(CheckError { at: id, problem: Problem::MixedList { of: of.clone(), found } });
                         }
                         _ => of = Some(found),
                     }
                 }
-                of.map(|of| Type::List(Box::new(of))).ok_or_else(|| wrong("the list is empty".into()))
+                of.map(|of| Type::List(Box::new(of))).ok_or_else(|| wrong(Problem::EmptyList))
             }
-            Expr::Comprehension(_) => Err(wrong(
-                "all, exists, map and filter are not allowed: expressions are evaluated very often, and cannot loop"
-                    .into(),
-            )),
-            Expr::Map(_) | Expr::Struct(_) => Err(wrong("maps and messages cannot be written here".into())),
-            Expr::Unspecified => Err(wrong("something is missing".into())),
+            Expr::Comprehension(_) => Err(wrong(Problem::Loop)),
+            Expr::Map(_) | Expr::Struct(_) => Err(wrong(Problem::Structure)),
+            Expr::Unspecified => Err(wrong(Problem::Missing)),
         }
     }
 
-    /// `node.labels.NAME`, and whether there is one.
-    fn select(&mut self, at: u64, select: &mut SelectExpr) -> Result<Type, Wrong> {
+    /// The type of `node.labels.NAME`, and of `has(node.labels.NAME)`.
+    fn select(&mut self, at: u64, select: &mut SelectExpr) -> Result<Type, CheckError> {
         let path = dotted(&select.operand.expr);
         let is_attribute = |path: &str| {
             let is_it = |name: &str| path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
             Attribute::ALL.iter().any(|attribute| is_it(attribute.name()))
         };
         if let Some(path) = path.filter(|path| !is_attribute(path)) {
-            return Err(Wrong { at, why: unknown(&format!("{path}.{}", select.field)) });
+            let name = format!("{path}.{}", select.field);
+            return Err(CheckError { at, problem: Problem::UnknownAttribute(name) });
         }
         match (self.check(&mut select.operand)?, select.test) {
             (Type::Labels, true) => Ok(Type::Truth),
             (Type::Labels, false) => Ok(Type::Text),
-            (other, _) => Err(Wrong { at, why: format!("only node.labels has names in it; this is {other}") }),
+            (other, _) => Err(CheckError { at, problem: Problem::NoParts(other) }),
         }
     }
 
-    fn call(&mut self, at: u64, call: &mut CallExpr) -> Result<Type, Wrong> {
+    fn call(&mut self, at: u64, call: &mut CallExpr) -> Result<Type, CheckError> {
         let mut types = Vec::new();
         for operand in call.target.as_deref_mut().into_iter().chain(&mut call.args) {
             types.push(self.check(operand)?);
@@ -136,20 +168,20 @@ impl Checker {
         let has_target = call.target.is_some();
         let name = call.func_name.as_str();
         let shown = name.trim_matches('_').trim_start_matches('@').replace('_', " ");
-        let wrong = |why: String| Wrong { at, why };
-        let cannot = |wants: &str| {
+        let wrong = |problem| CheckError { at, problem };
+        let cannot = |wanted| {
             let given: Vec<_> = types.iter().map(Type::to_string).collect();
-            wrong(format!("`{shown}` wants {wants}, not {}", given.join(" and ")))
+            wrong(Problem::Operands { operator: shown.clone(), wanted, given: given.join(" and ") })
         };
         match (name, has_target, &types[..]) {
             (op::LOGICAL_AND | op::LOGICAL_OR, false, [Type::Truth, Type::Truth]) => Ok(Type::Truth),
-            (op::LOGICAL_AND | op::LOGICAL_OR, false, _) => Err(cannot("two that are true or false")),
+            (op::LOGICAL_AND | op::LOGICAL_OR, false, _) => Err(cannot("two truth values")),
             (op::LOGICAL_NOT, false, [Type::Truth]) => Ok(Type::Truth),
-            (op::LOGICAL_NOT, false, _) => Err(cannot("something true or false")),
+            (op::LOGICAL_NOT, false, _) => Err(cannot("a truth value")),
             (op::NEGATE, false, [number]) if number.is_number() => Ok(number.clone()),
             (op::NEGATE, false, _) => Err(cannot("a number")),
             (op::EQUALS | op::NOT_EQUALS, false, [a, b]) if a == b || a.is_number() && b.is_number() => Ok(Type::Truth),
-            (op::EQUALS | op::NOT_EQUALS, false, _) => Err(cannot("two of a kind")),
+            (op::EQUALS | op::NOT_EQUALS, false, _) => Err(cannot("two values of one type")),
             (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, false, [a, b])
                 if a.is_number() && b.is_number() || (a, b) == (&Type::Text, &Type::Text) =>
             {
@@ -170,15 +202,15 @@ impl Checker {
             (op::CONDITIONAL, false, [Type::Truth, a, b]) if a.is_number() && b.is_number() => {
                 Ok(as_one(&types[1..], &mut call.args[1..]))
             }
-            (op::CONDITIONAL, false, _) => Err(cannot("a condition and two of a kind")),
+            (op::CONDITIONAL, false, _) => Err(cannot("a condition and two values of one type")),
             (op::INDEX, false, [Type::Labels, Type::Text]) => Ok(Type::Text),
             (op::INDEX, false, _) => Err(cannot("labels and a name")),
             (op::IN, false, [Type::Text, Type::Labels]) => Ok(Type::Truth),
             (op::IN, false, [a, Type::List(of)]) if *a == **of || a.is_number() && of.is_number() => Ok(Type::Truth),
-            (op::IN, false, _) => Err(cannot("a name and labels, or something and a list of its kind")),
+            (op::IN, false, _) => Err(cannot("a name and labels, or a value and a list of its type")),
             ("contains" | "startsWith" | "endsWith", true, [Type::Text, Type::Text]) => Ok(Type::Truth),
             ("contains" | "startsWith" | "endsWith", _, _) => {
-                Err(wrong(format!("`{name}` is called as text.{name}(text)")))
+                Err(wrong(Problem::CalledOnText(name.to_owned())))
             }
             ("size", _, [Type::Text | Type::Labels | Type::List(_)]) => Ok(Type::Whole),
             ("size", _, _) => Err(cannot("a text, a list or labels")),
@@ -187,12 +219,12 @@ impl Checker {
             ("int" | "double", _, _) => Err(cannot("a number or a text")),
             ("string", false, [Type::Whole | Type::Fraction | Type::Text | Type::Truth]) => Ok(Type::Text),
             ("string", _, _) => Err(cannot("one value")),
-            _ => Err(wrong(format!("there is no function `{name}`; there are {FUNCTIONS}"))),
+            _ => Err(wrong(Problem::UnknownFunction(name.to_owned()))),
         }
     }
 }
 
-/// Of two numbers, takes the whole one as a fraction if the other is one; what they are then.
+/// Converts the whole one of two numbers to a fraction if the other is a fraction. Returns their common type.
 fn as_one(types: &[Type], numbers: &mut [IdedExpr]) -> Type {
     if types.iter().all(|number| *number == Type::Whole) {
         return Type::Whole;
@@ -206,27 +238,23 @@ fn as_one(types: &[Type], numbers: &mut [IdedExpr]) -> Type {
     Type::Fraction
 }
 
-fn of_literal(literal: &LiteralValue) -> Result<Type, String> {
+fn of_literal(literal: &LiteralValue) -> Result<Type, Problem> {
     match literal {
         LiteralValue::Boolean(_) => Ok(Type::Truth),
         LiteralValue::Int(_) => Ok(Type::Whole),
         LiteralValue::Double(_) => Ok(Type::Fraction),
         LiteralValue::String(_) => Ok(Type::Text),
-        LiteralValue::UInt(_) => Err("whole numbers are written without u".into()),
-        LiteralValue::Bytes(_) => Err("texts are written without b".into()),
-        LiteralValue::Null => Err("nothing here is ever null: ask with has()".into()),
+        LiteralValue::UInt(_) => Err(Problem::UnsignedLiteral),
+        LiteralValue::Bytes(_) => Err(Problem::BytesLiteral),
+        LiteralValue::Null => Err(Problem::Null),
     }
 }
 
-/// `a.b.c`, if it is no more than that.
+/// The path of an expression of the form `a.b.c`.
 fn dotted(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Ident(name) => Some(name.clone()),
         Expr::Select(select) if !select.test => Some(format!("{}.{}", dotted(&select.operand.expr)?, select.field)),
         _ => None,
     }
-}
-
-fn unknown(path: &str) -> String {
-    format!("there is no attribute `{path}`; there are {}", known_attributes())
 }

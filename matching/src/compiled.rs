@@ -8,13 +8,13 @@ use cel::common::types::{CelDouble, CelInt, CelString};
 use cel::common::value::CowVal;
 use cel::context::VariableResolver;
 use cel::{Context, Env, IdedExpr, Value};
-use eyas_types::matching::{Attribute, Expression, Fact, Facts};
+use eyas_types::matching::{Attribute, EvaluationError, Expression, Fact, Facts};
 
-/// Made by [`compile`](crate::compile).
+/// A checked expression with the attributes that it uses; [`compile`](crate::compile) makes it.
 pub(crate) struct Compiled {
     text: String,
     expression: IdedExpr,
-    /// Each once.
+    /// Attributes that the expression uses, each once.
     mentions: Vec<Attribute>,
 }
 
@@ -23,11 +23,11 @@ impl Compiled {
         Compiled { text: text.to_owned(), expression, mentions }
     }
 
-    fn evaluate(&self, facts: &dyn Facts) -> Result<Value, String> {
+    fn evaluate(&self, facts: &dyn Facts) -> Result<Value, EvaluationError> {
         let known = Known(self.mentions.iter().map(|attribute| (*attribute, facts.fact(*attribute))).collect());
         let mut context = Context::with_env(language());
         context.set_variable_resolver(&known);
-        Value::resolve(&self.expression, &context).map_err(|error| error.to_string())
+        Value::resolve(&self.expression, &context).map_err(|error| EvaluationError::NoValue(error.to_string()))
     }
 }
 
@@ -40,18 +40,18 @@ impl Expression for Compiled {
         self.mentions.iter().all(|attribute| attribute.is_fixed())
     }
 
-    fn holds(&self, facts: &dyn Facts) -> Result<bool, String> {
+    fn holds(&self, facts: &dyn Facts) -> Result<bool, EvaluationError> {
         match self.evaluate(facts)? {
             Value::Bool(holds) => Ok(holds),
-            other => Err(format!("it is {other:?}, which is neither true nor false")),
+            other => Err(EvaluationError::NotTruth(format!("{other:?}"))),
         }
     }
 
-    fn number(&self, facts: &dyn Facts) -> Result<f64, String> {
+    fn number(&self, facts: &dyn Facts) -> Result<f64, EvaluationError> {
         match self.evaluate(facts)? {
             Value::Int(number) => Ok(number as f64),
             Value::Float(number) if !number.is_nan() => Ok(number),
-            other => Err(format!("it is {other:?}, which is no number")),
+            other => Err(EvaluationError::NotNumber(format!("{other:?}"))),
         }
     }
 }
@@ -62,13 +62,13 @@ impl fmt::Debug for Compiled {
     }
 }
 
-/// CEL's operators and functions; made once, because that takes longer than an evaluation.
+/// CEL's operators and functions. Made once, because making them takes longer than an evaluation.
 fn language() -> Arc<Env> {
     static LANGUAGE: OnceLock<Arc<Env>> = OnceLock::new();
     LANGUAGE.get_or_init(|| Arc::new(Env::stdlib())).clone()
 }
 
-/// What is mentioned, with its values.
+/// The attributes that an expression uses, with their values.
 struct Known<'a>(Vec<(Attribute, Fact<'a>)>);
 
 impl VariableResolver for Known<'_> {

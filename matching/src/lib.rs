@@ -1,9 +1,9 @@
-//! Match expressions: which executors may run a task, which of them is the best, and which tasks an executor accepts.
+//! Match expressions: which executors may run a task, which of them is preferred, and which tasks an executor accepts.
 //!
-//! They are written in CEL, the Common Expression Language, over the attributes of [`eyas_types::matching`]. Here text
-//! becomes something checked and compiled: whatever can be known to be wrong without a cluster (syntax, names, types)
-//! is an error with its place in the text, so that a job is refused when it is submitted rather than found waiting. Who
-//! asks when, and what an answer means, is the dispatcher's decider's: it must never be decided here.
+//! They are written in CEL, the Common Expression Language, over the attributes of [`eyas_types::matching`]. This crate checks
+//! and compiles them. Every mistake that can be found without a cluster (syntax, names, types) is an error with its
+//! position, so a wrong job is refused at submission and does not wait in the queue. When an expression is evaluated,
+//! and what its value means, is decided by the dispatcher's decider, never here.
 //!
 //! Expressions are evaluated very often, so they are short ([`MAX_BYTES`]) and cannot loop.
 
@@ -24,29 +24,29 @@ use thiserror::Error;
 use check::{Checker, Type};
 use compiled::Compiled;
 
-/// Bytes of an expression.
+/// Longest expression.
 pub const MAX_BYTES: usize = 1024;
-/// How deep brackets may be nested in it.
+/// Deepest nesting of brackets in an expression.
 const MAX_NESTING: u16 = 16;
 
-/// What is wrong with an expression, and where.
+/// A mistake in an expression.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{what} `{text}`, column {column}: {why}")]
 pub struct ExpressionError {
-    /// What the expression is: `requirements`, `rank`, `accept`.
+    /// The option: `requirements`, `rank` or `accept`.
     pub what: &'static str,
     /// The expression.
     pub text: String,
-    /// The character, from 1, where it is wrong.
+    /// Position of the mistake, in characters from 1.
     pub column: usize,
-    /// Why, with what would be right.
+    /// The mistake, and the correct form.
     pub why: String,
 }
 
-/// The terms of a task with these expressions; `None` if it has none.
+/// The terms of a task with these expressions; `None` without expressions.
 ///
 /// # Errors
-/// What is wrong with one of them.
+/// If one of the expressions is wrong.
 pub fn terms(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
     if requirements.is_none() && rank.is_none() {
         return Ok(None);
@@ -56,16 +56,16 @@ pub fn terms(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Ar
     Ok(Some(Arc::new(Terms { requirements, rank: rank.map(|rank| Arc::new(rank) as Arc<dyn Expression>) })))
 }
 
-/// Which tasks an executor accepts: all of the parts must hold.
+/// The condition of an executor on tasks, in parts that must all hold.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the expression is wrong.
 pub fn accept(text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
     condition("accept", text)
 }
 
-/// A condition, in the parts that it joins by `&&`, at any depth: so that what is fixed is asked once and only the
-/// rest at each decision, and so that a person can be told which part does not hold.
+/// A condition, in the parts that `&&` joins at any depth. So fixed parts are evaluated once and only the others at each
+/// decision, and explanations name the part that does not hold.
 fn condition(what: &'static str, text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
     let whole = compile(what, text, Wanted::Truth)?;
     let parts: Result<Vec<_>, _> = parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();
@@ -73,7 +73,7 @@ fn condition(what: &'static str, text: &str) -> Result<Box<[Arc<dyn Expression>]
     Ok(parts.into_iter().map(|part| Arc::new(part) as Arc<dyn Expression>).collect())
 }
 
-/// What an expression is to give.
+/// The wanted type of an expression's value.
 #[derive(Clone, Copy, PartialEq)]
 enum Wanted {
     Truth,
@@ -83,7 +83,7 @@ enum Wanted {
 fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, ExpressionError> {
     let wrong = |column: usize, why: String| ExpressionError { what, text: text.to_owned(), column, why };
     if text.trim().is_empty() {
-        return Err(wrong(1, "it is empty: leave it out if there is nothing to ask for".into()));
+        return Err(wrong(1, "it is empty: leave the option out instead".into()));
     }
     if text.len() > MAX_BYTES {
         return Err(wrong(MAX_BYTES, format!("it has {} bytes, at most {MAX_BYTES} are allowed", text.len())));
@@ -97,12 +97,12 @@ fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, E
     let mut checker = Checker::default();
     let found = checker.check(&mut expression).map_err(|error| {
         let column = places.offset_for(error.at).map_or(1, |(start, _)| start as usize + 1);
-        wrong(column, error.why)
+        wrong(column, error.problem.to_string())
     })?;
     match (wanted, found) {
         (Wanted::Truth, Type::Truth) | (Wanted::Number, Type::Whole | Type::Fraction) => {}
         (Wanted::Truth, other) => {
-            return Err(wrong(1, format!("it has to be true or false, and is {other}: compare it with something")));
+            return Err(wrong(1, format!("it has to be true or false, and is {other}: add a comparison")));
         }
         (Wanted::Number, other) => {
             return Err(wrong(1, format!("it has to be a number, and is {other}: write `CONDITION ? 1 : 0`")));
@@ -111,14 +111,14 @@ fn compile(what: &'static str, text: &str, wanted: Wanted) -> Result<Compiled, E
     Ok(Compiled::new(text.trim(), expression, checker.mentions))
 }
 
-/// The character in the whole text of a place that is given as line and column, both from 1.
+/// The position in the whole text of a line and column, all counted from 1.
 fn column_of(text: &str, (line, column): (isize, isize)) -> usize {
     let before: usize =
         text.split_inclusive('\n').take(line.max(1) as usize - 1).map(|line| line.chars().count()).sum();
     before + column.max(1) as usize
 }
 
-/// The attributes there are, for a person.
+/// The names of all attributes, for messages.
 pub fn known_attributes() -> String {
     Attribute::ALL.iter().map(|attribute| attribute.name()).collect::<Vec<_>>().join(", ")
 }

@@ -1,26 +1,26 @@
-//! Splits a condition into the conditions that it joins by `&&`, at any depth: `a && (b && c)` has three parts.
+//! Splits a condition into the conditions that `&&` joins, at any depth: `a && (b && c)` has three parts.
 //!
-//! In the text, not in the tree: a part is shown to people as it was written. `&&` binds tighter than `||` and `?`, so
-//! a condition with one of those outside of brackets is one part. Whatever else is doubtful is one part as well, which
-//! is never wrong.
+//! Splitting works on the text and not on the syntax tree, because people are shown parts as they were written. `&&` binds
+//! tighter than `||` and `?`, so a condition with one of those outside brackets is one part. Any doubtful text is one
+//! part as well, which is always correct.
 
-/// A byte outside of texts and comments: its place, and how many brackets are open around it. A bracket counts as
-/// outside of itself.
+/// A byte outside strings and comments, with its position and the number of open brackets around it. A bracket does not
+/// count as around itself.
 struct Byte {
     at: usize,
     byte: u8,
     depth: u32,
 }
 
-/// The parts, in order, without the space and the brackets around them.
+/// The parts in order, without surrounding space and brackets.
 pub(crate) fn of(text: &str) -> Vec<&str> {
     let whole = text.trim();
     let parts: Vec<_> = split(whole).unwrap_or_default().into_iter().flat_map(of).collect();
-    // Brackets around one condition are shown as they were written.
+    // Brackets around a single condition are kept.
     if parts.len() > 1 { parts } else { vec![whole] }
 }
 
-/// One level of it: what is joined, or what is in brackets; none if the text is neither.
+/// Splits one level: the parts that `&&` joins, or the text inside brackets. `None` if the text is neither.
 fn split(text: &str) -> Option<Vec<&str>> {
     let bytes = bytes(text)?;
     let outside: Vec<_> = bytes.iter().filter(|byte| byte.depth == 0).collect();
@@ -45,9 +45,11 @@ fn split(text: &str) -> Option<Vec<&str>> {
     Some(parts.collect())
 }
 
-/// None if brackets or quotes are left open.
+/// `None` if brackets or quotes are left open.
 fn bytes(text: &str) -> Option<Vec<Byte>> {
-    let (mut found, mut depth, mut quote) = (Vec::new(), 0u32, None);
+    let mut found = Vec::new();
+    let mut depth = 0u32;
+    let mut quote = None;
     let all = text.as_bytes();
     let mut at = 0;
     while at < all.len() {

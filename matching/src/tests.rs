@@ -1,4 +1,4 @@
-//! What is accepted and what it gives; what is refused, where and why.
+//! Values of correct expressions; positions and messages of mistakes in others.
 
 use eyas_types::matching::{Fact, Facts, Labels};
 
@@ -31,7 +31,7 @@ fn node() -> Node {
 
 fn holds(text: &str) -> Result<bool, String> {
     let parts = accept(text).map_err(|error| error.to_string())?;
-    parts.iter().try_fold(true, |all, part| Ok(all && part.holds(&node())?))
+    parts.iter().try_fold(true, |all, part| Ok(all && part.holds(&node()).map_err(|error| error.to_string())?))
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_rank_is_a_number() {
     assert_eq!(number("local_bytes"), Ok(500.0));
     assert_eq!(number("-transfer_seconds"), Ok(-0.5));
     assert_eq!(number("has(node.labels.ssd) ? 1 : 0.5"), Ok(0.5));
-    assert!(number("1 / (local_bytes - 500)").unwrap_err().contains("Division by zero"));
+    assert!(number("1 / (local_bytes - 500)").unwrap_err().to_string().contains("Division by zero"));
     assert!(number("0.0 / 0.0").is_err(), "not a number");
 }
 
@@ -84,19 +84,19 @@ fn what_is_wrong_is_found_before_it_runs() {
         ("node.cpus > 4)", 14, "yntax"),
         ("node.cpu > 4", 5, "no attribute `node.cpu`; there are node.name, "),
         ("4 < cpus", 5, "no attribute `cpus`"),
-        ("node.labels.site.x == 'a'", 17, "only node.labels has names"),
-        ("node.name > 4", 11, "`>` wants two numbers or two texts, not a text and a whole number"),
-        ("node.name == 4", 11, "`==` wants two of a kind, not a text and a whole number"),
+        ("node.labels.site.x == 'a'", 17, "only node.labels has named parts"),
+        ("node.name > 4", 11, "`>` needs two numbers or two texts, not a text and a whole number"),
+        ("node.name == 4", 11, "`==` needs two values of one type, not a text and a whole number"),
         ("node.cpus", 1, "it has to be true or false, and is a fraction"),
-        ("node.cpus && true", 11, "`&&` wants two that are true or false"),
-        ("!node.name", 1, "`!` wants something true or false"),
+        ("node.cpus && true", 11, "`&&` needs two truth values"),
+        ("!node.name", 1, "`!` needs a truth value"),
         ("node.labels.exists(l, l == 'x')", 19, "cannot loop"),
         ("node.name.matches('x.*')", 18, "no function `matches`; there are size()"),
         ("node.name in []", 14, "the list is empty"),
         ("node.name in ['a', 1]", 20, "a list of a text cannot have a whole number"),
-        ("node.name == null", 14, "ask with has()"),
+        ("node.name == null", 14, "test with has()"),
         ("  ", 1, "it is empty"),
-        ("node.name + 1 == 'a'", 11, "`+` wants two numbers or two texts"),
+        ("node.name + 1 == 'a'", 11, "`+` needs two numbers or two texts"),
     ];
     for (text, column, why) in table {
         let error = accept(text).unwrap_err();

@@ -1,4 +1,4 @@
-//! Who may do what in a cluster: keys, their roles, and what the tasks of a job may do with its files.
+//! Access rights in a cluster: keys, their roles, and the files that the tasks of a job may use.
 
 use alloc::format;
 use alloc::string::String;
@@ -7,11 +7,12 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::dfs::FileName;
-use crate::id::JobId;
+use crate::id::{IdError, JobId};
 
-/// A key of a cluster. Numbers are never given twice.
+/// The number of a key of a cluster. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyId(pub u32);
 
@@ -22,33 +23,38 @@ impl fmt::Display for KeyId {
 }
 
 impl FromStr for KeyId {
-    type Err = String;
+    type Err = IdError;
 
-    /// Takes what is shown of it.
-    fn from_str(text: &str) -> Result<Self, String> {
+    /// Parses the form that is shown.
+    fn from_str(text: &str) -> Result<Self, IdError> {
         let number = text.strip_prefix('k').and_then(|digits| digits.parse().ok());
-        number.map(KeyId).ok_or_else(|| format!("`{text}` is not a key: write its id, such as k3"))
+        number.map(KeyId).ok_or_else(|| IdError::Key(text.into()))
     }
 }
 
-/// What the holder of a key may do.
+/// A text is not a role.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a role: write admin, submit, read or executor")]
+pub struct RoleError(pub String);
+
+/// The rights of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum KeyRole {
-    /// Everything: also keys, the cluster's end, and what executors do.
+    /// All rights: also to manage keys, to stop the cluster, and to be an executor.
     Admin,
-    /// Ask, submit jobs, end them, and write files of the cluster.
+    /// Query, submit and cancel jobs, and write files of the cluster.
     Submit,
-    /// Ask, and read files of the cluster.
+    /// Query, and read files of the cluster.
     Read,
     /// Be an executor, and a node of the file system.
     Executor,
 }
 
 impl KeyRole {
-    /// All of them.
+    /// All roles.
     pub const ALL: [KeyRole; 4] = [KeyRole::Admin, KeyRole::Submit, KeyRole::Read, KeyRole::Executor];
 
-    /// As it is written.
+    /// The role's name in commands and files.
     pub fn name(self) -> &'static str {
         match self {
             KeyRole::Admin => "admin",
@@ -58,7 +64,7 @@ impl KeyRole {
         }
     }
 
-    /// Whether its holder may be an executor.
+    /// Whether the key allows a process to be an executor.
     pub fn is_of_nodes(self) -> bool {
         matches!(self, KeyRole::Admin | KeyRole::Executor)
     }
@@ -71,27 +77,27 @@ impl fmt::Display for KeyRole {
 }
 
 impl FromStr for KeyRole {
-    type Err = String;
+    type Err = RoleError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, RoleError> {
         let role = KeyRole::ALL.into_iter().find(|role| role.name() == text);
-        role.ok_or_else(|| format!("`{text}` is not a role: write admin, submit, read or executor"))
+        role.ok_or_else(|| RoleError(text.into()))
     }
 }
 
-/// Who is at the other end of a session, as its certificate says.
+/// The identity of a process in a session, as its certificate states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Principal {
-    /// The cluster's dispatcher.
+    /// The dispatcher of the cluster.
     Dispatcher,
-    /// The holder of a key.
+    /// A process with a key.
     Key(KeyId, KeyRole),
-    /// A task of a job, with the job's token.
+    /// A task of the job, with the job's token.
     Job(JobId),
 }
 
 impl Principal {
-    /// Its name in a certificate, which has the form of a host's.
+    /// The name in a certificate, in the form of a host name.
     pub fn host_name(self) -> String {
         match self {
             Principal::Dispatcher => "dispatcher.eyas".into(),
@@ -100,7 +106,7 @@ impl Principal {
         }
     }
 
-    /// Who has this name in a certificate.
+    /// The principal with this name in a certificate.
     pub fn of_host_name(name: &str) -> Option<Self> {
         if name == "dispatcher.eyas" {
             return Some(Principal::Dispatcher);
@@ -123,32 +129,32 @@ impl fmt::Display for Principal {
     }
 }
 
-/// What tasks may do with files of the cluster, with their job's token.
+/// The files of the cluster that tasks may use with their job's token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesScope {
-    /// Files that they may read.
+    /// Files that the tasks may read.
     pub reads: Vec<FileName>,
-    /// Folders whose files they may read, write and remove.
+    /// Folders whose files the tasks may read, write and remove.
     pub folders: Vec<String>,
 }
 
 impl FilesScope {
-    /// Whether they may look at a file and read it.
+    /// Whether tasks may read a file and its metadata.
     pub fn reads(&self, name: &FileName) -> bool {
         self.reads.contains(name) || self.writes(name)
     }
 
-    /// Whether they may write, rename and remove a file.
+    /// Whether tasks may write, rename and remove a file.
     pub fn writes(&self, name: &FileName) -> bool {
         self.folders.iter().any(|folder| name.is_within(folder))
     }
 
-    /// Whether they may do all of that in a folder.
+    /// Whether tasks may read and write all files of a folder.
     pub fn holds(&self, folder: &str) -> bool {
         self.folders.iter().any(|own| own.trim_end_matches('/') == folder.trim_end_matches('/'))
     }
 
-    /// Takes what another allows, too.
+    /// Adds the files and folders of another scope.
     pub fn extend(&mut self, other: &FilesScope) {
         self.reads.extend(other.reads.iter().filter(|name| !self.reads.contains(name)).cloned().collect::<Vec<_>>());
         let folders = other.folders.iter().filter(|folder| !self.folders.contains(folder));

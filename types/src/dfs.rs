@@ -1,4 +1,4 @@
-//! Files of the distributed file system: their names, their formats, and what is known of each.
+//! Files of the distributed file system: names, formats, and records.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -8,26 +8,27 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
 
-use crate::id::ObjectId;
+use crate::id::{IdError, ObjectId};
 use crate::object::Version;
 
-/// Longest name of a file, as Linux bounds paths.
+/// Longest name of a file: the bound of Linux on paths.
 pub const MAX_NAME_BYTES: usize = 4095;
 
-/// Longest part of a name between slashes, as Linux bounds names.
+/// Longest part of a name between slashes: the bound of Linux on names.
 pub const MAX_COMPONENT_BYTES: usize = 255;
 
-/// Most chunks of a file: its record is read and written as a whole. Larger files need larger chunks.
+/// Largest number of chunks of a file, because its record is read and written as a whole. Larger files need larger chunks.
 pub const MAX_CHUNKS: usize = 1 << 16;
 
-/// Size of a chunk, unless a file asks for another.
+/// Default size of a chunk.
 pub const DEFAULT_CHUNK_BYTES: u64 = 4 << 20;
 
-/// Replicas of a chunk, unless a file asks for another number.
+/// Default number of replicas of a chunk.
 pub const DEFAULT_REPLICATION: u8 = 3;
 
-/// A node of the file system, for as long as its folder lives. Random, so that a folder that was wiped is another node.
+/// The id of a node of the file system. Random, and kept in the node's folder: a new folder is another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u64);
 
@@ -38,12 +39,12 @@ impl fmt::Display for NodeId {
 }
 
 impl FromStr for NodeId {
-    type Err = String;
+    type Err = IdError;
 
-    /// Takes what is shown of it.
-    fn from_str(text: &str) -> Result<Self, String> {
+    /// Parses the form that is shown.
+    fn from_str(text: &str) -> Result<Self, IdError> {
         let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
-        number.map(NodeId).ok_or_else(|| format!("`{}` is not a node: write its 16 digits", shortened(text)))
+        number.map(NodeId).ok_or_else(|| IdError::Node(shortened(text)))
     }
 }
 
@@ -53,12 +54,12 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A file system: which one nodes are of. One that is begun anew is another.
+/// The id of a file system. A file system that is started again from nothing has another id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileSystemId(pub u64);
 
 impl FileSystemId {
-    /// The one that a node begins: it does so once at most.
+    /// The file system that a node founds. A node founds at most one.
     pub fn founded_by(node: NodeId) -> Self {
         FileSystemId(node.0)
     }
@@ -76,7 +77,7 @@ impl fmt::Debug for FileSystemId {
     }
 }
 
-/// A file, whatever it is called. Random.
+/// The id of a file: random, and kept when the file is renamed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FileId(pub u128);
 
@@ -92,12 +93,13 @@ impl fmt::Debug for FileId {
     }
 }
 
-/// The name of a file: `/` and components, none of which is empty, `.` or `..`, or has a NUL. Never a path of a node.
+/// The name of a file: `/` and components. No component is empty, `.` or `..`, or contains a NUL byte. Never a path on a
+/// node's own disk.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FileName(String);
 
 impl FileName {
-    /// The name, which begins with a slash.
+    /// The name with its leading slash.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -107,7 +109,7 @@ impl FileName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Whether it is in the folder `prefix`, or is itself called that. Folders are what names have in common; the root
+    /// Whether the file is in the folder `prefix`, or has that name itself. Folders are common prefixes of names; the root
     /// is the empty prefix.
     pub fn is_within(&self, prefix: &str) -> bool {
         let prefix = prefix.trim_end_matches('/');
@@ -127,27 +129,61 @@ impl fmt::Debug for FileName {
     }
 }
 
-impl FromStr for FileName {
-    type Err = String;
+/// A text is not a name of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{}` is not a name of a file: {problem}", shortened(text))]
+pub struct FileNameError {
+    /// The text.
+    pub text: String,
+    /// The rule that it breaks.
+    pub problem: FileNameProblem,
+}
 
-    /// Takes a name with or without its first slash.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("`{}` is not a name of a file: {why}", shortened(text)));
+/// Rules for names of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FileNameProblem {
+    /// There is no component.
+    #[error("it is empty; a name is for example /data/sky.csv")]
+    Empty,
+    /// The name is longer than [`MAX_NAME_BYTES`].
+    #[error("it has {bytes} bytes, and at most {MAX_NAME_BYTES} are possible")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// Two slashes in a row, or a slash at the end.
+    #[error("a part between two slashes, or after the last slash, is empty")]
+    EmptyComponent,
+    /// A component is `.` or `..`.
+    #[error("`.` and `..` are not resolved: write the whole name")]
+    Relative,
+    /// A component is longer than [`MAX_COMPONENT_BYTES`].
+    #[error("a part between slashes has more than {MAX_COMPONENT_BYTES} bytes")]
+    ComponentTooLong,
+    /// A component contains a NUL byte.
+    #[error("it contains a NUL byte")]
+    Nul,
+}
+
+impl FromStr for FileName {
+    type Err = FileNameError;
+
+    /// Takes a name with or without its leading slash.
+    fn from_str(text: &str) -> Result<Self, FileNameError> {
+        let wrong = |problem| Err(FileNameError { text: text.into(), problem });
         let rest = text.strip_prefix('/').unwrap_or(text);
         if rest.is_empty() {
-            return wrong("it is empty; files are called for example /data/sky.csv");
+            return wrong(FileNameProblem::Empty);
         }
         if rest.len() >= MAX_NAME_BYTES {
-            return wrong(&format!("it has {} bytes, and at most {MAX_NAME_BYTES} are possible", text.len()));
+            return wrong(FileNameProblem::TooLong { bytes: text.len() });
         }
         for component in rest.split('/') {
             match component {
-                "" => return wrong("between or after its slashes is nothing"),
-                "." | ".." => return wrong("`.` and `..` are not followed; write where the file is"),
-                _ if component.len() > MAX_COMPONENT_BYTES => {
-                    return wrong(&format!("a part between slashes has more than {MAX_COMPONENT_BYTES} bytes"));
-                }
-                _ if component.contains('\0') => return wrong("it has a NUL byte"),
+                "" => return wrong(FileNameProblem::EmptyComponent),
+                "." | ".." => return wrong(FileNameProblem::Relative),
+                _ if component.len() > MAX_COMPONENT_BYTES => return wrong(FileNameProblem::ComponentTooLong),
+                _ if component.contains('\0') => return wrong(FileNameProblem::Nul),
                 _ => {}
             }
         }
@@ -161,7 +197,7 @@ impl<'de> Deserialize<'de> for FileName {
     }
 }
 
-/// As much of a name as an error should repeat.
+/// The beginning of a text, for an error.
 fn shortened(text: &str) -> String {
     const MOST: usize = 80;
     match text.char_indices().nth(MOST) {
@@ -170,29 +206,29 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What a file's records are: no chunk ends within one. In text, as users write it, `fasta` or `fixed:100`.
+/// The format of a file's records; no chunk ends inside a record. As text, for example `fasta` or `fixed:100`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Lines of text, each ended by a line feed.
     Lines,
     /// Comma-separated values, with line feeds in quotes (RFC 4180).
     Csv,
-    /// A JSON value a line.
+    /// One JSON value on each line.
     JsonLines,
     /// Records of one size.
     Fixed {
-        /// That size, bytes; not 0.
+        /// The size; not 0.
         record_bytes: u32,
     },
     /// Sequences that begin with `>` at the start of a line.
     Fasta,
-    /// Reads of sequencers: `@` name, sequence, `+`, as many qualities.
+    /// Reads of sequencers: `@` and a name, the sequence, `+`, and a quality for each base.
     Fastq,
-    /// Each record after its length, an unsigned number that does not count itself.
+    /// Each record follows its length, an unsigned number that does not count its own bytes.
     LengthPrefixed {
-        /// Bytes of that number: 1, 2, 4 or 8.
+        /// Bytes of the length: 1, 2, 4 or 8.
         prefix_bytes: u8,
-        /// Whether its most significant byte is the first.
+        /// Whether the most significant byte comes first.
         is_big_endian: bool,
     },
     /// The whole file is one record.
@@ -200,9 +236,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a file of this name is likely to be, by what follows its last dot. If that says nothing, `is_text`
-    /// decides, which is for the caller to see from its first bytes: text is lines, and anything else is cut anywhere,
-    /// as HDFS cuts.
+    /// The likely format of a file, by its name's extension. For an unknown extension `is_text` decides; the caller finds
+    /// it from the file's first bytes. Text is lines, and other content is cut at any byte, as in HDFS.
     pub fn guess(name: &str, is_text: bool) -> Self {
         let (_, extension) = name.rsplit_once('.').unwrap_or_default();
         match extension.to_ascii_lowercase().as_str() {
@@ -210,7 +245,7 @@ impl Format {
             "jsonl" | "ndjson" => Format::JsonLines,
             "fa" | "fasta" | "fna" | "ffn" | "faa" | "frn" => Format::Fasta,
             "fq" | "fastq" => Format::Fastq,
-            // Tabs part fields that have no quotes.
+            // Tab-separated fields have no quotes.
             "txt" | "log" | "tsv" => Format::Lines,
             _ if is_text => Format::Lines,
             _ => Format::Fixed { record_bytes: 1 },
@@ -235,11 +270,35 @@ impl fmt::Display for Format {
     }
 }
 
-impl FromStr for Format {
-    type Err = String;
+/// A text is not a format.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{}` is not a format: {problem}", shortened(text))]
+pub struct FormatError {
+    /// The text.
+    pub text: String,
+    /// The mistake in it.
+    pub problem: FormatProblem,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| Err(format!("`{}` is not a format: {why}", shortened(text)));
+/// Mistakes in texts of formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FormatProblem {
+    /// No format has that name.
+    #[error("there are lines, csv, json-lines, fixed:100, fasta, fastq, length-prefixed:4be and whole")]
+    Unknown,
+    /// `fixed` without the size of records.
+    #[error("write a record's size in bytes, for example fixed:100")]
+    RecordSize,
+    /// `length-prefixed` without the form of the length.
+    #[error("write the bytes of the length (1, 2, 4, 8) and their order, for example length-prefixed:4be")]
+    LengthForm,
+}
+
+impl FromStr for Format {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let wrong = |problem| Err(FormatError { text: text.into(), problem });
         let (name, size) = text.split_once(':').map_or((text, None), |(name, size)| (name, Some(size)));
         Ok(match (name, size) {
             ("lines", None) => Format::Lines,
@@ -250,23 +309,15 @@ impl FromStr for Format {
             ("whole", None) => Format::Whole,
             ("fixed", size) => match size.unwrap_or_default().parse() {
                 Ok(record_bytes) if record_bytes > 0 => Format::Fixed { record_bytes },
-                _ => return wrong("write a record's size in bytes, for example fixed:100"),
+                _ => return wrong(FormatProblem::RecordSize),
             },
             ("length-prefixed", size) => match size.and_then(|size| size.split_at_checked(1)) {
                 Some((bytes @ ("1" | "2" | "4" | "8"), order @ ("be" | "le"))) => {
                     Format::LengthPrefixed { prefix_bytes: bytes.as_bytes()[0] - b'0', is_big_endian: order == "be" }
                 }
-                _ => {
-                    return wrong(
-                        "write its length's bytes (1, 2, 4, 8) and their order, for example length-prefixed:4be",
-                    );
-                }
+                _ => return wrong(FormatProblem::LengthForm),
             },
-            _ => {
-                return wrong(
-                    "there are lines, csv, json-lines, fixed:100, fasta, fastq, length-prefixed:4be and whole",
-                );
-            }
+            _ => return wrong(FormatProblem::Unknown),
         })
     }
 }
@@ -283,41 +334,41 @@ impl<'de> Deserialize<'de> for Format {
     }
 }
 
-/// A stored piece of a file: some of its records, whole.
+/// A stored part of a file: some whole records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// What it is in the nodes' stores.
+    /// The chunk's object in the nodes' stores.
     pub object: ObjectId,
-    /// Its size.
+    /// Size of the content.
     pub size_bytes: u64,
-    /// Of its content: CRC-64/NVME, as the store sums.
+    /// CRC-64/NVME of the content, the store's checksum.
     pub checksum: u64,
-    /// Who is to have it. At least one.
+    /// Nodes that store a replica. At least one.
     pub replicas: Vec<NodeId>,
 }
 
 impl Chunk {
-    /// The id of a chunk with this content of that file.
+    /// The object of a chunk of `file` with this content.
     pub fn object_of(file: FileId, size_bytes: u64, checksum: u64) -> ObjectId {
         let version = Version::Etag { etag: format!("{checksum:016x}"), size_bytes };
         ObjectId::of(&format!("chunk:{file}"), &version)
     }
 }
 
-/// All that is known of a file. Its leader has it, and those who take over from it.
+/// The metadata of a file. Its leader has the record, and so have the nodes that take over from the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Which file.
+    /// The file.
     pub id: FileId,
-    /// What its records are.
+    /// The format of its records.
     pub format: Format,
-    /// A chunk ends with the first record that ends at a multiple of this in the file, or after it. Bytes.
+    /// A chunk ends with the first record that ends at or after a multiple of this size in the file.
     pub chunk_bytes: u64,
-    /// How many replicas each chunk is to have, where there are so many nodes.
+    /// Wanted number of replicas of each chunk; fewer if there are fewer nodes.
     pub replication: u8,
     /// When it was written or last appended to, microseconds since 1970.
     pub modified_us: u64,
-    /// In the order of the file.
+    /// The chunks, in the order of the file.
     pub chunks: Vec<Chunk>,
 }
 
@@ -327,7 +378,7 @@ impl FileRecord {
         self.chunks.iter().map(|chunk| chunk.size_bytes).sum()
     }
 
-    /// Whether it is of the same file, as it was written at the same time, whoever has its chunks.
+    /// Whether both records describe the same content of the same file; replicas may differ.
     pub fn is_as_written(&self, other: &FileRecord) -> bool {
         let objects = |record: &FileRecord| record.chunks.iter().map(|chunk| chunk.object).collect::<Vec<_>>();
         self.id == other.id && self.modified_us == other.modified_us && objects(self) == objects(other)
@@ -347,7 +398,7 @@ mod tests {
         }
         let long = "x/".repeat(3000);
         for text in ["", "/", "//", "a//b", "a/", "/..", "a/../b", "./a", "a\0b", &long, &"x".repeat(256)] {
-            let error = text.parse::<FileName>().unwrap_err();
+            let error = text.parse::<FileName>().unwrap_err().to_string();
             assert!(error.len() < 300, "{error}");
         }
     }
@@ -378,7 +429,7 @@ mod tests {
         for text in
             wrong.into_iter().chain(["length-prefixed", "length-prefixed:3be", "length-prefixed:4", &"é".repeat(999)])
         {
-            let error = text.parse::<Format>().unwrap_err();
+            let error = text.parse::<Format>().unwrap_err().to_string();
             assert!(error.contains("is not a format") && error.len() < 400, "{error}");
         }
     }

@@ -1,14 +1,35 @@
-//! Ids. Newtypes, so that a task is never mistaken for an executor.
+//! Ids of objects, output places, jobs, tasks and executors. Each is a type of its own.
 
 use core::fmt;
 use core::str::FromStr;
 
 use alloc::string::String;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
 
 use crate::object::Version;
 
-/// Names an object: the first 128 bits of BLAKE3 over its source and version. A changed file has another id.
+/// A text is not an id of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum IdError {
+    /// Not an [`ObjectId`].
+    #[error("`{0}` is not an object id: object ids have 32 hexadecimal digits")]
+    Object(String),
+    /// Not a [`JobId`].
+    #[error("`{0}` is not a job id: jobs are numbered from 1, see `eyas job list`")]
+    Job(String),
+    /// Not a [`TaskId`].
+    #[error("`{0}` is not a task id: write JOB.INDEX, for example 3.17")]
+    Task(String),
+    /// Not a [`KeyId`](crate::access::KeyId).
+    #[error("`{0}` is not a key id: write for example k3, see `eyas access list`")]
+    Key(String),
+    /// Not a [`NodeId`](crate::dfs::NodeId).
+    #[error("`{0}` is not the id of a node of the file system: write its 16 hexadecimal digits")]
+    Node(String),
+}
+
+/// The id of an object: the first 128 bits of BLAKE3 over its source and version. A changed file has another id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 16]);
 
@@ -50,10 +71,10 @@ impl fmt::Debug for ObjectId {
 }
 
 impl FromStr for ObjectId {
-    type Err = String;
+    type Err = IdError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || alloc::format!("`{text}` is not an object id: it has 32 hexadecimal digits");
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let wrong = || IdError::Object(text.into());
         if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong());
         }
@@ -66,9 +87,8 @@ impl FromStr for ObjectId {
     }
 }
 
-/// Names a place in persistent storage: the first 128 bits of BLAKE3 over its path, in which symbolic links are
-/// resolved, or its URL. So two outputs that would replace each other have one place, by whatever paths their tasks go
-/// there.
+/// The id of a place in persistent storage: the first 128 bits of BLAKE3 over its path with symbolic links resolved, or over
+/// its URL. Two outputs that would replace each other have the same place, whatever paths their tasks use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PlaceId(pub [u8; 16]);
 
@@ -81,7 +101,7 @@ impl PlaceId {
     }
 }
 
-/// Names a job of one dispatcher. Counts from 1.
+/// The number of a job of one dispatcher, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u32);
 
@@ -92,22 +112,22 @@ impl fmt::Display for JobId {
 }
 
 impl FromStr for JobId {
-    type Err = String;
+    type Err = IdError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, IdError> {
         match text.parse() {
             Ok(id) if id > 0 => Ok(JobId(id)),
-            _ => Err(alloc::format!("`{text}` is not a job id: jobs are numbered from 1, see `eyas job list`")),
+            _ => Err(IdError::Job(text.into())),
         }
     }
 }
 
-/// Names a task: the job and the task's place in it, from 0. Written `JOB.INDEX`.
+/// The id of a task: its job, and its index in the job. Written `JOB.INDEX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId {
-    /// The job.
+    /// The task's job.
     pub job: JobId,
-    /// Place in the job, from 0.
+    /// Index in the job, from 0.
     pub index: u32,
 }
 
@@ -118,17 +138,17 @@ impl fmt::Display for TaskId {
 }
 
 impl FromStr for TaskId {
-    type Err = String;
+    type Err = IdError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || alloc::format!("`{text}` is not a task id: it is written JOB.INDEX, for example 3.17");
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let wrong = || IdError::Task(text.into());
         let (job, index) = text.split_once('.').ok_or_else(wrong)?;
         Ok(TaskId { job: job.parse().map_err(|_| wrong())?, index: index.parse().map_err(|_| wrong())? })
     }
 }
 
-/// For people and their programs ids are written as they are shown, so that what one command prints another takes; on
-/// the wire they are as short as can be.
+/// In formats for people, such as JSON, an id is the text that is also shown, so that the output of one command is the
+/// input of another. On the wire it is binary.
 macro_rules! written_for_people {
     ($id:ident, $short:ty, |$from:ident| $to_short:expr, |$into:pat_param| $of_short:expr) => {
         impl Serialize for $id {
@@ -157,7 +177,7 @@ macro_rules! written_for_people {
 written_for_people!(ObjectId, [u8; 16], |id| id.0, |bytes| ObjectId(bytes));
 written_for_people!(TaskId, (JobId, u32), |id| (id.job, id.index), |(job, index)| TaskId { job, index });
 
-/// Names an executor of one dispatcher; never given twice.
+/// The number of an executor of one dispatcher. A number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExecutorId(pub u32);
 

@@ -1,7 +1,7 @@
-//! The words that every room shares: ids, units, and the specs of tasks, objects, executors and outcomes.
+//! Types that all rooms share: ids, units, and the specs of tasks, objects, executors and outcomes.
 //!
-//! A type lives here only if two rooms that may not import each other must both speak of it. Nothing here
-//! decides, waits, reads a clock or touches a file; the crate is `no_std` with `alloc`.
+//! A type is here only if two rooms that may not import each other both need it. Nothing here decides, waits, reads a
+//! clock or touches a file; the crate is `no_std` with `alloc`.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! What match expressions may speak of: attributes of an executor's node, of a task, and of the two together. Written
-//! in CEL and compiled by `eyas-matching`, asked by the dispatcher's decider, which knows them as [`Expression`]s only.
+//! Attributes that match expressions can use: of an executor's node, of a task, and of both together. Expressions are written
+//! in CEL and compiled by `eyas-matching`. The dispatcher's decider knows them only as [`Expression`]s.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -8,25 +8,27 @@ use alloc::sync::Arc;
 use core::cmp::Ordering;
 use core::fmt;
 
-/// A node's labels: free words that expressions ask for, such as `site` = `a`.
+use thiserror::Error;
+
+/// A node's labels: names with values that users choose, such as `site` = `a`.
 pub type Labels = BTreeMap<String, String>;
 
-/// What a value is.
+/// The type of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributeType {
     /// A whole number.
     Whole,
     /// A number with a fraction.
     Fraction,
-    /// A text.
+    /// A string.
     Text,
-    /// Texts by their names.
+    /// Strings by name.
     Labels,
 }
 
 macro_rules! attributes {
     ($($variant:ident = $name:literal, $kind:ident, $changes:ident, $doc:literal;)+) => {
-        /// Something that an expression may mention.
+        /// An attribute that expressions can use.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Attribute { $(#[doc = $doc] $variant,)+ }
 
@@ -34,18 +36,18 @@ macro_rules! attributes {
             /// Every attribute, in the order in which help lists them.
             pub const ALL: &'static [Attribute] = &[$(Attribute::$variant),+];
 
-            /// As expressions write it.
+            /// The name in expressions.
             pub fn name(self) -> &'static str {
                 match self { $(Attribute::$variant => $name,)+ }
             }
 
-            /// What it is.
+            /// The type of its value.
             pub fn kind(self) -> AttributeType {
                 match self { $(Attribute::$variant => AttributeType::$kind,)+ }
             }
 
-            /// Whether it is the same for all tasks of equal needs, for as long as an executor is there. All others
-            /// are of one task, or of the moment.
+            /// Whether the value is the same for all tasks of equal needs while an executor is registered. Other attributes
+            /// depend on the single task, or change over time.
             pub fn is_fixed(self) -> bool {
                 match self { $(Attribute::$variant => Changes::$changes == Changes::Never,)+ }
             }
@@ -61,23 +63,23 @@ enum Changes {
 
 attributes! {
     NodeName = "node.name", Text, Never, "The executor's name.";
-    NodeHost = "node.host", Text, Never, "Its host's name.";
-    NodeLabels = "node.labels", Labels, Never, "Its labels.";
-    NodeCpus = "node.cpus", Fraction, Never, "Its processors.";
-    NodeMemory = "node.memory", Whole, Never, "Its memory, bytes.";
-    NodeDisk = "node.disk", Whole, Never, "Its disk for sandboxes when it began, bytes.";
+    NodeHost = "node.host", Text, Never, "The name of its host.";
+    NodeLabels = "node.labels", Labels, Never, "The node's labels.";
+    NodeCpus = "node.cpus", Fraction, Never, "The node's processors.";
+    NodeMemory = "node.memory", Whole, Never, "The node's memory, bytes.";
+    NodeDisk = "node.disk", Whole, Never, "Disk for sandboxes when the executor started, bytes.";
     NodeFreeDisk = "node.free_disk", Whole, Often,
-        "Bytes its disk has for inputs and sandboxes: what is free, and what its store could give up.";
-    NodeLoad = "node.load", Fraction, Often, "Share of its processors that have a task, 0 to 1.";
-    TaskJob = "task.job", Text, Often, "The name of its job.";
-    TaskCpus = "task.cpus", Fraction, Never, "Processors it takes.";
-    TaskMemory = "task.memory", Whole, Never, "Memory it takes, bytes.";
-    TaskDisk = "task.disk", Whole, Never, "Disk it takes, bytes.";
-    TaskInputs = "task.inputs", Whole, Often, "How many inputs it has.";
-    TaskInputBytes = "task.input_bytes", Whole, Often, "Their bytes.";
-    TaskAttempt = "task.attempt", Whole, Often, "How often it was given to an executor before.";
-    LocalBytes = "local_bytes", Whole, Often, "Bytes of the task's inputs that the node holds.";
-    TransferSeconds = "transfer_seconds", Fraction, Often, "About how long it takes to bring the others.";
+        "Disk available for inputs and sandboxes, bytes: free space and what the store could evict.";
+    NodeLoad = "node.load", Fraction, Often, "Fraction of the node's processors that have a task, 0 to 1.";
+    TaskJob = "task.job", Text, Often, "The name of the task's job.";
+    TaskCpus = "task.cpus", Fraction, Never, "Processors that the task requests.";
+    TaskMemory = "task.memory", Whole, Never, "Memory that the task requests, bytes.";
+    TaskDisk = "task.disk", Whole, Never, "Disk that the task requests, bytes.";
+    TaskInputs = "task.inputs", Whole, Often, "Number of the task's inputs.";
+    TaskInputBytes = "task.input_bytes", Whole, Often, "Size of the task's inputs, bytes.";
+    TaskAttempt = "task.attempt", Whole, Often, "Number of earlier assignments of the task.";
+    LocalBytes = "local_bytes", Whole, Often, "Size of the task's inputs that the node holds, bytes.";
+    TransferSeconds = "transfer_seconds", Fraction, Often, "Estimated time to fetch the other inputs, seconds.";
 }
 
 /// The value of an attribute.
@@ -93,39 +95,53 @@ pub enum Fact<'a> {
     Labels(&'a Labels),
 }
 
-/// Who knows the values of attributes, for one task and one executor.
+/// The values of attributes for one task and one executor.
 pub trait Facts {
-    /// The value, which is of the attribute's kind.
+    /// The value, of the attribute's type.
     fn fact(&self, attribute: Attribute) -> Fact<'_>;
 }
 
-/// A compiled expression. The same facts give the same value: it has no other source of knowledge.
-pub trait Expression: fmt::Debug + Send + Sync {
-    /// As it was written; two of the same text are the same expression.
-    fn text(&self) -> &str;
-
-    /// Whether it mentions nothing but [fixed](Attribute::is_fixed) attributes.
-    fn is_fixed(&self) -> bool;
-
-    /// Whether it is true.
-    ///
-    /// # Errors
-    /// Why it has no value for these facts, for a person: a label that the node does not have, a division by zero.
-    fn holds(&self, facts: &dyn Facts) -> Result<bool, String>;
-
-    /// Its number.
-    ///
-    /// # Errors
-    /// As for [`holds`](Self::holds).
-    fn number(&self, facts: &dyn Facts) -> Result<f64, String>;
+/// Why an expression has no value for some facts.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EvaluationError {
+    /// For example a label that the node does not have, or a division by zero.
+    #[error("{0}")]
+    NoValue(String),
+    /// The value of a condition is not a truth value.
+    #[error("the value is {0}, which is neither true nor false")]
+    NotTruth(String),
+    /// The value of a rank is not a number.
+    #[error("the value is {0}, which is not a number")]
+    NotNumber(String),
 }
 
-/// On what terms a task meets executors. Tasks of the same needs and terms are placed alike.
+/// A compiled expression. Its value depends on the facts alone.
+pub trait Expression: fmt::Debug + Send + Sync {
+    /// The expression's text. Expressions with the same text are equal.
+    fn text(&self) -> &str;
+
+    /// Whether the expression uses only [fixed](Attribute::is_fixed) attributes.
+    fn is_fixed(&self) -> bool;
+
+    /// The value of a condition.
+    ///
+    /// # Errors
+    /// If the expression has no value for these facts.
+    fn holds(&self, facts: &dyn Facts) -> Result<bool, EvaluationError>;
+
+    /// The value of a rank.
+    ///
+    /// # Errors
+    /// If the expression has no value for these facts.
+    fn number(&self, facts: &dyn Facts) -> Result<f64, EvaluationError>;
+}
+
+/// A task's requirements and rank. Tasks of the same needs and terms are placed alike.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// All of these must hold: the parts of `requirements`, between which it has `&&`.
+    /// The parts of `requirements` that `&&` joins; all must hold.
     pub requirements: Box<[Arc<dyn Expression>]>,
-    /// Of several executors, that for which this is highest.
+    /// The executor with the highest value is preferred.
     pub rank: Option<Arc<dyn Expression>>,
 }
 
@@ -136,7 +152,7 @@ impl Terms {
     }
 }
 
-/// Stands between requirements and rank where terms are compared; no expression is empty.
+/// Separates requirements and rank where terms are compared; no expression is empty.
 const RANK: &str = "";
 
 impl PartialEq for Terms {

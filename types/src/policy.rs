@@ -4,10 +4,24 @@ use core::fmt;
 use core::str::FromStr;
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A text is not the name of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{text}` is not {kind} policy; there are {known}")]
+pub struct PolicyError {
+    /// The text.
+    pub text: String,
+    /// The kind of policy, with its article.
+    pub kind: &'static str,
+    /// The names of all policies of that kind.
+    pub known: String,
+}
 
 macro_rules! policy_names {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub enum $name { $($(#[$vdoc])* $variant,)+ }
@@ -27,15 +41,11 @@ macro_rules! policy_names {
         }
 
         impl FromStr for $name {
-            type Err = String;
-            fn from_str(text: &str) -> Result<Self, String> {
-                Self::ALL.iter().copied().find(|p| p.name() == text).ok_or_else(|| {
-                    let mut names = String::new();
-                    for policy in Self::ALL {
-                        if !names.is_empty() { names.push_str(", "); }
-                        names.push_str(policy.name());
-                    }
-                    alloc::format!(concat!("`{}` is not a ", $what, " policy; there are {}"), text, names)
+            type Err = PolicyError;
+            fn from_str(text: &str) -> Result<Self, PolicyError> {
+                Self::ALL.iter().copied().find(|policy| policy.name() == text).ok_or_else(|| {
+                    let names: Vec<_> = Self::ALL.iter().map(|policy| policy.name()).collect();
+                    PolicyError { text: text.into(), kind: $kind, known: names.join(", ") }
                 })
             }
         }
@@ -44,23 +54,23 @@ macro_rules! policy_names {
 
 policy_names! {
     /// How a task and an executor are matched (data-diffusion §2.3).
-    PlacementPolicy, "placement" {
+    PlacementPolicy, "a placement" {
         /// First-available: no data awareness, no hints, no caching.
         FirstAvailable = "fa",
         /// Max-cache-hit: a task waits for an executor that holds the most of its data.
         MaxCacheHit = "mch",
-        /// Max-compute-util: no free executor is left idle, those with the data are preferred.
+        /// Max-compute-util: no free executor is left idle; executors with the data are preferred.
         MaxComputeUtil = "mcu",
         /// Good-cache-compute: MCH while utilisation is at the threshold, else MCU.
         GoodCacheCompute = "gcc",
-        /// Where the task would be done the soonest, by what waiting, fetching and computing are estimated to take.
+        /// The executor on which the task would finish first, by estimates of waiting, fetching and computing.
         Cost = "cost",
     }
 }
 
 policy_names! {
     /// Which object leaves a full store (data-diffusion §2.1).
-    EvictionPolicy, "eviction" {
+    EvictionPolicy, "an eviction" {
         /// Any object, all equally likely.
         Random = "random",
         /// The object stored first.
@@ -75,20 +85,20 @@ policy_names! {
 policy_names! {
     /// How objects get to executors ahead of demand.
     #[derive(Default)]
-    Distribution, "distribution" {
+    Distribution, "a distribution" {
         /// One executor reads persistent storage, and each passes on what it is still receiving.
         #[default]
         Chain = "chain",
-        /// In rounds, of which each has whoever has everything give all of it to one that has nothing: the best case of
-        /// active storage (data-diffusion §5.2), for comparison.
+        /// In rounds: in each, every executor that has all objects sends them to one executor that has none. The best case
+        /// of active storage (data-diffusion §5.2), for comparison.
         SpanningTree = "spanning-tree",
     }
 }
 
 policy_names! {
-    /// How nodes are asked of a batch system (data-diffusion §2.1).
-    ProvisioningPolicy, "provisioning" {
-        /// A request for each node.
+    /// How nodes are requested from a batch system (data-diffusion §2.1).
+    ProvisioningPolicy, "a provisioning" {
+        /// One request for each node.
         OneAtATime = "one-at-a-time",
         /// Requests for one node, two, three and so on.
         Additive = "additive",
@@ -96,7 +106,7 @@ policy_names! {
         Exponential = "exponential",
         /// One request for all.
         AllAtOnce = "all-at-once",
-        /// As many as have what waits done in a target time, by one request.
+        /// One request for the nodes that complete the waiting tasks within a target time.
         Demand = "demand",
     }
 }

@@ -1,7 +1,23 @@
-//! Amounts as people write them: `4GiB`, `400Mbit/s`, `2ms`, and back.
+//! Amounts as people read and write them: `4GiB`, `400Mbit/s`, `2ms`.
 
 use alloc::format;
 use alloc::string::String;
+
+use thiserror::Error;
+
+/// A text is not an amount of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AmountError {
+    /// Not a size in bytes.
+    #[error("`{0}` is not a size: write a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, for example 4GiB")]
+    Size(String),
+    /// Not a rate.
+    #[error("`{0}` is not a rate: write for example 400Mbit/s or 50MB/s")]
+    Rate(String),
+    /// Not a duration.
+    #[error("`{0}` is not a duration: write a number and us, ms, s, min, h or d, for example 90s")]
+    Duration(String),
+}
 
 /// Splits `text` into its number and its unit.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
@@ -14,11 +30,9 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 /// Bytes from `500`, `64kB`, `1.5GB`, `4GiB`.
 ///
 /// # Errors
-/// What is wrong and what would be right.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        format!("`{text}` is not a size: write a number and B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, for example 4GiB")
-    };
+/// If the text is not such an amount.
+pub fn parse_bytes(text: &str) -> Result<u64, AmountError> {
+    let wrong = || AmountError::Size(text.into());
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let factor = match unit {
         "" | "B" => 1.0,
@@ -38,9 +52,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Bytes a second from `400Mbit/s`, `1Gbit/s`, `50MB/s`.
 ///
 /// # Errors
-/// What is wrong and what would be right.
-pub fn parse_rate(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a rate: write for example 400Mbit/s or 50MB/s");
+/// If the text is not such an amount.
+pub fn parse_rate(text: &str) -> Result<u64, AmountError> {
+    let wrong = || AmountError::Rate(text.into());
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let bits = match unit.trim_end_matches("/s") {
         "bit" => 1.0,
@@ -58,9 +72,9 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// Microseconds from `250us`, `2ms`, `1.5s`, `10min`, `2h`; a bare number is seconds.
 ///
 /// # Errors
-/// What is wrong and what would be right.
-pub fn parse_duration_us(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a duration: write a number and us, ms, s, min, h or d, for example 90s");
+/// If the text is not such an amount.
+pub fn parse_duration_us(text: &str) -> Result<u64, AmountError> {
+    let wrong = || AmountError::Duration(text.into());
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let factor = match unit {
         "us" => 1.0,
@@ -97,18 +111,16 @@ pub fn format_duration_us(us: u64) -> String {
 }
 
 fn scaled(mut amount: f64, units: &[&str]) -> String {
-    let mut place = 0;
-    while amount >= 1000.0 && place + 1 < units.len() {
+    let mut power = 0;
+    while amount >= 1000.0 && power + 1 < units.len() {
         amount /= 1000.0;
-        place += 1;
+        power += 1;
     }
-    match place {
-        0 => format!("{amount:.0} {}", units[0]),
-        _ => format!("{amount:.1} {}", units[place]),
-    }
+    let digits = usize::from(power > 0);
+    format!("{amount:.digits$} {}", units[power])
 }
 
-/// A count with its noun, whose plural ends with an s: `1 chunk`, `0 chunks`.
+/// A count with its noun, for nouns whose plural ends with an s: `1 chunk`, `0 chunks`.
 pub fn format_count(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
