@@ -420,7 +420,7 @@ pub(crate) struct TopArgs {
 const MIN_INTERVAL_US: u64 = 100_000;
 
 fn parse_interval_us(text: &str) -> Result<u64, String> {
-    let us = units::parse_duration_us(text)?;
+    let us = units::parse_duration_us(text).map_err(|e| e.to_string())?;
     if us < MIN_INTERVAL_US { Err(format!("`{text}` is too short: write 100ms or more")) } else { Ok(us) }
 }
 

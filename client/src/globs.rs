@@ -4,7 +4,7 @@
 use eyas_dfs::{DfsClient, FilesErrorKind};
 use eyas_store::{Glob, GlobError, Storage, StorageErrorKind};
 use eyas_types::Name;
-use eyas_types::dfs::FileName;
+use eyas_types::dfs::{FileName, FileNameError};
 use thiserror::Error;
 
 use crate::client::ClientError;
@@ -66,7 +66,7 @@ async fn find_objects(storage: &Storage, name: &Name, pattern: &Name) -> Result<
 pub async fn cluster_files(files: &DfsClient, pattern: &str) -> Result<Vec<FileName>, ClusterFilesError> {
     let as_it_is = pattern.parse::<FileName>();
     if !is_pattern(pattern.as_bytes()) {
-        return Ok(vec![as_it_is.map_err(ClusterFilesError::Name)?]);
+        return Ok(vec![as_it_is?]);
     }
     if let Ok(name) = as_it_is {
         match files.stat(&name).await {
@@ -92,8 +92,8 @@ pub async fn cluster_files(files: &DfsClient, pattern: &str) -> Result<Vec<FileN
 #[derive(Debug, Error)]
 pub enum ClusterFilesError {
     /// It is no name of a file.
-    #[error("{0}")]
-    Name(String),
+    #[error(transparent)]
+    Name(#[from] FileNameError),
     /// It is no pattern.
     #[error(transparent)]
     Pattern(#[from] GlobError),

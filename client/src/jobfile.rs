@@ -26,8 +26,8 @@ use std::collections::HashMap;
 
 use eyas_store::Glob;
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, OutputSpec, Program, Resources, TaskItem, TaskTemplate, Template,
-    TemplatePart, Value, WorkingFolder,
+    Distribution, Input, InputFrom, Name, Numbers, OutputSpec, PolicyError, Program, Resources, TaskItem, TaskTemplate,
+    Template, TemplatePart, Value, WorkingFolder,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -234,7 +234,9 @@ fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)>
         check_terms(None, Some(rank)).map_err(|why| (*line, why))?;
     }
     let distribution = match file.distribution {
-        Some(name) => name.get_ref().parse().map_err(|why| (line_of(name.span().start), why))?,
+        Some(name) => {
+            name.get_ref().parse().map_err(|error: PolicyError| (line_of(name.span().start), error.to_string()))?
+        }
         None => Distribution::default(),
     };
     let tasks = file.task.into_iter().map(|task| {

@@ -16,7 +16,7 @@ use eyas_dfs::blocks::{BlockPolicy, DEFAULT_TERM_US, POLICIES};
 use eyas_dfs::{BlockRunId, DfsClient, File, FilesError, FilesErrorKind, RunAddress, RunSpec, RunStatus};
 use eyas_session::Access;
 use eyas_types::access::FilesScope;
-use eyas_types::dfs::{FileName, NodeId};
+use eyas_types::dfs::{FileName, FileNameError, NodeId};
 use eyas_types::task::Program;
 use eyas_types::units::format_count;
 use eyas_types::{JobId, Resources, Status, TaskItem, TaskTemplate, Template, TemplatePart, WorkingFolder};
@@ -126,6 +126,9 @@ pub enum MapError {
     /// It cannot be: there is no executor, or too many reducers.
     #[error("{0}")]
     Invalid(String),
+    /// The folder for the outputs is not a name.
+    #[error(transparent)]
+    Folder(#[from] FileNameError),
     /// Its tasks have failed.
     #[error("{0}")]
     Failed(String),
@@ -188,7 +191,7 @@ impl MapJob {
         let mut client = Client::connect(access).await?;
         let files = client.files().await?;
         if let Some(to) = &self.to {
-            part_in(to, 0).map_err(MapError::Invalid)?;
+            part_in(to, 0)?;
             if !files.list(to).await?.is_empty() {
                 return Err(MapError::Invalid(format!(
                     "there are files in {to} already: remove them first, or choose another folder"
@@ -420,7 +423,7 @@ impl Mapping {
     async fn publish(&mut self, folder: &str) -> Result<(), MapError> {
         let mut published = Vec::new();
         for (number, hidden) in self.outputs.iter().enumerate() {
-            let name = part_in(folder, number).map_err(MapError::Invalid)?;
+            let name = part_in(folder, number)?;
             if let Err(error) = self.files.rename(hidden, &name).await {
                 for name in &published {
                     self.files.remove(name).await?;
@@ -507,7 +510,7 @@ fn name_of(program: &[String]) -> String {
     program.first().and_then(|program| program.rsplit('/').next()).unwrap_or("map").to_owned()
 }
 
-fn part_in(folder: &str, number: usize) -> Result<FileName, String> {
+fn part_in(folder: &str, number: usize) -> Result<FileName, FileNameError> {
     format!("{}/part-{number:05}", folder.trim_end_matches('/')).parse()
 }
 

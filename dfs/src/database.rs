@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use eyas_ring::{Records, Save, Saved, Stored, View};
 use eyas_types::ObjectId;
-use eyas_types::dfs::{FileName, FileSystemId, NodeId};
+use eyas_types::dfs::{FileName, FileNameError, FileSystemId, NodeId};
 use redb::{
     Database as Redb, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageError,
     Table, TableDefinition,
@@ -250,7 +250,7 @@ impl<T: ReadableTable<Key, &'static [u8]>> Records for RecordsView<T> {
         let next = self.0.range((partition, from)..).unwrap_or_else(|e| broken(&e)).next()?;
         let (key, value) = next.unwrap_or_else(|e| broken(&e));
         let (of, name) = key.value();
-        let name = || name.parse().unwrap_or_else(|e: String| broken(&e));
+        let name = || name.parse().unwrap_or_else(|e: FileNameError| broken(&e));
         (of == partition).then(|| (name(), of_bytes(value.value()).unwrap_or_else(|e| broken(&e))))
     }
 }

@@ -1,4 +1,5 @@
-//! Checks an expression before it is evaluated: every name is known, and every operator has operands of the right types.
+//! Checks an expression before it is evaluated: every name is known, and every operator has operands of the right
+//! types.
 //!
 //! CEL itself checks at evaluation. Then a mistake would show only while a task waits, and only on nodes on which that
 //! part of the expression is evaluated. This check is more lenient than CEL in one case: in a sum or product of a whole
@@ -209,9 +210,7 @@ impl Checker {
             (op::IN, false, [a, Type::List(of)]) if *a == **of || a.is_number() && of.is_number() => Ok(Type::Truth),
             (op::IN, false, _) => Err(cannot("a name and labels, or a value and a list of its type")),
             ("contains" | "startsWith" | "endsWith", true, [Type::Text, Type::Text]) => Ok(Type::Truth),
-            ("contains" | "startsWith" | "endsWith", _, _) => {
-                Err(wrong(Problem::CalledOnText(name.to_owned())))
-            }
+            ("contains" | "startsWith" | "endsWith", _, _) => Err(wrong(Problem::CalledOnText(name.to_owned()))),
             ("size", _, [Type::Text | Type::Labels | Type::List(_)]) => Ok(Type::Whole),
             ("size", _, _) => Err(cannot("a text, a list or labels")),
             ("int", false, [Type::Whole | Type::Fraction | Type::Text]) => Ok(Type::Whole),

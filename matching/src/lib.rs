@@ -1,9 +1,9 @@
 //! Match expressions: which executors may run a task, which of them is preferred, and which tasks an executor accepts.
 //!
-//! They are written in CEL, the Common Expression Language, over the attributes of [`eyas_types::matching`]. This crate checks
-//! and compiles them. Every mistake that can be found without a cluster (syntax, names, types) is an error with its
-//! position, so a wrong job is refused at submission and does not wait in the queue. When an expression is evaluated,
-//! and what its value means, is decided by the dispatcher's decider, never here.
+//! They are written in CEL, the Common Expression Language, over the attributes of [`eyas_types::matching`]. This
+//! crate checks and compiles them. Every mistake that can be found without a cluster (syntax, names, types) is an
+//! error with its position, so a wrong job is refused at submission and does not wait in the queue. When an expression
+//! is evaluated, and what its value means, is decided by the dispatcher's decider, never here.
 //!
 //! Expressions are evaluated very often, so they are short ([`MAX_BYTES`]) and cannot loop.
 
@@ -64,8 +64,8 @@ pub fn accept(text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError>
     condition("accept", text)
 }
 
-/// A condition, in the parts that `&&` joins at any depth. So fixed parts are evaluated once and only the others at each
-/// decision, and explanations name the part that does not hold.
+/// A condition, in the parts that `&&` joins at any depth. So fixed parts are evaluated once and only the others at
+/// each decision, and explanations name the part that does not hold.
 fn condition(what: &'static str, text: &str) -> Result<Box<[Arc<dyn Expression>]>, ExpressionError> {
     let whole = compile(what, text, Wanted::Truth)?;
     let parts: Result<Vec<_>, _> = parts::of(text).into_iter().map(|part| compile(what, part, Wanted::Truth)).collect();

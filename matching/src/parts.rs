@@ -1,8 +1,8 @@
 //! Splits a condition into the conditions that `&&` joins, at any depth: `a && (b && c)` has three parts.
 //!
-//! Splitting works on the text and not on the syntax tree, because people are shown parts as they were written. `&&` binds
-//! tighter than `||` and `?`, so a condition with one of those outside brackets is one part. Any doubtful text is one
-//! part as well, which is always correct.
+//! Splitting works on the text and not on the syntax tree, because people are shown parts as they were written. `&&`
+//! binds tighter than `||` and `?`, so a condition with one of those outside brackets is one part. Any doubtful text
+//! is one part as well, which is always correct.
 
 /// A byte outside strings and comments, with its position and the number of open brackets around it. A bracket does not
 /// count as around itself.

@@ -32,13 +32,17 @@ impl Emulation {
     /// # Errors
     /// The message says what is wrong and what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let rate = |text| units::parse_rate(text).map_err(|e| e.to_string());
         let mut emulation = Emulation::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
             let (key, value) = part.split_once('=').ok_or_else(|| unknown(part))?;
             let duplicate = match key.trim() {
-                "storage" => emulation.storage_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
-                "storage-latency" => emulation.storage_latency_us.replace(units::parse_duration_us(value)?).is_some(),
-                "link" => emulation.link_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
+                "storage" => emulation.storage_bytes_per_s.replace(rate(value)?).is_some(),
+                "storage-latency" => emulation
+                    .storage_latency_us
+                    .replace(units::parse_duration_us(value).map_err(|e| e.to_string())?)
+                    .is_some(),
+                "link" => emulation.link_bytes_per_s.replace(rate(value)?).is_some(),
                 _ => return Err(unknown(part)),
             };
             if duplicate {

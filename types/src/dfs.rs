@@ -19,7 +19,8 @@ pub const MAX_NAME_BYTES: usize = 4095;
 /// Longest part of a name between slashes: the bound of Linux on names.
 pub const MAX_COMPONENT_BYTES: usize = 255;
 
-/// Largest number of chunks of a file, because its record is read and written as a whole. Larger files need larger chunks.
+/// Largest number of chunks of a file, because its record is read and written as a whole. Larger files need larger
+/// chunks.
 pub const MAX_CHUNKS: usize = 1 << 16;
 
 /// Default size of a chunk.
@@ -93,8 +94,8 @@ impl fmt::Debug for FileId {
     }
 }
 
-/// The name of a file: `/` and components. No component is empty, `.` or `..`, or contains a NUL byte. Never a path on a
-/// node's own disk.
+/// The name of a file: `/` and components. No component is empty, `.` or `..`, or contains a NUL byte. Never a path on
+/// a node's own disk.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct FileName(String);
 
@@ -109,8 +110,8 @@ impl FileName {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Whether the file is in the folder `prefix`, or has that name itself. Folders are common prefixes of names; the root
-    /// is the empty prefix.
+    /// Whether the file is in the folder `prefix`, or has that name itself. Folders are common prefixes of names; the
+    /// root is the empty prefix.
     pub fn is_within(&self, prefix: &str) -> bool {
         let prefix = prefix.trim_end_matches('/');
         self.0.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -236,8 +237,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The likely format of a file, by its name's extension. For an unknown extension `is_text` decides; the caller finds
-    /// it from the file's first bytes. Text is lines, and other content is cut at any byte, as in HDFS.
+    /// The likely format of a file, by its name's extension. For an unknown extension `is_text` decides; the caller
+    /// finds it from the file's first bytes. Text is lines, and other content is cut at any byte, as in HDFS.
     pub fn guess(name: &str, is_text: bool) -> Self {
         let (_, extension) = name.rsplit_once('.').unwrap_or_default();
         match extension.to_ascii_lowercase().as_str() {

@@ -87,8 +87,8 @@ impl FromStr for ObjectId {
     }
 }
 
-/// The id of a place in persistent storage: the first 128 bits of BLAKE3 over its path with symbolic links resolved, or over
-/// its URL. Two outputs that would replace each other have the same place, whatever paths their tasks use.
+/// The id of a place in persistent storage: the first 128 bits of BLAKE3 over its path with symbolic links resolved,
+/// or over its URL. Two outputs that would replace each other have the same place, whatever paths their tasks use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PlaceId(pub [u8; 16]);
 

@@ -35,7 +35,7 @@ pub use name::Name;
 pub use numbers::{NumberRange, Numbers};
 pub use object::{ObjectSpec, Version};
 pub use outcome::{Ended, Origin, Outcome, Reads, Status, TaskResult};
-pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, ProvisioningPolicy};
+pub use policy::{Distribution, EvictionPolicy, PlacementPolicy, PolicyError, ProvisioningPolicy};
 pub use resource::Resources;
 pub use shown::{shown, shown_lines};
 pub use task::{Input, InputFrom, Need, OutputSpec, Program, TaskItem, TaskTemplate, Value, WorkingFolder};

@@ -1,5 +1,5 @@
-//! Attributes that match expressions can use: of an executor's node, of a task, and of both together. Expressions are written
-//! in CEL and compiled by `eyas-matching`. The dispatcher's decider knows them only as [`Expression`]s.
+//! Attributes that match expressions can use: of an executor's node, of a task, and of both together. Expressions are
+//! written in CEL and compiled by `eyas-matching`. The dispatcher's decider knows them only as [`Expression`]s.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -46,8 +46,8 @@ macro_rules! attributes {
                 match self { $(Attribute::$variant => AttributeType::$kind,)+ }
             }
 
-            /// Whether the value is the same for all tasks of equal needs while an executor is registered. Other attributes
-            /// depend on the single task, or change over time.
+            /// Whether the value is the same for all tasks of equal needs while an executor is registered. Other
+            /// attributes depend on the single task, or change over time.
             pub fn is_fixed(self) -> bool {
                 match self { $(Attribute::$variant => Changes::$changes == Changes::Never,)+ }
             }

@@ -89,8 +89,8 @@ policy_names! {
         /// One executor reads persistent storage, and each passes on what it is still receiving.
         #[default]
         Chain = "chain",
-        /// In rounds: in each, every executor that has all objects sends them to one executor that has none. The best case
-        /// of active storage (data-diffusion §5.2), for comparison.
+        /// In rounds: in each, every executor that has all objects sends them to one executor that has none. The best
+        /// case of active storage (data-diffusion §5.2), for comparison.
         SpanningTree = "spanning-tree",
     }
 }

@@ -155,7 +155,7 @@ const MIN_CHUNK_BYTES: u64 = 1 << 10;
 const MAX_CHUNK_BYTES: u64 = 1 << 30;
 
 fn parse_chunk_bytes(text: &str) -> Result<u64, String> {
-    match units::parse_bytes(text)? {
+    match units::parse_bytes(text).map_err(|e| e.to_string())? {
         bytes @ MIN_CHUNK_BYTES..=MAX_CHUNK_BYTES => Ok(bytes),
         _ => Err(format!("`{text}` is no size of a chunk: it is between 1KiB and 1GiB")),
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use eyas_types::{Name, units};
+use eyas_types::Name;
+use eyas_types::units::{self, AmountError};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +52,9 @@ impl<'de> Deserialize<'de> for Duration {
 fn amount<'de, D: Deserializer<'de>>(
     deserializer: D,
     what: &'static str,
-    parse: fn(&str) -> Result<u64, String>,
+    parse: fn(&str) -> Result<u64, AmountError>,
 ) -> Result<u64, D::Error> {
-    struct Amount(&'static str, fn(&str) -> Result<u64, String>);
+    struct Amount(&'static str, fn(&str) -> Result<u64, AmountError>);
     impl Visitor<'_> for Amount {
         type Value = u64;
 

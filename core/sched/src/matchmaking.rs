@@ -161,7 +161,7 @@ impl<'a> Meeting<'a> {
                 Ok(true) => None,
                 Ok(false) if is_required => Some(Mismatch::Requirement(text)),
                 Ok(false) => Some(Mismatch::Accept(text)),
-                Err(why) => Some(Mismatch::Error(text, why)),
+                Err(why) => Some(Mismatch::Error(text, why.to_string())),
             });
         }
         if !self.has_disk() {

@@ -39,7 +39,7 @@ impl Amount for Size {
     const WHAT: &'static str = "a size with its unit, such as \"10 MB\"";
 
     fn parse(text: &str) -> Result<Self, String> {
-        let bytes = units::parse_bytes(text)?;
+        let bytes = units::parse_bytes(text).map_err(|e| e.to_string())?;
         if bytes == 0 { Err(format!("`{text}` is nothing: give at least 1 B")) } else { Ok(Size(bytes)) }
     }
 }
@@ -48,7 +48,7 @@ impl Amount for Rate {
     const WHAT: &'static str = "a rate with its unit, such as \"1 Gbit/s\"";
 
     fn parse(text: &str) -> Result<Self, String> {
-        units::parse_rate(text).map(|rate| Rate(rate as f64))
+        units::parse_rate(text).map(|rate| Rate(rate as f64)).map_err(|e| e.to_string())
     }
 }
 
@@ -56,7 +56,7 @@ impl Amount for Time {
     const WHAT: &'static str = "a duration with its unit, such as \"10 ms\"";
 
     fn parse(text: &str) -> Result<Self, String> {
-        let us = units::parse_duration_us(text)?;
+        let us = units::parse_duration_us(text).map_err(|e| e.to_string())?;
         if us > MAX_TIME_US { Err(format!("`{text}` is too long: a hundred years are the most")) } else { Ok(Time(us)) }
     }
 }

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
-use eyas_types::matching::{Attribute, Expression, Fact, Facts, Terms};
+use eyas_types::matching::{Attribute, EvaluationError, Expression, Fact, Facts, Terms};
 
 use super::*;
 use crate::{Mismatch, Profile, WaitReason};
@@ -13,7 +13,7 @@ use crate::{Mismatch, Profile, WaitReason};
 struct Asks {
     text: &'static str,
     is_fixed: bool,
-    number: fn(&dyn Facts) -> Result<f64, String>,
+    number: fn(&dyn Facts) -> Result<f64, EvaluationError>,
 }
 
 impl alloc::fmt::Debug for Asks {
@@ -31,11 +31,11 @@ impl Expression for Asks {
         self.is_fixed
     }
 
-    fn holds(&self, facts: &dyn Facts) -> Result<bool, String> {
+    fn holds(&self, facts: &dyn Facts) -> Result<bool, EvaluationError> {
         Ok((self.number)(facts)? != 0.0)
     }
 
-    fn number(&self, facts: &dyn Facts) -> Result<f64, String> {
+    fn number(&self, facts: &dyn Facts) -> Result<f64, EvaluationError> {
         (self.number)(facts)
     }
 }
@@ -48,9 +48,9 @@ fn number(facts: &dyn Facts, attribute: Attribute) -> f64 {
     }
 }
 
-fn label(facts: &dyn Facts, name: &str) -> Result<String, String> {
+fn label(facts: &dyn Facts, name: &str) -> Result<String, EvaluationError> {
     let Fact::Labels(labels) = facts.fact(Attribute::NodeLabels) else { panic!("labels are labels") };
-    labels.get(name).cloned().ok_or_else(|| "no such key".to_string())
+    labels.get(name).cloned().ok_or_else(|| EvaluationError::NoValue("no such key".to_string()))
 }
 
 const SITE_A: Asks = Asks {
