@@ -122,7 +122,7 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
             let news = news.clone();
             let tell = move |heard| {
                 let is_there = news.send(brain::News::Link(heard)).is_ok();
-                eyas_board::ring(&board.head.bell);
+                eyas_board::ring(&board.agent.bell);
                 is_there
             };
             link::keep(access.clone(), tell).map_err(in_folder)?;

@@ -107,16 +107,16 @@ const TYPES: &str = "eyas-types";
 
 /// Files with unsafe code, and why it cannot be done without.
 const UNSAFE: &[(&str, &str)] = &[
-    ("coordinator/board/src/cached.rs", "asks the kernel what it has in memory, by a call that no library has"),
+    ("coordinator/board/src/page_cache.rs", "asks the kernel what it has in memory, by a call that no library has"),
     ("coordinator/board/src/peer.rs", "no safe wrapper of SO_PEERCRED has processes that are in another namespace"),
     ("coordinator/board/src/map.rs", "memory that processes share is mapped, and read as atomics"),
-    ("coordinator/preload/src/next.rs", "calls the C library's functions with whatever the program has passed"),
+    ("coordinator/preload/src/next_symbol.rs", "calls the C library's functions with whatever the program has passed"),
     ("coordinator/preload/src/agent.rs", "keeps the board, once it is mapped, by its address"),
-    ("coordinator/preload/src/cancelled.rs", "has the C library call it when a thread is cancelled"),
+    ("coordinator/preload/src/cancellation.rs", "has the C library call it when a thread is cancelled"),
     ("coordinator/preload/src/environment.rs", "reads the environment's strings where the C library keeps them"),
-    ("coordinator/preload/src/turn.rs", "looks at descriptors that are the program's"),
+    ("coordinator/preload/src/waiting.rs", "looks at descriptors that are the program's"),
     ("coordinator/preload/src/hooks/copy.rs", "reads offsets that the program points to"),
-    ("coordinator/preload/src/hooks/read.rs", "reads how long the program's buffers are"),
+    ("coordinator/preload/src/hooks/buffers.rs", "reads how long the program's buffers are"),
     ("coordinator/preload/src/hooks/write.rs", "reads offsets that the program points to"),
     ("coordinator/preload/src/hooks/stdio.rs", "looks into the C library's streams"),
     (

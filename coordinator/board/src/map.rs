@@ -8,10 +8,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::Board;
 
-/// Bytes of a board, and of the memory that it is.
+/// Size of a board and of its memory.
 const BOARD_BYTES: usize = size_of::<Board>();
 
-/// Makes the memory of a new board, of which nobody can take anything away again: who has it mapped would be killed.
+/// Creates the memory of a board. It is sealed, so that no process can shrink it: a process that has it mapped would be
+/// killed.
 pub fn make() -> io::Result<OwnedFd> {
     let memory = memfd_create("eyas-board", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&memory, BOARD_BYTES as u64)?;
@@ -19,21 +20,21 @@ pub fn make() -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-/// Maps a board for as long as the process lives: there is no knowing which of its threads are looking at it.
+/// Maps a board for the rest of the process's life, because any thread may be looking at it.
 pub fn map(memory: impl AsFd) -> io::Result<&'static Board> {
     let is_sealed = fcntl_get_seals(&memory)?.contains(SealFlags::SHRINK);
     if !is_sealed || fstat(&memory)?.st_size != BOARD_BYTES as i64 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no board"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is not a sealed board of this version"));
     }
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: the kernel chooses a place where nothing is, and it stays mapped.
+    // SAFETY: the kernel chooses a free address range, and the mapping is never removed.
     let place = unsafe { mmap(std::ptr::null_mut(), BOARD_BYTES, protection, flags, memory, 0)? };
-    // SAFETY: the mapping is as large as a board, aligned to a page, and never unmapped; the seal keeps memory below it. A
-    // board consists of atomics alone, for which all bits are valid, also when other processes write them.
+    // SAFETY: the mapping has the size of a board, is aligned to a page and never removed, and the seal keeps memory
+    // behind it. A board consists of atomics only; all bits are valid for them, also when other processes write.
     Ok(unsafe { &*place.cast::<Board>() })
 }
 
-/// A board of this process alone.
+/// A board that only this process has.
 #[cfg(test)]
 pub(crate) fn anonymous() -> &'static Board {
     map(make().expect("memory")).expect("a board")

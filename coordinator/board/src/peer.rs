@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket between a program and an agent.
+//! Identity of the process at the other end of a local socket.
 
 use core::ffi::c_int;
 use std::io;
@@ -6,37 +6,37 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::geteuid;
 
-/// The superuser, whom everyone has to trust.
+/// The superuser, trusted by all.
 const ROOT: u32 = 0;
 
-/// A process, as the kernel knew it when it connected or began to listen.
+/// A process, as the kernel recorded it when it connected or began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number in this process's namespace of processes, or 0 if it has none there.
+    /// Process id in this process's namespace, or 0 if it has none there.
     pub process: u32,
-    /// Its user, as this process's namespace of users has them.
+    /// User id in this process's namespace.
     pub user: u32,
 }
 
 impl Peer {
-    /// Who is at the other end of a connection.
+    /// The process at the other end of a connection.
     ///
     /// # Errors
-    /// If it is no socket between processes of a node.
+    /// If the socket does not connect processes of one node.
     pub fn of(socket: impl AsFd) -> io::Result<Peer> {
-        // `rustix` has no process of number 0, which the kernel has for those of another namespace.
+        // `rustix` has no process id 0, which the kernel reports for processes of another namespace.
         let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
         let number: c_int = socket.as_fd().as_raw_fd();
         let into = (&raw mut found).cast();
-        // SAFETY: the descriptor is open, and the kernel writes no more than so many bytes there; all are valid.
+        // SAFETY: the descriptor is open, and the kernel writes at most `bytes` bytes; all bit patterns are valid.
         match unsafe { libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut bytes) } {
             0 => Ok(Peer { process: found.pid.cast_unsigned(), user: found.uid }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Whether this process may answer it, and believe what it says: it is of the same user, or the superuser's.
+    /// Whether this process may serve and believe the peer: the peer runs as the same user or as the superuser.
     pub fn is_trusted(&self) -> bool {
         self.user == geteuid().as_raw() || self.user == ROOT
     }

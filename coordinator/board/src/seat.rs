@@ -1,33 +1,34 @@
-//! A request of one thread of a program, and the agent's answer.
+//! A seat: the request of one thread of a program, and the agent's answer.
 //!
-//! A turn that was given may be *kept*: a stream that passes by the page cache asks for some MiB at once, and goes on with
-//! one call after the other without asking again. Who has kept one enters it before each call and leaves it after; the
-//! agent takes it back when nobody has been in it for a while. Both agree on that by one word, which counts the calls that are
-//! under way.
+//! A turn that was granted may be *kept*: a stream that bypasses the page cache asks for some MiB at once, and makes
+//! one call after the other without asking again. The program enters the turn before each call and exits it afterwards;
+//! the agent takes the turn back when no call has been made for a while. Both agree through one word that counts the
+//! calls under way.
 //!
-//! A program may be stopped at any point, and go on when the agent has long given its seat to another. So each turn has a
-//! number, which stands beside the state and beside the calls: who comes late finds another there, and leaves it alone.
+//! A program may be stopped at any point and continue when the agent has given its seat to another program. So every
+//! turn has a number, which stands beside the state and beside the count of calls: a process that is late finds another
+//! number there and does nothing.
 //!
-//! Programs that go one after the other hand their turn *on*: the agent writes down with each who is next, and that one is woken by
-//! who has done, without the agent's being woken in between.
+//! Turns that follow each other are *passed on*: the agent writes the next seat into each, and a program that is done
+//! wakes the next one without waking the agent.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use crate::{Board, LINES, SEATS, wait};
+use crate::{Board, MAX_FILES, SEATS, wait};
 
 #[cfg(test)]
 mod tests;
 
-/// A place for one request. Its state says whose move it is.
+/// A seat. Its state says which side acts next.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Seat {
-    /// A [`Move`]. Who waits for an answer waits for this word to change.
+    /// A [`Move`]. A program that waits for an answer waits for this word to change.
     word: AtomicU32,
     process: AtomicU32,
     kind: AtomicU32,
-    line: AtomicU32,
+    file: AtomicU32,
     device: AtomicU64,
     inode: AtomicU64,
     offset: AtomicU64,
@@ -35,61 +36,61 @@ pub struct Seat {
     file_bytes: AtomicU64,
     class: AtomicU32,
     is_kept: AtomicU32,
-    insists: AtomicU32,
-    /// Number of the turn in the upper half, calls that are under way in it in the lower.
+    must_order: AtomicU32,
+    /// A [`Hold`]: number of the turn in the upper half, calls under way in the lower.
     hold: AtomicU64,
-    /// What has been done in it.
+    /// Bytes done in the turn.
     done_bytes: AtomicU64,
-    /// How long the call took that had the turn alone, in microseconds; 0 if nobody has looked.
+    /// Duration of the call in microseconds, if the turn was for one call; 0 if it was not measured.
     took_us: AtomicU64,
-    /// Who goes when it is done: the seat counted from 1 in the upper half, the number of its turn in the lower; 0 if it is the
-    /// agent that decides.
-    next: AtomicU64,
+    /// Seat that goes next when this one is done: its index counted from 1 in the upper half, the number of its turn in
+    /// the lower. 0: the agent decides.
+    successor: AtomicU64,
 }
 
-/// Whose move it is.
+/// State of a seat: which side acts next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum State {
-    /// Anybody's.
+pub enum SeatState {
+    /// Any program may take the seat.
     Free,
-    /// A program writes down what it wants.
+    /// A program is writing down its request.
     Taken,
-    /// The agent's: it is to answer.
+    /// The agent has to answer.
     Asked,
-    /// The agent has answered; what, is in the states that follow.
+    /// Answered: the program sends its open file to the agent.
     OpenWanted,
-    /// The program does it now, and says when it is done.
+    /// Answered: the program proceeds, and reports the end.
     Go,
-    /// The program looks at the file's line.
+    /// Answered: the program looks at the file's entry on the board.
     InMemory,
-    /// The program does it now, and says nothing more.
+    /// Answered: the program proceeds, and reports nothing.
     Pass,
-    /// The program has done it; the agent frees the seat.
+    /// The program is done; the agent frees the seat.
     Done,
-    /// The program did not wait for an answer; the agent frees the seat.
+    /// The program stopped waiting for an answer; the agent frees the seat.
     Left,
 }
 
-impl State {
-    const ALL: [State; 9] = [
-        State::Free,
-        State::Taken,
-        State::Asked,
-        State::OpenWanted,
-        State::Go,
-        State::InMemory,
-        State::Pass,
-        State::Done,
-        State::Left,
+impl SeatState {
+    const ALL: [SeatState; 9] = [
+        SeatState::Free,
+        SeatState::Taken,
+        SeatState::Asked,
+        SeatState::OpenWanted,
+        SeatState::Go,
+        SeatState::InMemory,
+        SeatState::Pass,
+        SeatState::Done,
+        SeatState::Left,
     ];
 }
 
-/// Whose move it is, in the turn of which number: a seat's turns are counted.
+/// State of a seat, and the number of its current turn.
 #[derive(Clone, Copy)]
 struct Move {
     turn: u32,
-    state: State,
+    state: SeatState,
 }
 
 impl Move {
@@ -97,7 +98,7 @@ impl Move {
     const STATE: u32 = (1 << Self::STATE_BITS) - 1;
 
     fn of(word: u32) -> Move {
-        let state = State::ALL.get((word & Self::STATE) as usize).copied().unwrap_or(State::Left);
+        let state = SeatState::ALL.get((word & Self::STATE) as usize).copied().unwrap_or(SeatState::Left);
         Move { turn: word >> Self::STATE_BITS, state }
     }
 
@@ -105,17 +106,17 @@ impl Move {
         self.turn << Self::STATE_BITS | self.state as u32
     }
 
-    fn to(self, state: State) -> Move {
+    fn to(self, state: SeatState) -> Move {
         Move { state, ..self }
     }
 
-    /// The first of the next turn.
+    /// The first state of the next turn.
     fn next(self) -> Move {
-        Move { turn: (self.turn + 1) & (u32::MAX >> Self::STATE_BITS), state: State::Taken }
+        Move { turn: (self.turn + 1) & (u32::MAX >> Self::STATE_BITS), state: SeatState::Taken }
     }
 }
 
-/// A turn, and calls that are under way in it.
+/// Number of a kept turn, and the calls under way in it.
 #[derive(Clone, Copy)]
 struct Hold {
     turn: u32,
@@ -123,7 +124,7 @@ struct Hold {
 }
 
 impl Hold {
-    /// Nobody enters: no turn has this number.
+    /// The turn is over: no turn has this number, so no call can enter.
     const OVER: Hold = Hold { turn: u32::MAX, calls: 0 };
 
     fn of(word: u64) -> Hold {
@@ -138,72 +139,72 @@ impl Hold {
 /// What a program is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Kind {
-    /// Read, through the page cache.
+pub enum CallKind {
+    /// Read through the page cache.
     Read,
     /// Read past the page cache.
     DirectRead,
-    /// Write past the page cache, or what has gathered there.
+    /// Write past the page cache, or flush the page cache.
     Write,
-    /// Nothing: it will read soon, and does not wait.
+    /// Read soon, without waiting now.
     Hint,
-    /// Close the last descriptor that it had of the file.
+    /// Close its last descriptor of the file.
     Close,
 }
 
-impl Kind {
-    const ALL: [Kind; 5] = [Kind::Read, Kind::DirectRead, Kind::Write, Kind::Hint, Kind::Close];
+impl CallKind {
+    const ALL: [CallKind; 5] = [CallKind::Read, CallKind::DirectRead, CallKind::Write, CallKind::Hint, CallKind::Close];
 }
 
-/// A request: bytes of a file.
+/// A request for some bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// Whose: the process's number, or 0 if the agent cannot see it.
+pub struct SeatRequest {
+    /// Process id in the agent's namespace, or 0 if the agent cannot see the process.
     pub process: u32,
-    /// What it is about to do.
-    pub kind: Kind,
-    /// The file's.
+    /// What the program is about to do.
+    pub kind: CallKind,
+    /// Device of the file.
     pub device: u64,
-    /// The file's.
+    /// Inode of the file.
     pub inode: u64,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u64,
-    /// How large the file is.
+    /// Size of the file.
     pub file_bytes: u64,
-    /// How it is treated: the number of its program's class.
+    /// Number of the program's job class.
     pub class: u32,
     /// Whether the turn is kept over several calls, until these bytes are done or the agent takes it back.
     pub is_kept: bool,
-    /// Whether it is to be ordered though nothing is gained by it.
-    pub insists: bool,
+    /// Whether to order the request even at a bypassed storage.
+    pub must_order: bool,
 }
 
-/// What a program is told.
+/// Answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Give the agent the open file.
+pub enum SeatAnswer {
+    /// Send the open file to the agent.
     OpenWanted,
-    /// It is your turn: go, and say when you are done.
+    /// Proceed, and report the end.
     Go,
-    /// It is in memory, or will be: look at this line.
+    /// The bytes are or will be in memory: look at this entry of the board's files.
     InMemory(usize),
-    /// Go, and say nothing more.
+    /// Proceed, and report nothing.
     Pass,
-    /// The agent has not answered in time, or not with anything that makes sense.
+    /// The agent did not answer in time, or its answer is invalid.
     Silence,
 }
 
 impl Board {
-    /// Takes a seat and asks; which seat, and the number of the turn that was asked for. None if all are taken.
-    pub fn ask(&self, ask: Ask) -> Option<(usize, u32)> {
+    /// Takes a seat and asks. Returns the index of the seat and the number of the turn; `None` if all seats are taken.
+    pub fn ask(&self, ask: SeatRequest) -> Option<(usize, u32)> {
         let first = ask.process as usize;
-        let (place, taken) = (0..SEATS).find_map(|step| {
-            let place = (first + step) % SEATS;
-            Some((place, self.seats[place].take()?))
+        let (index, taken) = (0..SEATS).find_map(|step| {
+            let index = (first + step) % SEATS;
+            Some((index, self.seats[index].take()?))
         })?;
-        let seat = &self.seats[place];
+        let seat = &self.seats[index];
         seat.process.store(ask.process, Ordering::Relaxed);
         seat.kind.store(ask.kind as u32, Ordering::Relaxed);
         seat.device.store(ask.device, Ordering::Relaxed);
@@ -213,62 +214,71 @@ impl Board {
         seat.file_bytes.store(ask.file_bytes, Ordering::Relaxed);
         seat.class.store(ask.class, Ordering::Relaxed);
         seat.is_kept.store(ask.is_kept.into(), Ordering::Relaxed);
-        seat.insists.store(ask.insists.into(), Ordering::Relaxed);
+        seat.must_order.store(ask.must_order.into(), Ordering::Relaxed);
         seat.done_bytes.store(0, Ordering::Relaxed);
         seat.took_us.store(0, Ordering::Relaxed);
-        seat.next.store(0, Ordering::Relaxed);
+        seat.successor.store(0, Ordering::Relaxed);
         seat.hold.store(Hold { turn: taken.turn, calls: 0 }.word(), Ordering::Release);
-        seat.step(taken, State::Asked).then(|| self.tell_of_seat(place))?;
-        Some((place, taken.turn))
+        seat.step(taken, SeatState::Asked).then(|| self.ring_for_seat(index))?;
+        Some((index, taken.turn))
     }
 
-    /// Waits for the agent's answer as long as `is_worth_it` says so, which is asked every `step`. The seat is free again after
-    /// [`Answer::InMemory`] and [`Answer::Pass`], and the agent's after [`Answer::Silence`].
-    pub fn answer(&self, place: usize, turn: u32, step: Duration, mut is_worth_it: impl FnMut() -> bool) -> Answer {
-        let seat = &self.seats[place];
+    /// Waits for the agent's answer, as long as `keep_waiting` returns true; it is called every `step`. After
+    /// [`SeatAnswer::InMemory`] and [`SeatAnswer::Pass`] the seat is free; after [`SeatAnswer::Silence`] it is the
+    /// agent's.
+    pub fn await_answer(
+        &self,
+        index: usize,
+        turn: u32,
+        step: Duration,
+        mut keep_waiting: impl FnMut() -> bool,
+    ) -> SeatAnswer {
+        let seat = &self.seats[index];
         loop {
             let found = seat.found();
             let answer = match found.state {
-                _ if found.turn != turn => return Answer::Silence,
-                State::Asked if is_worth_it() => {
+                _ if found.turn != turn => return SeatAnswer::Silence,
+                SeatState::Asked if keep_waiting() => {
                     wait(&seat.word, found.word(), step);
                     continue;
                 }
-                State::OpenWanted => return Answer::OpenWanted,
-                State::Go => return Answer::Go,
-                State::InMemory => Answer::InMemory((seat.line.load(Ordering::Relaxed) as usize).min(LINES - 1)),
-                State::Pass => Answer::Pass,
+                SeatState::OpenWanted => return SeatAnswer::OpenWanted,
+                SeatState::Go => return SeatAnswer::Go,
+                SeatState::InMemory => {
+                    SeatAnswer::InMemory((seat.file.load(Ordering::Relaxed) as usize).min(MAX_FILES - 1))
+                }
+                SeatState::Pass => SeatAnswer::Pass,
                 _ => {
-                    self.leave(place, turn, State::Left);
-                    return Answer::Silence;
+                    self.leave(index, turn, SeatState::Left);
+                    return SeatAnswer::Silence;
                 }
             };
-            // The agent may have freed it, if that took long.
-            seat.step(found, State::Free);
+            // The agent may have freed it meanwhile.
+            seat.step(found, SeatState::Free);
             return answer;
         }
     }
 
-    /// Says to the agent that its file has been sent to it: it is to go on with the request.
-    pub fn resume(&self, place: usize, turn: u32) {
-        self.seats[place].step(Move { turn, state: State::OpenWanted }, State::Asked);
+    /// Tells the agent that the file has been sent and that it can continue with the request.
+    pub fn resume(&self, index: usize, turn: u32) {
+        self.seats[index].step(Move { turn, state: SeatState::OpenWanted }, SeatState::Asked);
     }
 
-    /// Begins a call in a turn that is kept; false if it is over.
+    /// Begins a call in a kept turn. Returns false if the turn is over.
     #[inline]
-    pub fn enter(&self, place: usize, turn: u32) -> bool {
-        let seat = &self.seats[place];
+    pub fn enter(&self, index: usize, turn: u32) -> bool {
+        let seat = &self.seats[index];
         let entered = |word| {
             let hold = Hold::of(word);
             (hold.turn == turn).then_some(Hold { calls: hold.calls.wrapping_add(1), ..hold }.word())
         };
-        seat.state() == State::Go && seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, entered).is_ok()
+        seat.state() == SeatState::Go && seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, entered).is_ok()
     }
 
-    /// Ends a call in a turn that is kept, which has done so many bytes.
+    /// Ends a call in a kept turn that has done this many bytes.
     #[inline]
-    pub fn exit(&self, place: usize, turn: u32, bytes: u64) {
-        let seat = &self.seats[place];
+    pub fn exit(&self, index: usize, turn: u32, bytes: u64) {
+        let seat = &self.seats[index];
         let exited = |word| {
             let hold = Hold::of(word);
             (hold.turn == turn).then_some(Hold { calls: hold.calls.saturating_sub(1), ..hold }.word())
@@ -279,66 +289,66 @@ impl Board {
         let _ = seat.hold.fetch_update(Ordering::AcqRel, Ordering::Relaxed, exited);
     }
 
-    /// Gives up a turn that is kept, unless it is over or somebody is in it.
-    pub fn give_up(&self, place: usize, turn: u32) {
-        if self.seats[place].close(turn) {
-            self.leave(place, turn, State::Done);
+    /// Gives up a kept turn, unless it is over or a call is under way.
+    pub fn give_up(&self, index: usize, turn: u32) {
+        if self.seats[index].close(turn) {
+            self.leave(index, turn, SeatState::Done);
         }
     }
 
-    /// Gives a seat back to the agent: what was asked for is done, by one call that took so long.
-    pub fn finish(&self, place: usize, turn: u32, took_us: u64) {
-        let seat = &self.seats[place];
+    /// Returns a seat to the agent: the request is done, by one call of this duration.
+    pub fn finish(&self, index: usize, turn: u32, took_us: u64) {
+        let seat = &self.seats[index];
         if seat.found().turn == turn {
             seat.took_us.store(took_us, Ordering::Relaxed);
         }
-        self.leave(place, turn, State::Done);
+        self.leave(index, turn, SeatState::Done);
     }
 
-    /// Gives a seat back to the agent: what was asked for is done, or not wanted any more. Who comes late, when the turn is over,
-    /// leaves it as it is.
-    pub fn leave(&self, place: usize, turn: u32, state: State) {
-        let seat = &self.seats[place];
-        let next = seat.next.load(Ordering::Acquire);
+    /// Returns a seat to the agent: the request is done or no longer wanted. If the turn is already over, this does
+    /// nothing.
+    pub fn leave(&self, index: usize, turn: u32, state: SeatState) {
+        let seat = &self.seats[index];
+        let successor = seat.successor.load(Ordering::Acquire);
         loop {
             let found = seat.found();
-            if found.turn != turn || matches!(found.state, State::Free | State::Done | State::Left) {
+            if found.turn != turn || matches!(found.state, SeatState::Free | SeatState::Done | SeatState::Left) {
                 return;
             }
             if seat.step(found, state) {
                 break;
             }
         }
-        if state == State::Done && self.hand_on(next) {
-            // The agent hears of it with the last.
-            self.asked[place / 64].fetch_or(1 << (place % 64), Ordering::Release);
+        if state == SeatState::Done && self.pass_turn(successor) {
+            // The agent sees it with the last one.
+            self.asked[index / 64].fetch_or(1 << (index % 64), Ordering::Release);
         } else {
-            self.tell_of_seat(place);
+            self.ring_for_seat(index);
         }
     }
 
-    /// Lets the next go; false if there is none that waits for it.
-    fn hand_on(&self, next: u64) -> bool {
-        let Some(seat) = (next >> 32).checked_sub(1).and_then(|place| self.seats.get(place as usize)) else {
+    /// Lets the next seat go. Returns false if there is none that waits.
+    fn pass_turn(&self, successor: u64) -> bool {
+        let Some(seat) = (successor >> 32).checked_sub(1).and_then(|index| self.seats.get(index as usize)) else {
             return false;
         };
-        let is_there = seat.step(Move { turn: next as u32, state: State::Asked }, State::Go);
+        let is_there = seat.step(Move { turn: successor as u32, state: SeatState::Asked }, SeatState::Go);
         if is_there {
             crate::wait::wake(&seat.word);
         }
         is_there
     }
 
-    /// Who has asked at the one seat goes when the turn at the other is done. Of the agent.
-    pub fn line_up(&self, next: usize, after: usize) {
+    /// Lets the seat `next` go when the turn at `after` is done. For the agent.
+    pub fn set_successor(&self, next: usize, after: usize) {
         let word = (next as u64 + 1) << 32 | u64::from(self.seats[next].found().turn);
-        self.seats[after].next.store(word, Ordering::Release);
+        self.seats[after].successor.store(word, Ordering::Release);
     }
 }
 
 impl Seat {
-    /// Whose move it is.
-    pub fn state(&self) -> State {
+    /// State of the seat.
+    pub fn state(&self) -> SeatState {
         self.found().state
     }
 
@@ -346,33 +356,33 @@ impl Seat {
         Move::of(self.word.load(Ordering::Acquire))
     }
 
-    /// Moves on from what was found; false if that is not so any more.
-    fn step(&self, found: Move, state: State) -> bool {
+    /// Changes the state. Returns false if it is no longer `found`.
+    fn step(&self, found: Move, state: SeatState) -> bool {
         let (from, to) = (found.word(), found.to(state).word());
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Begins a turn, if it is free.
+    /// Begins a turn, if the seat is free.
     fn take(&self) -> Option<Move> {
         let free = self.found();
         let (from, to) = (free.word(), free.next());
         let is_mine = || self.word.compare_exchange(from, to.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        (free.state == State::Free && is_mine()).then_some(to)
+        (free.state == SeatState::Free && is_mine()).then_some(to)
     }
 
-    /// Whose request it is.
+    /// Process of the request.
     pub fn process(&self) -> u32 {
         self.process.load(Ordering::Relaxed)
     }
 
-    /// What was asked for; None if it makes no sense. Of the agent.
-    pub fn asked(&self) -> Option<Ask> {
+    /// The request; `None` if it is invalid. For the agent.
+    pub fn asked(&self) -> Option<SeatRequest> {
         let (offset, length) = (self.offset.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
-        let kind = *Kind::ALL.get(self.kind.load(Ordering::Relaxed) as usize)?;
+        let kind = *CallKind::ALL.get(self.kind.load(Ordering::Relaxed) as usize)?;
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok())?;
-        let is_in_file = end <= self.file_bytes.load(Ordering::Relaxed) || kind == Kind::Write;
+        let is_in_file = end <= self.file_bytes.load(Ordering::Relaxed) || kind == CallKind::Write;
         (is_in_file && i32::try_from(self.process()).is_ok()).then_some(())?;
-        Some(Ask {
+        Some(SeatRequest {
             process: self.process(),
             kind,
             device: self.device.load(Ordering::Relaxed),
@@ -382,21 +392,21 @@ impl Seat {
             file_bytes: self.file_bytes.load(Ordering::Relaxed),
             class: self.class.load(Ordering::Relaxed),
             is_kept: self.is_kept.load(Ordering::Relaxed) != 0,
-            insists: self.insists.load(Ordering::Relaxed) != 0,
+            must_order: self.must_order.load(Ordering::Relaxed) != 0,
         })
     }
 
-    /// What has been done in a turn that is kept, so far. Of the agent.
+    /// Bytes done in a kept turn so far. For the agent.
     pub fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
     }
 
-    /// How long the call took that had the turn alone, if that was told. Of the agent.
+    /// Duration of the call, if it was measured. For the agent.
     pub fn took_us(&self) -> Option<u64> {
         Some(self.took_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
     }
 
-    /// Takes back a turn that is kept; false if somebody is in it. Of the agent.
+    /// Takes back a kept turn. Returns false if a call is under way. For the agent.
     pub fn take_back(&self) -> bool {
         self.close(self.hold().turn)
     }
@@ -405,37 +415,37 @@ impl Seat {
         Hold::of(self.hold.load(Ordering::Acquire))
     }
 
-    /// Nobody enters this turn any more; false if somebody is in it.
+    /// Ends a kept turn. Returns false if a call is under way.
     fn close(&self, turn: u32) -> bool {
         let (from, to) = (Hold { turn, calls: 0 }.word(), Hold::OVER.word());
         self.hold.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether it is known who goes next. Of the agent.
-    pub fn is_followed(&self) -> bool {
-        self.next.load(Ordering::Relaxed) != 0
+    /// Whether the next seat is known. For the agent.
+    pub fn has_successor(&self) -> bool {
+        self.successor.load(Ordering::Relaxed) != 0
     }
 
-    /// Answers, unless the program has left meanwhile; whether it was there. Of the agent.
-    pub fn reply(&self, answer: Answer) -> bool {
+    /// Answers. Returns false if the program has stopped waiting. For the agent.
+    pub fn reply(&self, answer: SeatAnswer) -> bool {
         let state = match answer {
-            Answer::OpenWanted => State::OpenWanted,
-            Answer::Go => State::Go,
-            Answer::InMemory(line) => {
-                self.line.store(line as u32, Ordering::Relaxed);
-                State::InMemory
+            SeatAnswer::OpenWanted => SeatState::OpenWanted,
+            SeatAnswer::Go => SeatState::Go,
+            SeatAnswer::InMemory(file) => {
+                self.file.store(file as u32, Ordering::Relaxed);
+                SeatState::InMemory
             }
-            Answer::Pass => State::Pass,
-            Answer::Silence => State::Left,
+            SeatAnswer::Pass => SeatState::Pass,
+            SeatAnswer::Silence => SeatState::Left,
         };
         let found = self.found();
-        let was_there = found.state == State::Asked && self.step(found, state);
+        let was_there = found.state == SeatState::Asked && self.step(found, state);
         crate::wait::wake(&self.word);
-        // Its turn may have been handed on to it before.
-        was_there || (answer == Answer::Go && matches!(self.state(), State::Go | State::Done))
+        // The turn may have been passed on to it before.
+        was_there || (answer == SeatAnswer::Go && matches!(self.state(), SeatState::Go | SeatState::Done))
     }
 
-    /// Makes it free, whatever it was. Of the agent.
+    /// Frees the seat in whatever state it is. For the agent.
     pub fn free(&self) {
         self.word.fetch_and(!Move::STATE, Ordering::AcqRel);
     }

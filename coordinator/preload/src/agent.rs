@@ -1,4 +1,5 @@
-//! The way to the node's agent: a socket, over which the board comes once, and the agent is given files that it wants to read.
+//! Connection to the node's agent: a socket over which the board arrives once, and over which files are sent that the
+//! agent wants to read.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -13,42 +14,43 @@ use rustix::net;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::environment::{ALWAYS, CLASS, SOCKET};
-use crate::next::with_errno_kept;
+use crate::next_symbol::preserving_errno;
 
-/// An agent that does not answer for so long is not there.
+/// An agent that does not answer within this time is taken to be gone.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often one that is not there is looked for.
+/// Interval between attempts to find an agent.
 const RETRY_MS: u64 = 1_000;
 
 static BOARD: AtomicPtr<Board> = AtomicPtr::new(ptr::null_mut());
 static NEXT_TRY_MS: AtomicU64 = AtomicU64::new(0);
-/// This process, as it knows itself and as the agent does. A forked one finds its parent's here.
+/// This process's id, in its own namespace and in the agent's. A forked process finds its parent's here.
 static OWN_NUMBER: AtomicU32 = AtomicU32::new(0);
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// The number of the class that the program's requests are of.
+/// Number of the program's job class.
 pub(crate) fn class() -> u32 {
     CLASS.get().and_then(|number| number.to_str().ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// Whether the program asks for every turn, though nothing is gained by it.
-pub(crate) fn insists() -> bool {
+/// Whether the program asks for every turn, also at bypassed storages.
+pub(crate) fn must_order() -> bool {
     ALWAYS.get().is_some()
 }
 
-/// Milliseconds of the clock that all processes of a node share.
+/// Monotonic time in milliseconds, the same in all processes of a node.
 pub(crate) fn now_ms() -> u64 {
     now_us() / 1_000
 }
 
-/// The same in microseconds.
+/// Monotonic time in microseconds.
 pub(crate) fn now_us() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
-/// What passes for the agent's beat while none is known, about as often; the clock's cheapest time will do.
-pub(crate) fn own_beat() -> u64 {
+/// Replacement for the agent's heartbeat while no agent is known: a number that changes eight times a second, from the
+/// cheapest clock.
+pub(crate) fn own_heartbeat() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 8 + now.tv_nsec as u64 / 125_000_000
 }
@@ -56,11 +58,11 @@ pub(crate) fn own_beat() -> u64 {
 /// The board, whether its agent is alive or not.
 #[inline]
 pub(crate) fn known_board() -> Option<&'static Board> {
-    // SAFETY: null, or what `attach` got from `eyas_board::map`, which lasts.
+    // SAFETY: null, or the result of `eyas_board::map`, which is valid forever.
     unsafe { BOARD.load(Ordering::Acquire).as_ref() }
 }
 
-/// The board, if requests are ordered now. It is looked for when there is none, or none that is alive, every now and then.
+/// The board, if requests are ordered now. Without a board, or with a dead agent, it looks for an agent every second.
 pub(crate) fn board() -> Option<&'static Board> {
     let now_ms = now_ms();
     if let Some(board) = known_board().filter(|board| board.is_alive(now_ms)) {
@@ -74,7 +76,7 @@ pub(crate) fn board() -> Option<&'static Board> {
     Some(board).filter(|board| board.is_open(now_ms))
 }
 
-/// What the agent knows this process by: its number in the agent's namespace of processes, or 0 if it has none there.
+/// This process's id in the agent's namespace, or 0 if it has none there.
 pub(crate) fn process() -> u32 {
     let own = own_number();
     if OWN_NUMBER.load(Ordering::Acquire) != own {
@@ -85,7 +87,7 @@ pub(crate) fn process() -> u32 {
     NUMBER.load(Ordering::Relaxed)
 }
 
-/// Whether this process was forked from the one that has come to the agent, and has not come itself.
+/// Whether this process was forked from the one that knows the agent, and has not contacted the agent itself.
 pub(crate) fn is_forked() -> bool {
     let known = OWN_NUMBER.load(Ordering::Acquire);
     known != 0 && known != own_number()
@@ -95,7 +97,7 @@ fn own_number() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }
 
-/// Sends the agent a file, for the request at that seat.
+/// Sends a file to the agent, for the request at this seat.
 pub(crate) fn send_file(seat: usize, file: BorrowedFd<'_>) -> Option<()> {
     let mut message = [TAKE_FILE, 0, 0, 0, 0];
     message[1..].copy_from_slice(&u32::try_from(seat).ok()?.to_le_bytes());
@@ -115,7 +117,7 @@ fn attach() -> Option<&'static Board> {
     eyas_board::map(memory).ok()
 }
 
-/// Comes to the agent, and is given the memory of the board, and its number.
+/// Asks the agent for the board's memory and for this process's id.
 fn introduce() -> Option<(OwnedFd, u32)> {
     let socket = connect()?;
     net::send(&socket, &[GIVE_BOARD], net::SendFlags::NOSIGNAL).ok()?;
@@ -137,7 +139,7 @@ fn connect() -> Option<OwnedFd> {
     let flags = net::SocketFlags::CLOEXEC | net::SocketFlags::NONBLOCK;
     let socket = net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, flags, None).ok()?;
     net::connect(&socket, &address).ok()?;
-    // It is given the program's open files.
-    let agent = with_errno_kept(|| Peer::of(&socket)).ok()?;
+    // The agent receives the program's open files, so it must be trusted.
+    let agent = preserving_errno(|| Peer::of(&socket)).ok()?;
     agent.is_trusted().then_some(socket)
 }

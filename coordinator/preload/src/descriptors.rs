@@ -1,89 +1,90 @@
-//! What is known of the program's descriptors: whether they are of shared storage, and what may be read and written at once.
+//! What is known about the program's descriptors: whether they are of shared storage, and what may be read and written
+//! without asking.
 //!
-//! All of it is learned at the first call and may be wrong later, as descriptors are closed and opened in ways that are not
-//! seen here. Nothing but order depends on it, and whoever is about to wait looks at the file again.
+//! All of it is learned at the first call. It may be wrong later, because descriptors can be closed and opened in ways
+//! that this library does not see. Only order depends on it, and a call that is about to wait checks the file again.
 
 use core::ffi::c_int;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::kept::Kept;
+use crate::kept_turn::KeptTurn;
 
-/// Descriptors that are ordered; a program that has more than that open has the rest unordered.
+/// Descriptors that are tracked; calls on higher ones are unordered.
 const DESCRIPTORS: usize = 1 << 16;
-/// No line of the board.
-const NO_LINE: u32 = u32::MAX;
-/// The position is not known.
+/// No entry of the board's files.
+const NO_INDEX: u32 = u32::MAX;
+/// Unknown position.
 const NO_POSITION: u64 = u64::MAX;
 
 static ALL: [Descriptor; DESCRIPTORS] = [const { Descriptor::unknown() }; DESCRIPTORS];
 
-/// What a descriptor is of.
+/// Kind of storage that a descriptor refers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Of {
-    /// That has not been looked at. The memory of all descriptors begins as that.
+pub(crate) enum StorageKind {
+    /// Not yet looked at: the initial memory of all descriptors.
     Unknown,
-    /// Not a file of shared storage, or not one that is ordered.
-    Elsewhere,
+    /// Not a file of shared storage, or not ordered.
+    NotShared,
     /// A file of shared storage.
     Shared,
     /// The same, read and written past the page cache.
     Direct,
 }
 
-/// Where the bytes are that the program has written.
+/// Where written bytes go.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Writes {
-    /// In the page cache, until it is synced or the kernel sees fit.
-    Gather,
-    /// The same, but closing waits for the storage to have them.
-    GatherTillClose,
-    /// On the storage, when the call ends.
+pub(crate) enum WritePath {
+    /// To the page cache, until they are synced or the kernel writes them back.
+    Buffered,
+    /// The same, and closing waits for the storage.
+    BufferedUntilClose,
+    /// To the storage, before the call returns.
     PassThrough,
 }
 
-/// One descriptor.
+/// State of one descriptor.
 pub(crate) struct Descriptor {
-    of: AtomicU32,
+    storage: AtomicU32,
     writes: AtomicU32,
-    /// Whether it writes at the end of its file.
+    /// Whether writes append to the file.
     appends: AtomicU32,
-    line: AtomicU32,
+    file_index: AtomicU32,
     device: AtomicU64,
     inode: AtomicU64,
-    /// From where to where it may read at once, and at which of the agent's beats that was learned, counted from 1.
+    /// Range that may be read without asking, and the heartbeat in which that was learned, plus 1.
     start: AtomicU64,
     end: AtomicU64,
-    beat: AtomicU64,
-    /// Where the storage stands on the board if whatever is done with the file need not ask, and at which beat that was learned.
-    place: AtomicU32,
-    place_beat: AtomicU64,
-    /// Where it last read, as far as that was looked at.
-    last: AtomicU64,
-    /// Whether something that it was to read was not in memory, and whether that is not told of its file.
+    permit_heartbeat_ms: AtomicU64,
+    /// Index of the file's storage if it is bypassed, and the heartbeat in which that was learned, plus 1.
+    bypass_index: AtomicU32,
+    bypass_heartbeat_ms: AtomicU64,
+    /// End of the last read that was looked at.
+    last_end: AtomicU64,
+    /// Whether some bytes to be read were not in memory; and whether the kernel refuses to say so for this file.
     has_missed: AtomicBool,
-    is_untold: AtomicBool,
-    /// Where it stands, as far as its own calls tell: others may have moved it.
+    cachestat_denied: AtomicBool,
+    /// Position, as far as the descriptor's own calls tell; another process may have moved it.
     position: AtomicU64,
-    /// What it has written that may not be on the storage: from where to where.
-    gathered_start: AtomicU64,
-    gathered_end: AtomicU64,
-    kept: Kept,
+    /// Range of written bytes that may not be on the storage.
+    dirty_start: AtomicU64,
+    dirty_end: AtomicU64,
+    kept_turn: KeptTurn,
 }
 
-/// What there is to know of a descriptor, if there is room for it.
+/// State of a descriptor, if it is tracked.
 #[inline]
 pub(crate) fn get(descriptor: c_int) -> Option<&'static Descriptor> {
     usize::try_from(descriptor).ok().and_then(|place| ALL.get(place))
 }
 
-/// A descriptor has come, by whatever call; says so by handing it on.
+/// A descriptor was opened. Returns the descriptor.
 #[inline]
-pub(crate) fn came(descriptor: c_int) -> c_int {
+pub(crate) fn opened(descriptor: c_int) -> c_int {
     if let Some(known) = get(descriptor) {
-        known.of.store(Of::Unknown as u32, Ordering::Relaxed);
+        known.storage.store(StorageKind::Unknown as u32, Ordering::Relaxed);
         known.forget();
     }
     descriptor
@@ -92,180 +93,181 @@ pub(crate) fn came(descriptor: c_int) -> c_int {
 impl Descriptor {
     const fn unknown() -> Descriptor {
         Descriptor {
-            of: AtomicU32::new(Of::Unknown as u32),
-            writes: AtomicU32::new(Writes::Gather as u32),
+            storage: AtomicU32::new(StorageKind::Unknown as u32),
+            writes: AtomicU32::new(WritePath::Buffered as u32),
             appends: AtomicU32::new(0),
-            line: AtomicU32::new(0),
+            file_index: AtomicU32::new(0),
             device: AtomicU64::new(0),
             inode: AtomicU64::new(0),
             start: AtomicU64::new(0),
             end: AtomicU64::new(0),
-            beat: AtomicU64::new(0),
-            place: AtomicU32::new(0),
-            place_beat: AtomicU64::new(0),
-            last: AtomicU64::new(0),
+            permit_heartbeat_ms: AtomicU64::new(0),
+            bypass_index: AtomicU32::new(0),
+            bypass_heartbeat_ms: AtomicU64::new(0),
+            last_end: AtomicU64::new(0),
             has_missed: AtomicBool::new(false),
-            is_untold: AtomicBool::new(false),
+            cachestat_denied: AtomicBool::new(false),
             position: AtomicU64::new(0),
-            gathered_start: AtomicU64::new(0),
-            gathered_end: AtomicU64::new(0),
-            kept: Kept::none(),
+            dirty_start: AtomicU64::new(0),
+            dirty_end: AtomicU64::new(0),
+            kept_turn: KeptTurn::none(),
         }
     }
 
     #[inline]
-    pub(crate) fn of(&self) -> Of {
-        match self.of.load(Ordering::Relaxed) {
-            1 => Of::Elsewhere,
-            2 => Of::Shared,
-            3 => Of::Direct,
-            _ => Of::Unknown,
+    pub(crate) fn storage(&self) -> StorageKind {
+        match self.storage.load(Ordering::Relaxed) {
+            1 => StorageKind::NotShared,
+            2 => StorageKind::Shared,
+            3 => StorageKind::Direct,
+            _ => StorageKind::Unknown,
         }
     }
 
-    /// Begins anew with what was found out about it.
-    pub(crate) fn learn(&self, of: Of, writes: Writes, appends: bool, (device, inode): (u64, u64)) {
+    /// Begins anew with the properties of the file.
+    pub(crate) fn learn(&self, storage: StorageKind, writes: WritePath, appends: bool, (device, inode): (u64, u64)) {
         self.forget();
         self.writes.store(writes as u32, Ordering::Relaxed);
         self.appends.store(appends.into(), Ordering::Relaxed);
-        self.gathered_end.store(0, Ordering::Relaxed);
-        self.kept.forget();
-        self.line.store(NO_LINE, Ordering::Relaxed);
+        self.dirty_end.store(0, Ordering::Relaxed);
+        self.kept_turn.forget();
+        self.file_index.store(NO_INDEX, Ordering::Relaxed);
         self.device.store(device, Ordering::Relaxed);
         self.inode.store(inode, Ordering::Relaxed);
-        self.of.store(of as u32, Ordering::Relaxed);
+        self.storage.store(storage as u32, Ordering::Relaxed);
     }
 
-    /// It has to ask again for whatever it does.
-    pub(crate) fn forbid(&self) {
-        self.beat.store(0, Ordering::Relaxed);
-        self.place_beat.store(0, Ordering::Relaxed);
+    /// Every further call has to ask again.
+    pub(crate) fn revoke_permits(&self) {
+        self.permit_heartbeat_ms.store(0, Ordering::Relaxed);
+        self.bypass_heartbeat_ms.store(0, Ordering::Relaxed);
     }
 
-    /// The same, and nobody knows where it stands.
+    /// The same, and the position is unknown.
     fn forget(&self) {
-        self.forbid();
+        self.revoke_permits();
         self.position.store(NO_POSITION, Ordering::Relaxed);
-        self.last.store(0, Ordering::Relaxed);
+        self.last_end.store(0, Ordering::Relaxed);
         self.has_missed.store(false, Ordering::Relaxed);
-        self.is_untold.store(false, Ordering::Relaxed);
+        self.cachestat_denied.store(false, Ordering::Relaxed);
     }
 
-    /// It is not of anything that is ordered.
-    pub(crate) fn learn_nothing(&self) {
-        self.learn(Of::Elsewhere, Writes::Gather, false, (0, 0));
+    /// The descriptor is not of an ordered file.
+    pub(crate) fn mark_not_shared(&self) {
+        self.learn(StorageKind::NotShared, WritePath::Buffered, false, (0, 0));
     }
 
     #[inline]
-    pub(crate) fn writes(&self) -> Writes {
+    pub(crate) fn writes(&self) -> WritePath {
         match self.writes.load(Ordering::Relaxed) {
-            1 => Writes::GatherTillClose,
-            2 => Writes::PassThrough,
-            _ => Writes::Gather,
+            1 => WritePath::BufferedUntilClose,
+            2 => WritePath::PassThrough,
+            _ => WritePath::Buffered,
         }
     }
 
-    /// Whether it writes at the end of its file.
+    /// Whether writes append to the file.
     pub(crate) fn appends(&self) -> bool {
         self.appends.load(Ordering::Relaxed) != 0
     }
 
-    /// The turn that it keeps.
+    /// The turn that the descriptor keeps.
     #[inline]
-    pub(crate) fn kept(&self) -> &Kept {
-        &self.kept
+    pub(crate) fn kept_turn(&self) -> &KeptTurn {
+        &self.kept_turn
     }
 
-    /// These bytes have been written, and may not be on the storage.
+    /// Adds written bytes that may not be on the storage.
     #[inline]
-    pub(crate) fn gather(&self, bytes: Range<u64>) {
-        let end = self.gathered_end.load(Ordering::Relaxed);
-        let start = if end == 0 { bytes.start } else { self.gathered_start.load(Ordering::Relaxed).min(bytes.start) };
-        self.gathered_start.store(start, Ordering::Relaxed);
-        self.gathered_end.store(end.max(bytes.end), Ordering::Relaxed);
+    pub(crate) fn add_dirty(&self, bytes: Range<u64>) {
+        let end = self.dirty_end.load(Ordering::Relaxed);
+        let start = if end == 0 { bytes.start } else { self.dirty_start.load(Ordering::Relaxed).min(bytes.start) };
+        self.dirty_start.store(start, Ordering::Relaxed);
+        self.dirty_end.store(end.max(bytes.end), Ordering::Relaxed);
     }
 
-    /// So many bytes more have been written, about where others were.
-    pub(crate) fn gather_more(&self, bytes: u64) {
-        let end = self.gathered_end.load(Ordering::Relaxed);
-        self.gather(end..end.saturating_add(bytes));
+    /// The same for bytes written near earlier ones.
+    pub(crate) fn extend_dirty(&self, bytes: u64) {
+        let end = self.dirty_end.load(Ordering::Relaxed);
+        self.add_dirty(end..end.saturating_add(bytes));
     }
 
-    /// What has been written since this was last asked, and may not be on the storage.
-    pub(crate) fn take_gathered(&self) -> Option<Range<u64>> {
-        let end = self.gathered_end.swap(0, Ordering::Relaxed);
-        let start = self.gathered_start.load(Ordering::Relaxed);
+    /// Takes the range of written bytes that may not be on the storage.
+    pub(crate) fn take_dirty(&self) -> Option<Range<u64>> {
+        let end = self.dirty_end.swap(0, Ordering::Relaxed);
+        let start = self.dirty_start.load(Ordering::Relaxed);
         (start < end).then_some(start..end)
     }
 
-    /// Whether it was learned of this file.
+    /// Whether the state is of this file.
     pub(crate) fn is_of(&self, file: (u64, u64)) -> bool {
-        self.of() != Of::Unknown && self.file() == file
+        self.storage() != StorageKind::Unknown && self.file() == file
     }
 
-    /// The file that it was learned of: device and inode.
+    /// Device and inode of the file.
     pub(crate) fn file(&self) -> (u64, u64) {
         (self.device.load(Ordering::Relaxed), self.inode.load(Ordering::Relaxed))
     }
 
-    /// Whether these bytes may be read at once, at this beat of the agent.
+    /// Whether these bytes may be read without asking, in this heartbeat.
     #[inline]
-    pub(crate) fn may_read(&self, beat: u64, offset: u64, length: u64) -> bool {
+    pub(crate) fn may_read(&self, heartbeat_ms: u64, offset: u64, length: u64) -> bool {
         let end = self.end.load(Ordering::Relaxed);
         offset >= self.start.load(Ordering::Relaxed)
             && offset.saturating_add(length) <= end
-            && self.beat.load(Ordering::Relaxed) == beat + 1
+            && self.permit_heartbeat_ms.load(Ordering::Relaxed) == heartbeat_ms + 1
     }
 
-    /// Lets it read these bytes at once until the agent's next beat.
-    pub(crate) fn permit(&self, beat: u64, bytes: Range<u64>) {
-        self.beat.store(0, Ordering::Relaxed);
+    /// Permits reading these bytes without asking until the next heartbeat.
+    pub(crate) fn permit_reads(&self, heartbeat_ms: u64, bytes: Range<u64>) {
+        self.permit_heartbeat_ms.store(0, Ordering::Relaxed);
         self.start.store(bytes.start, Ordering::Relaxed);
         self.end.store(bytes.end, Ordering::Relaxed);
-        self.beat.store(beat + 1, Ordering::Relaxed);
+        self.permit_heartbeat_ms.store(heartbeat_ms + 1, Ordering::Relaxed);
     }
 
-    /// The place of its storage, if nobody asks there at this beat of the agent.
+    /// Index of the file's storage, if it is bypassed in this heartbeat.
     #[inline]
-    pub(crate) fn unordered(&self, beat: u64) -> Option<usize> {
-        (self.place_beat.load(Ordering::Relaxed) == beat + 1).then(|| self.place.load(Ordering::Relaxed) as usize)
+    pub(crate) fn bypassed(&self, heartbeat_ms: u64) -> Option<usize> {
+        (self.bypass_heartbeat_ms.load(Ordering::Relaxed) == heartbeat_ms + 1)
+            .then(|| self.bypass_index.load(Ordering::Relaxed) as usize)
     }
 
-    /// Lets it do everything at once until the agent's next beat: its storage has this place.
-    pub(crate) fn leave_alone(&self, beat: u64, place: usize) {
-        self.place.store(place as u32, Ordering::Relaxed);
-        self.place_beat.store(beat + 1, Ordering::Relaxed);
+    /// All calls proceed until the next heartbeat: the storage with this index is bypassed.
+    pub(crate) fn set_bypassed(&self, heartbeat_ms: u64, index: usize) {
+        self.bypass_index.store(index as u32, Ordering::Relaxed);
+        self.bypass_heartbeat_ms.store(heartbeat_ms + 1, Ordering::Relaxed);
     }
 
-    /// Whether something that it was to read was not in memory.
+    /// Whether some bytes to be read were not in memory.
     #[inline]
     pub(crate) fn has_missed(&self) -> bool {
         self.has_missed.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn miss(&self) {
+    pub(crate) fn set_missed(&self) {
         self.has_missed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the kernel does not tell this program what it has in memory of the file.
-    pub(crate) fn is_untold(&self) -> bool {
-        self.is_untold.load(Ordering::Relaxed)
+    /// Whether the kernel refuses to tell this program what it has in memory of the file.
+    pub(crate) fn cachestat_denied(&self) -> bool {
+        self.cachestat_denied.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_untold(&self) {
-        self.is_untold.store(true, Ordering::Relaxed);
+    pub(crate) fn deny_cachestat(&self) {
+        self.cachestat_denied.store(true, Ordering::Relaxed);
     }
 
-    /// Where it read last.
-    pub(crate) fn last(&self) -> u64 {
-        self.last.load(Ordering::Relaxed)
+    /// End of the last read.
+    pub(crate) fn last_end(&self) -> u64 {
+        self.last_end.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_last(&self, last: u64) {
-        self.last.store(last, Ordering::Relaxed);
+    pub(crate) fn set_last_end(&self, last_end: u64) {
+        self.last_end.store(last_end, Ordering::Relaxed);
     }
 
-    /// Where it stands, if that is known.
+    /// Position, if known.
     #[inline]
     pub(crate) fn position(&self) -> Option<u64> {
         Some(self.position.load(Ordering::Relaxed)).filter(|position| *position != NO_POSITION)
@@ -276,7 +278,7 @@ impl Descriptor {
         self.position.store(position, Ordering::Relaxed);
     }
 
-    /// Moves its position by what was read or written.
+    /// Advances the position by the result of a call.
     #[inline]
     pub(crate) fn advance(&self, bytes: isize) {
         if let (Some(position), Ok(bytes)) = (self.position(), u64::try_from(bytes)) {
@@ -284,13 +286,13 @@ impl Descriptor {
         }
     }
 
-    /// The line that says what of its file is in memory.
-    pub(crate) fn line(&self) -> Option<usize> {
-        let line = self.line.load(Ordering::Relaxed);
-        (self.of() != Of::Unknown && line != NO_LINE).then_some(line as usize)
+    /// Index of the file in the board's files.
+    pub(crate) fn file_index(&self) -> Option<usize> {
+        let index = self.file_index.load(Ordering::Relaxed);
+        (self.storage() != StorageKind::Unknown && index != NO_INDEX).then_some(index as usize)
     }
 
-    pub(crate) fn set_line(&self, line: usize) {
-        self.line.store(line as u32, Ordering::Relaxed);
+    pub(crate) fn set_file_index(&self, index: usize) {
+        self.file_index.store(index as u32, Ordering::Relaxed);
     }
 }

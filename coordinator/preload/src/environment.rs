@@ -1,21 +1,23 @@
-//! What the environment says to this library, as it was when the program began: programs change theirs, and write over it.
+//! Environment variables of this library, as they were when the program began: programs change and overwrite their
+//! environment.
 //!
-//! The constructors of other libraries may read files before this library's own has been called. So whoever comes first looks.
+//! Constructors of other libraries may read files before this library's own constructor has run, so the first use looks
+//! a variable up.
 
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Where the agent's socket is.
+/// Path of the agent's socket.
 pub(crate) static SOCKET: Variable = Variable::of(c"EYAS_IO_AGENT");
-/// The number of the class that the program's requests are of.
+/// Number of the program's job class.
 pub(crate) static CLASS: Variable = Variable::of(c"EYAS_IO_CLASS");
-/// That the program asks for every turn.
+/// Set if the program asks for every turn.
 pub(crate) static ALWAYS: Variable = Variable::of(c"EYAS_IO_ALWAYS");
-/// Paths that are ordered, with a colon between them.
+/// Ordered paths, separated by colons.
 pub(crate) static PATHS: Variable = Variable::of(c"EYAS_IO_PATHS");
 
-/// What the environment has under one name.
+/// Value of one variable.
 pub(crate) struct Variable {
     name: &'static CStr,
     value: AtomicPtr<c_char>,
@@ -32,13 +34,13 @@ impl Variable {
             self.look();
         }
         let value = self.value.load(Ordering::Relaxed);
-        // SAFETY: a string of C, which stays as it is.
+        // SAFETY: a C string that never changes.
         (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
     }
 
     #[cold]
     fn look(&self) {
-        // SAFETY: the program has not begun, and changes nothing yet; what is copied is a string of C.
+        // SAFETY: the program has not begun to change its environment; a C string is copied.
         let copy = unsafe {
             let value = libc::getenv(self.name.as_ptr());
             if value.is_null() { value } else { libc::strdup(value) }

@@ -1,5 +1,7 @@
-//! The functions of the C library that this library stands before, by what they do.
+//! Functions of the C library that this library intercepts, by topic.
 
+mod aio;
+mod buffers;
 mod close;
 mod copy;
 mod map;

@@ -1,27 +1,31 @@
-//! What `eyas io run` loads into programs: their reads and writes of shared storage wait for their turn.
+//! Library that `eyas io run` loads into programs (`LD_PRELOAD`): their reads and writes of shared storage wait for a
+//! turn.
 //!
-//! It stands before some functions of the C library. Each does what it always does, on the kernel's own descriptors; before it
-//! reads or writes a file of shared storage it may wait until the node's agent says that it is time, or that what it is about
-//! to read is in the kernel's page cache. That is all. So whatever is missed here (system calls made without the C library,
-//! static programs, descriptors that come from elsewhere) is done as if this library were not there; and if the agent is
-//! gone, so is everything.
+//! The library intercepts functions of the C library (`hooks/`). Each does what it always does, on the kernel's own
+//! descriptors. Before a program reads or writes a file of shared storage, the call may wait until the node's agent
+//! grants a turn, or until the bytes are in the kernel's page cache. Whatever the library does not see (system calls
+//! without the C library, static programs, descriptors from elsewhere) proceeds as if the library were not loaded; so
+//! does everything if the agent has ended.
 //!
-//! What it does between the program and the kernel must not be seen: it keeps no descriptor, allocates nothing once it is loaded, takes no lock,
-//! and leaves `errno` alone, since its own system calls (by `rustix`) do not pass by the C library. All of it may be called
-//! in signal handlers, between `vfork` and `exec`, and from threads that the program cancels.
+//! Its work must not be visible to the program: it keeps no descriptor, allocates nothing after loading, takes no lock,
+//! and leaves `errno` alone, because its own system calls (`rustix`) bypass the C library. All of it may be called in
+//! signal handlers, between `vfork` and `exec`, and from threads that the program cancels.
 
 #![allow(clippy::missing_safety_doc, reason = "the functions of the C library are as safe as they always are")]
 
 mod agent;
-mod cancelled;
+mod bypass;
+mod cancellation;
+mod closing;
 mod descriptors;
 mod environment;
 mod hooks;
-mod kept;
-mod memory;
-mod next;
-mod scope;
+mod kept_turn;
+mod next_symbol;
+mod page_cache;
+mod reads;
+mod shared_files;
 mod stat;
 mod turn;
-mod unordered;
+mod waiting;
 mod writes;

@@ -1,11 +1,11 @@
-//! Which file a descriptor is of, and how large it is, as far as the kernel knows without asking anybody. `fstat` may ask the
-//! storage, on FUSE after each write; who is about to wait for a turn there is not to wait for that before.
+//! Identity and size of a descriptor's file, as far as the kernel knows them without asking the storage. `fstat` may
+//! ask the storage, on FUSE after each write; a call that is about to wait for a turn there must not do that first.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, StatxFlags, fstat, makedev, statx};
 
-/// The words are those of `stat(2)`.
+/// Fields as in `stat(2)`.
 pub(crate) struct Stat {
     pub st_dev: u64,
     pub st_ino: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// None if the descriptor is not open.
+    /// `None` if the descriptor is not open.
     pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Option<Stat> {
         let (flags, wanted) = (AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS);
         if let Ok(found) = statx(descriptor, c"", flags, wanted) {
@@ -25,7 +25,7 @@ impl Stat {
                 st_size: i64::try_from(found.stx_size).unwrap_or(i64::MAX),
             });
         }
-        // There are sandboxes that do not let it through.
+        // Some sandboxes forbid `statx`.
         let found = fstat(descriptor).ok()?;
         Some(Stat { st_dev: found.st_dev, st_ino: found.st_ino, st_mode: found.st_mode, st_size: found.st_size })
     }

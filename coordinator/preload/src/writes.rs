@@ -1,89 +1,90 @@
-//! Waiting for one's turn to write.
+//! Turns for writes, and for calls that flush written bytes.
 //!
-//! What gathers in the page cache is written at once: what waits is the call that brings it to the storage. Where each
-//! write is a request to the storage (past the page cache, or on file systems that have none for writes), each waits, in
-//! order of offsets among all who write there; a stream of them in turns that it keeps.
+//! Writes to the page cache proceed at once; the call that flushes them to the storage waits. Where each write is a
+//! request to the storage (past the page cache, or on file systems that do not cache writes), each waits, in the order
+//! of offsets among all writers; a stream of them uses kept turns.
 
 use core::ffi::c_int;
 
-use eyas_board::Kind;
+use eyas_board::CallKind;
 
 use crate::agent::known_board;
-use crate::descriptors::{self, Descriptor, Of, Writes};
-use crate::turn::{Turn, at_once, wait, wait_to_bring};
+use crate::descriptors::{self, Descriptor, StorageKind, WritePath};
+use crate::turn::CallTurn;
+use crate::waiting::{at_once, wait, wait_to_sync};
 
-/// Waits for the turn to write so many bytes at an offset. To be followed by [`has_written_at`].
+/// Waits for the turn to write at an offset. Call [`after_write_at`] afterwards.
 #[inline]
-pub(crate) fn to_write_at(descriptor: c_int, offset: i64, length: usize) -> Turn {
+pub(crate) fn turn_to_write_at(descriptor: c_int, offset: i64, length: usize) -> CallTurn {
     match (descriptors::get(descriptor), u64::try_from(offset)) {
         (Some(known), Ok(offset)) => write(descriptor, known, Some(offset), length),
-        _ => Turn::Unordered,
+        _ => CallTurn::Unordered,
     }
 }
 
-/// Waits for the turn to write so many bytes where the descriptor stands. To be followed by [`has_written`].
+/// Waits for the turn to write at the descriptor's position. Call [`after_write`] afterwards.
 #[inline]
-pub(crate) fn to_write(descriptor: c_int, length: usize) -> Turn {
+pub(crate) fn turn_to_write(descriptor: c_int, length: usize) -> CallTurn {
     match descriptors::get(descriptor) {
         Some(known) => write(descriptor, known, None, length),
-        None => Turn::Unordered,
+        None => CallTurn::Unordered,
     }
 }
 
 #[inline]
-fn write(number: c_int, known: &Descriptor, at: Option<u64>, length: usize) -> Turn {
-    if known.of() == Of::Elsewhere {
-        return Turn::Unordered;
+fn write(number: c_int, known: &Descriptor, at: Option<u64>, length: usize) -> CallTurn {
+    if known.storage() == StorageKind::NotShared {
+        return CallTurn::Unordered;
     }
     if let Some(turn) = at_once(known, length as u64) {
         return turn.untimed();
     }
     let offset = at.or_else(|| known.position());
-    match (known.of(), known.writes(), offset) {
-        (Of::Unknown, ..) | (_, _, None) => wait(Kind::Write, number, known, at, length as u64),
-        (_, Writes::PassThrough, Some(offset)) => {
+    match (known.storage(), known.writes(), offset) {
+        (StorageKind::Unknown, ..) | (_, _, None) => wait(CallKind::Write, number, known, at, length as u64),
+        (_, WritePath::PassThrough, Some(offset)) => {
             let board = known_board();
-            let entered = board.and_then(|board| Some((board, known.kept().enter(board, offset, length as u64)?)));
+            let entered = board.and_then(|board| Some((board, known.kept_turn().enter(board, offset, length as u64)?)));
             match entered {
-                Some((board, (seat, turn))) => Turn::Kept(board, seat, turn),
-                None => wait(Kind::Write, number, known, at, length as u64),
+                Some((board, (seat, turn))) => CallTurn::Kept { board, seat, turn },
+                None => wait(CallKind::Write, number, known, at, length as u64),
             }
         }
-        _ => Turn::Unordered,
+        _ => CallTurn::Unordered,
     }
 }
 
-/// A write at an offset has answered this.
+/// A write at an offset has returned `bytes`.
 #[inline]
-pub(crate) fn has_written_at(descriptor: c_int, offset: i64, bytes: isize) {
+pub(crate) fn after_write_at(descriptor: c_int, offset: i64, bytes: isize) {
     if let (Some(known), Ok(offset), Ok(bytes @ 1..)) =
         (ordered(descriptor), u64::try_from(offset), u64::try_from(bytes))
-        && known.writes() != Writes::PassThrough
+        && known.writes() != WritePath::PassThrough
     {
-        known.gather(offset..offset + bytes);
+        known.add_dirty(offset..offset + bytes);
     }
 }
 
-/// A write where the descriptor stands has answered this.
+/// A write at the descriptor's position has returned `bytes`.
 #[inline]
-pub(crate) fn has_written(descriptor: c_int, bytes: isize) {
+pub(crate) fn after_write(descriptor: c_int, bytes: isize) {
     if let Some(known) = ordered(descriptor)
         && let Some(position) = known.position()
     {
-        has_written_at(descriptor, position as i64, bytes);
+        after_write_at(descriptor, position as i64, bytes);
         known.advance(bytes);
     }
 }
 
-/// Waits for the turn to bring to the storage what the descriptor has gathered.
+/// Waits for the turn to flush the descriptor's written bytes to the storage.
 #[inline]
-pub(crate) fn to_bring(descriptor: c_int) -> Turn {
-    let gathered = ordered(descriptor).and_then(|known| Some((known, known.take_gathered()?)));
-    gathered.map_or(Turn::Unordered, |(known, bytes)| wait_to_bring(descriptor, known, bytes))
+pub(crate) fn turn_to_sync(descriptor: c_int) -> CallTurn {
+    let dirty = ordered(descriptor).and_then(|known| Some((known, known.take_dirty()?)));
+    dirty.map_or(CallTurn::Unordered, |(known, bytes)| wait_to_sync(descriptor, known, bytes))
 }
 
-/// What is known of a descriptor of shared storage.
+/// State of a descriptor of shared storage.
 #[inline]
 fn ordered(descriptor: c_int) -> Option<&'static Descriptor> {
-    descriptors::get(descriptor).filter(|known| matches!(known.of(), Of::Shared | Of::Direct))
+    descriptors::get(descriptor).filter(|known| matches!(known.storage(), StorageKind::Shared | StorageKind::Direct))
 }

@@ -12,7 +12,9 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use eyas_board::{Answer, Ask, BEAT, Board, HELLO, Kind, State, VERSION, ring, take_marks, wait};
+use eyas_board::{
+    Board, CallKind, HEARTBEAT, HELLO, SeatAnswer, SeatRequest, SeatState, VERSION, ring, take_marks, wait,
+};
 use eyas_ioq::{ClassId, RequestId};
 use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -58,11 +60,11 @@ pub(super) struct Brain {
     /// What is behind each request that waits for its turn.
     wanted: BTreeMap<RequestId, Wanted>,
     /// Seats that have asked, and what for; with their requests, once there are any.
-    seats: BTreeMap<usize, (Ask, Option<RequestId>)>,
+    seats: BTreeMap<usize, (SeatRequest, Option<RequestId>)>,
     /// Seats whose programs keep their turn.
     kept: BTreeMap<usize, Kept>,
     /// Seats that nothing is to be done about, and that are not free, since when.
-    lingering: BTreeMap<usize, (State, Instant)>,
+    lingering: BTreeMap<usize, (SeatState, Instant)>,
     programs: Vec<OwnedFd>,
     needed: Instant,
     /// An agent that nobody has needed for so long ends.
@@ -106,25 +108,25 @@ impl Brain {
 
     /// Answers until nobody has needed it for a while.
     pub fn run(&mut self) {
-        let head = &self.board.head;
+        let agent = &self.board.agent;
         self.live();
         self.open();
-        head.version.store(VERSION, Ordering::Release);
+        agent.version.store(VERSION, Ordering::Release);
         let mut beaten = Instant::now();
         while self.needed.elapsed() < self.idle {
-            let seen = head.bell.load(Ordering::Acquire);
+            let seen = agent.bell.load(Ordering::Acquire);
             self.look();
             self.take_back();
             self.carry_out();
-            if beaten.elapsed() >= BEAT {
+            if beaten.elapsed() >= HEARTBEAT {
                 self.beat();
                 beaten = Instant::now();
             }
-            let most = if self.kept.is_empty() { BEAT } else { KEPT_IDLE };
+            let most = if self.kept.is_empty() { HEARTBEAT } else { KEPT_IDLE };
             let patience = self.order.next_timeout_us().map_or(most, |us| Duration::from_micros(us).min(most));
-            wait(&head.bell, seen, patience);
+            wait(&agent.bell, seen, patience);
         }
-        head.open.store(0, Ordering::Release);
+        agent.open.store(0, Ordering::Release);
         self.files.forget_all();
     }
 
@@ -132,7 +134,7 @@ impl Brain {
     fn look(&mut self) {
         let board = self.board;
         take_marks(&board.asked).for_each(|seat| self.seat(seat));
-        for line in take_marks(&board.entered) {
+        for line in take_marks(&board.entered_files) {
             self.needed = Instant::now();
             if let Some((key, class, windows)) = self.files.entered(line) {
                 self.want(key, class, windows);
@@ -171,18 +173,18 @@ impl Brain {
         let seat = &self.board.seats[place];
         match seat.state() {
             // It is known already: somebody has rung twice.
-            State::Asked if matches!(self.seats.get(&place), Some((_, Some(_)))) => {}
-            State::Asked => match seat.asked() {
+            SeatState::Asked if matches!(self.seats.get(&place), Some((_, Some(_)))) => {}
+            SeatState::Asked => match seat.asked() {
                 Some(ask) => {
                     self.seats.insert(place, (ask, None));
                     self.needed = Instant::now();
                     self.advise(place, ask);
                 }
-                None => self.answer(place, Answer::Pass),
+                None => self.answer(place, SeatAnswer::Pass),
             },
-            State::Done => {
+            SeatState::Done => {
                 // Writes say nothing: what takes them may bring them to the storage later, or before.
-                if let Some((ask, _)) = self.seats.get(&place).filter(|(ask, _)| ask.kind != Kind::Write) {
+                if let Some((ask, _)) = self.seats.get(&place).filter(|(ask, _)| ask.kind != CallKind::Write) {
                     let us = seat.took_us();
                     let (key, bytes) = ((ask.device, ask.inode), ask.offset..ask.offset + ask.length);
                     let length = bytes.end - bytes.start;
@@ -191,37 +193,44 @@ impl Brain {
                 self.leave(place, true);
                 seat.free();
             }
-            State::Left => {
+            SeatState::Left => {
                 self.leave(place, false);
                 seat.free();
             }
-            State::Free | State::Taken | State::OpenWanted | State::Go | State::InMemory | State::Pass => {}
+            SeatState::Free
+            | SeatState::Taken
+            | SeatState::OpenWanted
+            | SeatState::Go
+            | SeatState::InMemory
+            | SeatState::Pass => {}
         }
     }
 
-    fn advise(&mut self, place: usize, ask: Ask) {
+    fn advise(&mut self, place: usize, ask: SeatRequest) {
         let key = (ask.device, ask.inode);
         let bytes = ask.offset..ask.offset + ask.length;
         match ask.kind {
-            Kind::Close => {
+            CallKind::Close => {
                 self.call_off(|_, of| of == key);
                 self.files.close(key);
-                self.answer(place, Answer::Pass);
+                self.answer(place, SeatAnswer::Pass);
             }
-            _ if !ask.insists && !self.storages.are_ordered(ask.device) => self.answer(place, Answer::Pass),
-            Kind::DirectRead => self.alone(place, ask, Operation::Read),
-            Kind::Write => self.alone(place, ask, Operation::Write),
-            Kind::Read | Kind::Hint => match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
-                Advice::Alone if ask.kind == Kind::Hint => self.answer(place, Answer::Pass),
-                Advice::Alone => self.alone(place, ask, Operation::Read),
-                Advice::Give => {
-                    self.board.seats[place].reply(Answer::OpenWanted);
+            _ if !ask.must_order && !self.storages.are_ordered(ask.device) => self.answer(place, SeatAnswer::Pass),
+            CallKind::DirectRead => self.alone(place, ask, Operation::Read),
+            CallKind::Write => self.alone(place, ask, Operation::Write),
+            CallKind::Read | CallKind::Hint => {
+                match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
+                    Advice::Alone if ask.kind == CallKind::Hint => self.answer(place, SeatAnswer::Pass),
+                    Advice::Alone => self.alone(place, ask, Operation::Read),
+                    Advice::Give => {
+                        self.board.seats[place].reply(SeatAnswer::OpenWanted);
+                    }
+                    Advice::Look(line, windows) => {
+                        self.want(key, ask.class, windows);
+                        self.answer(place, SeatAnswer::InMemory(line));
+                    }
                 }
-                Advice::Look(line, windows) => {
-                    self.want(key, ask.class, windows);
-                    self.answer(place, Answer::InMemory(line));
-                }
-            },
+            }
         }
     }
 
@@ -237,7 +246,7 @@ impl Brain {
     }
 
     /// A program is to go alone, in its turn.
-    fn alone(&mut self, place: usize, ask: Ask, operation: Operation) {
+    fn alone(&mut self, place: usize, ask: SeatRequest, operation: Operation) {
         let key = (ask.device, ask.inode);
         let bytes = ask.offset..ask.offset + ask.length;
         let request = self.ask(key, ClassId(ask.class), operation, extent(&bytes));
@@ -299,12 +308,12 @@ impl Brain {
                 },
                 Some(Wanted::Seat(place)) => {
                     if verdict == Verdict::Go {
-                        self.line_up(request, place);
+                        self.set_successor(request, place);
                     }
                     match verdict {
-                        Verdict::Go if self.board.seats[place].reply(Answer::Go) => self.keep(place),
+                        Verdict::Go if self.board.seats[place].reply(SeatAnswer::Go) => self.keep(place),
                         Verdict::Go => self.leave(place, false),
-                        Verdict::Unordered => self.answer(place, Answer::Pass),
+                        Verdict::Unordered => self.answer(place, SeatAnswer::Pass),
                     }
                 }
             }
@@ -312,13 +321,13 @@ impl Brain {
     }
 
     /// Who goes after the program at a seat hears it from that program.
-    fn line_up(&self, request: RequestId, mut place: usize) {
+    fn set_successor(&self, request: RequestId, mut place: usize) {
         for follower in self.order.followers(request) {
             let Some(Wanted::Seat(next)) = self.wanted.get(&follower) else { return };
-            if self.board.seats[place].is_followed() {
+            if self.board.seats[place].has_successor() {
                 return;
             }
-            self.board.line_up(*next, place);
+            self.board.set_successor(*next, place);
             place = *next;
         }
     }
@@ -337,7 +346,7 @@ impl Brain {
             return;
         }
         let now = Instant::now();
-        let waits = |place: &usize| self.board.seats[*place].state() == State::Asked;
+        let waits = |place: &usize| self.board.seats[*place].state() == SeatState::Asked;
         let waiting: BTreeSet<u32> =
             self.seats.iter().filter(|(place, _)| waits(place)).map(|(_, (ask, _))| ask.process).collect();
         let mut over = Vec::new();
@@ -358,7 +367,7 @@ impl Brain {
     }
 
     fn fetch(&mut self, request: RequestId, key: Key, window: Range<u64>) {
-        let (news, bell) = (self.news.clone(), &self.board.head.bell);
+        let (news, bell) = (self.news.clone(), &self.board.agent.bell);
         let Some((Reader { file, line }, class, more)) = self.files.begin(key, window.start) else {
             return self.give_up(request, key, window);
         };
@@ -381,11 +390,11 @@ impl Brain {
         self.files.give_up(key, window.clone());
         // The brain listens as long as it lives.
         let _ = self.news.send(News::Fetched { request, key, window, fetched: Fetched { bytes: 0, first: None } });
-        ring(&self.board.head.bell);
+        ring(&self.board.agent.bell);
     }
 
     /// The program at a seat is answered, and nothing more is heard of it.
-    fn answer(&mut self, place: usize, answer: Answer) {
+    fn answer(&mut self, place: usize, answer: SeatAnswer) {
         if let Some((_, Some(request))) = self.seats.remove(&place) {
             self.wanted.remove(&request);
         }
@@ -420,7 +429,8 @@ impl Brain {
             }
         }
         self.files.tidy();
-        let is_gone = |ask: &Ask| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
+        let is_gone =
+            |ask: &SeatRequest| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
         let gone: Vec<usize> =
             self.seats.iter().filter(|(_, (ask, _))| is_gone(ask)).map(|(place, _)| *place).collect();
         for place in gone {
@@ -443,7 +453,7 @@ impl Brain {
         let mut lingering = BTreeMap::new();
         for (place, seat) in self.board.seats.iter().enumerate().filter(|(place, _)| !self.seats.contains_key(place)) {
             let state = seat.state();
-            if state == State::Free {
+            if state == SeatState::Free {
                 continue;
             }
             let since = match self.lingering.get(&place) {
@@ -461,13 +471,13 @@ impl Brain {
 
     /// Programs ask as long as somebody decides.
     fn open(&self) {
-        self.board.head.open.store(self.order.is_open().into(), Ordering::Release);
+        self.board.agent.open.store(self.order.is_open().into(), Ordering::Release);
     }
 
     fn live(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let now_ms = now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000;
-        self.board.head.alive_ms.store(now_ms, Ordering::Relaxed);
+        self.board.agent.heartbeat_ms.store(now_ms, Ordering::Relaxed);
     }
 }
 

@@ -36,7 +36,7 @@ impl Door {
                 if self.news.send(news).is_err() {
                     return;
                 }
-                ring(&self.board.head.bell);
+                ring(&self.board.agent.bell);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use eyas_board::{Line, PAGE_BYTES, PIECE_BYTES, Piece, ring};
+use eyas_board::{CachedFile, FilePiece, PAGE_BYTES, PIECE_BYTES, ring};
 
 /// What is read by one call, and told at once;
 const STEP_BYTES: u64 = 512 << 10;
@@ -22,7 +22,7 @@ pub(super) struct Fetched {
 }
 
 /// Reads it. What cannot be read, programs are to find out by themselves: it is given up.
-pub(super) fn fetch(file: &File, window: &Range<u64>, line: &Line) -> Fetched {
+pub(super) fn fetch(file: &File, window: &Range<u64>, line: &CachedFile) -> Fetched {
     let mut room = vec![0; STEP_BYTES as usize];
     let (mut at, mut first) = (window.start, None);
     let beginning = at..window.end.min(at + FIRST_BYTES);
@@ -46,14 +46,14 @@ pub(super) fn fetch(file: &File, window: &Range<u64>, line: &Line) -> Fetched {
     }
     // Whoever reads after the end, or after damage, is not to wait for it.
     for number in at / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
-        line.grow(number, Piece::PAGES);
+        line.grow(number, FilePiece::PAGES);
     }
     ring(&line.progress);
     Fetched { bytes: at - window.start, first: first.filter(|_| !was_there) }
 }
 
 /// Says that everything up to `to` is in memory, of which `from` was known.
-fn tell(line: &Line, from: u64, to: u64) {
+fn tell(line: &CachedFile, from: u64, to: u64) {
     for number in from / PIECE_BYTES..to.div_ceil(PIECE_BYTES) {
         let pages = (to - number * PIECE_BYTES).min(PIECE_BYTES) / PAGE_BYTES;
         line.grow(number, pages);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use eyas_board::{Board, Line, PIECE_BYTES, Piece, ring};
+use eyas_board::{Board, CachedFile, FilePiece, PIECE_BYTES, ring};
 use rustix::process::{Pid, test_kill_process};
 
 use super::streams::{Plan, Streams};
@@ -25,7 +25,7 @@ const MAX_AHEAD: usize = 8;
 /// What reads a file's windows, and where it tells of them.
 pub(super) struct Reader {
     pub file: Arc<File>,
-    pub line: &'static Line,
+    pub line: &'static CachedFile,
 }
 
 /// Device and inode.
@@ -101,7 +101,7 @@ impl Files {
             return Advice::Alone;
         }
         let Plan::Stream(windows) = file.streams.read(bytes.clone(), file_bytes) else { return Advice::Alone };
-        let (line, place) = (&board.lines[file.line], file.line);
+        let (line, place) = (&board.files[file.line], file.line);
         // The board has room for less than the agent knows of.
         publish_again(line, bytes, &windows);
         windows.iter().for_each(|window| announce(line, window));
@@ -141,7 +141,7 @@ impl Files {
 
     /// Somebody has entered what was announced on a line; what is to be fetched next of which file.
     pub fn entered(&mut self, line: usize) -> Option<(Key, u32, Vec<Range<u64>>)> {
-        let place = &self.board.lines[line];
+        let place = &self.board.files[line];
         let key = (place.device.load(Ordering::Relaxed), place.inode.load(Ordering::Relaxed));
         let file = self.files.get_mut(&key).filter(|file| file.line == line)?;
         file.used = Instant::now();
@@ -163,7 +163,7 @@ impl Files {
     pub fn begin(&mut self, key: Key, start: u64) -> Option<(Reader, u32, Vec<Range<u64>>)> {
         let file = self.files.get_mut(&key)?;
         let Access::Open(open) = &file.access else { return None };
-        let line = &self.board.lines[file.line];
+        let line = &self.board.files[file.line];
         let reader = Reader { file: open.clone(), line };
         file.reading += 1;
         let windows = match file.ahead() {
@@ -209,9 +209,9 @@ impl Files {
     /// A window is not fetched: whoever waits for it reads it.
     pub fn give_up(&self, key: Key, window: Range<u64>) {
         let Some(file) = self.files.get(&key) else { return };
-        let line = &self.board.lines[file.line];
+        let line = &self.board.files[file.line];
         for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
-            line.grow(number, Piece::PAGES);
+            line.grow(number, FilePiece::PAGES);
         }
         ring(&line.progress);
     }
@@ -253,7 +253,7 @@ impl Files {
 
     fn forget(&mut self, key: Key) {
         if let Some(file) = self.files.remove(&key) {
-            let line = &self.board.lines[file.line];
+            let line = &self.board.files[file.line];
             line.inode.store(0, Ordering::Release);
             line.clear();
             line.users.store(0, Ordering::Relaxed);
@@ -264,8 +264,8 @@ impl Files {
     /// The file, with a line of its own; None if there is none to be had.
     fn file(&mut self, key: Key) -> Option<&mut Shared> {
         if !self.files.contains_key(&key) {
-            let place = self.board.free_line_for(key.0, key.1)?;
-            let line = &self.board.lines[place];
+            let place = self.board.free_index_for(key.0, key.1)?;
+            let line = &self.board.files[place];
             line.device.store(key.0, Ordering::Relaxed);
             line.inode.store(key.1, Ordering::Release);
             let file = Shared {
@@ -304,7 +304,7 @@ impl Shared {
     /// What was read ahead may not be in memory any more.
     fn forget_streams(&mut self, board: &Board) {
         self.streams = Streams::default();
-        let line = &board.lines[self.line];
+        let line = &board.files[self.line];
         line.clear();
         ring(&line.progress);
     }
@@ -316,18 +316,18 @@ fn is_alive(process: u32) -> bool {
 }
 
 /// Says that a window is coming, and that the agent wants to know when somebody comes to it.
-fn announce(line: &Line, window: &Range<u64>) {
+fn announce(line: &CachedFile, window: &Range<u64>) {
     for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
-        line.set(Piece { number, pages: 0, is_announced: number == window.start / PIECE_BYTES });
+        line.set(FilePiece { number, pages: 0, is_announced: number == window.start / PIECE_BYTES });
     }
 }
 
 /// Says once more that these bytes are in memory, where that has made room for others and they are not to be fetched.
-fn publish_again(line: &Line, bytes: Range<u64>, windows: &[Range<u64>]) {
+fn publish_again(line: &CachedFile, bytes: Range<u64>, windows: &[Range<u64>]) {
     for number in bytes.start / PIECE_BYTES..bytes.end.div_ceil(PIECE_BYTES) {
         let is_coming = windows.iter().any(|window| window.contains(&(number * PIECE_BYTES)));
         if !is_coming && line.piece(number).is_none() {
-            line.set(Piece { number, pages: Piece::PAGES, is_announced: false });
+            line.set(FilePiece { number, pages: FilePiece::PAGES, is_announced: false });
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use eyas_board::Board;
+use eyas_board::{Board, CallTimes};
 use eyas_ioq::{Bypass, UnorderedCalls};
 
 use super::files::Key;
@@ -60,7 +60,7 @@ impl Storages {
 
     /// Leaves it to its programs, if there is room to tell them.
     pub fn leave_alone(&mut self, device: u64) -> bool {
-        let place = self.board.leave_alone(device);
+        let place = self.board.bypass(device);
         if let Some(storage) = self.storages.get_mut(&device) {
             storage.place = place;
         }
@@ -85,7 +85,7 @@ impl Storages {
         let mut back = Vec::new();
         self.storages.retain(|device, storage| {
             if let Some(place) = storage.place {
-                let [calls, total_us, slow_calls, slow_us] = board.unordered[place].take();
+                let CallTimes { calls, total_us, slow_calls, slow_us } = board.bypassed[place].take_times();
                 if calls > 0 {
                     storage.heard = Instant::now();
                 }
@@ -110,7 +110,7 @@ impl Storages {
 fn take_back(board: &Board, storage: &mut Storage) -> bool {
     let place = storage.place.take();
     if let Some(place) = place {
-        board.unordered[place].order();
+        board.bypassed[place].release();
     }
     place.is_some()
 }

@@ -1,14 +1,14 @@
-//! A seat, and two who disagree about it.
+//! A seat, and two sides that disagree about it.
 
 use super::*;
 use crate::map::anonymous;
 
 const STEP: Duration = Duration::from_millis(1);
 
-fn ask() -> Ask {
-    Ask {
+fn ask() -> SeatRequest {
+    SeatRequest {
         process: 7,
-        kind: Kind::Read,
+        kind: CallKind::Read,
         device: 1,
         inode: 2,
         offset: 3,
@@ -16,31 +16,31 @@ fn ask() -> Ask {
         file_bytes: 7,
         class: 6,
         is_kept: false,
-        insists: true,
+        must_order: true,
     }
 }
 
 #[test]
-fn an_answer_reaches_who_asked() {
+fn an_answer_reaches_the_program() {
     let board = anonymous();
-    let (place, turn) = board.ask(ask()).unwrap();
-    let asked = board.seats[place].asked();
+    let (index, turn) = board.ask(ask()).unwrap();
+    let asked = board.seats[index].asked();
     assert_eq!(asked, Some(ask()));
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| board.answer(place, turn, STEP, || true));
-        assert!(board.seats[place].reply(Answer::InMemory(9)));
-        assert_eq!(waiting.join().unwrap(), Answer::InMemory(9));
+        let waiting = scope.spawn(|| board.await_answer(index, turn, STEP, || true));
+        assert!(board.seats[index].reply(SeatAnswer::InMemory(9)));
+        assert_eq!(waiting.join().unwrap(), SeatAnswer::InMemory(9));
     });
-    assert_eq!(board.seats[place].state(), State::Free);
+    assert_eq!(board.seats[index].state(), SeatState::Free);
 }
 
 #[test]
-fn who_does_not_wait_leaves_the_seat_to_the_agent() {
+fn a_program_that_stops_waiting_leaves_the_seat_to_the_agent() {
     let board = anonymous();
-    let (place, turn) = board.ask(ask()).unwrap();
-    assert_eq!(board.answer(place, turn, STEP, || false), Answer::Silence);
-    assert_eq!(board.seats[place].state(), State::Left);
-    assert!(!board.seats[place].reply(Answer::Go), "nobody is there");
+    let (index, turn) = board.ask(ask()).unwrap();
+    assert_eq!(board.await_answer(index, turn, STEP, || false), SeatAnswer::Silence);
+    assert_eq!(board.seats[index].state(), SeatState::Left);
+    assert!(!board.seats[index].reply(SeatAnswer::Go), "the program has left");
 }
 
 #[test]
@@ -53,28 +53,28 @@ fn all_seats_can_be_taken() {
 #[test]
 fn a_turn_is_kept_until_it_is_taken_back() {
     let board = anonymous();
-    let (place, turn) = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
-    assert!(!board.enter(place, turn), "it has not come yet");
-    board.seats[place].reply(Answer::Go);
-    assert!(board.enter(place, turn));
-    assert!(!board.seats[place].take_back(), "somebody is in it");
-    board.exit(place, turn, 100);
-    assert_eq!(board.seats[place].done_bytes(), 100);
-    assert!(board.seats[place].take_back());
-    assert!(!board.enter(place, turn));
-    board.give_up(place, turn);
-    assert_eq!(board.seats[place].state(), State::Go, "what is over is not given up");
+    let (index, turn) = board.ask(SeatRequest { is_kept: true, ..ask() }).unwrap();
+    assert!(!board.enter(index, turn), "the turn is not granted yet");
+    board.seats[index].reply(SeatAnswer::Go);
+    assert!(board.enter(index, turn));
+    assert!(!board.seats[index].take_back(), "a call is under way");
+    board.exit(index, turn, 100);
+    assert_eq!(board.seats[index].done_bytes(), 100);
+    assert!(board.seats[index].take_back());
+    assert!(!board.enter(index, turn));
+    board.give_up(index, turn);
+    assert_eq!(board.seats[index].state(), SeatState::Go, "what is over is not given up");
 }
 
 #[test]
-fn who_was_in_an_earlier_turn_is_not_counted_in_the_next() {
+fn a_call_of_an_earlier_turn_is_not_counted_in_the_next() {
     let board = anonymous();
     let [first, second] = [(); 2].map(|()| {
-        let (place, turn) = board.ask(Ask { is_kept: true, ..ask() }).unwrap();
-        board.seats[place].reply(Answer::Go);
-        assert!(board.enter(place, turn));
-        board.seats[place].free();
-        (place, turn)
+        let (index, turn) = board.ask(SeatRequest { is_kept: true, ..ask() }).unwrap();
+        board.seats[index].reply(SeatAnswer::Go);
+        assert!(board.enter(index, turn));
+        board.seats[index].free();
+        (index, turn)
     });
     assert!(first.0 == second.0 && first.1 != second.1);
     board.exit(first.0, first.1, 7);
@@ -83,43 +83,43 @@ fn who_was_in_an_earlier_turn_is_not_counted_in_the_next() {
 }
 
 #[test]
-fn who_leaves_late_leaves_the_next_alone() {
+fn a_late_program_does_not_end_the_next_turn() {
     let board = anonymous();
-    let (place, late) = board.ask(ask()).unwrap();
-    board.seats[place].reply(Answer::Go);
-    board.seats[place].free();
-    board.leave(place, late, State::Done);
-    assert_eq!(board.seats[place].state(), State::Free);
+    let (index, late) = board.ask(ask()).unwrap();
+    board.seats[index].reply(SeatAnswer::Go);
+    board.seats[index].free();
+    board.leave(index, late, SeatState::Done);
+    assert_eq!(board.seats[index].state(), SeatState::Free);
     let (same, next) = board.ask(ask()).unwrap();
-    assert!(same == place && next != late);
-    board.leave(place, late, State::Done);
-    board.resume(place, late);
-    assert_eq!(board.answer(place, late, STEP, || true), Answer::Silence, "it is another's turn");
-    assert_eq!(board.seats[place].state(), State::Asked);
-    assert!(board.seats[place].reply(Answer::Go));
-    board.leave(place, late, State::Left);
-    assert_eq!(board.seats[place].state(), State::Go);
-    board.leave(place, next, State::Done);
-    assert_eq!(board.seats[place].state(), State::Done);
+    assert!(same == index && next != late);
+    board.leave(index, late, SeatState::Done);
+    board.resume(index, late);
+    assert_eq!(board.await_answer(index, late, STEP, || true), SeatAnswer::Silence, "it is another's turn");
+    assert_eq!(board.seats[index].state(), SeatState::Asked);
+    assert!(board.seats[index].reply(SeatAnswer::Go));
+    board.leave(index, late, SeatState::Left);
+    assert_eq!(board.seats[index].state(), SeatState::Go);
+    board.leave(index, next, SeatState::Done);
+    assert_eq!(board.seats[index].state(), SeatState::Done);
 }
 
 #[test]
-fn a_turn_is_handed_on() {
+fn a_turn_is_passed_on() {
     let board = anonymous();
     let [first, second, third] = [(); 3].map(|()| board.ask(ask()).unwrap());
-    board.line_up(second.0, first.0);
-    board.line_up(third.0, second.0);
+    board.set_successor(second.0, first.0);
+    board.set_successor(third.0, second.0);
     crate::take_marks(&board.asked).for_each(drop);
-    board.seats[first.0].reply(Answer::Go);
-    let bell = board.head.bell.load(Ordering::Relaxed);
-    board.leave(first.0, first.1, State::Done);
-    assert_eq!(board.answer(second.0, second.1, STEP, || true), Answer::Go);
-    assert!(board.seats[second.0].reply(Answer::Go), "it goes already");
-    assert_eq!(board.head.bell.load(Ordering::Relaxed), bell, "the agent sleeps on");
-    board.leave(third.0, third.1, State::Left);
-    board.leave(second.0, second.1, State::Done);
-    assert_eq!(board.seats[third.0].state(), State::Left);
-    assert_ne!(board.head.bell.load(Ordering::Relaxed), bell, "nobody goes on");
+    board.seats[first.0].reply(SeatAnswer::Go);
+    let bell = board.agent.bell.load(Ordering::Relaxed);
+    board.leave(first.0, first.1, SeatState::Done);
+    assert_eq!(board.await_answer(second.0, second.1, STEP, || true), SeatAnswer::Go);
+    assert!(board.seats[second.0].reply(SeatAnswer::Go), "it goes already");
+    assert_eq!(board.agent.bell.load(Ordering::Relaxed), bell, "the agent sleeps on");
+    board.leave(third.0, third.1, SeatState::Left);
+    board.leave(second.0, second.1, SeatState::Done);
+    assert_eq!(board.seats[third.0].state(), SeatState::Left);
+    assert_ne!(board.agent.bell.load(Ordering::Relaxed), bell, "no seat follows");
     assert_eq!(crate::take_marks(&board.asked).count(), 3);
 }
 
@@ -128,19 +128,19 @@ fn turns_are_counted_round() {
     let board = anonymous();
     board.seats[7]
         .word
-        .store(Move { turn: u32::MAX >> Move::STATE_BITS, state: State::Free }.word(), Ordering::Relaxed);
+        .store(Move { turn: u32::MAX >> Move::STATE_BITS, state: SeatState::Free }.word(), Ordering::Relaxed);
     assert_eq!(board.ask(ask()), Some((7, 0)));
-    assert_eq!(board.seats[7].state(), State::Asked);
+    assert_eq!(board.seats[7].state(), SeatState::Asked);
 }
 
 #[test]
-fn garbage_is_no_request() {
+fn an_invalid_request_is_refused() {
     let board = anonymous();
-    let (place, _) = board.ask(Ask { offset: u64::MAX, ..ask() }).unwrap();
-    assert_eq!(board.seats[place].asked(), None);
-    board.seats[place].offset.store(0, Ordering::Relaxed);
-    board.seats[place].kind.store(77, Ordering::Relaxed);
-    assert_eq!(board.seats[place].asked(), None);
-    board.seats[place].word.store(77, Ordering::Relaxed);
-    assert_eq!(board.seats[place].state(), State::Left, "the agent frees it");
+    let (index, _) = board.ask(SeatRequest { offset: u64::MAX, ..ask() }).unwrap();
+    assert_eq!(board.seats[index].asked(), None);
+    board.seats[index].offset.store(0, Ordering::Relaxed);
+    board.seats[index].kind.store(77, Ordering::Relaxed);
+    assert_eq!(board.seats[index].asked(), None);
+    board.seats[index].word.store(77, Ordering::Relaxed);
+    assert_eq!(board.seats[index].state(), SeatState::Left, "the agent frees it");
 }

@@ -1,9 +1,10 @@
-//! Mapping files. What is touched later is read by the kernel alone; what is small is in memory before.
+//! Mapping files. Small mappings are read into memory first; pages of larger ones are read by the kernel when they are
+//! touched.
 
 use libc::{c_int, c_void, off_t, off64_t, size_t};
 
-use crate::next::hook;
-use crate::turn::to_map;
+use crate::next_symbol::hook;
+use crate::reads::turn_to_map;
 
 macro_rules! maps {
     ($($name:ident($offset:ty);)*) => { $(
@@ -11,7 +12,7 @@ macro_rules! maps {
             $name as next(
                 place: *mut c_void, length: size_t, protection: c_int, flags: c_int, descriptor: c_int, offset: $offset
             ) -> *mut c_void {
-                let turn = to_map(descriptor, offset, length);
+                let turn = turn_to_map(descriptor, offset, length);
                 turn.call_for(0, || next(place, length, protection, flags, descriptor, offset))
             }
         }

@@ -1,22 +1,25 @@
-//! Streams of the C library. It fills and empties their buffers by calls of its own, which do not come by here; so what stands
-//! before its functions looks whether the buffer will have to be, and waits for the turn to do so.
+//! Streams of the C library (`FILE`). The C library fills and flushes their buffers by internal calls that cannot be
+//! intercepted. So the hooks of its functions check whether the buffer will have to be filled or flushed, and wait for
+//! the turn first.
 //!
-//! `fscanf`, `fprintf` and their like take arguments in a way that only C can hand on: what they fill and empty is not ordered.
-//! Nor are streams of wide characters, whose buffers the C library tells nobody of.
+//! `fscanf`, `fprintf` and the like take variable arguments that only C can pass on: their reads and writes are not
+//! ordered. Nor are wide-character streams, whose buffers are not accessible.
 
 use std::os::fd::BorrowedFd;
 
 use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
 
-use crate::descriptors::{self, Of, Writes};
-use crate::next::{hook, with_errno_kept};
-use crate::turn::{Turn, to_read_at};
-use crate::writes::to_write_at;
+use crate::closing::turn_to_close;
+use crate::descriptors::{self, StorageKind, WritePath};
+use crate::next_symbol::{hook, preserving_errno};
+use crate::reads::turn_to_read_at;
+use crate::turn::CallTurn;
+use crate::writes::turn_to_write_at;
 
-/// What a stream fills at once if it has no buffer yet.
+/// Size of the first read of a stream without a buffer.
 const BUFFER_BYTES: usize = 4096;
 
-/// How a stream of the GNU C library begins, as its header `bits/types/struct_FILE.h` says to all programs.
+/// Beginning of a stream of the GNU C library, from its public header `bits/types/struct_FILE.h`.
 #[repr(C)]
 struct Stream {
     flags: c_int,
@@ -37,103 +40,105 @@ unsafe extern "C" {
     static mut stdout: *mut FILE;
 }
 
-/// The descriptor of a stream, or -1; `errno` stays as it is.
+/// Descriptor of a stream, or -1; `errno` is left alone.
 pub(super) fn number_of(file: *mut FILE) -> c_int {
     if file.is_null() {
         return -1;
     }
     // SAFETY: a stream of the program.
-    with_errno_kept(|| unsafe { libc::fileno(file) })
+    preserving_errno(|| unsafe { libc::fileno(file) })
 }
 
-/// What is in a stream's buffer, and how large the buffer is.
+/// Unread bytes in a stream's buffer, and the size of the buffer.
 unsafe fn look(file: *mut FILE) -> (*const u8, usize, usize) {
     let stream = file.cast::<Stream>();
-    // SAFETY: a stream of the program. If another thread moves it meanwhile, what is read here may be wrong, and costs order.
+    // SAFETY: a stream of the program. If another thread uses it meanwhile, the values may be wrong, which costs order
+    // only.
     let Stream { next, end, buffer, buffer_end, .. } = unsafe { stream.read_volatile() };
     let bytes = |from: *const u8, to: *const u8| (to as usize).saturating_sub(from as usize);
     (next, bytes(next, end), bytes(buffer, buffer_end).max(BUFFER_BYTES))
 }
 
-/// Waits for the turn to read what so many bytes of a stream lack.
-unsafe fn to_take(file: *mut FILE, wanted: usize) -> Turn {
+/// Waits for the turn to read the bytes that a read of `wanted` lacks in the buffer.
+unsafe fn turn_to_take(file: *mut FILE, wanted: usize) -> CallTurn {
     // SAFETY: as the caller says.
     let (_, left, buffer_bytes) = unsafe { look(file) };
-    if wanted <= left { Turn::Unordered } else { to_fill(file, (wanted - left).max(buffer_bytes)) }
+    if wanted <= left { CallTurn::Unordered } else { turn_to_fill(file, (wanted - left).max(buffer_bytes)) }
 }
 
-/// Waits for the turn to read what a line of a stream lacks, of at most so many bytes.
-unsafe fn to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
+/// Waits for the turn to read if a line of at most `most` bytes is not in the buffer.
+unsafe fn turn_to_take_line(file: *mut FILE, delimiter: c_int, most: usize) -> CallTurn {
     // SAFETY: as the caller says.
-    let lacking = unsafe {
+    let missing_bytes = unsafe {
         flockfile(file);
-        let lacking = lacking_line(file, delimiter, most);
+        let missing_bytes = missing_line(file, delimiter, most);
         funlockfile(file);
-        lacking
+        missing_bytes
     };
-    lacking.map_or(Turn::Unordered, |bytes| to_fill(file, bytes))
+    missing_bytes.map_or(CallTurn::Unordered, |bytes| turn_to_fill(file, bytes))
 }
 
-/// The same for a stream that no other thread uses now, as the program says.
-unsafe fn to_take_line_unlocked(file: *mut FILE, delimiter: c_int, most: usize) -> Turn {
+/// The same for a stream that the caller has locked.
+unsafe fn turn_to_take_line_unlocked(file: *mut FILE, delimiter: c_int, most: usize) -> CallTurn {
     // SAFETY: as the caller says.
-    unsafe { lacking_line(file, delimiter, most) }.map_or(Turn::Unordered, |bytes| to_fill(file, bytes))
+    unsafe { missing_line(file, delimiter, most) }.map_or(CallTurn::Unordered, |bytes| turn_to_fill(file, bytes))
 }
 
-/// What is to be read for a line; None if it is in the buffer, which stays as it is.
-unsafe fn lacking_line(file: *mut FILE, delimiter: c_int, most: usize) -> Option<usize> {
+/// Bytes to be read for a line; `None` if the line is in the buffer.
+unsafe fn missing_line(file: *mut FILE, delimiter: c_int, most: usize) -> Option<usize> {
     // SAFETY: a stream of the program.
     let (next, left, buffer_bytes) = unsafe { look(file) };
-    // SAFETY: so many bytes are there.
+    // SAFETY: `left` bytes are there.
     let is_there = || left > 0 && !unsafe { libc::memchr(next.cast(), delimiter, left) }.is_null();
     (left < most && !is_there()).then_some(buffer_bytes)
 }
 
 #[cold]
-fn to_fill(file: *mut FILE, bytes: usize) -> Turn {
+fn turn_to_fill(file: *mut FILE, bytes: usize) -> CallTurn {
     let number = number_of(file);
-    let Some(known) = descriptors::get(number).filter(|known| known.of() != Of::Elsewhere) else {
-        return Turn::Unordered;
+    let Some(known) = descriptors::get(number).filter(|known| known.storage() != StorageKind::NotShared) else {
+        return CallTurn::Unordered;
     };
     // SAFETY: a descriptor that is not open fails the call.
     match rustix::fs::tell(unsafe { BorrowedFd::borrow_raw(number) }) {
-        Ok(position) => to_read_at(number, position as i64, bytes),
+        Ok(position) => turn_to_read_at(number, position as i64, bytes),
         Err(_) => {
-            // A pipe, a terminal.
-            known.learn_nothing();
-            Turn::Unordered
+            // A pipe or a terminal.
+            known.mark_not_shared();
+            CallTurn::Unordered
         }
     }
 }
 
-/// Waits for the turn to write what a stream has buffered, if so many bytes more do not find room there; how many that are.
-unsafe fn to_put(file: *mut FILE, bytes: usize) -> (Turn, usize) {
+/// Waits for the turn to flush a stream's buffer, if `bytes` more do not fit. Returns the number of flushed bytes as
+/// well.
+unsafe fn turn_to_put(file: *mut FILE, bytes: usize) -> (CallTurn, usize) {
     // SAFETY: as in `look`.
     let Stream { write_beginning, write_next, buffer_end, .. } = unsafe { file.cast::<Stream>().read_volatile() };
     let room = (buffer_end as usize).saturating_sub(write_next as usize);
     if bytes < room {
-        return (Turn::Unordered, 0);
+        return (CallTurn::Unordered, 0);
     }
     let all = bytes.saturating_add((write_next as usize).saturating_sub(write_beginning as usize));
-    (to_empty(file, all), all)
+    (turn_to_empty(file, all), all)
 }
 
 #[cold]
-fn to_empty(file: *mut FILE, bytes: usize) -> Turn {
+fn turn_to_empty(file: *mut FILE, bytes: usize) -> CallTurn {
     let number = number_of(file);
-    let Some(known) = descriptors::get(number).filter(|known| known.of() != Of::Elsewhere) else {
-        return Turn::Unordered;
+    let Some(known) = descriptors::get(number).filter(|known| known.storage() != StorageKind::NotShared) else {
+        return CallTurn::Unordered;
     };
-    if known.of() != Of::Unknown && known.writes() != Writes::PassThrough {
-        known.gather_more(bytes as u64);
-        return Turn::Unordered;
+    if known.storage() != StorageKind::Unknown && known.writes() != WritePath::PassThrough {
+        known.extend_dirty(bytes as u64);
+        return CallTurn::Unordered;
     }
     // SAFETY: a descriptor that is not open fails the call.
     match rustix::fs::tell(unsafe { BorrowedFd::borrow_raw(number) }) {
-        Ok(position) => to_write_at(number, position as i64, bytes),
+        Ok(position) => turn_to_write_at(number, position as i64, bytes),
         Err(_) => {
-            known.learn_nothing();
-            Turn::Unordered
+            known.mark_not_shared();
+            CallTurn::Unordered
         }
     }
 }
@@ -141,7 +146,7 @@ fn to_empty(file: *mut FILE, bytes: usize) -> Turn {
 macro_rules! puts {
     ($($name:ident($($arg:ident: $type:ty),*; $file:ident $(, $rest:ident: $rest_type:ty)*) -> $answer:ty, $bytes:expr;)*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE $(, $rest: $rest_type)*) -> $answer {
-            let (turn, bytes) = to_put($file, $bytes);
+            let (turn, bytes) = turn_to_put($file, $bytes);
             turn.call_for(bytes, || next($($arg,)* $file $(, $rest)*))
         } }
     )* };
@@ -163,7 +168,7 @@ puts! {
 macro_rules! puts_to_standard {
     ($($name:ident($arg:ident: $type:ty), $bytes:expr;)*) => { $(
         hook! { $name as next($arg: $type) -> c_int {
-            let (turn, bytes) = to_put((&raw const stdout).read(), $bytes);
+            let (turn, bytes) = turn_to_put((&raw const stdout).read(), $bytes);
             turn.call_for(bytes, || next($arg))
         } }
     )* };
@@ -175,23 +180,23 @@ puts_to_standard! {
     putchar_unlocked(byte: c_int), 1;
 }
 
-/// Waits for the turn to write what a stream has buffered, and there is.
-pub(super) unsafe fn to_flush(file: *mut FILE) -> (Turn, usize) {
+/// Waits for the turn to flush a stream's buffer, unless it is empty.
+pub(super) unsafe fn turn_to_flush(file: *mut FILE) -> (CallTurn, usize) {
     if file.is_null() {
-        return (Turn::Unordered, 0);
+        return (CallTurn::Unordered, 0);
     }
     // SAFETY: as in `look`.
     let Stream { write_beginning, write_next, .. } = unsafe { file.cast::<Stream>().read_volatile() };
     match (write_next as usize).saturating_sub(write_beginning as usize) {
-        0 => (Turn::Unordered, 0),
-        bytes => (to_empty(file, bytes), bytes),
+        0 => (CallTurn::Unordered, 0),
+        bytes => (turn_to_empty(file, bytes), bytes),
     }
 }
 
 macro_rules! flushes {
     ($($name:ident;)*) => { $(
         hook! { $name as next(file: *mut FILE) -> c_int {
-            let (turn, bytes) = to_flush(file);
+            let (turn, bytes) = turn_to_flush(file);
             turn.call_for(bytes, || next(file))
         } }
     )* };
@@ -205,7 +210,7 @@ flushes! {
 macro_rules! takes {
     ($($name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $wanted:expr;)*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
-            to_take($file, $wanted).call_for(0, || next($($arg,)* $file))
+            turn_to_take($file, $wanted).call_for(0, || next($($arg,)* $file))
         } }
     )* };
 }
@@ -227,7 +232,7 @@ takes! {
 
 macro_rules! takes_from_standard {
     ($($name:ident;)*) => { $(
-        hook! { $name as next() -> c_int { to_take((&raw const stdin).read(), 1).call_for(0, || next()) } }
+        hook! { $name as next() -> c_int { turn_to_take((&raw const stdin).read(), 1).call_for(0, || next()) } }
     )* };
 }
 
@@ -246,17 +251,17 @@ macro_rules! takes_lines {
 
 const LINE_FEED: c_int = b'\n' as c_int;
 
-/// Bytes that `fgets` reads at most.
+/// Largest number of bytes that `fgets` reads.
 fn without_end(room: c_int) -> usize {
     usize::try_from(room).unwrap_or(0).saturating_sub(1)
 }
 
-takes_lines! { to_take_line_unlocked:
+takes_lines! { turn_to_take_line_unlocked:
     fgets_unlocked(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
     __fgets_unlocked_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
 }
 
-takes_lines! { to_take_line:
+takes_lines! { turn_to_take_line:
     fgets(into: *mut c_char, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
     __fgets_chk(into: *mut c_char, all: size_t, room: c_int; file) -> *mut c_char, LINE_FEED, without_end(room);
     getline(into: *mut *mut c_char, room: *mut size_t; file) -> ssize_t, LINE_FEED, usize::MAX;
@@ -268,7 +273,7 @@ macro_rules! opens {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => { $(
         hook! { $name as next($($arg: $type),*) -> *mut FILE {
             let file = next($($arg),*);
-            descriptors::came(number_of(file));
+            descriptors::opened(number_of(file));
             file
         } }
     )* };
@@ -282,9 +287,9 @@ opens! {
 macro_rules! opens_again {
     ($($name:ident;)*) => { $(
         hook! { $name as next(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            let turn = crate::turn::to_close(number_of(file));
+            let turn = turn_to_close(number_of(file));
             let file = turn.call_for(0, || next(path, mode, file));
-            descriptors::came(number_of(file));
+            descriptors::opened(number_of(file));
             file
         } }
     )* };

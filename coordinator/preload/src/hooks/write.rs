@@ -1,30 +1,31 @@
-//! Writing, and having what was written brought to the storage.
+//! Writing and flushing.
 
 use libc::{c_int, c_uint, c_void, iovec, off_t, off64_t, size_t, ssize_t};
 
-use super::read::bytes_of;
-use crate::next::hook;
-use crate::turn::{Turn, is_shared};
-use crate::writes::{has_written, has_written_at, to_bring, to_write, to_write_at};
+use super::buffers::bytes_of;
+use crate::next_symbol::hook;
+use crate::turn::CallTurn;
+use crate::waiting::is_shared;
+use crate::writes::{after_write, after_write_at, turn_to_sync, turn_to_write, turn_to_write_at};
 
 hook! { write as next(descriptor: c_int, from: *const c_void, count: size_t) -> ssize_t {
-    let bytes = to_write(descriptor, count).call(|| next(descriptor, from, count));
-    has_written(descriptor, bytes);
+    let bytes = turn_to_write(descriptor, count).call(|| next(descriptor, from, count));
+    after_write(descriptor, bytes);
     bytes
 } }
 
 hook! { writev as next(descriptor: c_int, from: *const iovec, count: c_int) -> ssize_t {
-    let turn = to_write(descriptor, bytes_of(descriptor, from, count));
+    let turn = turn_to_write(descriptor, bytes_of(descriptor, from, count));
     let bytes = turn.call(|| next(descriptor, from, count));
-    has_written(descriptor, bytes);
+    after_write(descriptor, bytes);
     bytes
 } }
 
 macro_rules! writes_at {
     ($($name:ident($offset:ty);)*) => { $(
         hook! { $name as next(descriptor: c_int, from: *const c_void, count: size_t, offset: $offset) -> ssize_t {
-            let bytes = to_write_at(descriptor, offset, count).call(|| next(descriptor, from, count, offset));
-            has_written_at(descriptor, offset, bytes);
+            let bytes = turn_to_write_at(descriptor, offset, count).call(|| next(descriptor, from, count, offset));
+            after_write_at(descriptor, offset, bytes);
             bytes
         } }
     )* };
@@ -36,15 +37,15 @@ macro_rules! writes_of_several_at {
             $name as next(
                 descriptor: c_int, from: *const iovec, count: c_int, offset: $offset $(, $arg: $type)*
             ) -> ssize_t {
-                // The calls with flags write where the descriptor stands if the offset is -1.
+                // With an offset of -1, the calls with flags write at the descriptor's position.
                 let turn = match offset {
-                    -1 => to_write(descriptor, bytes_of(descriptor, from, count)),
-                    _ => to_write_at(descriptor, offset, bytes_of(descriptor, from, count)),
+                    -1 => turn_to_write(descriptor, bytes_of(descriptor, from, count)),
+                    _ => turn_to_write_at(descriptor, offset, bytes_of(descriptor, from, count)),
                 };
                 let bytes = turn.call(|| next(descriptor, from, count, offset $(, $arg)*));
                 match offset {
-                    -1 => has_written(descriptor, bytes),
-                    _ => has_written_at(descriptor, offset, bytes),
+                    -1 => after_write(descriptor, bytes),
+                    _ => after_write_at(descriptor, offset, bytes),
                 }
                 bytes
             }
@@ -64,34 +65,10 @@ writes_of_several_at! {
     pwritev64v2(off64_t, flags: c_int);
 }
 
-/// The C library will write so many bytes there, from a thread of its own. Nobody is to wait here for that thread's turn; it is
-/// whoever syncs or closes the file that brings them to the storage.
-pub(super) fn writes_later(descriptor: c_int, offset: off64_t, bytes: size_t) {
-    if is_shared(descriptor) {
-        has_written_at(descriptor, offset, bytes as isize);
-    }
-}
-
-macro_rules! writes_by_itself {
-    ($($name:ident($control:ty);)*) => { $(
-        hook! { $name as next(what: *mut $control) -> c_int {
-            if let Some(what) = what.as_ref() {
-                writes_later(what.aio_fildes, what.aio_offset, what.aio_nbytes);
-            }
-            next(what)
-        } }
-    )* };
-}
-
-writes_by_itself! {
-    aio_write(libc::aiocb);
-    aio_write64(libc::aiocb);
-}
-
 macro_rules! brings {
     ($($name:ident(descriptor: c_int $(, $arg:ident: $type:ty)*);)*) => { $(
         hook! { $name as next(descriptor: c_int $(, $arg: $type)*) -> c_int {
-            to_bring(descriptor).call_for(0, || next(descriptor $(, $arg)*))
+            turn_to_sync(descriptor).call_for(0, || next(descriptor $(, $arg)*))
         } }
     )* };
 }
@@ -103,16 +80,21 @@ brings! {
     sync_file_range(descriptor: c_int, offset: off64_t, bytes: off64_t, flags: c_uint);
 }
 
-/// Waits for the turn to copy into a descriptor, unless there is one already to read from the other: who has two waits for
-/// himself.
-pub(super) unsafe fn to_copy_into(to: c_int, offset: *const off64_t, count: size_t, reading: Turn) -> Turn {
+/// Waits for the turn to copy into a descriptor, unless there is already one for reading from the other: a call with
+/// two turns could wait for itself.
+pub(super) unsafe fn turn_to_copy_into(
+    to: c_int,
+    offset: *const off64_t,
+    count: size_t,
+    reading: CallTurn,
+) -> CallTurn {
     if !is_shared(to) {
-        return Turn::Unordered;
+        return CallTurn::Unordered;
     }
-    // SAFETY: null, or where the program has written an offset.
+    // SAFETY: null, or a valid offset of the program.
     match (reading, unsafe { offset.as_ref() }) {
-        (Turn::Unordered, Some(offset)) => to_write_at(to, *offset, count),
-        (Turn::Unordered, None) => to_write(to, count),
-        _ => Turn::Unordered,
+        (CallTurn::Unordered, Some(offset)) => turn_to_write_at(to, *offset, count),
+        (CallTurn::Unordered, None) => turn_to_write(to, count),
+        _ => CallTurn::Unordered,
     }
 }

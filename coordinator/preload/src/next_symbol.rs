@@ -1,22 +1,23 @@
-//! The functions that ours stand before: the next of the same name in the order in which the program's libraries are searched.
+//! The functions that are intercepted: the next ones of the same name in the search order of the program's libraries
+//! (`RTLD_NEXT`).
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 /// The next function of a name.
-pub(crate) struct Next {
+pub(crate) struct NextSymbol {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
 
-impl Next {
-    pub(crate) const fn of(name: &'static CStr) -> Next {
-        Next { name, found: AtomicPtr::new(ptr::null_mut()) }
+impl NextSymbol {
+    pub(crate) const fn of(name: &'static CStr) -> NextSymbol {
+        NextSymbol { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Where it is. It is looked for when the library is loaded, since that may allocate; or here, if the program's own
-    /// constructors come first.
+    /// Address of the function. It is looked up when the library is loaded, since that may allocate; or at the first
+    /// use, if the program's own constructors come first.
     pub(crate) fn get(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if !found.is_null() { found } else { self.find() }
@@ -24,26 +25,26 @@ impl Next {
 
     #[cold]
     fn find(&self) -> *mut c_void {
-        // SAFETY: the name is a string of C.
+        // SAFETY: the name is a C string.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.found.store(found, Ordering::Relaxed);
         found
     }
 
-    /// Looks for it ahead of its first call.
+    /// Looks the function up before its first use.
     pub(crate) fn prepare(&self) {
         self.find();
     }
 }
 
-/// What a function answers that cannot do anything; `errno` says why.
-pub(crate) trait Answer {
+/// Result of a function that failed; `errno` says why.
+pub(crate) trait FailureValue {
     const FAILED: Self;
 }
 
 macro_rules! answers {
     ($($type:ty = $failed:expr;)*) => { $(
-        impl Answer for $type {
+        impl FailureValue for $type {
             const FAILED: Self = $failed;
         }
     )* };
@@ -60,16 +61,16 @@ answers! {
     *mut c_void = libc::MAP_FAILED;
 }
 
-/// What the program finds there when the C library has no function of a name, and it has found this library's.
+/// Fails a call to a function that this library has and the C library lacks.
 #[cold]
-pub(crate) fn missing<A: Answer>() -> A {
+pub(crate) fn missing<A: FailureValue>() -> A {
     // SAFETY: this thread's `errno`.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
     A::FAILED
 }
 
-/// Does something by the C library that the program is not to see fail.
-pub(crate) fn with_errno_kept<T>(work: impl FnOnce() -> T) -> T {
+/// Runs C library code without a visible change of `errno`.
+pub(crate) fn preserving_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: this thread's `errno`.
     let before = unsafe { *libc::__errno_location() };
     let done = work();
@@ -78,7 +79,8 @@ pub(crate) fn with_errno_kept<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Defines a function that stands before the C library's of the same name, which the body knows by the name after `as`.
+/// Defines a function that intercepts the C library's of the same name. The body calls the latter by the name after
+/// `as`.
 macro_rules! hook {
     ($name:ident as $next:ident ($($arg:ident: $type:ty),* $(,)?) -> $answer:ty $body:block) => {
         #[unsafe(no_mangle)]
@@ -88,7 +90,7 @@ macro_rules! hook {
                     Ok(name) => name,
                     Err(_) => unreachable!(),
                 };
-            static NEXT: $crate::next::Next = $crate::next::Next::of(NAME);
+            static NEXT: $crate::next_symbol::NextSymbol = $crate::next_symbol::NextSymbol::of(NAME);
             extern "C" fn prepare() {
                 NEXT.prepare();
             }
@@ -97,11 +99,11 @@ macro_rules! hook {
             static AT_LOAD: extern "C" fn() = prepare;
             let next = NEXT.get();
             if next.is_null() {
-                return $crate::next::missing();
+                return $crate::next_symbol::missing();
             }
             // SAFETY: the function of that name has this signature, up to how C passes arguments.
             let $next: unsafe extern "C" fn($($type),*) -> $answer = unsafe { core::mem::transmute(next) };
-            // SAFETY: what the caller promised holds for the function that is called with the same arguments.
+            // SAFETY: the caller's promises hold for the intercepted function, which gets the same arguments.
             unsafe { $body }
         }
     };

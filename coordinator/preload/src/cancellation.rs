@@ -1,13 +1,12 @@
-//! Calls in turns. A thread may be cancelled in the middle of one, or leave it, or the wait for it, by a jump out of a signal's
-//! handler: its turn ends all the same, or else nobody would go on until the whole program has ended.
+//! Ends turns of calls that do not return. A thread may be cancelled during a call or while it waits, or leave by a
+//! jump out of a signal handler. Its turn must end all the same: otherwise others would wait until the program ends.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
-use crate::turn::Turn;
+use crate::turn::CallTurn;
 
-/// What the C library remembers of a function that is to be called when a thread is cancelled: a `_pthread_cleanup_buffer` of
-/// its header `pthread.h`.
+/// Cleanup handler that the C library calls when a thread is cancelled: `_pthread_cleanup_buffer` of `pthread.h`.
 #[repr(C)]
 struct Cleanup {
     routine: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -26,12 +25,12 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn end(turn: *mut c_void) {
-    // SAFETY: it lies in `hold`, whose frame is there for as long as this can be called.
-    unsafe { *turn.cast::<Turn>() }.untimed().end(0);
+    // SAFETY: the turn lies in the frame of `hold`, which exists as long as this can be called.
+    unsafe { *turn.cast::<CallTurn>() }.untimed().end(0);
 }
 
-impl Turn {
-    /// Makes a call in this turn, and ends it; what the call has answered: how many bytes it has moved, or that it has failed.
+impl CallTurn {
+    /// Makes a call in this turn and ends the turn. Returns the result of the call: the number of bytes, or a failure.
     #[inline]
     pub(crate) fn call(self, call: impl FnOnce() -> isize) -> isize {
         let moved = self.hold(call);
@@ -39,7 +38,7 @@ impl Turn {
         moved
     }
 
-    /// The same for a call that says something else, and moves so many bytes.
+    /// The same for a call whose result is not a number of bytes.
     #[inline]
     pub(crate) fn call_for<A>(self, bytes: usize, call: impl FnOnce() -> A) -> A {
         let answer = self.hold(call);
@@ -47,14 +46,14 @@ impl Turn {
         answer
     }
 
-    /// Ends it if what is done meanwhile is left in some other way than by its end.
+    /// Ends the turn if `call` does not return normally.
     #[inline]
     pub(crate) fn hold<A>(mut self, call: impl FnOnce() -> A) -> A {
-        if matches!(self, Turn::Unordered) {
+        if matches!(self, CallTurn::Unordered) {
             return call();
         }
         let mut cleanup = MaybeUninit::uninit();
-        // SAFETY: the C library looks at both until the second call, or until this frame is left in some other way.
+        // SAFETY: the C library uses both until the second call, or until this frame is left in another way.
         unsafe {
             _pthread_cleanup_push(&raw mut cleanup, end, (&raw mut self).cast());
             let answer = call();

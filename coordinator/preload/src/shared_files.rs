@@ -1,19 +1,19 @@
-//! Which files are ordered: those under the paths that were named, or, without any, those of file systems that are shared by
-//! their nature.
+//! Which files are ordered: those below the configured paths; without any, those on file systems that nodes share.
 
 use core::ffi::{CStr, c_int};
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, OFlags};
 
-use crate::descriptors::{Descriptor, Of, Writes};
+use crate::descriptors::{Descriptor, StorageKind, WritePath};
 use crate::environment::PATHS;
 use crate::stat::Stat;
 
-/// What is looked at of a path. It lies on the stack, which may be a small one for signals; so no folder with a longer path can be named.
+/// Longest path that is compared. It lies on the stack, which may be a small one in signal handlers; so a folder with a
+/// longer path cannot be configured.
 const PATH_BYTES: usize = 1024;
 
-/// File systems that nodes share, by their numbers in `statfs(2)` and the kernel's sources.
+/// File systems that nodes share, by their magic number in `statfs(2)`.
 const SHARED: &[u32] = &[
     0x6969,      // NFS
     0x0bd0_0bd0, // Lustre
@@ -31,32 +31,34 @@ const SHARED: &[u32] = &[
     0x0102_1997, // 9P
 ];
 
-/// Of those, file systems that hand each write on. FUSE has ways not to, which cannot be seen from outside: there a turn
-/// is asked for that is not needed.
+/// Those of them that pass each write on to the storage. FUSE can be configured not to, which cannot be seen from
+/// outside; then an unneeded turn is asked for.
 const PASS_THROUGH: &[u32] = &[0x6573_5546, 0x0102_1997, 0x2003_0528];
 
-/// Of those, file systems that close a file when the storage has what was written.
+/// Those of them whose `close` waits until the storage has all written bytes.
 const TILL_CLOSE: &[u32] = &[0x6969, 0x1983_0326, 0xff53_4d42, 0xfe53_4d42, 0x5346_414f];
 
-/// Finds out what an open descriptor is of.
+/// Determines what an open descriptor refers to.
 pub(crate) fn learn(known: &Descriptor, descriptor: BorrowedFd<'_>, number: c_int, stat: &Stat) {
     let file = (stat.st_dev, stat.st_ino);
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return known.learn(Of::Elsewhere, Writes::Gather, false, file);
+        return known.learn(StorageKind::NotShared, WritePath::Buffered, false, file);
     }
     let system = rustix::fs::fstatfs(descriptor).map_or(0, |system| system.f_type as u32);
     let flags = rustix::fs::fcntl_getfl(descriptor).unwrap_or(OFlags::empty());
-    let of = match flags {
-        _ if !is_ordered(number, system) || flags.contains(OFlags::PATH) => Of::Elsewhere,
-        _ if flags.contains(OFlags::DIRECT) => Of::Direct,
-        _ => Of::Shared,
+    let storage = match flags {
+        _ if !is_ordered(number, system) || flags.contains(OFlags::PATH) => StorageKind::NotShared,
+        _ if flags.contains(OFlags::DIRECT) => StorageKind::Direct,
+        _ => StorageKind::Shared,
     };
     let writes = match system {
-        _ if flags.intersects(OFlags::DIRECT | OFlags::DSYNC) || PASS_THROUGH.contains(&system) => Writes::PassThrough,
-        _ if TILL_CLOSE.contains(&system) => Writes::GatherTillClose,
-        _ => Writes::Gather,
+        _ if flags.intersects(OFlags::DIRECT | OFlags::DSYNC) || PASS_THROUGH.contains(&system) => {
+            WritePath::PassThrough
+        }
+        _ if TILL_CLOSE.contains(&system) => WritePath::BufferedUntilClose,
+        _ => WritePath::Buffered,
     };
-    known.learn(of, writes, flags.contains(OFlags::APPEND), file);
+    known.learn(storage, writes, flags.contains(OFlags::APPEND), file);
 }
 
 fn is_ordered(number: c_int, system: u32) -> bool {
@@ -66,7 +68,7 @@ fn is_ordered(number: c_int, system: u32) -> bool {
     path_of(number, &mut room).is_some_and(|path| paths.any(|named| is_below(path, named)))
 }
 
-/// The path by which the kernel knows a descriptor.
+/// Path of a descriptor as the kernel knows it.
 fn path_of(number: c_int, room: &mut [u8; PATH_BYTES]) -> Option<&[u8]> {
     let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
     let mut end = b"/proc/self/fd/".len();

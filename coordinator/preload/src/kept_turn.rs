@@ -1,35 +1,36 @@
-//! Turns that a descriptor keeps over several calls, so that a stream that passes by the page cache asks once for some MiB.
+//! Turns that a descriptor keeps over several calls, so that a stream that bypasses the page cache asks once for some
+//! MiB.
 //!
-//! The first call of a stream asks for itself alone. One that goes on where the last ended asks for more than it needs, and what
-//! follows goes ahead in the same turn, until its bytes are done or the agent has taken it back because nothing came for a
-//! while. How much is asked for grows with what was used of it. Threads that share a descriptor may mix this up; what they lose
-//! is order.
+//! The first call of a stream asks for its own bytes. A call that continues the previous one asks for more than it
+//! needs; the calls that follow proceed in the same turn, until its bytes are done or the agent has taken it back
+//! because no call came for a while. The amount grows with what was used of the previous turn. Threads that share a
+//! descriptor may confuse this; only order is lost.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use eyas_board::Board;
 
-/// What a stream asks for first, and at most: a seek of a disk costs little beside so much.
+/// First and largest amount that a stream asks for. A seek costs little beside that.
 const FIRST_BYTES: u64 = 1 << 20;
-const MOST_BYTES: u64 = 8 << 20;
-/// The turn that a descriptor keeps, and how its stream goes on.
-pub(crate) struct Kept {
-    /// 0, or 1 and more than that: seat in the upper half, number of the turn in the lower.
+const MAX_BYTES: u64 = 8 << 20;
+/// The turn that a descriptor keeps, and how its stream continues.
+pub(crate) struct KeptTurn {
+    /// 0, or 1 plus the seat in the upper half and the number of the turn in the lower.
     turn: AtomicU64,
-    /// What the turn is good for.
+    /// Range of bytes that the turn covers.
     start: AtomicU64,
     end: AtomicU64,
-    /// 0, or 1 and where the last call ended.
+    /// 0, or 1 plus the end of the last call.
     next: AtomicU64,
-    /// What was asked for last.
+    /// Amount that was asked for last.
     window: AtomicU64,
 }
 
-impl Kept {
-    /// All zeros: the memory of all descriptors costs nothing until they are used.
-    pub(crate) const fn none() -> Kept {
-        Kept {
+impl KeptTurn {
+    /// All zeros, so that unused descriptors need no memory.
+    pub(crate) const fn none() -> KeptTurn {
+        KeptTurn {
             turn: AtomicU64::new(0),
             start: AtomicU64::new(0),
             end: AtomicU64::new(0),
@@ -38,7 +39,7 @@ impl Kept {
         }
     }
 
-    /// There is none, and no stream.
+    /// Forgets the turn and the stream.
     pub(crate) fn forget(&self) {
         self.turn.store(0, Ordering::Relaxed);
         self.next.store(0, Ordering::Relaxed);
@@ -50,7 +51,7 @@ impl Kept {
         Some(((word >> 32) as usize, word as u32))
     }
 
-    /// Begins a call in the turn that is kept, if it is good for these bytes; its seat and number.
+    /// Begins a call in the kept turn, if the turn covers these bytes. Returns seat and number of the turn.
     #[inline]
     pub(crate) fn enter(&self, board: &Board, offset: u64, length: u64) -> Option<(usize, u32)> {
         let (seat, turn) = self.turn()?;
@@ -62,16 +63,16 @@ impl Kept {
         })
     }
 
-    /// How much a call that is to have these bytes asks for; whether it keeps the turn.
+    /// Number of bytes that a call for `bytes` asks for, and whether it keeps the turn.
     pub(crate) fn plan(&self, bytes: &Range<u64>) -> (u64, bool) {
         let goes_on = self.next.swap(bytes.end.saturating_add(1), Ordering::Relaxed) == bytes.start + 1;
         let window = match self.window.load(Ordering::Relaxed) {
             _ if !goes_on => 0,
             0 => FIRST_BYTES,
             before => {
-                // Of a turn that was taken back early, so much was used.
+                // Of a turn that was taken back early, this much was used.
                 let used = bytes.start.saturating_sub(self.start.load(Ordering::Relaxed)).min(before);
-                (used * 2).clamp(1, MOST_BYTES)
+                (used * 2).clamp(1, MAX_BYTES)
             }
         };
         self.window.store(window, Ordering::Relaxed);
@@ -80,14 +81,14 @@ impl Kept {
         (window.max(length), window > length)
     }
 
-    /// A turn that is good for these bytes has come.
+    /// A turn for these bytes was granted.
     pub(crate) fn keep(&self, seat: usize, turn: u32, bytes: Range<u64>) {
         self.start.store(bytes.start, Ordering::Relaxed);
         self.end.store(bytes.end, Ordering::Relaxed);
         self.turn.store(((seat as u64) << 32 | u64::from(turn)) + 1, Ordering::Relaxed);
     }
 
-    /// It is not needed any more.
+    /// Gives up the turn.
     pub(crate) fn give_up(&self, board: &Board) {
         if let Some((seat, turn)) = self.turn() {
             self.turn.store(0, Ordering::Relaxed);

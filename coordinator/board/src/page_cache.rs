@@ -1,14 +1,14 @@
-//! What the kernel has in memory of a file.
+//! What the kernel's page cache has of a file.
 
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Not in any library yet; the same number on all architectures.
+/// Number of the system call, which no library has yet. It is the same on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// What `cachestat(2)` is asked for, and what it answers: the kernel's `linux/mman.h`.
+/// Argument and result of `cachestat(2)`, from the kernel's `linux/mman.h`.
 #[repr(C)]
 struct Asked {
     offset: u64,
@@ -24,19 +24,19 @@ struct Told {
     lately_evicted_pages: u64,
 }
 
-/// Whether the kernel has all of these bytes in its page cache, or is about to.
+/// Whether the kernel has all of these bytes in its page cache, or is reading them.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 6.5, `EPERM` of a file that the caller neither owns nor may write.
+/// `ENOSYS` before Linux 6.5; `EPERM` for a file that the caller neither owns nor may write.
 pub fn is_cached(file: BorrowedFd<'_>, bytes: &Range<u64>) -> io::Result<bool> {
     let asked = Asked { offset: bytes.start, length: bytes.end - bytes.start };
     let mut told = MaybeUninit::<Told>::uninit();
-    // SAFETY: the call reads `asked`, and writes `told` if it succeeds.
+    // SAFETY: the kernel reads `asked`, and writes `told` if it succeeds.
     let failed = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const asked, told.as_mut_ptr(), 0) };
     if failed != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it has succeeded; and the other always does.
+    // SAFETY: the first call has succeeded, and the second always does.
     let (told, page_bytes) = unsafe { (told.assume_init(), libc::sysconf(libc::_SC_PAGESIZE) as u64) };
     Ok(told.cached_pages >= bytes.end.div_ceil(page_bytes) - bytes.start / page_bytes)
 }

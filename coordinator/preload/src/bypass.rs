@@ -1,0 +1,58 @@
+//! Calls to bypassed storages: they proceed without asking, and some reads are timed, so that the agent notices a
+//! storage that becomes slow.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use eyas_board::Board;
+
+use crate::agent::now_us;
+use crate::descriptors::Descriptor;
+
+/// One call in this many is timed, because reading the clock takes as long as a short call.
+const TIMED_CALL_RATIO: u32 = 16;
+
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// A call whose duration is recorded.
+#[derive(Clone, Copy)]
+pub(crate) struct TimedCall {
+    board: &'static Board,
+    index: usize,
+    length: u64,
+    began_us: u64,
+}
+
+impl TimedCall {
+    /// A call that begins at this time.
+    pub(crate) fn begin(board: &'static Board, index: usize, length: u64, began_us: u64) -> TimedCall {
+        TimedCall { board, index, length, began_us }
+    }
+
+    /// Records the end; `bytes` is 0 if unknown.
+    pub(crate) fn end(self, bytes: u64) {
+        let bytes = if bytes > 0 { bytes } else { self.length };
+        self.board.bypassed[self.index].record(bytes, now_us() - self.began_us);
+    }
+}
+
+/// How a call proceeds at a bypassed storage.
+pub(crate) enum Bypassed {
+    Untimed,
+    Timed(TimedCall),
+}
+
+/// Lets a call of `length` bytes proceed if the descriptor's storage is known to be bypassed.
+#[inline]
+pub(crate) fn proceed(board: &'static Board, known: &Descriptor, length: u64) -> Option<Bypassed> {
+    let index = known.bypassed(board.heartbeat_ms())?;
+    // Threads that count at the same time may lose some.
+    let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
+    CALLS.store(calls, Ordering::Relaxed);
+    if !calls.is_multiple_of(TIMED_CALL_RATIO) {
+        return Some(Bypassed::Untimed);
+    }
+    // The agent may have ended, and another may have started.
+    let now_us = now_us();
+    let timed = || Bypassed::Timed(TimedCall::begin(board, index, length, now_us));
+    board.is_alive(now_us / 1_000).then(timed)
+}
