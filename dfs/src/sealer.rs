@@ -1,13 +1,13 @@
-//! Datagrams encrypted and authenticated, by ChaCha20-Poly1305: as fast on every processor, for what is short.
+//! Encrypted and authenticated datagrams (ChaCha20-Poly1305, which is fast on every processor for short messages).
 //!
 //! ```text
 //! datagram    salt 24 | number u64 | ciphertext | tag 16
 //! ```
 //!
-//! **Nonces.** Many nodes share one secret, so none of them encrypts with it: each sealer has a key of its own, a BLAKE3 hash
-//! of a salt under the secret, and numbers its datagrams. The salt is 192 random bits, drawn when the sealer is made, so no two
-//! processes have one key, nor one process before and after a restart. The number, of 64 bits, is the nonce: it begins at 0 and
-//! grows by 1, so no key meets a nonce twice.
+//! **Nonces.** Many nodes share one secret, so no node encrypts with the secret itself. Each sealer has its own key,
+//! the BLAKE3 hash of a salt with the secret, and numbers its datagrams. The salt is 192 random bits, chosen when the
+//! sealer is created. So no two processes use the same key, and a process uses another key after a restart. The nonce
+//! is the 64-bit number, which starts at 0 and grows by 1, so a key never uses a nonce twice.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The decider: who is lent which chunks for how long, and whose work counts.
+//! The decider: which worker gets which chunks for how long, and whose work counts.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,36 +20,36 @@ mod progress;
 mod steal;
 mod validate;
 
-/// How long a lease lasts without a word of its worker, unless told otherwise, microseconds.
+/// Default time after which a silent worker loses its lease, microseconds.
 pub const DEFAULT_TERM_US: u64 = 10_000_000;
 
-/// A worker may begin as many chunks without asking as it reads in this time, unless told otherwise, microseconds: some
-/// hundred round trips, so that asking costs it a hundredth of its time at most.
+/// Default window, microseconds: a worker may begin as many chunks without asking as it reads in this time. It is some
+/// hundred round trips, so asking costs a worker at most a hundredth of its time.
 pub const DEFAULT_WINDOW_US: u64 = 50_000;
 
-/// Leases of one start of the leader; those of the next begin with greater numbers.
+/// Number of lease ids for one start of the leader. The next start begins with higher ids.
 const LEASES_OF_AN_EPOCH: u64 = 1 << 40;
 
-/// What a job wants.
+/// The configuration of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Who gets what.
+    /// How chunks are assigned.
     pub policy: BlockPolicy,
-    /// Where each worker is to run that is expected at a time, and how many bytes a second it may read, if that is known.
+    /// The expected workers: the node of each, and its rate in bytes per second, if known.
     pub slots: Vec<(NodeId, Option<u64>)>,
-    /// Whether who runs idle takes chunks from the tails of others' leases.
+    /// Whether idle workers take chunks from the tails of others' leases.
     pub steal: bool,
-    /// Whether who runs idle at the end repeats what others may be long about.
+    /// Whether workers that are idle at the end repeat the work of slow ones.
     pub speculate: bool,
-    /// A worker loses its block when nothing is heard of it for so long, microseconds.
+    /// A worker that is silent for this time loses its block, microseconds.
     pub term_us: u64,
     /// A worker may begin as many chunks without asking as it reads in this time, microseconds.
     pub window_us: u64,
 }
 
 impl Config {
-    /// A job under that scheduler as it is meant to be: leases are split under lean alone, since the others are there to
-    /// compare with.
+    /// The configuration for this scheduler as its authors describe it. Only lean splits leases, since the others are
+    /// there for comparison.
     pub fn new(policy: BlockPolicy, slots: Vec<(NodeId, Option<u64>)>) -> Self {
         let is_lean = matches!(policy, BlockPolicy::Lean(_));
         let (term_us, window_us) = (DEFAULT_TERM_US, DEFAULT_WINDOW_US);
@@ -67,29 +67,29 @@ pub struct Blocks {
     slots: Vec<(NodeIndex, ReadRate)>,
     ledger: Ledger,
     supply: Supply,
-    /// Workers that have a block, and those that are idle.
+    /// Workers with a block, and idle workers.
     runs: BTreeMap<WorkerId, WorkerState>,
-    /// When each of them is given up.
+    /// The times at which workers are given up.
     expiries: BTreeSet<(u64, WorkerId)>,
-    /// Blocks of which others may take, by how long their workers have to go, microseconds.
+    /// Blocks from which chunks can be taken, by the time that their workers still need, microseconds.
     tails: BTreeSet<(u64, WorkerId)>,
     /// Workers without a block.
     idle: BTreeSet<WorkerId>,
-    /// Workers whose rate is known, and the sum of their rates.
+    /// Number of workers with a known rate, and the sum of their rates.
     rated: (u64, u64),
     next_lease: LeaseId,
     is_planned: bool,
     is_told: bool,
-    /// When idle workers look for work of others again, and who did last.
+    /// When idle workers look for others' work again, and which of them looked last.
     look_us: Option<u64>,
     looked: WorkerId,
 }
 
 impl Blocks {
-    /// The blocks of a job over these chunks, each with its size and the nodes that have a replica.
+    /// The blocks of a job over these chunks, each given as its size and the nodes that have a replica.
     ///
-    /// `records` are what was saved of this job in the order in which it was; `epoch` is greater than at each earlier start.
-    /// A lost end of them is all right, as long as nobody was told [`Effect::Committed`] of what is lost.
+    /// `records` are the saved records of this job in order; `epoch` is greater than at each earlier start. Records at
+    /// the end may be missing, unless [`Effect::Committed`] was sent because of one of them.
     ///
     /// # Panics
     /// If the records are not of this job, or of a later epoch.
@@ -134,8 +134,8 @@ impl Blocks {
         blocks
     }
 
-    /// Takes up what was saved. Where workers are is heard when they next ask; until then all of their blocks counts as
-    /// confirmed.
+    /// Applies saved records. The node of a worker is unknown until the worker asks again; until then its whole block
+    /// counts as confirmed.
     fn recover(&mut self, records: impl IntoIterator<Item = Record>, now_us: u64) {
         let mut freed = Vec::new();
         for record in records {
@@ -154,8 +154,8 @@ impl Blocks {
         }
     }
 
-    /// Applies one event, and adds to `effects` what is to be done about it. Time may stand still between events, and never
-    /// goes back.
+    /// Applies one event and appends the resulting actions to `effects`. `now_us` may stay the same between events,
+    /// and never goes back.
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
         self.expire(now_us, effects);
         match event {
@@ -178,23 +178,23 @@ impl Blocks {
         }
     }
 
-    /// When it wants to be told [`Event::Tick`], if nothing else happens before.
+    /// The time at which it must be sent [`Event::Tick`], if no event comes before.
     pub fn next_timeout(&self) -> Option<u64> {
         let expiry = self.expiries.first().map(|(expires_us, _)| *expires_us);
         expiry.into_iter().chain(self.look_us).min()
     }
 
-    /// How many chunks are committed.
+    /// Number of committed chunks.
     pub fn committed_chunks(&self) -> u32 {
         self.ledger.committed()
     }
 
-    /// Whether all are.
+    /// Whether all chunks are committed.
     pub fn is_complete(&self) -> bool {
         self.ledger.is_complete()
     }
 
-    // ---- what workers say
+    // ---- events of workers
 
     fn claim(
         &mut self,
@@ -223,7 +223,7 @@ impl Blocks {
         };
         let (last, previous) = (block.lease, block.previous);
         if lease == previous {
-            // It has not heard the answer to this question.
+            // The worker has not received the answer to its last request.
             self.enter(worker, None, now_us);
             let granted = self.granted(worker);
             effects.push(granted);
@@ -245,7 +245,7 @@ impl Blocks {
         effects: &mut Vec<Effect>,
     ) {
         let Some(block) = self.ledger.block(worker) else {
-            // Who has committed may have said so after this.
+            // The worker may have committed after this message was sent.
             if self.ledger.ended(worker).is_none() {
                 effects.push(Effect::Discard { worker });
             }
@@ -264,7 +264,7 @@ impl Blocks {
             let answer = if ended == lease { Effect::Committed { worker, lease } } else { Effect::Discard { worker } };
             effects.push(answer);
         } else if !self.ledger.may_commit(worker, lease, done) {
-            // Its block may be that of a claim which came late: nobody works on it.
+            // The block may come from a delayed request; no worker works on it.
             self.discard(worker, effects);
         } else {
             let twin = self.ledger.block(worker).and_then(|block| block.twin);
@@ -278,7 +278,7 @@ impl Blocks {
         }
     }
 
-    /// Takes a worker's block from it, and tells it so.
+    /// Takes a worker's block from it, and tells the worker.
     fn discard(&mut self, worker: WorkerId, effects: &mut Vec<Effect>) {
         self.give_up(worker, effects);
         effects.push(Effect::Discard { worker });
@@ -299,9 +299,10 @@ impl Blocks {
         }
     }
 
-    // ---- giving
+    // ---- assignment of chunks
 
-    /// Gives a worker that has done with its block more of it confirmed, or more chunks, or nothing.
+    /// Gives a worker at the end of its block: more of the block confirmed, or more chunks, or the answer that there
+    /// is no more.
     fn more(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
         let (block, run) = (self.ledger.block(worker).expect("who has more has some"), &self.runs[&worker]);
         let chunks = block.len();
@@ -315,7 +316,7 @@ impl Blocks {
         }
     }
 
-    /// Lends a worker what nobody has, or what another has and has not begun. False if there is nothing.
+    /// Gives a worker free chunks, or chunks that another worker has not begun. Returns `false` if there are none.
     fn give(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) -> bool {
         self.plan();
         let node = self.runs[&worker].node.expect("who asks says where it is");
@@ -324,7 +325,8 @@ impl Blocks {
         true
     }
 
-    /// Local chunks first, then where most are left (elastic-blocks §2.5).
+    /// The next chunks for a worker: local ones first, then chunks of the node that has most left (elastic-blocks
+    /// §2.5).
     fn next_chunks(&mut self, worker: WorkerId, node: NodeIndex) -> Option<Vec<u32>> {
         if let Some(share) = self.supply.take_own_share(node) {
             return Some(share);
@@ -361,7 +363,7 @@ impl Blocks {
         effects.push(granted);
     }
 
-    /// Makes shares in advance, when the first chunk is given: so late, that what was measured counts.
+    /// Assigns chunks in advance. This is done as late as the first request, so that current measurements count.
     fn plan(&mut self) {
         if core::mem::replace(&mut self.is_planned, true) {
             return;
@@ -381,10 +383,10 @@ impl Blocks {
         }
     }
 
-    /// Saves a record and does as it says.
+    /// Saves a record and applies it.
     fn save(&mut self, record: Record, effects: &mut Vec<Effect>) {
         let freed = self.record(record, effects);
-        // Before there is a plan, what is free is in the ledger alone.
+        // Before chunks are assigned in advance, only the ledger knows which are free.
         if self.is_planned {
             freed.into_iter().for_each(|chunk| self.supply.add(&self.chunks, chunk));
         }

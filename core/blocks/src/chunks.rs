@@ -1,4 +1,4 @@
-//! What is known of a job's chunks and of the nodes they are on, in few bytes a chunk.
+//! Tables of a job's chunks and of the nodes of their replicas, with a few bytes for each chunk.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,17 +7,17 @@ use eyas_types::dfs::NodeId;
 
 use crate::measures::{NodeLoad, ReadRate};
 
-/// The place of a node in [`Nodes`].
+/// Index of a node in [`NodeTable`].
 pub(crate) type NodeIndex = u32;
 
-/// Where chunks are that have no replica anywhere.
+/// The node of chunks that have no replica.
 pub(crate) const NO_NODE: NodeIndex = 0;
 
 /// Sizes and replicas of all chunks.
 #[derive(Default)]
 pub(crate) struct ChunkTable {
     sizes_bytes: Vec<u64>,
-    /// Where in `replicas` those of each chunk end.
+    /// For each chunk, the end of its range in `replicas`.
     ends: Vec<u32>,
     replicas: Vec<NodeIndex>,
 }
@@ -41,25 +41,25 @@ impl ChunkTable {
         self.sizes_bytes[chunk as usize]
     }
 
-    /// At least one.
+    /// The nodes of a chunk's replicas; at least one.
     pub fn replicas(&self, chunk: u32) -> &[NodeIndex] {
         let begin = if chunk == 0 { 0 } else { self.ends[chunk as usize - 1] };
         &self.replicas[begin as usize..self.ends[chunk as usize] as usize]
     }
 }
 
-/// All nodes that were mentioned.
+/// All nodes of replicas and workers.
 pub(crate) struct NodeTable {
     places: BTreeMap<NodeId, NodeIndex>,
-    /// By place.
+    /// By node index.
     pub measures: Vec<NodeLoad>,
-    /// By place: how fast workers there last read.
+    /// By node index: the rate at which workers there last read.
     pub rates: Vec<ReadRate>,
 }
 
 impl NodeTable {
     pub fn new() -> Self {
-        // The first is `NOWHERE`.
+        // Index 0 is `NO_NODE`.
         NodeTable { places: BTreeMap::new(), measures: alloc::vec![NodeLoad::default()], rates: alloc::vec![None] }
     }
 

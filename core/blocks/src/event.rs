@@ -1,129 +1,129 @@
-//! What a job's blocks are told, and what they want done: the whole of their traffic with the world.
+//! The interface of the decider: the events that it is told, and the effects that it asks for.
 //!
-//! All counts of chunks are of a worker's *block*, from its first chunk on, in the order in which
-//! it was given them.
+//! All counts of chunks refer to a worker's *block*: they count from its first chunk, in the order in which chunks
+//! were granted.
 
 use alloc::vec::Vec;
 
 use eyas_types::dfs::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// One run of a program over one block. Its number is never used for another run.
+/// One run of a program over one block. A number is never used for another run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerId(pub u64);
 
-/// Some chunks lent to a worker. A fence: later leases have greater numbers, whatever fails.
+/// A lease of some chunks to a worker. Ids are fencing tokens: later leases always have higher ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeaseId(pub u64);
 
-/// How far a worker has come in its block.
+/// The progress of a worker in its block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LeaseProgress {
-    /// Chunks that its block has, as far as it knows.
+    /// Number of chunks in the block, as far as the worker knows.
     pub chunks: u32,
-    /// Chunks that its program has read to their end.
+    /// Number of chunks that the program has read completely.
     pub done: u32,
-    /// Bytes of the next that it has read.
+    /// Bytes of the next chunk that the program has read.
     pub bytes: u64,
 }
 
-/// What has happened. Any of it may come late, twice, or not at all.
+/// A fact that the decider is told. Each may be delayed, repeated or lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// A worker wants chunks: it is new, or all of its block is confirmed and it will soon have read that.
+    /// A worker asks for chunks: it is new, or will soon have read all chunks of its block.
     RequestLease {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
-        /// Where it runs.
+        /// The node it runs on.
         node: NodeId,
-        /// Its last lease, if it has any.
+        /// Its last lease, if any.
         lease: Option<LeaseId>,
-        /// How far it is.
+        /// Its progress.
         progress: LeaseProgress,
     },
-    /// A worker is alive, and may need more of its block confirmed.
+    /// A worker is alive, and may need more chunks confirmed.
     Renew {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
         /// Its last lease.
         lease: LeaseId,
-        /// How far it is.
+        /// Its progress.
         progress: LeaseProgress,
     },
-    /// A worker's program has ended well, and what it wrote is stored where a loser's is never looked for.
+    /// A worker's program has succeeded, and its output is stored at a path where it appears only if it is committed.
     Commit {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
         /// Its last lease.
         lease: LeaseId,
-        /// How many chunks it has read. The others of its block go back.
+        /// Number of chunks that it has read. The others of its block are free again.
         done: u32,
     },
-    /// A worker has failed, or goes without committing.
+    /// A worker has failed, or leaves without committing.
     Gone {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
     },
-    /// How busy a node is, each a share of 1.
+    /// The load of a node; both values are fractions from 0 to 1.
     Measured {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Time in which its disk was in use.
+        /// Fraction of time in which its disk was busy.
         disk: f64,
-        /// Processors that were.
+        /// Fraction of its processors that were busy.
         load: f64,
     },
-    /// The time that was asked for is there.
+    /// The time of [`Blocks::next_timeout`](crate::Blocks::next_timeout) has come.
     Tick,
 }
 
-/// What is to be done, in this order.
+/// An action that the shell must carry out, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Append this to what is saved. It need not be on disk before the effects after it, [`Effect::Committed`] and
-    /// [`Effect::Complete`] excepted.
+    /// Append this record to the saved ones. It must be durable before a later [`Effect::Committed`] or
+    /// [`Effect::Complete`] is carried out, but need not be before other effects.
     Save(Record),
-    /// The worker's block now has the first `kept` of the chunks that it had, all confirmed, and these.
+    /// The worker's block now consists of the first `kept` of its chunks, all confirmed, and these new chunks.
     Granted {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
         /// The lease of `chunks`.
         lease: LeaseId,
-        /// Chunks of the leases before.
+        /// Number of chunks from earlier leases.
         kept: u32,
-        /// Which chunks of the job.
+        /// The new chunks, by their index in the job.
         chunks: Vec<u32>,
-        /// So many of the block may be begun without asking.
+        /// Number of chunks of the block that may be begun without asking.
         confirmed: u32,
     },
-    /// The worker's lease goes on.
+    /// The worker's lease continues.
     Renewed {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
         /// Its last lease.
         lease: LeaseId,
-        /// So many chunks its block has; others took what it had beyond.
+        /// Number of chunks in its block; chunks beyond were taken by others.
         chunks: u32,
-        /// So many of them may be begun without asking.
+        /// Number of chunks that may be begun without asking.
         confirmed: u32,
     },
-    /// There is no more for the worker: it is to read what it has, all of it confirmed, to end, and to commit.
+    /// There are no more chunks for the worker. It has to read its block, all of it confirmed, and commit.
     NoMore {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
-        /// So many chunks its block has. None: it just leaves.
+        /// Number of chunks in its block. If it is 0, the worker just leaves.
         chunks: u32,
     },
-    /// What the worker has done counts.
+    /// The worker's output counts.
     Committed {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
-        /// The lease it committed with.
+        /// The lease of the commit.
         lease: LeaseId,
     },
-    /// What the worker has done does not count: it is to be killed, and its output thrown away.
+    /// The worker's output does not count: kill the worker and delete its output.
     Discard {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
     },
     /// All chunks are committed.
@@ -131,7 +131,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Which worker is to be told of it, if one is.
+    /// The worker that must be told, if any.
     pub fn worker(&self) -> Option<WorkerId> {
         match self {
             Effect::Save(_) | Effect::Complete => None,
@@ -144,40 +144,40 @@ impl Effect {
     }
 }
 
-/// What must be known after a restart. They are small, and appended in order; a lost end costs work that runs again,
-/// never a chunk that counts twice, because whoever lost their lease with it cannot commit.
+/// A change that must survive a restart. Records are small and appended in order. If the last ones are lost, some work
+/// is repeated, but no chunk counts twice: workers whose leases were lost cannot commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// These were added to a worker's block.
+    /// Chunks were added to a worker's block.
     Granted {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
         /// The lease.
         lease: LeaseId,
-        /// Which chunks of the job.
+        /// The chunks, by their index in the job.
         chunks: Vec<u32>,
-        /// Whose block this is once more.
+        /// The worker whose block was copied, if this is a copy.
         copy_of: Option<WorkerId>,
     },
-    /// Of a worker's block only its first chunks are left to it.
+    /// A worker's block was reduced to its first chunks.
     Shortened {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
-        /// How many.
+        /// Number of chunks that remain.
         chunks: u32,
     },
-    /// A worker has committed its block, as far as it got.
+    /// A worker has committed its block, up to the chunk that it has read.
     Committed {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
-        /// The lease it committed with.
+        /// The lease of the commit.
         lease: LeaseId,
-        /// How many of its chunks.
+        /// Number of committed chunks.
         done: u32,
     },
     /// A worker has lost its block.
     Dropped {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
     },
 }

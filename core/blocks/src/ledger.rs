@@ -1,7 +1,8 @@
-//! Who holds which chunks, and which are committed: what makes every chunk count exactly once.
+//! The ledger: which worker holds which chunks, and which chunks are committed. It makes every chunk count exactly
+//! once.
 //!
-//! The ledger changes by [`Record`]s alone, at run time as after a restart, so that what was saved leads to where it was.
-//! It must never decide who gets what.
+//! The ledger changes only by [`Record`]s, at run time and after a restart, so the saved records always lead to the
+//! same state. It must never decide which worker gets which chunks.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,26 +11,26 @@ use crate::event::{LeaseId, Record, WorkerId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
-    /// In nobody's block.
+    /// In no block.
     Free,
     /// In one block, or in a block and its copy.
     Held,
-    /// Counts.
+    /// Committed.
     Committed,
 }
 
-/// What a worker holds.
+/// The block of a worker.
 pub(crate) struct Block {
-    /// All its chunks, in order.
+    /// Its chunks, in order.
     pub chunks: Vec<u32>,
-    /// Its last lease, which is of the chunks from `start` on.
+    /// Its last lease, which has the chunks from `start`.
     pub lease: LeaseId,
     pub start: u32,
-    /// The lease before.
+    /// The lease before the last one.
     pub previous: Option<LeaseId>,
-    /// Who else works through the same chunks.
+    /// The worker that has a copy of this block, or the original.
     pub twin: Option<WorkerId>,
-    /// How many copies were made before this one.
+    /// Number of copies that were made before this one.
     pub generation: u32,
 }
 
@@ -38,7 +39,7 @@ impl Block {
         self.chunks.len() as u32
     }
 
-    /// How many chunks there are up to the end of that lease. None, if it is neither the last nor the one before.
+    /// The number of chunks up to the end of a lease; `None` unless it is one of the last two.
     fn end_of(&self, lease: LeaseId) -> Option<u32> {
         if lease == self.lease {
             return Some(self.len());
@@ -50,7 +51,7 @@ impl Block {
 pub(crate) struct Ledger {
     states: Vec<BlockState>,
     blocks: BTreeMap<WorkerId, Block>,
-    /// Who has committed, with which lease, to answer them again.
+    /// The workers that have committed, with their leases, to answer them again.
     ended: BTreeMap<WorkerId, LeaseId>,
     committed: u32,
 }
@@ -90,20 +91,20 @@ impl Ledger {
         self.states[chunk as usize]
     }
 
-    /// Chunks in nobody's block.
+    /// Chunks that are in no block.
     pub fn free(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.states).filter(|(_, state)| **state == BlockState::Free).map(|(chunk, _)| chunk)
     }
 
-    /// Whether a worker may commit so many chunks by that lease.
+    /// Whether a worker may commit this number of chunks under this lease.
     pub fn may_commit(&self, worker: WorkerId, lease: LeaseId, done: u32) -> bool {
         self.blocks.get(&worker).and_then(|block| block.end_of(lease)).is_some_and(|end| done <= end)
     }
 
-    /// Takes one more record; chunks that nobody holds any more are added to `freed`.
+    /// Applies the next record. Chunks that no worker holds any longer are appended to `freed`.
     ///
     /// # Panics
-    /// If it contradicts earlier ones.
+    /// If the record contradicts earlier ones.
     pub fn apply(&mut self, record: &Record, freed: &mut Vec<u32>) {
         let before = freed.len();
         match record {
@@ -173,10 +174,10 @@ impl Ledger {
         *state = to;
     }
 
-    /// Checks that every chunk is in as many blocks as its state says.
+    /// Checks that every chunk is in the blocks that its state demands.
     ///
     /// # Panics
-    /// If it is not so.
+    /// If it is not.
     pub fn validate(&self) {
         let mut holders: Vec<u32> = alloc::vec![0; self.states.len()];
         for (worker, block) in &self.blocks {
@@ -184,7 +185,7 @@ impl Ledger {
             if let Some(twin) = block.twin.map(|twin| &self.blocks[&twin]) {
                 assert!(twin.twin == Some(*worker) && twin.chunks == block.chunks);
             }
-            // Of two that hold the same the first is counted.
+            // Of a block and its copy, only the first is counted.
             if block.twin.is_none_or(|twin| *worker < twin) {
                 block.chunks.iter().for_each(|chunk| holders[*chunk as usize] += 1);
             }

@@ -1,13 +1,14 @@
-//! Elastic blocks: where the records of a file end, and which chunks of it a task works through (elastic-blocks §1.3).
+//! Elastic blocks: where the records of a file end, and which chunks of it a task processes (elastic-blocks §1.3).
 //!
-//! A chunk is a stored piece of a file, record-aligned. A block is the set of chunks that one task works through; it lives
-//! only during a job, grows while its task is fast, and shrinks when its node is slow. Pure state machines: they must
-//! never touch a disk, a clock or a socket.
+//! A chunk is a stored, record-aligned piece of a file. A block is the set of chunks that one task processes. It
+//! exists only during a job, grows while its task is fast, and shrinks when its node is slow. Both deciders are pure
+//! state machines: they must never touch a disk, a clock or a socket.
 //!
-//! [`Blocks`] is at the file's leader and lends chunks to workers, each one run of a program; [`Owner`] is the side of a
-//! worker. A worker claims *leases* of several chunks until it is told that there is no more, ends, and commits all that it
-//! has read at once, since its output appears when it ends. Each chunk counts once, because a block is committed by its
-//! last lease only while that is its worker's: who was given up, or has been overtaken by a copy, is refused.
+//! [`Blocks`] runs at the file's leader and leases chunks to workers; a worker is one run of a program.
+//! [`WorkerBlock`] is the worker's side. A worker asks for *leases* of several chunks until it is told that there are
+//! no more. Then it ends its program and commits all that it has read at once, since the output appears when the
+//! program ends. Each chunk counts once: a worker commits its block with its last lease, and the commit is refused if
+//! the block is no longer the worker's, because the worker was given up or a copy of its block has committed first.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,14 +1,14 @@
-//! How busy nodes are, and how fast workers read: moving averages of what is reported.
+//! Moving averages of reported measurements: the load of nodes and the read rates of workers.
 
-/// The past counts as much as what was reported over this time.
+/// Time constant: the past counts as much as what was reported in this time.
 const MEMORY_US: u64 = 10_000_000;
 
-/// How much of an average a report makes up that stands for so long a time.
+/// Weight of a report that covers this time.
 fn weight(over_us: u64) -> f64 {
     over_us as f64 / (over_us + MEMORY_US) as f64
 }
 
-/// How busy a node is, each a share of 1.
+/// The load of a node; both values are fractions from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NodeLoad {
     pub disk: f64,
@@ -17,7 +17,7 @@ pub(crate) struct NodeLoad {
 }
 
 impl NodeLoad {
-    /// Takes one more report. The first is believed as it is.
+    /// Adds a report. The first one is taken as it is.
     pub fn measured(&mut self, now_us: u64, disk: f64, load: f64) {
         let weight = self.measured_us.map_or(1.0, |last_us| weight(now_us.saturating_sub(last_us)));
         self.disk += weight * (disk.clamp(0.0, 1.0) - self.disk);
@@ -26,19 +26,21 @@ impl NodeLoad {
     }
 }
 
-/// How fast somebody reads, in bytes a second, never 0; unknown before the first report.
+/// The read rate of a worker, bytes per second, never 0; `None` before the first report.
 pub(crate) type ReadRate = Option<u64>;
 
-/// The rate after so many bytes in so long a time, the last of `elapsed_us` in which it was measured.
+/// The rate after another report of `bytes` in `over_us`, the last part of `elapsed_us` in which the rate was
+/// measured.
 pub(crate) fn measured(rate: ReadRate, bytes: u64, over_us: u64, elapsed_us: u64) -> ReadRate {
     let over_us = over_us.max(1);
     let seen = (u128::from(bytes) * 1_000_000 / u128::from(over_us)).clamp(1, u64::MAX.into()) as u64;
-    // At first all reports count by their time: what a pipe takes at once must not stand for ten seconds.
+    // At first all reports count by their duration, so that the first bytes that fill a pipe do not count for ten
+    // seconds.
     let weight = weight(over_us).max(over_us as f64 / elapsed_us.max(over_us) as f64);
     Some(rate.map_or(seen, |before| ((1.0 - weight) * before as f64 + weight * seen as f64).max(1.0) as u64))
 }
 
-/// How long so many bytes take.
+/// Time to read `bytes` at `rate`, microseconds.
 pub(crate) fn duration_us(bytes: u64, rate: u64) -> u64 {
     (u128::from(bytes) * 1_000_000 / u128::from(rate)).min(u64::MAX.into()) as u64
 }

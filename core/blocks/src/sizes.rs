@@ -1,32 +1,33 @@
-//! How many chunks a worker is lent at once.
+//! The number of chunks in a lease.
 
 use serde::{Deserialize, Serialize};
 
-/// Most chunks of a lease that is claimed at run time.
+/// Maximum number of chunks of a lease at run time.
 pub const MAX_LEASE_CHUNKS: u32 = 1024;
 
-/// A rule for that.
+/// A rule for the size of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sizes {
-    /// Always so many; the paper locks one at a time.
+    /// Always this number of chunks; the paper locks one at a time.
     Fixed(u32),
-    /// A share of the rest: what is left, by `divisor` times the workers. Guided self-scheduling (Polychronopoulos and Kuck
-    /// 1987) has 1, and gives a slow worker that comes first too much.
+    /// The remaining chunks divided by `divisor` times the number of workers. Guided self-scheduling (Polychronopoulos
+    /// and Kuck 1987) has divisor 1, and gives too much to a slow worker that comes first.
     Guided {
-        /// How many times smaller.
+        /// The divisor.
         divisor: u32,
     },
-    /// Half of the rest in as many leases as there are workers, then half of what is left then; each weighted by how fast
-    /// its worker is (Flynn Hummel et al. 1996). One chunk to whom nothing is known of.
+    /// Half of the remaining chunks in as many leases as there are workers, then half of the rest, and so on; each
+    /// lease is weighted by the speed of its worker (Flynn Hummel et al. 1996). A worker of unknown speed gets one
+    /// chunk.
     Factoring,
 }
 
-/// Counts leases.
+/// Computes the sizes of leases.
 pub(crate) struct Sizer {
     sizes: Sizes,
-    /// Leases to come of the present batch.
+    /// Number of leases left in the current batch.
     left: u32,
-    /// Of a worker of mean speed in it.
+    /// Size of a lease in this batch, for a worker of mean speed.
     chunks: u32,
 }
 
@@ -35,7 +36,8 @@ impl Sizer {
         Sizer { sizes, left: 0, chunks: 0 }
     }
 
-    /// Chunks of the next lease when `rest` are left for so many workers; `speed` is its worker's and the mean of all.
+    /// Size of the next lease when `rest` chunks are left for `workers`; `speed` is the rate of its worker and the
+    /// mean rate.
     pub fn next(&mut self, rest: u32, workers: u32, speed: Option<(u64, u64)>) -> u32 {
         let workers = workers.max(1);
         let chunks = match self.sizes {
@@ -60,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// Sizes of all leases of 64 chunks for eight workers, of which every eighth claim is by one of that speed.
+    /// Sizes of the leases of 64 chunks for eight workers, one of which has the speed `slow`.
     fn leases(sizes: Sizes, slow: Option<(u64, u64)>) -> Vec<u32> {
         let mut sizer = Sizer::new(sizes);
         let (mut rest, mut leases) = (64, Vec::new());

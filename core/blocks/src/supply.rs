@@ -1,4 +1,5 @@
-//! What nobody holds: shares that were assigned in advance and not claimed yet, and chunks by the nodes that have them.
+//! The free chunks: shares that were assigned in advance and not leased yet, and other chunks by the nodes of their
+//! replicas.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -6,16 +7,17 @@ use alloc::vec::Vec;
 use crate::chunks::{ChunkTable, NodeIndex};
 use crate::schedulers::AssignedChunks;
 
-/// Shares of one wave that are left, by node.
+/// The remaining shares of one wave, by node.
 type Wave = BTreeMap<NodeIndex, VecDeque<Vec<u32>>>;
 
 #[derive(Default)]
 pub(crate) struct Supply {
-    /// By place: chunks in no share with a replica there, each at all of its replicas.
+    /// By node index: free chunks with a replica on the node that are in no share. A chunk is listed at each of its
+    /// replicas.
     local: Vec<BTreeSet<u32>>,
-    /// How many those are.
+    /// Number of these chunks.
     rest: u32,
-    /// None of them empty.
+    /// Contains no empty waves.
     waves: BTreeMap<u32, Wave>,
 }
 
@@ -24,7 +26,7 @@ impl Supply {
         self.rest == 0 && self.waves.is_empty()
     }
 
-    /// How many chunks are in no share.
+    /// Number of free chunks that are in no share.
     pub fn rest(&self) -> u32 {
         self.rest
     }
@@ -43,7 +45,7 @@ impl Supply {
         self.waves.entry(share.wave).or_default().entry(share.node).or_default().push_back(share.chunks);
     }
 
-    /// The next share of the first wave for a worker of that node.
+    /// Takes the next share of the first wave for this node.
     pub fn take_own_share(&mut self, node: NodeIndex) -> Option<Vec<u32>> {
         let mut wave = self.waves.first_entry()?;
         let shares = wave.get_mut().get_mut(&node)?;
@@ -57,7 +59,7 @@ impl Supply {
         Some(share)
     }
 
-    /// The next share of the first wave, of the node that is most in need by what its shares have; of equals, of the first.
+    /// Takes the next share of the first wave, of the node with the greatest need; the first one if several are equal.
     pub fn take_neediest_share(&mut self, need: impl Fn(NodeIndex, usize) -> f64) -> Option<Vec<u32>> {
         let wave = self.waves.first_key_value()?.1;
         let needs = wave.iter().map(|(node, shares)| (need(*node, shares.iter().map(Vec::len).sum()), *node));
@@ -65,14 +67,15 @@ impl Supply {
         self.take_own_share(node)
     }
 
-    /// Up to so many chunks in no share: those that the node has; if it has none, of the node that has the most of them.
+    /// Takes up to this number of free chunks that are in no share: chunks of this node, or of the node with the most
+    /// chunks if it has none.
     pub fn take(&mut self, chunks: &ChunkTable, node: NodeIndex, count: u32) -> Vec<u32> {
         let own = self.local.get(node as usize).is_some_and(|local| !local.is_empty());
         let from = if own { Some(node as usize) } else { self.fullest() };
         let Some(from) = from else { return Vec::new() };
         let mut taken = Vec::new();
         while taken.len() < count as usize {
-            // Whose chunks they are begins at the other end.
+            // The node itself takes its chunks from the other end.
             let next = if own { self.local[from].first() } else { self.local[from].last() };
             let Some(next) = next.copied() else { break };
             for replica in chunks.replicas(next) {
@@ -81,21 +84,21 @@ impl Supply {
             taken.push(next);
         }
         self.rest -= taken.len() as u32;
-        // Read in the order of the file all the same.
+        // They are read in the order of the file.
         taken.sort_unstable();
         taken
     }
 
-    /// Looks at all nodes, which only those do who have nothing of their own.
+    /// The node with the most chunks. Looks at all nodes; used only for nodes without chunks of their own.
     fn fullest(&self) -> Option<usize> {
         let by_count = |place: &usize| (self.local[*place].len(), core::cmp::Reverse(*place));
         (0..self.local.len()).max_by_key(by_count).filter(|place| !self.local[*place].is_empty())
     }
 
-    /// All chunks, each once.
+    /// All free chunks, each once.
     ///
     /// # Panics
-    /// If one is there twice, or not at all of its replicas.
+    /// If a chunk is listed twice, or not at all of its replicas.
     pub fn validate(&self, chunks: &ChunkTable) -> BTreeSet<u32> {
         let mut all: BTreeSet<u32> = self.local.iter().flatten().copied().collect();
         assert_eq!(all.len(), self.rest as usize);

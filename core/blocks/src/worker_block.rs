@@ -1,7 +1,8 @@
-//! A worker's side of its block: what it may read now, and when it asks for more.
+//! The worker's side of its block: which chunks it may read now, and when it asks for more.
 //!
-//! It holds to what the leader relies on: it never begins a chunk before that is confirmed, and it never commits under
-//! a lease that it was not granted. Answers may come late, twice, or not at all; who asks again gets the same.
+//! It keeps the promises that the leader relies on: it never begins a chunk before it is confirmed, and it never
+//! commits under a lease that it was not granted. Answers may be delayed, repeated or lost; a repeated question gets
+//! the same answer.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use eyas_types::dfs::NodeId;
 
 use crate::event::{Effect, Event, LeaseId, LeaseProgress, WorkerId};
 
-/// A worker's block as the worker knows it.
+/// A block, as its worker knows it.
 #[derive(Clone, Debug)]
 pub struct WorkerBlock {
     worker: WorkerId,
@@ -19,12 +20,12 @@ pub struct WorkerBlock {
     confirmed: u32,
     progress: LeaseProgress,
     is_last: bool,
-    /// Where it was when it last asked: asking again there is left to the heartbeat.
+    /// The progress at the last question. At the same progress, only the heartbeat asks again.
     asked: Option<(LeaseProgress, u32)>,
 }
 
 impl WorkerBlock {
-    /// A worker that is about to begin, and has nothing yet.
+    /// A new worker without chunks.
     pub fn new(worker: WorkerId, node: NodeId) -> Self {
         let progress = LeaseProgress::default();
         WorkerBlock {
@@ -39,7 +40,7 @@ impl WorkerBlock {
         }
     }
 
-    /// Takes an answer to this worker. [`Effect::Committed`] and [`Effect::Discard`] are the shell's to obey.
+    /// Applies an answer. The shell acts on [`Effect::Committed`] and [`Effect::Discard`].
     pub fn told(&mut self, answer: &Effect) {
         match answer {
             Effect::Granted { worker, lease, kept, chunks, confirmed } if *worker == self.worker => {
@@ -63,8 +64,8 @@ impl WorkerBlock {
         self.progress.chunks = self.chunks.len() as u32;
     }
 
-    /// What is confirmed stays so, and what was taken is gone. So older answers change nothing, even those of a leader that
-    /// has restarted since, and has forgotten who took what.
+    /// Confirmed chunks stay confirmed, and chunks that were taken stay gone. So delayed answers change nothing, not
+    /// even answers of a leader that has restarted since and has forgotten what was taken.
     fn has(&mut self, lease: LeaseId, chunks: u32, confirmed: u32) {
         if self.lease == Some(lease) {
             self.chunks.truncate(chunks.max(self.confirmed) as usize);
@@ -72,22 +73,22 @@ impl WorkerBlock {
         }
     }
 
-    /// The chunk to read now. None: there is none, or none confirmed.
+    /// The chunk to read now; `None` if there is none, or none confirmed.
     pub fn current(&self) -> Option<u32> {
         (self.progress.done < self.confirmed).then(|| self.chunks[self.progress.done as usize])
     }
 
-    /// The chunk that will probably be next, to fetch it meanwhile. That is not beginning it.
+    /// The chunk that will probably be next, which may be fetched but not begun.
     pub fn upcoming(&self) -> Option<u32> {
         self.chunks.get(self.progress.done as usize + usize::from(self.current().is_some())).copied()
     }
 
-    /// So many more bytes of the current chunk were read.
+    /// `bytes` more of the current chunk were read.
     pub fn read(&mut self, bytes: u64) {
         self.progress.bytes += bytes;
     }
 
-    /// The current chunk was read to its end.
+    /// The current chunk was read completely.
     ///
     /// # Panics
     /// If there is none.
@@ -96,7 +97,8 @@ impl WorkerBlock {
         (self.progress.done, self.progress.bytes) = (self.progress.done + 1, 0);
     }
 
-    /// What to ask now, to be called after whatever happens: once it is on the last chunk that is confirmed, for more.
+    /// The question to send now, if any. To be called after every change: asks for more when the last confirmed chunk
+    /// is being read.
     pub fn request(&mut self) -> Option<Event> {
         let here = (LeaseProgress { bytes: 0, ..self.progress }, self.confirmed);
         if !self.is_short() || self.asked == Some(here) {
@@ -106,7 +108,8 @@ impl WorkerBlock {
         Some(self.heartbeat())
     }
 
-    /// What to say thrice in a term at least, and sooner while it waits for an answer: what it has asked, or how far it is.
+    /// The message to send at least three times in a term, and more often while an answer is awaited: the last
+    /// question, or the progress.
     pub fn heartbeat(&self) -> Event {
         let WorkerBlock { worker, node, lease, progress, .. } = *self;
         match lease {
@@ -117,27 +120,27 @@ impl WorkerBlock {
         }
     }
 
-    /// Whether it has nothing confirmed beyond its current chunk.
+    /// Whether no chunk is confirmed beyond the current one.
     fn is_short(&self) -> bool {
         !self.is_last && self.progress.done + 1 >= self.confirmed
     }
 
-    /// Whether its program's input is to be ended: all was read and there is no more.
+    /// Whether the input of the program has to end: all chunks were read and there are no more.
     pub fn is_at_end(&self) -> bool {
         self.is_last && self.progress.done as usize == self.chunks.len()
     }
 
-    /// What to say when its program has ended well. None if it has nothing: then it just goes.
+    /// The commit to send when the program has succeeded; `None` if the worker has no chunks, and just leaves.
     pub fn commit(&self) -> Option<Event> {
         Some(Event::Commit { worker: self.worker, lease: self.lease?, done: self.progress.done })
     }
 
-    /// How many of its chunks were read to their end.
+    /// Number of chunks that were read completely.
     pub fn done(&self) -> u32 {
         self.progress.done
     }
 
-    /// Its chunks up to now, in order.
+    /// The chunks of the block so far, in order.
     pub fn chunks(&self) -> &[u32] {
         &self.chunks
     }

@@ -1,27 +1,27 @@
-//! What is known of a worker beside what it holds: how far and how fast it is. None of it is saved.
+//! The state of a worker beside its block: its progress and its rate. It is not saved.
 
 use crate::chunks::NodeIndex;
 use crate::measures::{ReadRate, duration_us};
 
 pub(crate) struct WorkerState {
-    /// Where it is. Unknown after a restart, until it asks.
+    /// Its node. Unknown after a restart until the worker asks.
     pub node: Option<NodeIndex>,
-    /// Chunks of its block that it has read, their bytes, and the bytes that it has read in all.
+    /// Chunks of its block that it has read, their bytes, and all bytes that it has read.
     pub done: u32,
     pub done_bytes: u64,
     pub read_bytes: u64,
-    /// Of its block.
+    /// Size of its block.
     pub block_bytes: u64,
-    /// So many chunks of its block it may begin without asking. Never less than it was told.
+    /// Number of chunks of its block that it may begin without asking. Never less than it was told.
     pub confirmed: u32,
-    /// It was told that there is no more, or works through a block that another has, too.
+    /// Whether it was told that there are no more chunks, or has a block of which there is a copy.
     pub is_ending: bool,
     pub rate: ReadRate,
-    /// When it had its first chunks, and when it was last seen to read.
+    /// When it got its first chunks, and when it last made progress.
     pub began_us: u64,
     pub progressed_us: u64,
     pub expires_us: u64,
-    /// Its key among those from whom others take.
+    /// Its key in the list of workers from which others take chunks.
     pub tail_us: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl WorkerState {
         }
     }
 
-    /// It has so many bytes more to read.
+    /// The worker was granted `bytes` more.
     pub fn begin(&mut self, now_us: u64, bytes: u64) {
         if self.block_bytes == 0 {
             (self.began_us, self.progressed_us) = (now_us, now_us);
@@ -55,7 +55,7 @@ impl WorkerState {
         self.block_bytes.saturating_sub(self.read_bytes)
     }
 
-    /// How long it is expected to go on, microseconds: as its rate says, and as long again as it has shown nothing.
+    /// Expected remaining time, microseconds: from its rate, but at least the time in which it has made no progress.
     pub fn left_us(&self, now_us: u64) -> u64 {
         let by_rate = self.rate.map_or(0, |rate| duration_us(self.left_bytes(), rate));
         by_rate.max(now_us.saturating_sub(self.progressed_us))

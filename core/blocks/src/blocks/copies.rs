@@ -1,5 +1,5 @@
-//! Work for those who run idle: what came back, what others have not begun, and at the very end what others may be long
-//! about. That runs a second time; the first to commit counts.
+//! Work for idle workers: chunks that came back, chunks that others have not begun, and at the end a copy of a slow
+//! worker's block. Of a block and its copy, the first to commit counts.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -8,17 +8,17 @@ use super::Blocks;
 use crate::event::{Effect, WorkerId};
 use crate::measures::duration_us;
 
-/// A block is copied so often, and never while a copy of it is at work.
+/// Maximum number of copies of a block, of which one at a time is worked on.
 const MAX_COPIES: u32 = 3;
 
-/// So many of those who are idle look at a time; they take turns.
+/// Number of idle workers that look for work at a time; they take turns.
 const IDLE_LOOKS: usize = 16;
 
-/// Those who are idle look again after this time, microseconds.
+/// Idle workers look for work again after this time, microseconds.
 const LOOK_US: u64 = 100_000;
 
 impl Blocks {
-    /// Gives idle workers what there is by now.
+    /// Gives idle workers the work that is available now.
     pub(super) fn serve_idle(&mut self, now_us: u64, effects: &mut Vec<Effect>) {
         let is_time = self.look_us.is_some_and(|look_us| look_us <= now_us);
         if self.is_complete() {
@@ -38,7 +38,7 @@ impl Blocks {
         self.look_us = (!self.idle.is_empty()).then(|| next_us.unwrap_or(now_us + LOOK_US));
     }
 
-    /// Gives an idle worker something, if there is anything.
+    /// Gives an idle worker work, if there is any.
     pub(super) fn serve(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
         if self.is_complete() {
             self.leave(worker);
@@ -48,7 +48,7 @@ impl Blocks {
         }
     }
 
-    /// Has a worker repeat the block that it would have done the longest before the one who is at it.
+    /// Gives a worker a copy of the block that it would finish earliest in comparison with the block's worker.
     fn copy(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
         let Some(rate) = self.rate(worker).or(self.mean_rate()) else { return };
         let gain_us = |other: &WorkerId| {
@@ -58,7 +58,7 @@ impl Blocks {
         let open = self.ledger.blocks().filter(|(_, block)| block.twin.is_none() && block.generation < MAX_COPIES);
         let gains = open.filter_map(|(other, _)| Some((gain_us(&other)?, other)));
         let Some((_, first)) = gains.max() else { return };
-        // From now on both have the same chunks.
+        // From now on both workers have the same chunks.
         self.runs.get_mut(&first).expect("who has a block is known").is_ending = true;
         self.confirm(first);
         let chunks = self.ledger.block(first).expect("it was found there").chunks.clone();

@@ -1,8 +1,9 @@
-//! How far workers are: their rates, and what of their blocks they may begin without asking.
+//! The progress of workers: their rates, and the chunks of their blocks that they may begin without asking.
 //!
-//! A chunk may be begun once it is *confirmed*, and what is confirmed is never taken. So that a slow worker does not sit on
-//! chunks that others could do, and a fast one does not wait for an answer before each, what is confirmed beyond the chunk
-//! in work is what the worker reads in [`Config::window_us`](super::Config).
+//! A worker may begin a chunk once it is *confirmed*, and confirmed chunks are never taken away. A slow worker must
+//! not keep chunks that others could process, and a fast one must not wait for an answer before each chunk. So the
+//! chunks that are confirmed beyond the current one are those that the worker reads in
+//! [`Config::window_us`](super::Config).
 
 use alloc::vec::Vec;
 
@@ -12,14 +13,14 @@ use crate::event::{Effect, LeaseProgress, Record, WorkerId};
 use crate::measures::{self, ReadRate, duration_us};
 use crate::worker_state::WorkerState;
 
-/// Most chunks that are confirmed beyond the one in work.
+/// Maximum number of chunks that are confirmed beyond the current one.
 const MAX_CONFIRMED: u32 = 256;
 
-/// Taken for the rate of all while none is known, bytes a second: then it only says who has more.
+/// Assumed rate of all workers while none is known, bytes per second. It only serves to compare amounts.
 const ANY_RATE: u64 = 100_000_000;
 
 impl Blocks {
-    /// A worker has been heard of.
+    /// A message of a worker has arrived.
     pub(super) fn enter(&mut self, worker: WorkerId, node: Option<NodeIndex>, now_us: u64) {
         let rates = &self.nodes.rates;
         let rated = &mut self.rated;
@@ -33,7 +34,7 @@ impl Blocks {
         self.expiries.insert((run.expires_us, worker));
     }
 
-    /// A worker is not heard any more.
+    /// A worker is gone.
     pub(super) fn leave(&mut self, worker: WorkerId) {
         let Some(run) = self.runs.remove(&worker) else { return };
         self.rated = (self.rated.0 - u64::from(run.rate.is_some()), self.rated.1 - run.rate.unwrap_or(0));
@@ -44,7 +45,8 @@ impl Blocks {
         self.idle.remove(&worker);
     }
 
-    /// Takes a report of one who has a block, under its last lease. False if it began what it must not.
+    /// Applies a progress report of a worker under its last lease. Returns `false` if the worker began a chunk that
+    /// was not confirmed.
     pub(super) fn advance(
         &mut self,
         now_us: u64,
@@ -83,8 +85,8 @@ impl Blocks {
         true
     }
 
-    /// Takes from a worker's block what the worker knows to be another's: that was lost with the end of what was saved.
-    /// False if it knows less than what it was granted before its last lease.
+    /// Removes chunks from a worker's block that the worker knows to be another's, because the record of this was
+    /// lost. Returns `false` if the worker knows fewer chunks than it was granted before its last lease.
     fn shorten(&mut self, worker: WorkerId, chunks: u32, effects: &mut Vec<Effect>) -> bool {
         let block = self.ledger.block(worker).expect("who is shortened has a block");
         if block.len() <= chunks {
@@ -97,11 +99,11 @@ impl Blocks {
         let block_bytes = self.block_bytes(worker);
         let run = self.runs.get_mut(&worker).expect("who has a block is known");
         (run.block_bytes, run.confirmed) = (block_bytes, run.confirmed.min(chunks));
-        // A restart forgets how far workers are, so that they have read none of what they lose here.
+        // A restart forgets the progress of workers, so they have read none of the chunks that they lose here.
         run.done <= chunks
     }
 
-    /// Confirms as much as a worker may begin now.
+    /// Confirms the chunks that a worker may begin now.
     pub(super) fn confirm(&mut self, worker: WorkerId) {
         let block = self.ledger.block(worker).expect("whose chunks are confirmed has a block");
         let run = self.runs.get_mut(&worker).expect("who has a block is known");
@@ -123,7 +125,7 @@ impl Blocks {
         self.weigh(worker);
     }
 
-    /// Enters a worker among those from whom others may take, or not.
+    /// Adds or removes a worker in the list of those from which others may take chunks.
     pub(super) fn weigh(&mut self, worker: WorkerId) {
         let rate = self.rate_or_mean(worker);
         let len = self.ledger.block(worker).map_or(0, |block| block.len());
@@ -142,7 +144,7 @@ impl Blocks {
         self.runs[&worker].rate
     }
 
-    /// Of all workers whose rate is known.
+    /// The mean rate of all workers with a known rate.
     pub(super) fn mean_rate(&self) -> ReadRate {
         self.rated.1.checked_div(self.rated.0)
     }

@@ -1,4 +1,4 @@
-//! Splitting a lease that runs: its worker goes on from the head, and who would run idle takes from the tail.
+//! Splitting a running lease: its worker continues at the head, and an idle worker takes chunks from the tail.
 
 use alloc::vec::Vec;
 
@@ -7,8 +7,8 @@ use crate::event::{Effect, Record, WorkerId};
 use crate::measures::duration_us;
 
 impl Blocks {
-    /// Takes from the worker who has longest to go what the thief does before that one would, so that both end at about the
-    /// same time. None if there is nothing of the kind.
+    /// Takes chunks from the worker with the longest remaining time, so that thief and victim finish at about the same
+    /// time. Returns `None` if nothing can be taken.
     pub(super) fn steal(&mut self, thief: WorkerId, effects: &mut Vec<Effect>) -> Option<Vec<u32>> {
         let (_, victim) = self.tails.last().copied()?;
         let [thief_rate, victim_rate] = [thief, victim].map(|worker| self.rate_or_mean(worker));
@@ -18,7 +18,7 @@ impl Blocks {
         let mut chunks = block.len();
         while chunks > run.confirmed {
             let size_bytes = self.chunks.size_bytes(block.chunks[chunks as usize - 1]);
-            // The first is worth taking if it is done before the victim would come to its end.
+            // Taking the first chunk pays if the thief finishes it before the victim would finish its block.
             let rest_bytes = if taken_bytes == 0 { left_bytes } else { left_bytes - size_bytes };
             if duration_us(taken_bytes + size_bytes, thief_rate) > duration_us(rest_bytes, victim_rate) {
                 break;

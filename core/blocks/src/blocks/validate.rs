@@ -1,13 +1,13 @@
-//! What always holds of a job's blocks.
+//! Invariants of a job's blocks.
 
 use super::Blocks;
 use crate::ledger::BlockState;
 
 impl Blocks {
-    /// Checks that every chunk is committed, held, or to be had, and that what is kept to find things agrees.
+    /// Checks that every chunk is committed, held or free, and that the indexes agree with the ledger.
     ///
     /// # Panics
-    /// If it is not so.
+    /// If an invariant does not hold.
     pub fn validate(&self) {
         self.ledger.validate();
         if self.is_planned {

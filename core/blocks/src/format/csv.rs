@@ -1,14 +1,16 @@
-//! Comma-separated values (RFC 4180): a record ends with the line feed, after a carriage return or not, that is not in quotes.
+//! Comma-separated values (RFC 4180): a record ends with a line feed outside of quotes, with or without a carriage
+//! return before it.
 //!
-//! A quote opens where a field begins: at a record's start or after `,`, `;`, tab or `|`, so that files of any of those
-//! separators are read. It closes at the next one that is not doubled. Any other quote is like any other content, as most
-//! readers take it. A quote that is never closed is refused: it would make one record of all that follows.
+//! A quote opens at the beginning of a field: at the start of a record or after `,`, `;`, tab or `|`, so that files
+//! with any of these separators can be read. It closes at the next quote that is not doubled. Other quotes are
+//! ordinary content, as in most readers. A quote that is never closed is refused, since all that follows would be one
+//! record.
 
 use memchr::{memchr, memchr2};
 
 use super::{Ending, FormatProblem, Misfit, Records};
 
-/// Remembers the last byte, and the last quote that was opened or closed.
+/// State: the last byte, and the last quote that was opened or closed.
 pub(super) struct Csv {
     last: u8,
     quote: Quote,
@@ -16,11 +18,11 @@ pub(super) struct Csv {
 
 #[derive(Clone, Copy)]
 enum Quote {
-    /// None, or one that is closed and over.
+    /// No quote, or one that was closed before.
     None,
-    /// What follows is in the quote that was opened at this offset.
+    /// Inside a quote that was opened at this offset.
     Open { opened: u64 },
-    /// It was closed right before `end`. If a quote is there too, the two were one in the text.
+    /// The quote was closed just before `end`. If another quote follows there, both are one in the text.
     Closed { opened: u64, end: u64 },
 }
 
@@ -31,7 +33,7 @@ impl Default for Csv {
 }
 
 impl Csv {
-    /// A quote at this offset, outside of quotes and after the byte `before`.
+    /// Handles a quote at this offset, which is not inside quotes and follows the byte `before`.
     fn see_quote(&mut self, at: u64, before: u8) {
         self.quote = match self.quote {
             Quote::Closed { opened, end } if end == at => Quote::Open { opened },
@@ -43,7 +45,7 @@ impl Csv {
 
 impl Records for Csv {
     fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit> {
-        // Line feeds before here end nothing of interest. Quotes have to be seen.
+        // Line feeds before this position are not searched for. Quotes are.
         let skipped = least.saturating_sub(offset + 1).min(bytes.len() as u64) as usize;
         let mut at = 0;
         while at < bytes.len() {

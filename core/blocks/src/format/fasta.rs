@@ -1,13 +1,14 @@
-//! FASTA: a sequence begins with a `>` at the start of a line, and all up to the next one is of it, empty lines too.
+//! FASTA: a sequence begins with `>` at the start of a line, and includes everything up to the next one, also empty
+//! lines.
 //!
-//! Before the first there may be white space, and then a comment, which begins with `;`: they are of the first sequence.
-//! Anything else there is refused.
+//! White space before the first sequence, and then a comment that begins with `;`, belong to the first sequence. Any
+//! other content there is refused.
 
 use memchr::memchr;
 
 use super::{Ending, FormatProblem, Misfit, Records};
 
-/// Remembers the last byte, and how far the file's beginning is understood.
+/// State: the last byte, and how far the beginning of the file was read.
 pub(super) struct Fasta {
     last: u8,
     part: Part,
@@ -15,11 +16,11 @@ pub(super) struct Fasta {
 
 #[derive(PartialEq, Eq)]
 enum Part {
-    /// Nothing but white space so far.
+    /// Only white space so far.
     Blank,
-    /// A comment before the first sequence.
+    /// In a comment before the first sequence.
     Comment,
-    /// A sequence.
+    /// In a sequence.
     Sequence,
 }
 
@@ -30,7 +31,7 @@ impl Default for Fasta {
 }
 
 impl Fasta {
-    /// The first `>` at the start of a line, at `from` or after.
+    /// Position of the first `>` at the start of a line, at or after `from`.
     fn start(&self, bytes: &[u8], mut from: usize) -> Option<usize> {
         while let Some(found) = memchr(b'>', &bytes[from..]) {
             let start = from + found;
@@ -43,7 +44,7 @@ impl Fasta {
         None
     }
 
-    /// Reads what is before the first sequence, and its `>`. Gives how much that is, or all there is.
+    /// Reads up to the `>` of the first sequence. Returns the number of bytes read.
     fn begin(&mut self, bytes: &[u8], offset: u64) -> Result<usize, Misfit> {
         let mut at = 0;
         if self.part == Part::Blank {

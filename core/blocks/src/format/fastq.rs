@@ -1,19 +1,21 @@
-//! FASTQ: a read is a line `@` with its name, bases, a line `+`, and as many qualities as bases (Cock et al. 2010). Bases and
-//! qualities may each take any number of lines, so that an `@` or `+` among the qualities begins nothing: that is known
-//! because chunks are read from their start. Spaces count as any other byte; the carriage return before a line feed does not.
+//! FASTQ: a read is a line `@` with its name, bases, a line `+`, and as many qualities as bases (Cock et al. 2010).
+//! Bases and qualities may each take several lines. So an `@` or `+` among the qualities begins nothing; this is known
+//! because chunks are read from their start. Spaces count like other bytes; the carriage return before a line feed
+//! does not count.
 //!
-//! Qualities take at least one line, which is empty for a read without bases. Empty lines after a read are of it, and those
-//! before the first of that. Whatever else is between reads is refused, and so is a read with more or fewer qualities.
+//! Qualities take at least one line, which is empty for a read without bases. Empty lines after a read belong to it,
+//! and those before the first read belong to that. Any other content between reads is refused, and so is a read with
+//! more or fewer qualities than bases.
 
 use memchr::memchr;
 
 use super::{Ending, FormatProblem, Misfit, Records};
 
-/// Remembers the part of a read, how many bases and qualities it has so far, and the last byte.
+/// State: the current part of a read, its numbers of bases and qualities so far, and the last byte.
 #[derive(Clone)]
 pub(super) struct Fastq {
     part: Part,
-    /// Where the read began.
+    /// Offset of the read.
     begun: u64,
     bases: u64,
     qualities: u64,
@@ -40,7 +42,7 @@ impl Default for Fastq {
 }
 
 impl Fastq {
-    /// A line that begins with `byte` at this offset. Whether a read does.
+    /// A line at this offset begins with `byte`. Returns whether a read begins.
     fn begin_line(&mut self, byte: u8, offset: u64) -> Result<bool, Misfit> {
         match (self.part, byte) {
             (Part::Start | Part::Between, b'@') => return Ok(true),
@@ -52,7 +54,7 @@ impl Fastq {
         Ok(false)
     }
 
-    /// More of a line, without its line feed.
+    /// Reads more of a line, without its line feed.
     fn read(&mut self, bytes: u64) {
         match self.part {
             Part::Bases => self.bases += bytes,
@@ -61,7 +63,7 @@ impl Fastq {
         }
     }
 
-    /// The line is over. `last` is the byte before its line feed.
+    /// A line has ended. `last` is the byte before its line feed.
     fn end_line(&mut self, last: u8) -> Result<(), Misfit> {
         let carriage_return = u64::from(last == b'\r');
         match self.part {

@@ -1,17 +1,17 @@
-//! Records of one size, without anything between them. A last one of another size is refused.
+//! Records of a fixed size, without separators. A last record of another size is refused.
 
 use super::{Ending, FormatProblem, Misfit, Records};
 
-/// Remembers where the record began that is being read.
+/// State: the offset of the current record.
 pub(super) struct FixedSize {
     record_bytes: u64,
-    /// How much of the record was read: less than its size.
+    /// Number of bytes of the record that were read, less than its size.
     read_bytes: u64,
     begun: u64,
 }
 
 impl FixedSize {
-    /// Records of so many bytes.
+    /// The format with records of this size.
     pub(super) fn new(record_bytes: u32) -> Self {
         assert!(record_bytes > 0, "records have bytes");
         FixedSize { record_bytes: record_bytes.into(), read_bytes: 0, begun: 0 }
@@ -21,7 +21,7 @@ impl FixedSize {
 impl Records for FixedSize {
     fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit> {
         let begun = offset - self.read_bytes;
-        // More than none: a border at `begun` was found before.
+        // At least one: the border at `begun` was found before.
         let records = least.saturating_sub(begun).div_ceil(self.record_bytes);
         let border = begun.saturating_add(records.saturating_mul(self.record_bytes));
         let end = offset + bytes.len() as u64;

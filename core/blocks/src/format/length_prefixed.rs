@@ -1,30 +1,30 @@
-//! Records that begin with their length. It counts what follows it, not itself, and may be 0. A last record with less than its
-//! length is refused; so is, because of it, most of what is not of this format.
+//! Records with a length prefix, which counts the bytes that follow it and may be 0. A last record that is shorter
+//! than its length is refused. This detects most content that does not have this format.
 
 use super::{Ending, FormatProblem, Misfit, Records};
 
-/// Remembers the record's length, as far as it was read, and how much of the record is to come.
+/// State: the length of the record, as far as it was read, and the number of bytes that follow.
 pub(super) struct LengthPrefixed {
     prefix_bytes: u8,
     is_big_endian: bool,
-    /// Where the record began.
+    /// Offset of the record.
     begun: u64,
-    /// How many bytes of the prefix were read.
+    /// Number of bytes of the prefix that were read.
     read_bytes: u8,
-    /// What they say.
+    /// The length in the prefix.
     length_bytes: u64,
-    /// How many of those bytes were not read.
+    /// Number of bytes of the record that were not read yet.
     rest_bytes: u64,
 }
 
 impl LengthPrefixed {
-    /// Records after lengths of so many bytes.
+    /// The format with prefixes of this size.
     pub(super) fn new(prefix_bytes: u8, is_big_endian: bool) -> Self {
         assert!((1..=8).contains(&prefix_bytes), "prefixes have 1 to 8 bytes");
         LengthPrefixed { prefix_bytes, is_big_endian, begun: 0, read_bytes: 0, length_bytes: 0, rest_bytes: 0 }
     }
 
-    /// The next byte of a prefix.
+    /// Reads the next byte of a prefix.
     fn read_prefix(&mut self, byte: u8) {
         let byte = u64::from(byte);
         self.length_bytes = match self.is_big_endian {

@@ -1,11 +1,11 @@
-//! Lines: each ends with its line feed, so that a carriage return before that, NUL bytes and empty lines are like any other
-//! content. The last one may lack it. Nothing is refused.
+//! Lines: each ends with a line feed. Carriage returns, NUL bytes and empty lines are ordinary content. The last line
+//! may lack its line feed. No content is refused.
 
 use memchr::memchr;
 
 use super::{Ending, Misfit, Records};
 
-/// Remembers whether a line is begun.
+/// State: whether a line has begun.
 #[derive(Default)]
 pub(super) struct LineRecords {
     is_open: bool,
@@ -13,7 +13,7 @@ pub(super) struct LineRecords {
 
 impl Records for LineRecords {
     fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit> {
-        // A line feed before the last byte that `least` leaves out ends nothing of interest: nobody looks for it.
+        // Line feeds before `least - 1` end no chunk, and are not searched for.
         let skipped = least.saturating_sub(offset + 1).min(bytes.len() as u64) as usize;
         if let Some(found) = memchr(b'\n', &bytes[skipped..]) {
             self.is_open = false;

@@ -1,14 +1,15 @@
-//! Formats: where the records of a file end, and with them its chunks.
+//! Formats: where the records of a file end, and therefore its chunks.
 //!
-//! A record belongs to the chunk that has its first byte, whatever its format. So a chunk ends with the first border between
-//! records at or after a multiple of the chunk's size in the file: it never ends within a record, a record longer than a
-//! chunk makes one longer chunk, and no chunk is empty. Where chunks end depends on the content alone, not on how it comes.
+//! A record belongs to the chunk that has its first byte. So a chunk ends at the first border between records at or
+//! after a multiple of the chunk size: it never ends within a record, a record that is longer than a chunk makes one
+//! longer chunk, and no chunk is empty. Borders depend on the content alone, not on how it is divided into calls.
 //!
-//! A [`Cutter`] finds those ends in content that comes piece by piece. It must never keep content: what a format remembers
-//! has a few words. So no record is too long for it; whoever keeps a chunk in memory needs a bound of his own.
+//! A [`Cutter`] finds borders in content that arrives piece by piece. It must never keep content; the state of a
+//! format is a few words. So it accepts records of any length, and callers that keep a chunk in memory need a limit of
+//! their own.
 //!
-//! What shows to be of another format is refused, with its place ([`BadContent`]), rather than cut where no record ends.
-//! Adding a format touches its own file and `records`.
+//! Content that turns out not to have the format is refused with its offset ([`BadContent`]). To add a format, write
+//! its file and add it to `records`.
 
 mod csv;
 mod fasta;
@@ -25,25 +26,26 @@ use core::fmt;
 
 use eyas_types::dfs::Format;
 
-/// The records of one format, found in content that comes piece by piece, from the first byte of a record on.
+/// The state of one format, which reads content piece by piece from the first byte of a record.
 trait Records: Send {
-    /// Reads `bytes`, which are at `offset` in the file, right after those read before. Gives the first border at or after
-    /// `least`, an offset in the file, and has then read up to it; `None` when it has read all of them.
+    /// Reads `bytes`, which are at `offset` in the file and follow the bytes of the last call. Returns the file offset
+    /// of the first border at or after `least`, and has then read up to it; or `None`, and has then read all of them.
     ///
-    /// A border is within `bytes` or at an end of them. Their start counts only where no call before could see it.
+    /// A border is within `bytes` or at their start or end. The start counts only if no earlier call could see it.
     fn border(&mut self, bytes: &[u8], offset: u64, least: u64) -> Result<Option<u64>, Misfit>;
 
-    /// What it would mean if the file ended here.
+    /// The state of the file if it ended here.
     fn ending(&self) -> Result<Ending, Misfit>;
 }
 
-/// A problem, and its offset in the file.
+/// A problem and its offset in the file.
 type Misfit = (u64, FormatProblem);
 
-/// What the records of that format are like.
+/// The initial state of a format.
 fn records(format: Format) -> Box<dyn Records> {
     match format {
-        // A line feed in a string of JSON is written `\n` (RFC 8259 §7): a value a line is a line.
+        // A line feed in a JSON string is written as `
+        // ` (RFC 8259 §7), so a value on a line is a line.
         Format::Lines | Format::JsonLines => Box::<lines::LineRecords>::default(),
         Format::Csv => Box::<csv::Csv>::default(),
         Format::Fixed { record_bytes } => Box::new(fixed::FixedSize::new(record_bytes)),
@@ -56,36 +58,35 @@ fn records(format: Format) -> Box<dyn Records> {
     }
 }
 
-/// Says where the chunks of a file end.
+/// Finds the borders of a file's chunks.
 ///
-/// To cut a chunk in turn, for less than a chunk of work, feed its content to a new cutter for smaller ones.
+/// To divide a chunk further, feed its content to a new cutter with a smaller chunk size.
 pub struct Cutter {
     format: Format,
     records: Box<dyn Records>,
     chunk_bytes: u64,
-    /// How much of the file was read.
+    /// Number of bytes of the file that were read.
     offset: u64,
-    /// The chunk ends with the first border here or later.
+    /// The chunk ends at the first border at or after this offset.
     least: u64,
 }
 
 impl Cutter {
-    /// A cutter for a file from its start.
+    /// A cutter for a file, from its start.
     ///
     /// # Panics
-    ///
-    /// If chunks, records or prefixes would have no bytes, which no text of a [`Format`] can say.
+    /// If chunks, records or prefixes have size 0, which the text of a [`Format`] cannot express.
     pub fn new(format: Format, chunk_bytes: u64) -> Self {
         Self::resume(format, chunk_bytes, 0)
     }
 
-    /// A cutter for a file from `offset` on, where a chunk begins.
+    /// A cutter for a file from `offset`, where a chunk begins.
     ///
-    /// To append, it reads the content of the file's last chunk again, and then what is new. Its ends are those that the
-    /// whole would have had at once. If the first is where the last chunk ended, that stays; else a longer one replaces it.
+    /// To append to a file, feed it the content of the last chunk and then the new content. The borders are the same
+    /// as if the whole file had been cut at once. If the first border is the end of the last chunk, that chunk stays;
+    /// otherwise a longer one replaces it.
     ///
     /// # Panics
-    ///
     /// As [`new`](Self::new).
     pub fn resume(format: Format, chunk_bytes: u64, offset: u64) -> Self {
         assert!(chunk_bytes > 0, "chunks have bytes");
@@ -94,13 +95,12 @@ impl Cutter {
         cutter
     }
 
-    /// Reads `bytes`, which follow those read so far. If the chunk ends in them, says how many of them it has: they are read,
-    /// and the others are to be passed again. That may be none of them, because some formats see a record's end only where
-    /// the next one begins. `None` if it has all of them.
+    /// Reads `bytes`, which follow those read so far. If the chunk ends in them, returns the number of bytes that
+    /// belong to it; the caller passes the others again. The number may be 0, because some formats recognize the end
+    /// of a record only at the next one. Returns `None` if all of them belong to the chunk.
     ///
     /// # Errors
-    ///
-    /// The content is not of the format. The cutter is then of no further use.
+    /// The content does not have the format. The cutter cannot be used further.
     pub fn cut(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadContent> {
         let border = self.records.border(bytes, self.offset, self.least).map_err(|misfit| self.bad(misfit))?;
         let Some(border) = border else {
@@ -114,16 +114,15 @@ impl Cutter {
         Ok(Some(taken))
     }
 
-    /// Ends the file after what was read. If its last chunk has any content, it ends here.
+    /// Ends the file. If the last chunk has content, it ends here.
     ///
     /// # Errors
-    ///
-    /// The last record lacks content.
+    /// The last record is incomplete.
     pub fn finish(&self) -> Result<Ending, BadContent> {
         self.records.ending().map_err(|misfit| self.bad(misfit))
     }
 
-    /// The chunk that begins here ends at or after the next multiple of its size.
+    /// The chunk that begins here ends at or after the next multiple of the chunk size.
     fn begin_chunk(&mut self) {
         self.least = (self.offset / self.chunk_bytes + 1).saturating_mul(self.chunk_bytes);
     }
@@ -136,20 +135,20 @@ impl Cutter {
 /// How a file ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With a whole record. What is appended may begin another one.
+    /// With a complete record. Appended content may begin another one.
     Whole,
-    /// With a record that is not closed, as a line without its line feed is not: what is appended goes on in it.
+    /// With an open record, like a line without its line feed: appended content continues it.
     Open,
 }
 
-/// Content that is not of its format, so that nobody can say where its records end.
+/// Content that does not have its format, so it is unknown where records end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadContent {
-    /// What it should have been.
+    /// The expected format.
     pub format: Format,
-    /// Where that shows, bytes from the start of the file.
+    /// Offset in the file where this was found.
     pub offset: u64,
-    /// What is wrong there.
+    /// The problem.
     pub problem: FormatProblem,
 }
 
@@ -165,21 +164,21 @@ impl fmt::Display for BadContent {
 
 impl core::error::Error for BadContent {}
 
-/// What is wrong at some place of a file.
+/// A problem at some offset of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatProblem {
     /// The file ends within the record that begins here.
     CutOff,
-    /// Likewise, and here is the record's length.
+    /// The file ends within a record whose length is here.
     BeyondEnd {
-        /// That length, without itself.
+        /// The length in the prefix.
         length_bytes: u64,
     },
-    /// This quote is never closed.
+    /// The quote at this offset is never closed.
     OpenQuote,
-    /// Something else than `>` or a comment begins a FASTA file.
+    /// A FASTA file begins with something other than `>` or a comment.
     NoSequence,
-    /// Something else than `@` is where a read should begin.
+    /// A read must begin with `@`.
     NoRead,
     /// The read that begins here has more qualities than bases.
     TooManyQualities,

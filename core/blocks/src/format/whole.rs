@@ -1,8 +1,8 @@
-//! The whole file is one record, and one chunk. What is appended goes on in it.
+//! The whole file is one record and one chunk. Appended content continues it.
 
 use super::{Ending, Misfit, Records};
 
-/// Has nothing to remember.
+/// Has no state.
 pub(super) struct Whole;
 
 impl Records for Whole {

@@ -1,8 +1,9 @@
-//! I/O-aware: a chunk goes to the replica whose node is the least busy, and has the fewest chunks (elastic-blocks §2.6,
-//! listing 3).
+//! I/O-aware: a chunk is assigned to the replica whose node is the least busy and has the fewest chunks
+//! (elastic-blocks §2.6, listing 3).
 //!
-//! The paper gave it up because what was measured before a job was soon out of date. So a node's chunks are cut into leases
-//! that get smaller, and who has none left takes the next from the node that scores lowest then.
+//! The paper gave this policy up, because measurements from before a job were soon out of date. Here the chunks of a
+//! node are cut into leases of decreasing size, and a worker without chunks takes the next lease of the node with the
+//! lowest score at that time.
 
 use alloc::vec::Vec;
 
@@ -12,20 +13,21 @@ use super::{AssignedChunks, AssignmentInput, BlockScheduler, by_mark};
 use crate::measures::NodeLoad;
 use crate::sizes::{Sizer, Sizes};
 
-/// The I/O-aware scheduler: how much what is measured counts. The rest of 1 is how much counts what a node has already.
+/// The I/O-aware scheduler: the weights of measurements. The rest, `1 - alpha - beta`, is the weight of the chunks
+/// that a node already has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoAware {
-    /// Of the use of the disk, from 0 to 1.
+    /// Weight of the disk's use, from 0 to 1.
     pub alpha: f64,
-    /// Of the load, from 0 to 1 - `alpha`.
+    /// Weight of the load, from 0 to 1 - `alpha`.
     pub beta: f64,
 }
 
 impl IoAware {
-    /// All three count the same.
+    /// Equal weights.
     pub const DEFAULT: IoAware = IoAware { alpha: 1.0 / 3.0, beta: 1.0 / 3.0 };
 
-    /// Of a node that was given a share `usage` of the file's chunks: 1 is best.
+    /// The score of a node that was assigned the fraction `usage` of the file's chunks; 1 is best.
     fn score(&self, usage: f64, node: &NodeLoad) -> f64 {
         let delta = 1.0 - self.alpha - self.beta;
         1.0 - (delta * usage + self.alpha * node.disk + self.beta * node.load)
@@ -60,7 +62,7 @@ mod tests {
     use super::*;
     use crate::chunks::ChunkTable;
 
-    /// How many of 90 chunks, all of them on nodes 1 and 2, node 1 is assigned when it is so busy.
+    /// Number of 90 chunks with replicas on nodes 1 and 2 that are assigned to node 1 with this load.
     fn assigned(busy: f64) -> usize {
         let mut chunks = ChunkTable::default();
         (0..90).for_each(|_| chunks.push(1, [1, 2].into_iter()));

@@ -1,5 +1,5 @@
-//! Lean: a share of the chunks is assigned in advance, round robin over the nodes that hold a replica; workers claim the
-//! others while they run (elastic-blocks §2.5).
+//! Lean: a fraction of the chunks is assigned in advance, round robin over the nodes that have a replica. Workers ask
+//! for the others at run time (elastic-blocks §2.5).
 
 use alloc::vec::Vec;
 
@@ -12,19 +12,19 @@ use crate::sizes::Sizes;
 /// The paper's degree of pre-assigned input.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Alpha {
-    /// That share of the chunks, from 0 to 1.
+    /// This fraction of the chunks, from 0 to 1.
     Fixed(f64),
-    /// As much as the slowest worker can do while the others do all else: its speed by the mean speed. Nothing, if a speed
-    /// is not known, since any of them might be the slowest.
+    /// The fraction that the slowest worker can process while the others do all else: its speed divided by the mean
+    /// speed. 0 if any speed is unknown, since that worker might be the slowest.
     Auto,
 }
 
 /// The lean scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lean {
-    /// How much is assigned in advance.
+    /// Fraction that is assigned in advance.
     pub alpha: Alpha,
-    /// How much is claimed at once.
+    /// Size of leases at run time.
     pub sizes: Sizes,
 }
 
@@ -46,7 +46,8 @@ impl BlockScheduler for Lean {
     }
 }
 
-/// No share above it lets the slowest finish with the others, as lean takes at least alpha * W / (P * slowest).
+/// The largest fraction with which the slowest worker can finish with the others, since lean takes at least alpha * W
+/// / (P * slowest).
 fn best_alpha(rates: impl Iterator<Item = ReadRate>) -> f64 {
     let Some(rates) = rates.collect::<Option<Vec<u64>>>() else { return 0.0 };
     let slowest = rates.iter().min().copied().unwrap_or(0);

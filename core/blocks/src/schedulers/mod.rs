@@ -1,7 +1,8 @@
-//! What is assigned to whom in advance, and what others take first: one scheduler a file (elastic-blocks §2.5, §2.6).
+//! Schedulers: what is assigned in advance, and whose chunks others take first; one file for each scheduler
+//! (elastic-blocks §2.5, §2.6).
 //!
-//! A scheduler makes *shares*: chunks for one worker of a node, to be leased at once. What is in no share is claimed at run
-//! time. So is, under every scheduler, what comes back from those who failed.
+//! A scheduler makes *shares*: chunks for one worker of a node, which are leased at once. All other chunks are leased
+//! at run time, and so are, under every scheduler, the chunks of failed workers.
 
 mod io_aware;
 mod lean;
@@ -20,20 +21,20 @@ use crate::chunks::{ChunkTable, NO_NODE, NodeIndex};
 use crate::measures::{NodeLoad, ReadRate};
 use crate::sizes::Sizes;
 
-/// A scheduler and what it is told.
+/// A scheduler and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum BlockPolicy {
-    /// All chunks split evenly in advance.
+    /// All chunks are divided evenly in advance.
     Static,
-    /// Some in advance, the others as workers ask for them.
+    /// Some chunks are assigned in advance, the others when workers ask for them.
     Lean(Lean),
-    /// In waves, each of smaller blocks than the last.
+    /// Chunks are assigned in waves, each with smaller blocks than the last.
     Multiwave,
-    /// To the replica whose node is the least busy.
+    /// Each chunk is assigned to the replica whose node is the least busy.
     IoAware(IoAware),
 }
 
-/// All schedulers with what they are told by default, by their names.
+/// All schedulers by name, with their default parameters.
 pub const POLICIES: &[(&str, BlockPolicy)] = &[
     ("lean", BlockPolicy::Lean(Lean { alpha: Alpha::Auto, sizes: Sizes::Factoring })),
     ("static", BlockPolicy::Static),
@@ -42,38 +43,38 @@ pub const POLICIES: &[(&str, BlockPolicy)] = &[
 ];
 
 impl BlockPolicy {
-    /// The scheduler of that name, as in [`POLICIES`].
+    /// The scheduler with this name in [`POLICIES`].
     pub fn named(name: &str) -> Option<BlockPolicy> {
         POLICIES.iter().find(|(known, _)| *known == name).map(|(_, policy)| *policy)
     }
 }
 
-/// Chunks for one worker.
+/// A share: chunks for one worker.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AssignedChunks {
-    /// All shares of a wave are given before those of the next.
+    /// All shares of a wave are given before those of the next one.
     pub wave: u32,
     pub node: NodeIndex,
-    /// At least one.
+    /// At least one chunk.
     pub chunks: Vec<u32>,
 }
 
 /// What is known before the first chunk is given.
 pub(crate) struct AssignmentInput<'a> {
     pub chunks: &'a ChunkTable,
-    /// Which of them are to be divided.
+    /// The chunks to divide.
     pub free: &'a [u32],
-    /// Where each worker is to run that is expected, and how fast it may read.
+    /// The expected workers: the node of each, and its rate.
     pub slots: &'a [(NodeIndex, ReadRate)],
-    /// By place.
+    /// By node index.
     pub measures: &'a [NodeLoad],
 }
 
 pub(crate) trait BlockScheduler: Send {
-    /// What is assigned in advance.
+    /// The shares that are assigned in advance.
     fn shares(&self, input: &AssignmentInput) -> Vec<AssignedChunks>;
 
-    /// How much a node with so large a part of all chunks in its shares is in need of others who take some.
+    /// How much a node needs others to take its shares, if it has the fraction `part` of all chunks in its shares.
     fn need(&self, part: f64, _: &NodeLoad) -> f64 {
         part
     }
@@ -88,15 +89,15 @@ pub(crate) fn of(policy: BlockPolicy) -> Box<dyn BlockScheduler> {
     }
 }
 
-/// Slots by their nodes.
+/// Number of slots of each node.
 fn slots_of(slots: &[(NodeIndex, ReadRate)]) -> BTreeMap<NodeIndex, u32> {
     let mut count = BTreeMap::new();
     slots.iter().for_each(|(node, _)| *count.entry(*node).or_default() += 1);
     count
 }
 
-/// Divides chunks over slots: as many to each, one more to the first if it does not come out even, and to nodes with a
-/// replica as far as that goes.
+/// Divides chunks evenly over slots; the first slots get one more if there is a remainder. Chunks go to nodes with a
+/// replica as far as possible.
 fn evenly(wave: u32, all: &ChunkTable, chunks: &[u32], slots: &[(NodeIndex, ReadRate)]) -> Vec<AssignedChunks> {
     let [each, more] = [chunks.len() / slots.len(), chunks.len() % slots.len()];
     let sizes = (0..slots.len()).map(|slot| each + usize::from(slot < more));
@@ -106,7 +107,7 @@ fn evenly(wave: u32, all: &ChunkTable, chunks: &[u32], slots: &[(NodeIndex, Read
     let mut remote = Vec::new();
     for chunk in chunks {
         let local = all.replicas(*chunk).iter().filter_map(|node| left.get(node).map(|left| (*left, *node)));
-        // The first of those with most left.
+        // The first of the nodes with the most room.
         match local.max_by_key(|(left, node)| (*left, core::cmp::Reverse(*node))) {
             Some((1.., node)) => {
                 *left.get_mut(&node).expect("it was found there") -= 1;
@@ -125,8 +126,8 @@ fn evenly(wave: u32, all: &ChunkTable, chunks: &[u32], slots: &[(NodeIndex, Read
     shares.filter(|share| !share.chunks.is_empty()).collect()
 }
 
-/// Assigns each chunk to the one of its replicas' nodes with the best mark, by what each was assigned so far; of equals to
-/// the first. Chunks without a replica where there are slots are left out.
+/// Assigns each chunk to the replica's node with the best mark, given the chunks that the node was assigned so far;
+/// the first one if several are best. Chunks without a replica on a node with slots are left out.
 fn by_mark(
     input: &AssignmentInput,
     chunks: &[u32],

@@ -1,11 +1,11 @@
-//! Multiwave: each wave has half of the chunks that are left, so that who is free early takes small blocks
+//! Multiwave: each wave has half of the remaining chunks, so workers that finish early get small blocks
 //! (elastic-blocks §2.6, listing 4).
 
 use alloc::vec::Vec;
 
 use super::{AssignedChunks, AssignmentInput, BlockScheduler, evenly};
 
-/// A wave gives each slot at least so many chunks: the paper's MIN_BLOCK_SIZE of 8 MiB, in its chunks of 4 MiB.
+/// Minimum number of chunks that a wave gives each slot: the paper's MIN_BLOCK_SIZE of 8 MiB with chunks of 4 MiB.
 const MIN_BLOCK_CHUNKS: usize = 2;
 
 pub(super) struct Multiwave;
@@ -23,11 +23,11 @@ impl BlockScheduler for Multiwave {
     }
 }
 
-/// How many chunks each wave has, the largest first; half is rounded down.
+/// Number of chunks of each wave, largest first; half is rounded down.
 fn waves(chunks: usize, slots: usize) -> Vec<usize> {
     let mut waves = Vec::new();
     let mut rest = chunks;
-    // What is left is divided when both halves are large enough to be waves: the second is the larger.
+    // The rest is divided if both halves are large enough for a wave; the second half is the larger one.
     while (rest - rest / 2) / slots >= MIN_BLOCK_CHUNKS {
         waves.push(rest / 2);
         rest -= rest / 2;

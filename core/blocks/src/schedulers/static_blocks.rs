@@ -1,4 +1,4 @@
-//! Static blocks: all chunks are split evenly in advance, where they are as far as possible, as HDFS does.
+//! Static blocks: all chunks are divided evenly in advance, with local replicas where possible, as HDFS does.
 
 use alloc::vec::Vec;
 
