@@ -89,7 +89,7 @@ pub(crate) async fn audit(shared: Arc<NodeShared>) {
         }
         let stale = shared.chunks.not_audited_since(Instant::now() - MAX_UNAUDITED);
         if !stale.is_empty() {
-            tracing::info!(count = stale.len(), "chunks are of no file any more; dropped");
+            tracing::info!(count = stale.len(), "deleted chunks that belong to no file");
         }
         shared.chunks.drop(&stale);
         shared.chunks.drop_damaged_before(Instant::now() - MAX_UNAUDITED);
@@ -103,7 +103,7 @@ async fn audit_some(shared: &Arc<NodeShared>, partition: u16, from: String) -> O
     let (files, next) = match tokio::task::spawn_blocking(look).await.ok()? {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!(%error, "files cannot be audited");
+            tracing::warn!(%error, "cannot audit files");
             return None;
         }
     };

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use eyas_store::{DamagedUsage, Incoming, ObjectStore, StoreError};
-use eyas_transfer::{Expected, PeerLimits, PeerServer, Peers};
+use eyas_transfer::{Expected, PeerError, PeerLimits, PeerServer, Peers};
 use eyas_types::ObjectId;
+use thiserror::Error;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::database::{Database, DatabaseError, OwnChunk};
 use crate::protocol::ChunkPresence;
-use crate::space::ChunkSpace;
+use crate::space::{ChunkSpace, SpaceError};
 
 /// Time for a client to push a chunk after the node has agreed to store it.
 const BRING_DEADLINE: Duration = Duration::from_secs(120);
@@ -26,6 +27,27 @@ const REPLICATING_BUFFER_BYTES: usize = 192 << 10;
 
 /// Number of transfers from each of them.
 const REPLICATING_TRANSFERS: usize = 3;
+
+/// A chunk was not stored on this node.
+#[derive(Debug, Error)]
+pub(crate) enum ChunkError {
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error("no node that has it can be reached")]
+    NoSource,
+    #[error("peer {0} has other content for it")]
+    OtherContent(SocketAddr),
+    #[error("the client sent other content than it had announced")]
+    OtherPush,
+    #[error("the client did not send it within {} seconds", BRING_DEADLINE.as_secs())]
+    NotPushed,
+}
 
 /// The chunks of one node.
 pub(crate) struct NodeChunks {
@@ -115,18 +137,20 @@ impl NodeChunks {
     /// # Errors
     /// If the disk fails to read.
     pub fn held(&self, object: ObjectId, thoroughly: bool) -> Result<ChunkPresence, StoreError> {
-        Ok(match self.has(object, thoroughly)? {
-            true => ChunkPresence::Whole,
-            false if self.store.has_damaged(object) => ChunkPresence::Damaged,
-            false => ChunkPresence::Nothing,
+        Ok(if self.has(object, thoroughly)? {
+            ChunkPresence::Whole
+        } else if self.store.has_damaged(object) {
+            ChunkPresence::Damaged
+        } else {
+            ChunkPresence::Nothing
         })
     }
 
     fn has(&self, object: ObjectId, thoroughly: bool) -> Result<bool, StoreError> {
-        match thoroughly {
-            true if self.is_own(object) => self.store.verify_again(object),
-            _ => Ok(self.is_own(object)),
+        if thoroughly && self.is_own(object) {
+            return self.store.verify_again(object);
         }
+        Ok(self.is_own(object))
     }
 
     fn is_own(&self, object: ObjectId) -> bool {
@@ -142,7 +166,9 @@ impl NodeChunks {
         for object in missing.iter().filter(|object| self.store.contains(**object)) {
             match self.adopt(*object).await {
                 Ok(()) => adopted.push(*object),
-                Err(why) => tracing::warn!(%object, "a chunk that was forgotten is replaced: {why}"),
+                Err(why) => {
+                    tracing::warn!(%object, "a chunk that is not recorded cannot be used, and is fetched again: {why}")
+                }
             }
         }
         missing.retain(|object| !adopted.contains(object));
@@ -157,18 +183,15 @@ impl NodeChunks {
     pub async fn search(&self, objects: &[ObjectId]) -> Vec<ObjectId> {
         let mut found = Vec::new();
         for object in objects.iter().copied() {
-            let look = || match self.store.verify_again(object)? {
-                true => Ok(true),
-                false => self.store.restore(object),
-            };
-            let adopted = match block_in_place(look).map_err(|error: StoreError| error.message) {
+            let look = || Ok::<_, StoreError>(self.store.verify_again(object)? || self.store.restore(object)?);
+            let adopted = match block_in_place(look).map_err(ChunkError::from) {
                 Ok(true) => self.adopt(object).await,
                 Ok(false) => continue,
-                Err(why) => Err(why),
+                Err(error) => Err(error),
             };
             match adopted {
                 Ok(()) => found.push(object),
-                Err(why) => tracing::warn!(%object, "a chunk that is searched for cannot be used: {why}"),
+                Err(why) => tracing::warn!(%object, "a lost chunk was found here, but cannot be used: {why}"),
             }
         }
         found
@@ -182,11 +205,11 @@ impl NodeChunks {
     }
 
     /// Verifies a chunk in the store and records it as this node's own.
-    async fn adopt(&self, object: ObjectId) -> Result<(), String> {
-        let found = block_in_place(|| self.store.open_object(object)).map_err(|error| error.message)?;
+    async fn adopt(&self, object: ObjectId) -> Result<(), ChunkError> {
+        let found = block_in_place(|| self.store.open_object(object))?;
         let wanted = ChunkSpec { object, size_bytes: found.size_bytes, checksum: found.checksum.0 };
         match self.prepare(wanted).await? {
-            Some(place) => place.settle(self.take(wanted)),
+            Some(place) => place.finish(self.take(wanted)),
             None => Ok(()),
         }
     }
@@ -197,17 +220,17 @@ impl NodeChunks {
     }
 
     /// Reserves space for a chunk; `None` if it is here already.
-    pub async fn prepare(&self, wanted: ChunkSpec) -> Result<Option<Reservation<'_>>, String> {
+    pub async fn prepare(&self, wanted: ChunkSpec) -> Result<Option<Reservation<'_>>, ChunkError> {
         if self.is_own(wanted.object) {
             return self.take(wanted).map(|()| None);
         }
         self.room.reserve(wanted.object, wanted.size_bytes).await?;
         let place = Reservation { chunks: self, wanted, is_open: true };
-        match self.is_own(wanted.object) {
+        if self.is_own(wanted.object) {
             // Another request has brought it in the meantime.
-            true => place.settle(self.take(wanted)).map(|()| None),
-            false => Ok(Some(place)),
+            return place.finish(self.take(wanted)).map(|()| None);
         }
+        Ok(Some(place))
     }
 
     /// Deletes chunks that no file has any longer, and their damaged copies.
@@ -231,7 +254,7 @@ impl NodeChunks {
             return;
         }
         if let Err(error) = self.database.disown(&own) {
-            tracing::warn!(%error, "chunks that are gone are remembered");
+            tracing::warn!(%error, "deleted chunks are still recorded");
         }
         for object in own {
             self.store.mark_replaceable(object);
@@ -252,17 +275,17 @@ impl NodeChunks {
                 true
             }
             Err(error) => {
-                tracing::warn!(%object, %error, "a chunk cannot be read for now");
+                tracing::warn!(%object, %error, "cannot read a chunk now; it is checked again later");
                 false
             }
         }
     }
 
     /// Records a chunk in the store as this node's own.
-    fn take(&self, wanted: ChunkSpec) -> Result<(), String> {
+    fn take(&self, wanted: ChunkSpec) -> Result<(), ChunkError> {
         let chunk = OwnChunk { size_bytes: wanted.size_bytes, checksum: wanted.checksum };
         // Another transaction may be waiting for the disk.
-        block_in_place(|| self.database.own(wanted.object, chunk)).map_err(|error| error.to_string())?;
+        block_in_place(|| self.database.own(wanted.object, chunk))?;
         self.store.mark_irreplaceable([wanted.object]);
         self.own().insert(wanted.object, OwnedChunk::audited_now(chunk));
         Ok(())
@@ -276,48 +299,48 @@ impl NodeChunks {
 
 impl<'a> Reservation<'a> {
     /// Expects a client to push the chunk.
-    pub fn bring(self) -> Result<ExpectedChunk<'a>, String> {
-        let expected = self.chunks.server.expect(self.begin().map_err(|error| error.message)?);
+    pub fn expect_push(self) -> Result<ExpectedChunk<'a>, ChunkError> {
+        let expected = self.chunks.server.expect(self.begin()?);
         Ok(ExpectedChunk { place: self, expected })
     }
 
     /// Fetches the chunk from the first of these nodes that has it. `is_expected` says that it may still be on its way
     /// to them, from a client.
-    pub async fn fetch(self, from: &[SocketAddr], is_expected: bool) -> Result<(), String> {
+    pub async fn fetch(self, from: &[SocketAddr], is_expected: bool) -> Result<(), ChunkError> {
         let (chunks, wanted) = (self.chunks, self.wanted);
         let peers = if is_expected { &chunks.peers } else { &chunks.replicating };
-        let (mut into, mut result) = (None, Err("nobody has it".to_owned()));
+        let (mut into, mut result) = (None, Err(ChunkError::NoSource));
         for addr in from {
             let next = match into.take() {
                 Some(into) => into,
                 None => match self.begin() {
                     Ok(into) => into,
                     Err(error) => {
-                        result = Err(error.message);
+                        result = Err(error.into());
                         break;
                     }
                 },
             };
             result = match peers.fetch(*addr, next, is_expected, false).await {
                 Ok(checksum) if checksum.0 == wanted.checksum => chunks.take(wanted),
-                Ok(_) => Err(format!("peer {addr} has another content under its name")),
+                Ok(_) => Err(ChunkError::OtherContent(*addr)),
                 Err(broken) => {
                     into = broken.rest;
-                    Err(broken.error.message)
+                    Err(broken.error.into())
                 }
             };
             if result.is_ok() {
                 break;
             }
         }
-        self.settle(result)
+        self.finish(result)
     }
 
     fn begin(&self) -> Result<Incoming, StoreError> {
         self.chunks.store.begin(self.wanted.object, self.wanted.size_bytes, false)
     }
 
-    fn settle(mut self, result: Result<(), String>) -> Result<(), String> {
+    fn finish(mut self, result: Result<(), ChunkError>) -> Result<(), ChunkError> {
         if result.is_err() {
             // The content that arrived is not the content that was wanted.
             let _ = self.chunks.store.remove(self.wanted.object);
@@ -338,14 +361,14 @@ impl Drop for Reservation<'_> {
 
 impl ExpectedChunk<'_> {
     /// Waits until the chunk is stored.
-    pub async fn stored(self) -> Result<(), String> {
+    pub async fn stored(self) -> Result<(), ChunkError> {
         let ExpectedChunk { place, expected } = self;
         let checksum = timeout(BRING_DEADLINE, expected.stored()).await.ok().flatten();
         let result = match checksum {
             Some(checksum) if checksum.0 == place.wanted.checksum => place.chunks.take(place.wanted),
-            Some(_) => Err("it was brought with another content than was announced".into()),
-            None => Err("it was not brought".into()),
+            Some(_) => Err(ChunkError::OtherPush),
+            None => Err(ChunkError::NotPushed),
         };
-        place.settle(result)
+        place.finish(result)
     }
 }

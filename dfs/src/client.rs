@@ -93,15 +93,16 @@ impl Known {
         let (count, all) = (missing.len(), self.view.members.len());
         let names = missing.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(", ");
         match count {
-            0 => "the nodes of the file system have not agreed yet who is one of them; try again in a moment".into(),
+            0 => "the nodes of the file system have not agreed on its members yet; try again in a moment".into(),
             _ if self.size() < majority(all) => format!(
-                "{count} of the {all} nodes of the file system are missing: {names}. It needs {} of them: start their executors \
-                 again with their folders; if they never come back, see `eyas dfs recover`",
+                "{count} of the {all} nodes of the file system are missing: {names}. It needs {} nodes: start the \
+                 executors of the missing nodes again with their folders; if they never come back, see \
+                 `eyas dfs recover`",
                 majority(all)
             ),
             _ => format!(
-                "{count} of the {all} nodes of the file system are missing: {names}. The others have not agreed yet to go on \
-                 without them; try again in a moment, or start their executors again with their folders"
+                "{count} of the {all} nodes of the file system are missing: {names}. The others have not agreed yet \
+                 to continue without them; try again in a moment, or start their executors again with their folders"
             ),
         }
     }
@@ -260,7 +261,7 @@ impl DfsClient {
             let asked = leader.take().unwrap_or_else(|| known.ring.leader(&name));
             let reply = match known.members.get(&asked) {
                 Some(member) => self.0.calls.ask_once(member.address, RequestBody::Operate(op.clone())).await,
-                None => Err(FilesError::unreachable(format!("the leader of {name}, node {asked}, is not there"))),
+                None => Err(FilesError::unreachable(format!("the leader of {name}, node {asked}, is not reachable"))),
             };
             match reply {
                 Ok(ResponseBody::Operated(Ok(answer))) => return Ok(answer),
@@ -300,7 +301,7 @@ impl DfsClient {
     async fn list_in(&self, known: &Known, folder: &str) -> Result<Option<Vec<Listing>>, FilesError> {
         let mut all = BTreeMap::new();
         for node in &known.view.members {
-            let missing = || FilesError::unreachable(format!("node {node} is not there"));
+            let missing = || FilesError::unreachable(format!("node {node} is not reachable"));
             let member = known.members.get(node).ok_or_else(missing)?;
             let mut after = String::new();
             loop {
@@ -422,7 +423,7 @@ fn name_of(op: &FileOperation) -> &FileName {
         | FileOperation::Remove { name, .. }
         | FileOperation::Stat { name } => name,
         FileOperation::Rename { to, .. } => to,
-        FileOperation::List { .. } | FileOperation::Recover { .. } => unreachable!("they are of no name"),
+        FileOperation::List { .. } | FileOperation::Recover { .. } => unreachable!("they have no name"),
     }
 }
 
@@ -441,7 +442,9 @@ fn sentence(text: &str) -> String {
 }
 
 fn unexpected() -> FilesError {
-    FilesError::unreachable("a node of the file system answered what it was not asked: use the same eyas on all nodes")
+    FilesError::unreachable(
+        "a node of the file system sent an unexpected answer: use the same version of eyas on all nodes",
+    )
 }
 
 #[cfg(test)]

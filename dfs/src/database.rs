@@ -48,6 +48,11 @@ pub struct DatabaseError {
     why: String,
 }
 
+/// A value in the database cannot be decoded.
+#[derive(Debug, Error)]
+#[error("has a value that cannot be decoded ({0})")]
+struct BadValue(postcard::Error);
+
 /// A chunk of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnChunk {
@@ -72,17 +77,17 @@ impl Database {
         let redb = Redb::builder().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| match e {
             redb::DatabaseError::DatabaseAlreadyOpen => failed("is in use by another executor".into()),
             e => failed(format!(
-                "{e}. If it is damaged, move it away: the node joins again as a new one, and gets its part from the others"
+                "{e}. If it is damaged, move it away: the node then joins as a new one, and gets its data from the others"
             )),
         })?;
         let database = Database { redb, path: path.to_owned() };
         database.prepare().map_err(|e| failed(e.to_string()))?;
         match database.meta::<u32>("version")? {
             Some(VERSION) => Ok(database),
-            Some(other) => {
-                Err(failed(format!("was written by another eyas (version {other}, this one has {VERSION})")))
-            }
-            None => Err(failed("is not of eyas".into())),
+            Some(other) => Err(failed(format!(
+                "was written by another version of eyas (format {other}; this one has {VERSION}): use that version"
+            ))),
+            None => Err(failed("is not a database of eyas: move it away".into())),
         }
     }
 
@@ -121,7 +126,7 @@ impl Database {
 
     /// The id of the node.
     pub fn node(&self) -> Result<NodeId, DatabaseError> {
-        self.meta("node")?.ok_or_else(|| self.failed("has no name of its node"))
+        self.meta("node")?.ok_or_else(|| self.failed("has no node id"))
     }
 
     /// The file system that the node has joined, if any.
@@ -289,6 +294,6 @@ fn bytes_of<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("every value can be encoded")
 }
 
-fn of_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    postcard::from_bytes(bytes).map_err(|e| format!("has a value that is not understood ({e})"))
+fn of_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadValue> {
+    postcard::from_bytes(bytes).map_err(BadValue)
 }

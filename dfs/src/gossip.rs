@@ -159,7 +159,7 @@ struct Sealed(std::sync::Mutex<Option<(Sealer, std::net::UdpSocket)>>);
 #[async_trait]
 impl Transport for Sealed {
     async fn open(&self, _: SocketAddr) -> anyhow::Result<Box<dyn Socket>> {
-        let parts = self.0.lock().expect("nobody panics with it").take();
+        let parts = self.0.lock().expect("no holder of the lock panics").take();
         let (sealer, socket) = parts.ok_or_else(|| anyhow::anyhow!("opened twice"))?;
         let socket = UdpSocket::from_std(socket)?;
         Ok(Box::new(SealedSocket { sealer, socket, datagram: Vec::new(), received: vec![0; MAX_DATAGRAM_BYTES] }))
@@ -198,7 +198,7 @@ impl Socket for SealedSocket {
             let opened = self.sealer.open(&self.received[..size]);
             match opened.and_then(|content| ChitchatMessage::deserialize(&mut &*content).ok()) {
                 Some(message) => return Ok((from, message)),
-                None => tracing::debug!(%from, "a stranger's datagram; ignored"),
+                None => tracing::debug!(%from, "ignored a datagram that was not encrypted by a node of this cluster"),
             }
         }
     }

@@ -32,4 +32,4 @@ pub use eyas_ring::{Listing, View};
 pub use node::{DfsNode, NodeError, Site};
 pub use protocol::{DfsMembership, Member, Usage};
 pub use runs::{BlockRunId, OutputPart, RunAddress, RunSpec, RunStatus};
-pub use space::{BoxedFuture, ChunkSpace};
+pub use space::{BoxedFuture, ChunkSpace, SpaceError};

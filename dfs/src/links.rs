@@ -51,7 +51,7 @@ impl NodeLinks {
             *link = self.link(address);
         }
         if link.waiting.try_send(message).is_err() {
-            tracing::debug!(%to, "a node takes no more messages for now");
+            tracing::debug!(%to, "dropped a message: too many wait for this node");
         }
     }
 
@@ -86,7 +86,7 @@ async fn carry(own: (NodeId, FileSystemId), access: Access, mut messages: mpsc::
             session.writer.send(&together).await
         };
         if let Err(error) = carried.await {
-            tracing::debug!(address = access.dispatcher, %error, "a node was not told");
+            tracing::debug!(address = access.dispatcher, %error, "messages to a node were lost");
             session = None;
             sleep(REDIAL).await;
         }

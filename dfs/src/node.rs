@@ -68,9 +68,9 @@ pub enum NodeError {
     Database(#[from] DatabaseError),
     /// The folder of the node belongs to another file system than the cluster's.
     #[error(
-        "{folder} is of file system {own}, and the cluster's is {cluster}. To have this node join that one, move {folder} away: what it has \
-         of {own} goes with it. To go on with {own}, stop all executors that keep files, call `eyas dfs recover --anew`, and \
-         start this one first"
+        "{folder} belongs to file system {own}, and the cluster's is {cluster}. To let this node join the cluster's file \
+         system, move {folder} away, with the data of {own}. To continue with {own}, stop all executors that keep \
+         files, call `eyas dfs recover --anew`, and start this executor first"
     )]
     OtherFileSystem {
         /// The folder.
@@ -220,7 +220,7 @@ impl DfsNode {
         };
         let lead = move || {
             if let Err(error) = runs.run() {
-                tracing::error!("{error}; the runs that are led from here are lost");
+                tracing::error!("{error}; the runs that this node led are lost");
             }
         };
         let threads = vec![thread("dfs-ring", live)?, thread("dfs-runs", lead)?];
@@ -304,7 +304,7 @@ impl Drop for DfsNode {
         let _ = self.shared.runs.send(runs::RunInput::End);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("the file system's node has broken off");
+                tracing::error!("a thread of the file system's node has panicked");
             }
         }
     }
@@ -338,7 +338,7 @@ impl NodeShared {
     /// repeated.
     pub fn tell(&self, event: Event) {
         if self.told.try_send(RingInput::Event(event)).is_err() {
-            tracing::debug!("the ring is not told for now");
+            tracing::debug!("dropped an event: the ring's thread is overloaded or has ended");
         }
     }
 
@@ -347,7 +347,7 @@ impl NodeShared {
         let address = self.neighbours().get(&to).map(|neighbour| neighbour.address);
         match address {
             Some(address) => self.links.send(to, address, message),
-            None => tracing::trace!(%to, "a node that is not known to live is not told"),
+            None => tracing::trace!(%to, "dropped a message to a node that is not alive"),
         }
     }
 
@@ -439,7 +439,7 @@ async fn keep_told(shared: Arc<NodeShared>) {
         ticks.tick().await;
         let syncing = shared.clone();
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || syncing.database.sync()).await {
-            tracing::warn!(%error, "which chunks this node has is not on disk");
+            tracing::warn!(%error, "cannot make the list of this node's chunks durable");
         }
         shared.gossip.tell_free(shared.room.free_bytes()).await;
     }

@@ -94,7 +94,9 @@ pub(crate) enum ResponseBody {
     Operated(Result<FileAnswer, Refusal>),
     Ready,
     /// The failure, if the chunk was not stored, for a person.
-    Stored(Result<(), String>),
+    Stored {
+        failure: Option<String>,
+    },
     /// One value for each chunk of the question.
     Has(Vec<ChunkPresence>),
     Usage(Usage),

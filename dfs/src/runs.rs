@@ -21,6 +21,7 @@ use tokio::sync::mpsc::Sender;
 use crate::database::{Database, DatabaseError, RunSave};
 use parts::Parts;
 pub use parts::{OutputPart, RunStatus};
+pub(crate) use spec::RunError;
 pub use spec::{BlockRunId, RunAddress, RunSpec};
 
 /// Maximum number of answers to one request that wait to be sent. Further ones are lost, and the client asks again.
@@ -62,7 +63,9 @@ pub(crate) enum RunRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum RunReply {
     /// The failure, if the run was not opened, for a person.
-    Opened(Result<(), String>),
+    Opened {
+        failure: Option<String>,
+    },
     Spec(Box<RunSpec>),
     Attending,
     Effect(Effect),
@@ -161,7 +164,8 @@ impl Runs {
     fn asked(&mut self, run: BlockRunId, request: RunRequest, replies: Sender<RunReply>, batch: &mut RunBatch) {
         if let RunRequest::Open(spec) = request {
             let opened = self.lead(run, *spec, batch);
-            batch.replies.push((replies, RunReply::Opened(opened)));
+            let failure = opened.err().map(|error| error.to_string());
+            batch.replies.push((replies, RunReply::Opened { failure }));
             return;
         }
         let Some(state) = self.runs.get_mut(&run) else {
@@ -185,12 +189,12 @@ impl Runs {
         batch.replies.push((replies, reply));
     }
 
-    fn lead(&mut self, run: BlockRunId, spec: RunSpec, batch: &mut RunBatch) -> Result<(), String> {
+    fn lead(&mut self, run: BlockRunId, spec: RunSpec, batch: &mut RunBatch) -> Result<(), RunError> {
         if self.runs.contains_key(&run) {
             return Ok(());
         }
         if self.runs.len() >= MAX_RUNS {
-            return Err(format!("this node leads {MAX_RUNS} jobs over blocks already: wait until some have ended"));
+            return Err(RunError::TooManyRuns);
         }
         spec.check()?;
         let spec = Arc::new(spec);
@@ -211,7 +215,7 @@ impl Runs {
         let idle: Vec<_> = self.runs.iter().filter(|(_, state)| state.idle_in().is_zero()).collect();
         let idle: Vec<_> = idle.into_iter().map(|(run, _)| *run).collect();
         for run in idle {
-            tracing::info!(%run, "nobody asks for a run any more; forgotten");
+            tracing::info!(%run, "no client has asked for this run for a long time; it is forgotten");
             self.forget(run, batch);
             let _ = self.abandoned.try_send(run);
         }
@@ -274,10 +278,7 @@ impl LedRun {
     fn send_effect(&mut self, worker: WorkerId, effect: Effect, batch: &mut RunBatch) {
         let is_last =
             matches!(effect, Effect::Committed { .. } | Effect::Discard { .. } | Effect::NoMore { chunks: 0, .. });
-        let replies = match is_last {
-            true => self.attending.remove(&worker),
-            false => self.attending.get(&worker).cloned(),
-        };
+        let replies = if is_last { self.attending.remove(&worker) } else { self.attending.get(&worker).cloned() };
         batch.replies.extend(replies.map(|replies| (replies, RunReply::Effect(effect))));
     }
 }

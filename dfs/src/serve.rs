@@ -14,7 +14,7 @@ use eyas_wire::Role;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use crate::chunks::ChunkSpec;
+use crate::chunks::{ChunkError, ChunkSpec};
 use crate::node::NodeShared;
 use crate::protocol::{ChunkPresence, NodeRequest, NodeResponse, RequestBody, ResponseBody, ToPeer, Usage};
 use crate::rights::is_allowed;
@@ -34,7 +34,9 @@ pub(crate) async fn accept(shared: Arc<NodeShared>, listener: Listener) {
             let ended = match greeting.await {
                 Ok((session, Role::Client)) => client(shared, session).await,
                 Ok((session, Role::Node)) => peer(shared, session).await,
-                Ok((_, role)) => return tracing::debug!(?role, "has no business with the file system"),
+                Ok((_, role)) => {
+                    return tracing::debug!(?role, "refused a connection: only clients and nodes may connect");
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = ended {
@@ -57,7 +59,7 @@ async fn peer(shared: Arc<NodeShared>, session: Session) -> Result<(), SessionEr
 async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<NodeId>) -> Result<(), SessionError> {
     let Session { mut reader, mut standing, remote, .. } = session;
     if !matches!(standing.holder(), Principal::Key(_, role) if role.is_of_nodes()) {
-        tracing::warn!(%remote, holder = %standing.holder(), "who speaks is no node; ignored");
+        tracing::warn!(%remote, holder = %standing.holder(), "ignored a connection whose key is not that of a node");
         return Ok(());
     }
     loop {
@@ -95,7 +97,7 @@ async fn hear(shared: &Arc<NodeShared>, session: Session, said: &mut Option<Node
                     shared.tell(Event::GoodReplicas { name, objects, node });
                 }
                 (_, _) => {
-                    tracing::warn!(%remote, "who speaks is no node of this file system; ignored")
+                    tracing::warn!(%remote, "ignored a message that was not from a node of this file system")
                 }
             }
         }
@@ -121,7 +123,8 @@ async fn client(shared: Arc<NodeShared>, session: Session) -> Result<(), Session
                 holder => is_allowed(holder, None, &what),
             };
             if !may {
-                let reply = ResponseBody::Refused(format!("{holder} may not do that with files of the cluster"));
+                let reply =
+                    ResponseBody::Refused(format!("{holder} is not permitted to do this with files of the cluster"));
                 let _ = outbox.put(vec![NodeResponse { number, reply }]).await;
                 continue;
             }
@@ -172,13 +175,14 @@ impl Client {
                 }
             }
             RequestBody::Store { object, size_bytes, checksum, from } => {
-                ResponseBody::Stored(self.store(ChunkSpec { object, size_bytes, checksum }, from).await)
+                let stored = self.store(ChunkSpec { object, size_bytes, checksum }, from).await;
+                ResponseBody::Stored { failure: stored.err().map(|error| error.to_string()) }
             }
             RequestBody::Bad { name, objects, node } => {
                 return self.shared.tell(Event::BadReplicas { name, objects, node });
             }
             RequestBody::Run { run, request } => return self.run(run, request).await,
-            RequestBody::Tell { .. } => unreachable!("it was told before"),
+            RequestBody::Tell { .. } => unreachable!("it was handled before"),
             RequestBody::Check { objects, thoroughly } => ResponseBody::Has(self.check(objects, thoroughly).await),
             RequestBody::Usage => {
                 let (chunks, bytes) = self.shared.chunks.count();
@@ -192,7 +196,7 @@ impl Client {
     }
 
     /// Stores a chunk. Sends `Ready` when its space is reserved.
-    async fn store(&self, wanted: ChunkSpec, from: Option<SocketAddr>) -> Result<(), String> {
+    async fn store(&self, wanted: ChunkSpec, from: Option<SocketAddr>) -> Result<(), ChunkError> {
         let Some(place) = self.shared.chunks.prepare(wanted).await? else { return Ok(()) };
         match from {
             Some(peer) => {
@@ -200,7 +204,7 @@ impl Client {
                 place.fetch(&[peer], true).await
             }
             None => {
-                let bringing = place.bring()?;
+                let bringing = place.expect_push()?;
                 self.reply(ResponseBody::Ready).await;
                 bringing.stored().await
             }

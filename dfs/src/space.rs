@@ -5,9 +5,21 @@ use std::future::Future;
 use std::pin::Pin;
 
 use eyas_types::ObjectId;
+use thiserror::Error;
 
 /// A boxed future.
 pub type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Space for a chunk could not be reserved.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SpaceError {
+    /// There is no space: the reason that the owner of the store gives.
+    #[error("{0}")]
+    NoSpace(String),
+    /// The owner of the store could not answer; a retry can help.
+    #[error("the executor has just lost its dispatcher; try again")]
+    Unavailable,
+}
 
 /// Accounts for the space of the store that chunks are in.
 pub trait ChunkSpace: Send + Sync + 'static {
@@ -15,8 +27,8 @@ pub trait ChunkSpace: Send + Sync + 'static {
     /// [`arrived`](ChunkSpace::arrived).
     ///
     /// # Errors
-    /// The reason why there is no space.
-    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), String>>;
+    /// If there is no space, or the owner of the store cannot answer.
+    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), SpaceError>>;
 
     /// The chunk of a reservation is in the store, and stays until it is [released](ChunkSpace::release); or it has
     /// not arrived.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use eyas_dfs::{BoxedFuture, ChunkSpace, DfsNode, NodeError, Site};
+use eyas_dfs::{BoxedFuture, ChunkSpace, DfsNode, NodeError, Site, SpaceError};
 use eyas_session::Access;
 use eyas_store::ObjectStore;
 use eyas_transfer::{PeerServer, Peers};
@@ -108,15 +108,13 @@ impl StoreRoom {
 }
 
 impl ChunkSpace for StoreRoom {
-    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), String>> {
+    fn reserve(&self, chunk: ObjectId, size_bytes: u64) -> BoxedFuture<Result<(), SpaceError>> {
         let (reserved, answer) = oneshot::channel();
         if self.with_core(|core| core.lock().reserve_chunk(chunk, size_bytes, reserved)).is_some() {
-            return Box::pin(async {
-                answer.await.unwrap_or_else(|_| Err("the executor has just lost its dispatcher; try again".into()))
-            });
+            return Box::pin(async { answer.await.unwrap_or(Err(SpaceError::Unavailable)) });
         }
         let has_room = self.disk_bytes() >= size_bytes;
-        Box::pin(async move { has_room.then_some(()).ok_or_else(|| "the disk is full".to_owned()) })
+        Box::pin(async move { has_room.then_some(()).ok_or_else(|| SpaceError::NoSpace("the disk is full".into())) })
     }
 
     fn arrived(&self, chunk: ObjectId, is_here: bool) {

@@ -7,6 +7,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crc_fast::{CrcAlgorithm, Digest};
+use thiserror::Error;
 
 /// The CRC-64/NVME of some content. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,13 +37,18 @@ impl fmt::Debug for Checksum {
     }
 }
 
-impl FromStr for Checksum {
-    type Err = String;
+/// A text is not a checksum.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a checksum: write its 16 hexadecimal digits")]
+pub struct ChecksumError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Checksum {
+    type Err = ChecksumError;
+
+    fn from_str(text: &str) -> Result<Self, ChecksumError> {
         let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let value = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
-        value.map(Checksum).ok_or_else(|| format!("`{text}` is not a checksum: it has 16 hexadecimal digits"))
+        value.map(Checksum).ok_or_else(|| ChecksumError(text.to_owned()))
     }
 }
 

@@ -90,7 +90,7 @@ impl Damaged {
         while shelf.copies.len() > MAX_DAMAGED || shelf.copies.len() > 1 && shelf.usage().bytes > MAX_DAMAGED_BYTES {
             let others = shelf.copies.iter().filter(|(other, _)| **other != id);
             let Some(oldest) = others.min_by_key(|(_, aside)| aside.asked).map(|(id, _)| *id) else { return };
-            tracing::warn!(object = %oldest, "too many damaged copies are kept; this one is deleted");
+            tracing::warn!(object = %oldest, "deleted a damaged copy, because the limit of damaged copies is reached");
             self.remove(&mut shelf, oldest);
         }
     }
@@ -218,7 +218,7 @@ impl ObjectStore {
             // A good copy has arrived in the meantime.
             false => self.discard_partial(&partial),
         }
-        tracing::info!(%object, "a copy that had been damaged is good");
+        tracing::info!(%object, "a damaged copy was repaired and is used again");
         Ok(true)
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use eyas_types::units;
+use eyas_types::units::{self, AmountError};
+use thiserror::Error;
 
 use crate::error::StorageError;
 use crate::limiter::{Limiter, take_all, take_all_blocking};
@@ -26,27 +27,43 @@ pub struct Emulation {
     pub link_bytes_per_s: Option<u64>,
 }
 
+/// A text does not describe an emulation.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EmulationError {
+    /// A part has an unknown name, or no value.
+    #[error("`{0}` cannot be emulated; write storage=RATE, storage-latency=DURATION or link=RATE")]
+    Unknown(String),
+    /// A part has a malformed value.
+    #[error(transparent)]
+    Amount(#[from] AmountError),
+    /// A part is given twice.
+    #[error("`{part}` is given twice in `{text}`: write it once")]
+    Twice {
+        /// The part.
+        part: String,
+        /// The whole text.
+        text: String,
+    },
+}
+
 impl Emulation {
     /// Parses `text`.
     ///
     /// # Errors
-    /// The message says what is wrong and what to write instead.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let rate = |text| units::parse_rate(text).map_err(|e| e.to_string());
+    /// If it does not describe an emulation.
+    pub fn parse(text: &str) -> Result<Self, EmulationError> {
+        let unknown = |part: &str| EmulationError::Unknown(part.to_owned());
         let mut emulation = Emulation::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
             let (key, value) = part.split_once('=').ok_or_else(|| unknown(part))?;
             let duplicate = match key.trim() {
-                "storage" => emulation.storage_bytes_per_s.replace(rate(value)?).is_some(),
-                "storage-latency" => emulation
-                    .storage_latency_us
-                    .replace(units::parse_duration_us(value).map_err(|e| e.to_string())?)
-                    .is_some(),
-                "link" => emulation.link_bytes_per_s.replace(rate(value)?).is_some(),
+                "storage" => emulation.storage_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
+                "storage-latency" => emulation.storage_latency_us.replace(units::parse_duration_us(value)?).is_some(),
+                "link" => emulation.link_bytes_per_s.replace(units::parse_rate(value)?).is_some(),
                 _ => return Err(unknown(part)),
             };
             if duplicate {
-                return Err(format!("`{}` is given twice in `{text}`", key.trim()));
+                return Err(EmulationError::Twice { part: key.trim().to_owned(), text: text.to_owned() });
             }
         }
         Ok(emulation)
@@ -67,14 +84,10 @@ impl Emulation {
     }
 }
 
-fn unknown(part: &str) -> String {
-    format!("`{part}` cannot be emulated; there are storage=RATE, storage-latency=DURATION and link=RATE")
-}
-
 impl FromStr for Emulation {
-    type Err = String;
+    type Err = EmulationError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, EmulationError> {
         Emulation::parse(text)
     }
 }
@@ -166,7 +179,7 @@ mod tests {
             ("storage=fast", "not a rate"),
             ("link=1Gbit/s,link=2Gbit/s", "twice"),
         ] {
-            let error = Emulation::parse(wrong).unwrap_err();
+            let error = Emulation::parse(wrong).unwrap_err().to_string();
             assert!(error.contains(says), "{wrong}: {error}");
         }
     }

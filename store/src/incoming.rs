@@ -51,7 +51,7 @@ impl Incoming {
         store.arrivals().begin(id, &arriving);
         let partial = Partial { store, id, name, arriving, published: false };
         reserve(&file, size_bytes)
-            .map_err(|errno| StoreError::io(format!("no room for object {id} of {size_bytes} bytes"), errno))?;
+            .map_err(|errno| StoreError::io(format!("cannot reserve {size_bytes} bytes for object {id}"), errno))?;
         Ok(Incoming { id, size_bytes, executable, file, partial, summing: Summing::default(), written_bytes: 0 })
     }
 
@@ -95,7 +95,7 @@ impl Incoming {
 
     fn write_content(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         if bytes.len() as u64 > self.size_bytes - self.written_bytes {
-            return Err(self.wrong_size("more came"));
+            return Err(self.wrong_size("more were sent"));
         }
         self.file
             .write_all(bytes)
@@ -122,7 +122,7 @@ impl Incoming {
     /// `WrongSize` if bytes are missing; `Full` or `Io` for failures of the disk.
     pub fn commit(self) -> Result<Checksum, StoreError> {
         if self.written_bytes != self.size_bytes {
-            return Err(self.wrong_size("only so many came"));
+            return Err(self.wrong_size("fewer were sent"));
         }
         let Incoming { id, size_bytes, executable, file, mut partial, summing, .. } = self;
         seal(&file, executable).map_err(|errno| StoreError::io(format!("cannot store object {id}"), errno))?;

@@ -30,9 +30,9 @@ pub mod storage;
 pub mod url;
 
 pub use arriving::{ArrivalEnd, ArrivalProgress, Arriving};
-pub use checksum::{Checksum, Hasher};
+pub use checksum::{Checksum, ChecksumError, Hasher};
 pub use damaged::DamagedUsage;
-pub use emulation::{Emulation, Limits};
+pub use emulation::{Emulation, EmulationError, Limits};
 pub use error::{StorageError, StorageErrorKind, StoreError, StoreErrorKind};
 pub use glob::{Glob, GlobError, name_of, path_of};
 pub use incoming::Incoming;

@@ -351,7 +351,8 @@ impl Inner {
         let (link, client, answer) = greet().map_err(|error: std::io::Error| match error.kind() {
             // A server also closes the connection if it refuses this side, or if only one of the two sides uses TLS.
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                let why = "closed the connection: check that it has the same cluster key, and that both or neither use --plain-data";
+                let why = "closed the connection: check that both nodes have the same cluster key, and that both or \
+                           neither use --plain-data";
                 PeerError::unreachable(addr, why)
             }
             _ => failed("did not answer")(error),

@@ -52,7 +52,10 @@ impl FilesError {
 
     /// The file has changed.
     pub fn changed(name: &FileName) -> Self {
-        FilesError::new(FilesErrorKind::Changed, format!("{name} was changed by somebody else meanwhile: try again"))
+        FilesError::new(
+            FilesErrorKind::Changed,
+            format!("{name} was changed by another client at the same time: try again"),
+        )
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {

@@ -55,6 +55,13 @@ impl Drop for Reading {
     }
 }
 
+/// A replica could not be read.
+struct BadPart {
+    /// Whether the replica is missing or damaged, and must be reported.
+    is_bad: bool,
+    why: String,
+}
+
 impl DfsClient {
     /// Reads a whole file.
     pub fn read(&self, file: &File) -> Reading {
@@ -132,7 +139,7 @@ impl DfsClient {
         for (node, addr) in self.in_order(chunk, place) {
             match self.part_from(addr, chunk, range.clone()).await {
                 Ok(part) => return Ok(part),
-                Err((is_bad, why)) => {
+                Err(BadPart { is_bad, why }) => {
                     if is_bad {
                         self.tell_bad(&file.name, vec![chunk.object], node).await;
                     }
@@ -140,7 +147,7 @@ impl DfsClient {
                 }
             }
         }
-        let why = if tried.is_empty() { "none of its nodes answers".to_owned() } else { tried.join("; ") };
+        let why = if tried.is_empty() { "no node that has it answers".to_owned() } else { tried.join("; ") };
         let start: u64 = file.record.chunks[..place].iter().map(|chunk| chunk.size_bytes).sum();
         let last = (start + chunk.size_bytes).saturating_sub(1);
         let message = format!(
@@ -151,7 +158,7 @@ impl DfsClient {
     }
 
     /// Reads from one replica. The error says whether the replica is bad, and why.
-    async fn part_from(&self, addr: SocketAddr, chunk: &Chunk, range: Range<u64>) -> Result<Vec<u8>, (bool, String)> {
+    async fn part_from(&self, addr: SocketAddr, chunk: &Chunk, range: Range<u64>) -> Result<Vec<u8>, BadPart> {
         let mut part = Vec::with_capacity((range.end - range.start) as usize);
         let mut at = range.start;
         while at < range.end {
@@ -160,16 +167,16 @@ impl DfsClient {
                 Ok(bytes) => part.extend_from_slice(&bytes),
                 Err(error) => {
                     let is_bad = matches!(error.kind, PeerErrorKind::NotHere | PeerErrorKind::Corrupt);
-                    return Err((is_bad, error.message));
+                    return Err(BadPart { is_bad, why: error.message });
                 }
             }
             at += length;
         }
         let is_whole = range == (0..chunk.size_bytes);
-        match is_whole && Checksum::of(&part).0 != chunk.checksum {
-            true => Err((true, format!("peer {addr} has another content under its name"))),
-            false => Ok(part),
+        if is_whole && Checksum::of(&part).0 != chunk.checksum {
+            return Err(BadPart { is_bad: true, why: format!("peer {addr} has other content for it") });
         }
+        Ok(part)
     }
 
     /// The holders of a chunk in the order in which they are tried: the node on this machine, other nodes on this

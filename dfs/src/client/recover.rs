@@ -49,12 +49,14 @@ impl DfsClient {
             match refusal {
                 Some(Refusal::Missing(missing)) => return Ok(Recovery::Missing(missing)),
                 Some(Refusal::HasMajority) => {
-                    let why = "more than half of its nodes are there: the file system goes on by itself";
+                    let why = "more than half of the nodes are alive: the file system continues by itself";
                     return Err(FilesError::invalid(why));
                 }
                 Some(Refusal::NotLeader { leader, .. }) => first = Some(leader),
                 _ if Instant::now() >= deadline => {
-                    return Err(FilesError::unreachable("its nodes do not agree on who is missing; try again later"));
+                    return Err(FilesError::unreachable(
+                        "the nodes do not agree on which nodes are missing; try again later",
+                    ));
                 }
                 _ => {}
             }
@@ -71,7 +73,9 @@ impl DfsClient {
                 self.0.calls.ask_once(*address, RequestBody::Membership).await
                 && lost.contains(&node)
             {
-                let why = format!("node {node} is not lost, it answers at {address}: have the others reach it");
+                let why = format!(
+                    "node {node} is not lost, since it answers at {address}: check the network between it and the other nodes"
+                );
                 return Err(FilesError::new(FilesErrorKind::Invalid, why));
             }
         }

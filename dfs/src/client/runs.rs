@@ -30,12 +30,12 @@ impl DfsClient {
     /// # Errors
     /// `Invalid` if it has no file, or too many chunks; `Unreachable`.
     pub async fn open_run(&self, spec: RunSpec) -> Result<RunAddress, FilesError> {
-        spec.check().map_err(FilesError::invalid)?;
+        spec.check().map_err(|error| FilesError::invalid(error.to_string()))?;
         let node = self.known().ring.leader(&spec.files[0].name);
         let place = RunAddress { node, run: BlockRunId(random()?) };
         match self.ask_run(place, RunRequest::Open(Box::new(spec))).await? {
-            RunReply::Opened(Ok(())) => Ok(place),
-            RunReply::Opened(Err(why)) => Err(FilesError::invalid(why)),
+            RunReply::Opened { failure: None } => Ok(place),
+            RunReply::Opened { failure: Some(why) } => Err(FilesError::invalid(why)),
             _ => Err(unexpected()),
         }
     }
@@ -143,8 +143,9 @@ impl DfsClient {
 
     async fn ask_node(&self, node: NodeId, what: RequestBody) -> Result<Replies, FilesError> {
         let member = self.known().members.get(&node).copied();
-        let gone =
-            || FilesError::unreachable(format!("node {node} of the file system, which leads the job, is not there"));
+        let gone = || {
+            FilesError::unreachable(format!("node {node} of the file system, which leads the job, is not reachable"))
+        };
         self.0.calls.ask(member.ok_or_else(gone)?.address, what).await
     }
 }
@@ -160,7 +161,7 @@ impl RunAttendance {
         let what = RequestBody::Tell { run: self.place.run, event };
         let told = timeout(ANSWER_DEADLINE, self.files.ask_node(self.place.node, what)).await;
         if !matches!(told, Ok(Ok(_))) {
-            tracing::debug!(place = %self.place, "the node that leads a run is not told");
+            tracing::debug!(place = %self.place, "an event could not be sent to the node that leads the run");
         }
     }
 
@@ -181,7 +182,9 @@ impl Drop for RunAttendance {
 }
 
 fn unknown(place: RunAddress) -> FilesError {
-    let message =
-        format!("nobody leads job {} over blocks any more: it has ended, or its node has lost its disk", place.run);
+    let message = format!(
+        "job {} over blocks no longer exists: it has ended, or the node that led it has lost its disk",
+        place.run
+    );
     FilesError::new(FilesErrorKind::NotFound, message)
 }

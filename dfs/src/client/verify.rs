@@ -113,8 +113,7 @@ impl DfsClient {
         for LostChunk { place, range, .. } in &lost {
             if Checksum::of(&part_of(&mut copy, range.clone())?).0 != record.chunks[*place].checksum {
                 let (first, last) = (range.start, range.end.saturating_sub(1));
-                let why =
-                    format!("bytes {first} to {last} of the copy are not those that {name} had: nothing was changed");
+                let why = format!("bytes {first} to {last} of the copy differ from {name}: nothing was changed");
                 return Err(FilesError::invalid(why));
             }
         }

@@ -146,7 +146,7 @@ impl DfsClient {
 
     /// Stores the rest of the source after `begun`, the content of an incomplete chunk. The file has `before` chunks
     /// already.
-    #[expect(clippy::too_many_arguments, reason = "a file's shape, taken apart: a new one has no record yet")]
+    #[expect(clippy::too_many_arguments, reason = "parts of a file's record, which a new file does not have yet")]
     async fn store_all(
         &self,
         name: &FileName,
@@ -202,7 +202,7 @@ impl DfsClient {
             chunks[place] = Some(chunk);
         }
         if began.elapsed() > MAX_WRITING {
-            let message = format!("{name} took more than 12 hours to be written: write it in parts, with append");
+            let message = format!("{name} took more than 12 hours to write: write it in parts, with append");
             return Err(FilesError::invalid(message));
         }
         Ok(chunks.into_iter().flatten().collect())
@@ -246,7 +246,7 @@ impl DfsClient {
                 match stored {
                     Ok(()) => replicas.push(member),
                     Err(error) => {
-                        tracing::info!(node = %member.node, "a node does not take a chunk: {error}");
+                        tracing::info!(node = %member.node, "a node did not store a chunk: {error}");
                         match error.kind {
                             FilesErrorKind::Full => full.insert(member.node),
                             _ => failed.insert(member.node),
@@ -313,9 +313,8 @@ impl DfsClient {
         let ready = timeout(ANSWER_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match ready? {
             ResponseBody::Ready => Ok(Some(replies)),
-            ResponseBody::Stored(stored) => {
-                stored.map(|()| None).map_err(|why| not_stored(member, FilesErrorKind::Full, &why))
-            }
+            ResponseBody::Stored { failure: None } => Ok(None),
+            ResponseBody::Stored { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Full, &why)),
             _ => Err(unexpected()),
         }
     }
@@ -336,7 +335,8 @@ impl DfsClient {
         }
         let stored = timeout(STORE_DEADLINE, replies.next()).await.unwrap_or_else(|_| Err(silent(member)));
         match stored? {
-            ResponseBody::Stored(stored) => stored.map_err(|why| not_stored(member, FilesErrorKind::Unreachable, &why)),
+            ResponseBody::Stored { failure: None } => Ok(()),
+            ResponseBody::Stored { failure: Some(why) } => Err(not_stored(member, FilesErrorKind::Unreachable, &why)),
             _ => Err(unexpected()),
         }
     }
@@ -347,7 +347,7 @@ fn silent(member: &Member) -> FilesError {
 }
 
 fn no_room(bytes: u64) -> FilesError {
-    FilesError::new(FilesErrorKind::Full, format!("no node has room for a chunk of {bytes} bytes"))
+    FilesError::new(FilesErrorKind::Full, format!("no node has space for a chunk of {bytes} bytes"))
 }
 
 fn not_stored(member: &Member, kind: FilesErrorKind, why: &str) -> FilesError {
@@ -385,7 +385,8 @@ fn cut(
         }
         chunk.extend_from_slice(bytes);
         if chunk.len() > MAX_CHUNK_BYTES {
-            let message = format!("it has a record of more than {MAX_CHUNK_BYTES} bytes; is this its format?");
+            let message =
+                format!("it has a record of more than {MAX_CHUNK_BYTES} bytes: check that this is its format");
             return Err(FilesError::invalid(message));
         }
         let read = loop {
@@ -410,14 +411,14 @@ fn cut(
 }
 
 fn too_many_chunks(name: &FileName) -> FilesError {
-    FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger ones"))
+    FilesError::invalid(format!("{name} would have more than {MAX_CHUNKS} chunks: write it with larger chunks"))
 }
 
 /// A random number that is unique.
 pub(crate) fn random() -> Result<u128, FilesError> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| FilesError::local("cannot draw a number", &errno.into()))?;
+        .map_err(|errno| FilesError::local("cannot get a random number", &errno.into()))?;
     Ok(u128::from_le_bytes(bytes))
 }
 

@@ -48,7 +48,7 @@ impl Database {
                 None if number == SPEC => {
                     runs.push((BlockRunId(run), of_bytes(&value).map_err(|why| self.failed(why))?, Vec::new()));
                 }
-                None => return Err(self.failed(format!("has records of run {run:032x}, and not what that is"))),
+                None => return Err(self.failed(format!("has records of run {run:032x}, but not its specification"))),
             }
         }
         Ok(runs)

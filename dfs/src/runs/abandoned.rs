@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) async fn remove(access: Access, (node, address): (NodeId, SocketAddr), mut abandoned: Receiver<BlockRunId>) {
     while let Some(run) = abandoned.recv().await {
         if let Err(error) = empty(&access, node, address, run).await {
-            tracing::warn!(%run, "what a run has left in {} stays there: {error}", run.folder());
+            tracing::warn!(%run, "cannot remove what a run has left in {}: {error}", run.folder());
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use eyas_blocks::BlockPolicy;
 use eyas_types::dfs::{Chunk, FileName, NodeId};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::client::File;
 
@@ -51,15 +52,20 @@ impl fmt::Display for RunAddress {
     }
 }
 
-impl FromStr for RunAddress {
-    type Err = String;
+/// A text is not the address of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not the address of a run: write NODE:RUN, both in hexadecimal digits")]
+pub struct RunAddressError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for RunAddress {
+    type Err = RunAddressError;
+
+    fn from_str(text: &str) -> Result<Self, RunAddressError> {
         let parsed = text.split_once(':').and_then(|(node, run)| {
             let node = NodeId(u64::from_str_radix(node, 16).ok()?);
             Some(RunAddress { node, run: BlockRunId(u128::from_str_radix(run, 16).ok()?) })
         });
-        parsed.ok_or_else(|| format!("`{text}` does not say which run of which node"))
+        parsed.ok_or_else(|| RunAddressError(text.to_owned()))
     }
 }
 
@@ -79,15 +85,30 @@ pub struct RunSpec {
     pub idle: Duration,
 }
 
+/// A run cannot be led.
+#[derive(Debug, Error)]
+pub(crate) enum RunError {
+    #[error("a job over blocks needs at least one file")]
+    NoFile,
+    #[error(
+        "the files have {0} chunks in total, and a job over blocks may have up to {MAX_RUN_CHUNKS}: \
+         write the files with larger chunks"
+    )]
+    TooManyChunks(usize),
+    #[error(
+        "this node leads {} jobs over blocks already, which is the limit: wait until some have ended",
+        super::MAX_RUNS
+    )]
+    TooManyRuns,
+}
+
 impl RunSpec {
     /// Checks that the run can be led.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), RunError> {
         match self.chunks().count() {
-            _ if self.files.is_empty() => Err("a job over blocks needs a file".into()),
+            _ if self.files.is_empty() => Err(RunError::NoFile),
             0..=MAX_RUN_CHUNKS => Ok(()),
-            chunks => Err(format!(
-                "the files have {chunks} chunks in all, and a job over blocks at most {MAX_RUN_CHUNKS}: write them with larger ones"
-            )),
+            chunks => Err(RunError::TooManyChunks(chunks)),
         }
     }
 

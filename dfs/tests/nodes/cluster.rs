@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eyas_dfs::{BoxedFuture, ChunkSpace, DfsClient, DfsNode, FilesError, Site, WriteOptions};
+use eyas_dfs::{BoxedFuture, ChunkSpace, DfsClient, DfsNode, FilesError, Site, SpaceError, WriteOptions};
 use eyas_session::{Access, DataKeys};
 use eyas_store::{Limiter, ObjectStore};
 use eyas_transfer::{PeerLimits, PeerServer, Peers};
@@ -41,9 +41,9 @@ struct Disk {
 }
 
 impl ChunkSpace for Disk {
-    fn reserve(&self, _: ObjectId, _: u64) -> BoxedFuture<Result<(), String>> {
+    fn reserve(&self, _: ObjectId, _: u64) -> BoxedFuture<Result<(), SpaceError>> {
         let is_full = self.is_full;
-        Box::pin(async move { if is_full { Err("its disk is full".into()) } else { Ok(()) } })
+        Box::pin(async move { if is_full { Err(SpaceError::NoSpace("its disk is full".into())) } else { Ok(()) } })
     }
 
     fn arrived(&self, _: ObjectId, _: bool) {}

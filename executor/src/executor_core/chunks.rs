@@ -1,6 +1,7 @@
 //! Chunks of the file system in this executor's store. They are held like the objects that the dispatcher wants held,
 //! but the file system's node fetches them.
 
+use eyas_dfs::SpaceError;
 use eyas_node::Event;
 use eyas_store::Presence;
 use eyas_types::ObjectId;
@@ -12,7 +13,7 @@ use super::{ActiveFetch, ExecutorCore};
 /// A request of the file system's node for space for a chunk.
 pub(super) struct ChunkReservation {
     size_bytes: u64,
-    reserved: oneshot::Sender<Result<(), String>>,
+    reserved: oneshot::Sender<Result<(), SpaceError>>,
 }
 
 impl ExecutorCore {
@@ -26,7 +27,12 @@ impl ExecutorCore {
     }
 
     /// Reserves space for a chunk, and answers `reserved` when there is space, or when there will be none.
-    pub fn reserve_chunk(&mut self, object: ObjectId, size_bytes: u64, reserved: oneshot::Sender<Result<(), String>>) {
+    pub fn reserve_chunk(
+        &mut self,
+        object: ObjectId,
+        size_bytes: u64,
+        reserved: oneshot::Sender<Result<(), SpaceError>>,
+    ) {
         self.chunks.insert(object);
         self.reservations.entry(object).or_default().push(ChunkReservation { size_bytes, reserved });
         self.events.push_back(Event::Expect { object, size_bytes });
@@ -83,7 +89,7 @@ impl ExecutorCore {
     }
 
     /// A chunk is here already, or there is no space for it.
-    pub(super) fn answer_reservations(&mut self, object: ObjectId, answer: Result<(), String>) {
+    pub(super) fn answer_reservations(&mut self, object: ObjectId, answer: Result<(), SpaceError>) {
         for ChunkReservation { reserved, .. } in self.reservations.remove(&object).unwrap_or_default() {
             // The requester may be gone.
             let _ = reserved.send(answer.clone());

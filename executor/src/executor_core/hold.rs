@@ -1,6 +1,7 @@
 //! Objects that this executor holds for the dispatcher: outputs that its tasks keep in the cluster, and replicas that
 //! the dispatcher has ordered.
 
+use eyas_dfs::SpaceError;
 use eyas_node::Event;
 use eyas_types::outcome::{Failure, FailureKind};
 use eyas_types::{ObjectId, ObjectSpec, Outcome, Status, TaskId};
@@ -37,7 +38,7 @@ impl ExecutorCore {
     /// An object is not here, and cannot be fetched.
     pub(super) fn not_held(&mut self, object: ObjectId, reason: String) {
         if self.chunks.remove(&object) {
-            return self.answer_reservations(object, Err(reason));
+            return self.answer_reservations(object, Err(SpaceError::NoSpace(reason)));
         }
         self.to_hold.remove(&object);
         let reason = self.unavailable.get(&object).map_or(reason, |(_, message)| message.clone());

@@ -142,7 +142,7 @@ impl Remote {
                 let buffer = buffer.slice(skipped as usize..);
                 to_skip -= skipped;
                 if buffer.len() as u64 > spec.size_bytes() - writer.sent_bytes {
-                    return Err(StorageError::changed(url, "it is longer than it was"));
+                    return Err(StorageError::changed(url, "it became longer"));
                 }
                 limits.read(buffer.len() as u64).await;
                 writer.send(buffer).await?;
@@ -159,7 +159,7 @@ impl Remote {
     async fn check(&self, spec: &ObjectSpec, tries: &mut Tries) -> Result<(), StorageError> {
         match self.stat_within(text_of(&spec.source)?, tries).await? {
             now if now == spec.version => Ok(()),
-            _ => Err(StorageError::changed(&spec.source, "its tag, date or size is another")),
+            _ => Err(StorageError::changed(&spec.source, "its tag, date or size is different")),
         }
     }
 
@@ -438,7 +438,7 @@ fn version(url: &str, metadata: &Metadata) -> Result<Version, StorageError> {
 
 fn read_error(url: &str, error: &opendal::Error) -> StorageError {
     if error.kind() == ErrorKind::ConditionNotMatch {
-        return StorageError::changed(url, "its tag is another");
+        return StorageError::changed(url, "its tag is different");
     }
     remote_error("read", url, error)
 }

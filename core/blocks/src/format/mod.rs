@@ -157,7 +157,7 @@ impl fmt::Display for BadContent {
         let BadContent { format, offset, problem } = self;
         write!(
             f,
-            "this is not {format}: {problem}, at byte {offset}; mend it, or name another format: lines takes any file"
+            "this is not {format}: {problem}, at byte {offset}. Correct the file, or name another format; `lines` accepts any file"
         )
     }
 }
@@ -187,12 +187,12 @@ pub enum FormatProblem {
 impl fmt::Display for FormatProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FormatProblem::CutOff => f.write_str("its last record is cut off"),
+            FormatProblem::CutOff => f.write_str("the last record is incomplete"),
             FormatProblem::BeyondEnd { length_bytes } => {
-                write!(f, "it ends before the {length_bytes} bytes that its last record should have")
+                write!(f, "the file ends before the {length_bytes} bytes of its last record")
             }
             FormatProblem::OpenQuote => f.write_str("a quote is never closed"),
-            FormatProblem::NoSequence => f.write_str("its first sequence does not begin with `>`"),
+            FormatProblem::NoSequence => f.write_str("the first sequence does not begin with `>`"),
             FormatProblem::NoRead => f.write_str("a read does not begin with `@`"),
             FormatProblem::TooManyQualities => f.write_str("a read has more qualities than bases"),
         }
