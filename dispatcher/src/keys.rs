@@ -167,7 +167,7 @@ impl Keys {
         let State { ring, jobs } = &mut *state;
         let is_new = !jobs.contains_key(&job);
         if is_new {
-            let own = ring.authority().issue(Principal::Job(job)).map_err(KeysError::Unusable)?;
+            let own = ring.authority().issue(Principal::Job(job)).map_err(|e| KeysError::Unusable(e.to_string()))?;
             let token = self.access_text(ring, &own)?.into();
             jobs.insert(job, Job { scope: FilesScope::default(), token });
         }
@@ -237,7 +237,7 @@ impl Keys {
     fn access_text(&self, ring: &KeyRing, own: &Certified) -> Result<String, KeysError> {
         let Access { cluster, dispatcher, .. } = &self.access;
         let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own.clone(), Trust::default());
-        Ok(access.map_err(KeysError::Unusable)?.to_text())
+        Ok(access.map_err(|e| KeysError::Unusable(e.to_string()))?.to_text())
     }
 
     /// Has all sessions and nodes know what is trusted now.
@@ -279,7 +279,7 @@ impl Opened {
         let trust = ring.trust();
         let own = ring.dispatcher().clone();
         let access = Access::new(cluster, dispatcher, ring.authority().certificate(), own, trust.clone());
-        let access = access.map_err(KeysError::Unusable)?.with_data(data);
+        let access = access.map_err(|e| KeysError::Unusable(e.to_string()))?.with_data(data);
         let for_nodes = watch::Sender::new(Arc::new(trust));
         let state = Mutex::new(State { ring, jobs: BTreeMap::new() });
         Ok(Keys { folder, path, state, access, for_nodes, has_changed: Notify::new() })

@@ -1,4 +1,4 @@
-//! The access file: where the dispatcher listens, and a key that lets one in.
+//! The access file: the dispatcher's address, and a key of the cluster.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::authority::{Authority, Certified};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, CredentialsError};
 use crate::private::{self, PrivateError, PrivateFolder};
 
-/// What a process needs to join a cluster or to use it. Clones share what changes while they are used.
+/// What a process needs to join or use a cluster. Clones share the credentials.
 #[derive(Clone)]
 pub struct Access {
     /// The cluster's name.
     pub cluster: String,
-    /// `host:port` of its dispatcher, or of the node that this is to reach.
+    /// `host:port` of the dispatcher, or of the node to connect to.
     pub dispatcher: String,
     /// The authority's certificate, PEM.
     authority: String,
     own: Certified,
     credentials: Credentials,
-    /// Whether what listens there is a node.
+    /// Whether the address is a node's.
     is_of_node: bool,
-    /// How this process moves bulk data; not in the file, since the cluster decides it.
+    /// How this process exchanges bulk data. Not in the file: the cluster decides it.
     data: DataMode,
 }
 
-/// As it is written.
+/// The file's format.
 #[derive(Serialize, Deserialize)]
 struct AccessFile {
     cluster: String,
@@ -44,36 +44,53 @@ struct AccessFile {
 /// Why an access file cannot be used.
 #[derive(Debug, Error)]
 pub enum AccessError {
-    /// It is not there.
+    /// The file does not exist.
     #[error(
         "no access file at {path}: start a cluster with `eyas start`, or copy the access file of a running one there"
     )]
     Missing {
-        /// Where it was looked for.
+        /// The expected path.
         path: PathBuf,
     },
-    /// Others can read it.
+    /// Other users can read the file.
     #[error(
         "{path} can be read by others (mode {mode:o}), and holds a secret key. Run `chmod 600 {path}`; if another \
          user may have seen the key, replace it with `eyas access rotate`, or end it at once with `eyas access revoke`"
     )]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The file's permission bits.
         mode: u32,
     },
-    /// Its file or its folder is not this user's alone.
+    /// Other users can change the file or its folder.
     #[error("the access file cannot be used: {0}")]
     NotPrivate(PrivateError),
-    /// It is not an access file.
+    /// The file is not an access file.
     #[error("{path} is not an access file: {why}")]
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong in it.
-        why: String,
+        /// The mistake in it.
+        why: AccessProblem,
     },
+}
+
+/// Mistakes in access files.
+#[derive(Debug, Error)]
+pub enum AccessProblem {
+    /// It is not UTF-8.
+    #[error("it is not text")]
+    NotText,
+    /// An older version wrote it.
+    #[error("an older eyas wrote it. Move it away, and copy the cluster's new one there")]
+    Older,
+    /// It is not TOML with the fields of an access file.
+    #[error("{0}")]
+    Form(String),
+    /// Its key cannot be used.
+    #[error(transparent)]
+    Key(CredentialsError),
 }
 
 impl From<PrivateError> for AccessError {
@@ -89,8 +106,8 @@ impl From<PrivateError> for AccessError {
 }
 
 impl Access {
-    /// A cluster of one key, with which both sides of every connection prove that they are of it; what listens at
-    /// `dispatcher` (`host:port`) has it too. There are no roles, and it cannot be replaced.
+    /// Access to a cluster with a single key, which the process at `dispatcher` (`host:port`) uses too. The key has
+    /// all rights and cannot be replaced.
     pub fn create(cluster: &str, dispatcher: &str) -> Self {
         let authority = Authority::create();
         let holders = [Principal::Dispatcher, Principal::Key(KeyId(1), KeyRole::Admin)];
@@ -98,42 +115,48 @@ impl Access {
         Access::new(cluster, dispatcher, authority.certificate(), own, Trust::default()).expect("all of it is new")
     }
 
-    /// The access of the holder of `own`, in a cluster whose `authority` (its certificate, PEM) has signed that.
+    /// Access with the key `own` of a cluster. `authority` is the certificate of the cluster's authority, PEM.
     ///
     /// # Errors
-    /// If the key was not signed by the authority: for a person.
-    pub fn new(cluster: &str, dispatcher: &str, authority: &str, own: Certified, trust: Trust) -> Result<Self, String> {
+    /// If the authority has not signed the key.
+    pub fn new(
+        cluster: &str,
+        dispatcher: &str,
+        authority: &str,
+        own: Certified,
+        trust: Trust,
+    ) -> Result<Self, CredentialsError> {
         let credentials = Credentials::new(authority, &own, trust)?;
         let (cluster, dispatcher, authority) = (cluster.to_owned(), dispatcher.to_owned(), authority.to_owned());
         Ok(Access { cluster, dispatcher, authority, own, credentials, is_of_node: false, data: DataMode::default() })
     }
 
-    /// The same for a dispatcher that listens elsewhere now, or has another name.
+    /// The same access, for a cluster with another name or a dispatcher at another address.
     pub fn moved_to(self, cluster: &str, dispatcher: &str) -> Self {
         Access { cluster: cluster.to_owned(), dispatcher: dispatcher.to_owned(), ..self }
     }
 
-    /// The same for a node of the cluster that listens at this address.
+    /// The same access, for the node of the cluster at this address.
     pub fn of_node(&self, address: SocketAddr) -> Self {
         Access { dispatcher: address.to_string(), is_of_node: true, ..self.clone() }
     }
 
-    /// Whether what listens there is a node, not the dispatcher.
+    /// Whether the address is a node's, not the dispatcher's.
     pub(crate) fn is_of_node(&self) -> bool {
         self.is_of_node
     }
 
-    /// The same for a process that moves bulk data so.
+    /// The same access, with another way to exchange bulk data.
     pub fn with_data(self, data: DataMode) -> Self {
         Access { data, ..self }
     }
 
-    /// How this process moves bulk data.
+    /// How this process exchanges bulk data.
     pub fn data(&self) -> DataMode {
         self.data
     }
 
-    /// With what this process proves itself, and whom it accepts.
+    /// The key and the trust of this process.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
@@ -141,25 +164,24 @@ impl Access {
     /// Reads an access file.
     ///
     /// # Errors
-    /// If it is missing, another user's, readable by others, or not an access file.
+    /// If the file is missing, belongs to another user, is readable by others, or is not an access file.
     pub fn load(path: &Path) -> Result<Self, AccessError> {
-        let malformed = |why: String| AccessError::Malformed { path: path.to_owned(), why };
+        let malformed = |why| AccessError::Malformed { path: path.to_owned(), why };
         let content = private::read(path)?;
-        let text = String::from_utf8(content).map_err(|_| malformed("it is not text".into()))?;
-        let wrong = |e: toml::de::Error| match text.contains("certificate") && !text.contains("authority") {
-            true => malformed("an older eyas wrote it. Move it away, and copy the cluster's new one there".into()),
-            false => malformed(e.message().to_owned()),
-        };
-        let file: AccessFile = toml::from_str(&text).map_err(wrong)?;
+        let text = String::from_utf8(content).map_err(|_| malformed(AccessProblem::NotText))?;
+        let is_older = text.contains("certificate") && !text.contains("authority");
+        let file: AccessFile = toml::from_str(&text).map_err(|error| {
+            malformed(if is_older { AccessProblem::Older } else { AccessProblem::Form(error.message().to_owned()) })
+        })?;
         let AccessFile { cluster, dispatcher, authority, certificate, key } = file;
         Access::new(&cluster, &dispatcher, &authority, Certified { certificate, key }, Trust::default())
-            .map_err(malformed)
+            .map_err(|error| malformed(AccessProblem::Key(error)))
     }
 
-    /// Writes the access file with mode 0600, whole or not at all; one that is there is replaced.
+    /// Writes the access file with mode 0600, atomically. An existing file is replaced.
     ///
     /// # Errors
-    /// If its folder cannot be made or written, or is not this user's alone.
+    /// If the folder cannot be made or written, or other users can change it.
     pub fn save(&self, path: &Path) -> Result<(), AccessError> {
         let text = self.to_text();
         let name =
@@ -168,7 +190,7 @@ impl Access {
         Ok(folder.write(name, text.as_bytes())?)
     }
 
-    /// As it is written: a secret.
+    /// The text of the access file: a secret.
     pub fn to_text(&self) -> String {
         let Certified { certificate, key } = self.own.clone();
         let Access { cluster, dispatcher, authority, .. } = self.clone();

@@ -1,7 +1,7 @@
-//! The cluster's authority: it signs a certificate for each key, which says whose the key is.
+//! The cluster's authority. It signs a certificate for each key, which states the key's principal.
 //!
-//! Only the dispatcher has the authority's own key, so that nobody else can make keys or tokens; its certificate is in
-//! every access file, so that everybody can check them.
+//! Only the dispatcher has the authority's own key, so no other process can make keys or tokens. The authority's
+//! certificate is in every access file, so every process can verify them.
 
 use std::io;
 
@@ -9,51 +9,63 @@ use eyas_types::access::Principal;
 use eyas_wire::trust::SHARED_BYTES;
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-/// A certificate, and the key that belongs to it, both PEM.
+/// A certificate and its private key, both PEM.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Certified {
-    /// Says whose the key is.
+    /// States the key's principal.
     pub certificate: String,
-    /// The secret.
+    /// The private key.
     pub key: String,
 }
 
-/// What makes keys.
+/// Why the authority cannot make a key.
+#[derive(Debug, Error)]
+pub enum AuthorityError {
+    /// The authority's own key is not a key.
+    #[error("the authority's key: {0}")]
+    Unreadable(#[source] rcgen::Error),
+    /// The new key cannot be signed.
+    #[error("cannot sign a key: {0}")]
+    CannotSign(#[source] rcgen::Error),
+}
+
+/// The authority of a cluster, which makes keys.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Authority(Certified);
 
 impl Authority {
-    /// A new authority, which nothing trusts yet.
+    /// A new authority.
     pub fn create() -> Self {
         let key = new_key();
         let certificate = params(&[]).self_signed(&key).expect("the parameters are ours");
         Authority(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// Its certificate, PEM: for access files.
+    /// The authority's certificate, PEM, for access files.
     pub fn certificate(&self) -> &str {
         &self.0.certificate
     }
 
-    /// A new key of this holder.
+    /// Makes a new key for a principal.
     ///
     /// # Errors
-    /// If the authority's own key cannot be read: for a person.
-    pub fn issue(&self, holder: Principal) -> Result<Certified, String> {
-        self.issue_to(&[holder])
+    /// If the authority's own key cannot be read, or cannot sign.
+    pub fn issue(&self, principal: Principal) -> Result<Certified, AuthorityError> {
+        self.issue_to(&[principal])
     }
 
-    pub(crate) fn issue_to(&self, holders: &[Principal]) -> Result<Certified, String> {
-        let own = KeyPair::from_pem(&self.0.key).map_err(|e| format!("the authority's key: {e}"))?;
+    pub(crate) fn issue_to(&self, principals: &[Principal]) -> Result<Certified, AuthorityError> {
+        let own = KeyPair::from_pem(&self.0.key).map_err(AuthorityError::Unreadable)?;
         let key = new_key();
         let issuer = Issuer::new(params(&[]), own);
-        let certificate = params(holders).signed_by(&key, &issuer).map_err(|e| format!("cannot sign a key: {e}"))?;
+        let certificate = params(principals).signed_by(&key, &issuer).map_err(AuthorityError::CannotSign)?;
         Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 
-/// A new secret for those who share one.
+/// A new secret for processes that share one.
 ///
 /// # Errors
 /// If the system has no randomness.
@@ -70,14 +82,14 @@ fn new_key() -> KeyPair {
     KeyPair::generate().expect("the system has randomness")
 }
 
-/// Of the holders' certificate; of the authority's own, if there are none.
-fn params(holders: &[Principal]) -> CertificateParams {
-    let names: Vec<_> = holders.iter().map(|holder| holder.host_name()).collect();
-    let mut params = CertificateParams::new(names).expect("holders' names are valid host names");
+/// Parameters of the principals' certificate; without principals, of the authority's own.
+fn params(principals: &[Principal]) -> CertificateParams {
+    let names: Vec<_> = principals.iter().map(|principal| principal.host_name()).collect();
+    let mut params = CertificateParams::new(names).expect("names of principals are valid host names");
     params.distinguished_name = DistinguishedName::new();
-    let subject = holders.first().map_or("authority.eyas".to_owned(), |holder| holder.host_name());
+    let subject = principals.first().map_or("authority.eyas".to_owned(), |principal| principal.host_name());
     params.distinguished_name.push(DnType::CommonName, subject);
-    params.is_ca = match holders {
+    params.is_ca = match principals {
         [] => IsCa::Ca(BasicConstraints::Constrained(0)),
         _ => IsCa::ExplicitNoCa,
     };

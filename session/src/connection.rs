@@ -1,4 +1,4 @@
-//! A connection: TCP, TLS, greetings, then frames both ways.
+//! Sessions: TCP, TLS, one greeting in each direction, then frames in both directions.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,96 +23,96 @@ use crate::access::Access;
 use crate::credentials::{Credentials, SERVER_NAME, TrustWatch};
 use crate::door::Proven;
 
-/// A dispatcher that is dialled must have answered by then.
+/// A peer has to answer a new connection within this time.
 const DIAL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A side that says nothing is asked by the system whether it is there, after so long, so often and so many times.
+/// TCP keepalive: idle time before the first probe, time between two probes, and number of probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
-/// What it does not acknowledge for so long ends the connection.
+/// The connection ends if the peer does not acknowledge data for this long.
 const UNACKNOWLEDGED_MS: u32 = 60_000;
 
 /// Why there is no connection, or no longer.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// Nobody listens, or the network is in the way.
+    /// No process listens there, or the network does not reach it.
     #[error("cannot reach {address}: {source}")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The other side has another secret, or is not eyas.
+    /// The peer belongs to another cluster, or is not eyas.
     #[error(
-        "{address} was reached but would not let us in ({why}): is this the access file of the cluster that runs there?"
+        "{address} was reached but refused this access file ({why}): is it the access file of the cluster that runs there?"
     )]
     NotTrusted {
-        /// Where.
+        /// The address.
         address: String,
-        /// What the other side said in TLS's words, if it did.
+        /// The TLS alert of the peer, if it sent one.
         alert: Option<AlertDescription>,
-        /// What TLS said.
+        /// The TLS error.
         why: String,
     },
-    /// The other side accepts this key no longer.
-    #[error("{address} was reached but does not accept {holder} any longer: {why}")]
+    /// The peer no longer accepts this key.
+    #[error("{address} was reached but no longer accepts {holder}: {why}")]
     Dead {
-        /// Where.
+        /// The address.
         address: String,
-        /// Whose key.
+        /// The principal of the key.
         holder: Principal,
-        /// Why not, and what can be done.
+        /// The reason, and what the user can do.
         why: &'static str,
     },
-    /// The other side said something that is not understood.
+    /// The peer sent something that is not a valid message.
     #[error("{address}: {why}")]
     Protocol {
-        /// Who.
+        /// The peer.
         address: String,
-        /// What.
+        /// The mistake.
         why: String,
     },
-    /// What was to be said is too much for one message.
+    /// A message is too large.
     #[error("a message of {bytes} bytes for {address} is too large: at most {MAX_FRAME_BYTES} bytes are possible")]
     TooLarge {
-        /// To whom.
+        /// The peer.
         address: String,
-        /// Its size.
+        /// Size of the message.
         bytes: usize,
     },
-    /// The other side moves bulk data otherwise.
+    /// The peer exchanges bulk data in another way.
     #[error("{address} {}", other(*.ours))]
     OtherDataMode {
-        /// Who.
+        /// The peer.
         address: String,
-        /// How this side does.
+        /// How this side exchanges bulk data.
         ours: DataMode,
     },
     /// The connection has ended.
     #[error("the connection to {address} has ended: {why}")]
     Ended {
-        /// Who.
+        /// The peer.
         address: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 /// Both halves of a connection.
 pub struct Session {
-    /// What comes in.
+    /// The receiving half.
     pub reader: FrameReader,
-    /// What goes out.
+    /// The sending half.
     pub writer: FrameWriter,
-    /// This side's address.
+    /// The address of this side.
     pub local: SocketAddr,
-    /// The other side's.
+    /// The address of the peer.
     pub remote: SocketAddr,
-    /// Who the other side is, and whether that is still trusted.
+    /// The peer, and whether it is still trusted.
     pub standing: TrustWatch,
-    /// How the other side moves bulk data.
+    /// How the peer exchanges bulk data.
     pub data: DataMode,
 }
 
@@ -121,7 +121,7 @@ pub struct FrameReader {
     stream: ReadHalf<TlsStream<TcpStream>>,
     address: String,
     body: Vec<u8>,
-    /// Where the connection was accepted: it counts there as long as it is read.
+    /// Counts the connection at the listener's door while it is read; only where it was accepted.
     proven: Option<Proven>,
 }
 
@@ -131,7 +131,7 @@ pub struct FrameWriter {
     address: String,
 }
 
-/// Lets in peers that have a key of the cluster. It has no deadline of its own; [`Listener`](crate::Listener) has.
+/// Accepts peers that have a key of the cluster. Has no deadline; [`Listener`](crate::Listener) has one.
 #[derive(Clone)]
 pub struct SessionAcceptor {
     credentials: Credentials,
@@ -140,22 +140,22 @@ pub struct SessionAcceptor {
 }
 
 impl SessionAcceptor {
-    /// An acceptor for the cluster of `access`, of a process that is a `role`.
+    /// An acceptor for the cluster of `access`, in a process with this `role`.
     pub fn new(access: &Access, role: Role) -> Self {
         SessionAcceptor { credentials: access.credentials().clone(), role, data: access.data() }
     }
 
-    /// Greets whoever connected; gives the session and what the other side is.
+    /// Greets a peer that has connected. Returns the session and the peer's role.
     ///
     /// # Errors
-    /// If it does not have a key, or one that is accepted no longer, or speaks another protocol or version.
+    /// If the peer has no accepted key, or speaks another protocol or version.
     pub async fn accept(&self, stream: TcpStream) -> Result<(Session, Role), SessionError> {
         let remote = address_of(stream.peer_addr());
         let tls = TlsAcceptor::from(self.credentials.server().clone());
         let stream = tls.accept(stream).await.map_err(|e| not_trusted(&remote, &e))?;
         let mut session = Session::over(TlsStream::Server(stream), &self.credentials)?;
-        let tells = self.role == Role::Dispatcher;
-        let trust = tells.then(|| self.credentials.trust().told_to(session.standing.holder()));
+        let is_dispatcher = self.role == Role::Dispatcher;
+        let trust = is_dispatcher.then(|| self.credentials.trust().for_principal(session.standing.holder()));
         let own = Hello::new(self.role, self.data, trust);
         session.writer.send(std::slice::from_ref(&own)).await?;
         let hello = session.reader.hello(MAX_HELLO_BYTES).await?;
@@ -164,11 +164,10 @@ impl SessionAcceptor {
     }
 }
 
-/// Connects to the dispatcher that `access` names, or to another process of the cluster that it was
-/// [made to name](Access::moved_to).
+/// Connects to the dispatcher that `access` names, or to [a node](Access::of_node).
 ///
 /// # Errors
-/// If it cannot be reached, has another secret, or speaks another version.
+/// If the peer cannot be reached, belongs to another cluster, or speaks another version.
 pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> {
     let address = access.dispatcher.clone();
     let unreachable = |source| SessionError::Unreachable { address: address.clone(), source };
@@ -178,11 +177,11 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
         let stream = TcpStream::connect(&address).await.map_err(unreachable)?;
         let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
         let stream = TlsConnector::from(config.clone()).connect(name, stream).await;
-        // A connection that breaks says nothing of trust: the dispatcher may be just going, or coming back.
+        // A broken connection does not mean missing trust: the dispatcher may be stopping or starting.
         let broken = |e: io::Error| if is_refusal(&e) { not_trusted(&address, &e) } else { unreachable(e) };
         let mut session = Session::over(TlsStream::Client(stream.map_err(broken)?), credentials)?;
-        // The other side speaks first: it closes without another word if it does not accept the key, and what was sent
-        // to it meanwhile would make the system drop the reason.
+        // The peer sends first. If it does not accept the key, it closes the connection; data that it has not read by
+        // then would make the system drop its alert.
         let mut hello = session.reader.hello(MAX_FRAME_BYTES).await.map_err(|e| refused(e, credentials.holder()))?;
         if let Some(trust) = hello.trust.take().filter(|_| session.standing.holder() == Principal::Dispatcher) {
             credentials.learn(trust);
@@ -196,7 +195,7 @@ pub async fn dial(access: &Access, role: Role) -> Result<Session, SessionError> 
     timeout(DIAL_DEADLINE, greet).await.map_err(|_| late())?
 }
 
-/// Lets the system find out that the other side's host is gone, also where this side only listens.
+/// Makes the system detect that the peer's host is gone, even if this side only receives.
 fn keep_alive(stream: &TcpStream) -> Result<(), Errno> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
@@ -210,7 +209,7 @@ impl Session {
         let (tcp, tls) = stream.get_ref();
         let addresses = tcp.peer_addr().and_then(|remote| Ok((tcp.local_addr()?, remote)));
         let (local, remote) = addresses.map_err(|e| ended("a new connection", &e.to_string()))?;
-        // Batching is ours to do: a frame goes out when it is closed.
+        // Messages are batched in frames already.
         tcp.set_nodelay(true).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
         keep_alive(tcp).map_err(|e| ended(&remote.to_string(), &e.to_string()))?;
         let peer = Credentials::peer(tls.peer_certificates()).map_err(|e| {
@@ -224,23 +223,23 @@ impl Session {
             writer: FrameWriter { stream: writer, address },
             local,
             remote,
-            standing: credentials.standing(peer),
+            standing: credentials.watch_trust(peer),
             data: DataMode::default(),
         })
     }
 
-    /// Both sides move bulk data alike, or part; each of them has heard the other.
+    /// Ends the session if both sides exchange bulk data in different ways. Both have received the other's greeting.
     fn agree(&mut self, own: &Hello, theirs: &Hello) -> Result<(), SessionError> {
         self.data = theirs.data;
-        match own.agrees_with(theirs) {
-            true => Ok(()),
-            false => Err(SessionError::OtherDataMode { address: self.remote.to_string(), ours: own.data }),
+        if !own.agrees_with(theirs) {
+            return Err(SessionError::OtherDataMode { address: self.remote.to_string(), ours: own.data });
         }
+        Ok(())
     }
 }
 
 impl FrameReader {
-    /// Counts as a proven connection until it is dropped.
+    /// Counts the connection as proven until it is dropped.
     pub(crate) fn keep(&mut self, proven: Proven) {
         self.proven = Some(proven);
     }
@@ -248,7 +247,7 @@ impl FrameReader {
     /// The messages of the next frame.
     ///
     /// # Errors
-    /// If the connection has ended, or what came cannot be decoded.
+    /// If the connection has ended, or the frame cannot be decoded.
     pub async fn next<M: DeserializeOwned>(&mut self) -> Result<Vec<M>, SessionError> {
         self.next_within(MAX_FRAME_BYTES).await
     }
@@ -258,18 +257,18 @@ impl FrameReader {
         let (Some(hello), true) = (hello.pop(), hello.is_empty()) else {
             return Err(protocol(&self.address, "its greeting is not one message"));
         };
-        hello.check().map_err(|why| protocol(&self.address, &why))?;
+        hello.check().map_err(|error| protocol(&self.address, &error.to_string()))?;
         Ok(hello)
     }
 
     async fn next_within<M: DeserializeOwned>(&mut self, limit: usize) -> Result<Vec<M>, SessionError> {
         let mut header = [0; HEADER_BYTES];
         self.read(&mut header).await?;
-        let length = frame::length(header, limit).map_err(|why| protocol(&self.address, &why))?;
+        let length = frame::length(header, limit).map_err(|error| protocol(&self.address, &error.to_string()))?;
         let mut body = std::mem::take(&mut self.body);
         body.resize(length, 0);
         self.read(&mut body).await?;
-        let messages = frame::decode(&body).map_err(|why| protocol(&self.address, &why));
+        let messages = frame::decode(&body).map_err(|error| protocol(&self.address, &error.to_string()));
         self.body = body;
         messages
     }
@@ -285,7 +284,7 @@ impl FrameReader {
 }
 
 impl FrameWriter {
-    /// Sends messages in as few frames as they fit.
+    /// Sends messages in as few frames as possible.
     ///
     /// # Errors
     /// If the connection has ended.
@@ -303,7 +302,7 @@ impl FrameWriter {
     /// Sends a frame, unless it is empty.
     ///
     /// # Errors
-    /// If the connection has ended, or the frame is larger than the other side takes: then nothing of it is sent.
+    /// If the connection has ended, or the frame is larger than the peer accepts; then nothing of it is sent.
     pub async fn send_frame(&mut self, frame: &mut Frame) -> Result<(), SessionError> {
         if frame.is_empty() {
             return Ok(());
@@ -322,12 +321,12 @@ impl FrameWriter {
 
     /// Ends the connection in good order.
     pub async fn close(&mut self) {
-        // The other side may be gone already; there is nothing left to say to it.
+        // The peer may be gone already.
         let _ = self.stream.shutdown().await;
     }
 }
 
-/// What the other side's alert means for who has this key.
+/// Explains the peer's alert to the owner of the refused key.
 fn refused(error: SessionError, holder: Principal) -> SessionError {
     let SessionError::NotTrusted { address, alert: Some(alert), why } = error else { return error };
     let why = match (alert, holder) {
@@ -343,16 +342,16 @@ fn refused(error: SessionError, holder: Principal) -> SessionError {
     SessionError::Dead { address, holder, why }
 }
 
-/// What a process that moves bulk data in one way says of one that moves it in the other.
+/// Describes a peer that exchanges bulk data in another way than this process.
 fn other(ours: DataMode) -> &'static str {
     match ours {
         DataMode::Encrypted => {
-            "moves data unencrypted (--plain-data), and this process encrypts it. That is one decision for the whole cluster: start \
-             the dispatcher and all executors with --plain-data, or none of them"
+            "sends data unencrypted (--plain-data), and this process encrypts it. That is one decision for the whole \
+             cluster: start the dispatcher and all executors with --plain-data, or none of them"
         }
         DataMode::Plain => {
-            "encrypts data, and this process was started with --plain-data. That is one decision for the whole cluster: start \
-             the dispatcher and all executors with --plain-data, or none of them"
+            "encrypts data, and this process was started with --plain-data. That is one decision for the whole \
+             cluster: start the dispatcher and all executors with --plain-data, or none of them"
         }
     }
 }
@@ -361,12 +360,12 @@ fn address_of(address: io::Result<SocketAddr>) -> String {
     address.map_or_else(|_| "a closed connection".into(), |address| address.to_string())
 }
 
-/// Whether TLS itself has failed, not what it goes over.
+/// Whether TLS has failed, and not the connection below it.
 fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-/// What the other side has closed the connection with.
+/// The alert with which the peer has closed the connection.
 fn alert_in(error: &io::Error) -> Option<AlertDescription> {
     match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::AlertReceived(alert) => Some(*alert),
@@ -421,7 +420,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_large_for_the_other_side_is_not_sent() {
+    async fn a_message_that_is_too_large_is_not_sent() {
         let (listener, address) = listener().await;
         let access = Access::create("test", &address);
         let acceptor = SessionAcceptor::new(&access, Role::Dispatcher);
@@ -441,19 +440,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_clusters_secret_does_not_open_the_door() {
+    async fn the_key_of_another_cluster_is_refused() {
         let (listener, address) = listener().await;
         let acceptor = SessionAcceptor::new(&Access::create("ours", &address), Role::Dispatcher);
         let serve = async { acceptor.accept(listener.accept().await.unwrap().0).await };
         let other = Access::create("theirs", &address);
         let (served, dialled) = tokio::join!(serve, dial(&other, Role::Client));
         assert!(matches!(served, Err(SessionError::NotTrusted { .. })));
-        let error = dialled.err().expect("not let in").to_string();
+        let error = dialled.err().expect("refused").to_string();
         assert!(error.contains("access file"), "{error}");
     }
 
     #[tokio::test]
-    async fn both_sides_say_that_they_move_data_in_two_ways() {
+    async fn both_sides_report_different_data_modes() {
         let (listener, address) = listener().await;
         let access = Access::create("test", &address);
         let acceptor = SessionAcceptor::new(&access.clone().with_data(DataMode::Plain), Role::Dispatcher);
@@ -495,10 +494,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_said_so() {
+    async fn a_port_without_a_listener_is_reported() {
         let (listener, address) = listener().await;
         drop(listener);
-        let error = dial(&Access::create("test", &address), Role::Client).await.err().expect("nobody there");
+        let error = dial(&Access::create("test", &address), Role::Client).await.err().expect("no listener");
         assert!(matches!(error, SessionError::Unreachable { .. }), "{error}");
     }
 }

@@ -1,9 +1,8 @@
-//! What a process proves itself with, whom it accepts, and the TLS settings that follow from both.
+//! A process's key, the peers that it accepts, and the TLS settings that follow from both.
 //!
-//! TLS 1.3, with certificates on both sides. A certificate counts if the cluster's authority has signed it and its
-//! holder is trusted *now*: keys are replaced while a cluster runs, so the settings ask each time instead of
-//! remembering. For the same reason no session of TLS is ever resumed: a resumed one would be as trusted as it was at
-//! first.
+//! TLS 1.3, with certificates on both sides. A certificate is accepted if the cluster's authority has signed it and its
+//! principal is trusted *now*: keys are replaced while a cluster runs, so each handshake checks again. For the same
+//! reason TLS sessions are never resumed: a resumed session would skip the check.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +12,7 @@ use eyas_wire::trust::{SHARED_BYTES, Trust, TrustRefusal};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
@@ -27,10 +26,10 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use crate::authority::Certified;
 use crate::suites;
 
-/// The name that clients of TLS have to say. Which server may answer is decided by its certificate.
+/// The server name in TLS handshakes. It is the same for all servers; certificates decide which servers are accepted.
 pub const SERVER_NAME: &str = "eyas";
 
-/// What a process proves itself with, and whom it accepts. Clones share it, also when keys are replaced.
+/// A process's key and trust. Clones share them, also when keys are replaced.
 #[derive(Clone)]
 pub struct Credentials {
     state: Arc<State>,
@@ -39,7 +38,30 @@ pub struct Credentials {
     server: Arc<ServerConfig>,
 }
 
-/// What changes while a process runs.
+/// Why a key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// The authority's certificate cannot be read.
+    #[error("its authority: {0}")]
+    Authority(#[source] pem::Error),
+    /// The key's certificate cannot be read.
+    #[error("its certificate: {0}")]
+    Certificate(#[source] pem::Error),
+    /// The private key cannot be read.
+    #[error("its key: {0}")]
+    Key(#[source] pem::Error),
+    /// The private key does not belong to the certificate.
+    #[error("its key: {0}")]
+    OtherKey(#[source] rustls::Error),
+    /// The authority has not signed the certificate.
+    #[error("its certificate: {0}")]
+    NotSigned(#[source] rustls::Error),
+    /// TLS does not accept the settings.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// The part of the credentials that changes while the process runs.
 struct State {
     authority: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,
@@ -48,60 +70,58 @@ struct State {
 }
 
 impl Credentials {
-    /// Those of the holder of `own`, who accepts what `authority` (PEM) has signed.
-    pub(crate) fn new(authority: &str, own: &Certified, trust: Trust) -> Result<Self, String> {
+    /// Credentials with the key `own`, which accept certificates that `authority` (PEM) has signed.
+    pub(crate) fn new(authority: &str, own: &Certified, trust: Trust) -> Result<Self, CredentialsError> {
         let provider = Arc::new(suites::provider());
-        let authority =
-            CertificateDer::from_pem_slice(authority.as_bytes()).map_err(|e| format!("its authority: {e}"))?;
+        let authority = CertificateDer::from_pem_slice(authority.as_bytes()).map_err(CredentialsError::Authority)?;
         let own = certified_key(own, &provider)?;
         let trust = watch::Sender::new(Arc::new(trust));
         let state = Arc::new(State { authority, provider, own: RwLock::new(Arc::new(own)), trust });
-        state.signed(&state.own().cert[0], KeyUsage::client_auth()).map_err(|e| format!("its certificate: {e}"))?;
-        let wrong = |e: Error| e.to_string();
+        state.signed(&state.own().cert[0], KeyUsage::client_auth()).map_err(CredentialsError::NotSigned)?;
         Ok(Credentials {
-            to_dispatcher: state.client(Expected::Dispatcher).map_err(wrong)?,
-            to_node: state.client(Expected::Node).map_err(wrong)?,
-            server: state.server().map_err(wrong)?,
+            to_dispatcher: state.client(Expected::Dispatcher)?,
+            to_node: state.client(Expected::Node)?,
+            server: state.server()?,
             state,
         })
     }
 
-    /// For a client of the dispatcher, who takes nobody else for it.
+    /// TLS settings for connections to the dispatcher; other peers are not accepted.
     pub fn to_dispatcher(&self) -> &Arc<ClientConfig> {
         &self.to_dispatcher
     }
 
-    /// For a client of executors and of nodes of the file system.
+    /// TLS settings for connections to executors and nodes of the file system.
     pub fn to_node(&self) -> &Arc<ClientConfig> {
         &self.to_node
     }
 
-    /// For a server. Clients without a certificate are not let in.
+    /// TLS settings for servers. Clients without a certificate are refused.
     pub fn server(&self) -> &Arc<ServerConfig> {
         &self.server
     }
 
-    /// Whose these are.
+    /// The principal of this process.
     pub fn holder(&self) -> Principal {
         let own = self.state.own();
         holders(&own.cert[0]).ok().and_then(|holders| one_of(&holders)).expect("checked when it was taken over")
     }
 
-    /// Who has shown these certificates in a handshake that has succeeded.
+    /// The principal of these certificates, which were verified in a handshake.
     ///
     /// # Errors
-    /// If there are none, or none with a name of eyas's.
+    /// If there is no certificate, or none with the name of a principal.
     pub fn peer(certificates: Option<&[CertificateDer<'_>]>) -> Result<Principal, Error> {
         let certificate = certificates.and_then(|shown| shown.first()).ok_or(Error::NoCertificatesPresented)?;
         one_of(&holders(certificate)?).ok_or(not_ours())
     }
 
-    /// What the cluster trusts, as far as this process was told.
+    /// The cluster's trust, as this process was last told.
     pub fn trust(&self) -> Arc<Trust> {
         self.state.trust.borrow().clone()
     }
 
-    /// Takes over what the cluster trusts from now on.
+    /// Replaces the trust.
     pub fn learn(&self, trust: Trust) {
         self.state.trust.send_if_modified(|known| {
             let is_new = **known != trust;
@@ -112,28 +132,28 @@ impl Credentials {
         });
     }
 
-    /// Proves itself with another key from now on.
+    /// Replaces the key of this process.
     ///
     /// # Errors
-    /// If it is not a key that the cluster's authority has signed: for a person.
-    pub fn adopt(&self, own: &Certified) -> Result<(), String> {
+    /// If the cluster's authority has not signed the new key.
+    pub fn adopt(&self, own: &Certified) -> Result<(), CredentialsError> {
         let own = certified_key(own, &self.state.provider)?;
-        self.state.signed(&own.cert[0], KeyUsage::client_auth()).map_err(|e| e.to_string())?;
+        self.state.signed(&own.cert[0], KeyUsage::client_auth()).map_err(CredentialsError::NotSigned)?;
         *self.state.own.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(own);
         Ok(())
     }
 
-    /// Watches over the trust in somebody.
-    pub fn standing(&self, holder: Principal) -> TrustWatch {
+    /// Watches whether a principal is still trusted.
+    pub fn watch_trust(&self, holder: Principal) -> TrustWatch {
         TrustWatch { holder, trust: self.state.trust.subscribe() }
     }
 
-    /// Secrets of those who exchange data with nodes: the first is to be used, all are to be accepted.
+    /// Secrets for bulk data. The first is used, all are accepted.
     pub fn data_secrets(&self) -> Vec<[u8; SHARED_BYTES]> {
         self.trust().data.clone()
     }
 
-    /// Secrets that only nodes have, likewise.
+    /// Secrets that only nodes have. The first is used, all are accepted.
     pub fn node_secrets(&self) -> Vec<[u8; SHARED_BYTES]> {
         self.trust().nodes.clone()
     }
@@ -145,24 +165,24 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Whether somebody with an open session is still trusted.
+/// Tells whether the peer of an open session is still trusted.
 pub struct TrustWatch {
     holder: Principal,
     trust: watch::Receiver<Arc<Trust>>,
 }
 
 impl TrustWatch {
-    /// Who it is.
+    /// The peer.
     pub fn holder(&self) -> Principal {
         self.holder
     }
 
-    /// It has another key now.
+    /// The peer has another key now.
     pub fn becomes(&mut self, holder: Principal) {
         self.holder = holder;
     }
 
-    /// Waits until it is trusted no longer, and tells why. Dropped before, nothing is lost by it.
+    /// Waits until the peer is no longer trusted, and returns the reason. Cancel safe.
     pub async fn ends(&mut self) -> TrustRefusal {
         let holder = self.holder;
         loop {
@@ -170,14 +190,14 @@ impl TrustWatch {
                 return refusal;
             }
             if self.trust.changed().await.is_err() {
-                // Nobody is left who could say so.
+                // The credentials are gone, so the trust cannot change.
                 return std::future::pending().await;
             }
         }
     }
 }
 
-/// Which servers a client accepts.
+/// The servers that a client accepts.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Dispatcher,
@@ -222,7 +242,7 @@ impl State {
         Ok(Arc::new(config))
     }
 
-    /// Whose certificate this is, if the authority has signed it and its holder is trusted.
+    /// The principals of a certificate that the authority has signed; all of them are trusted.
     fn check(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Principal>, Error> {
         let holders = self.signed(certificate, usage)?;
         let trust = self.trust.borrow().clone();
@@ -232,7 +252,7 @@ impl State {
         Ok(holders)
     }
 
-    /// Whose certificate this is, if the authority has signed it.
+    /// The principals of a certificate that the authority has signed.
     fn signed(&self, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<Vec<Principal>, Error> {
         let anchor = anchor_from_trusted_cert(&self.authority).map_err(|_| not_ours())?;
         let parsed = EndEntityCert::try_from(certificate).map_err(|_| not_ours())?;
@@ -256,7 +276,7 @@ impl State {
     }
 }
 
-/// How the other side hears of it: as the alert of TLS that belongs to the error.
+/// The TLS error, whose alert tells the other side the reason.
 fn error_of(refusal: TrustRefusal) -> CertificateError {
     match refusal {
         TrustRefusal::Revoked => CertificateError::Revoked,
@@ -274,19 +294,19 @@ fn holders(certificate: &CertificateDer<'_>) -> Result<Vec<Principal>, Error> {
     if holders.is_empty() { Err(not_ours()) } else { Ok(holders) }
 }
 
-/// Whoever is a dispatcher and more is meant as what it is beside.
+/// The principal that counts if there are several: the one that is not the dispatcher.
 fn one_of(holders: &[Principal]) -> Option<Principal> {
     holders.iter().find(|holder| **holder != Principal::Dispatcher).or(holders.first()).copied()
 }
 
-fn certified_key(own: &Certified, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+fn certified_key(own: &Certified, provider: &CryptoProvider) -> Result<CertifiedKey, CredentialsError> {
     let certificate = CertificateDer::from_pem_slice(own.certificate.as_bytes());
-    let certificate = certificate.map_err(|e| format!("its certificate: {e}"))?;
-    let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).map_err(|e| format!("its key: {e}"))?;
-    CertifiedKey::from_der(vec![certificate], key, provider).map_err(|e| format!("its key: {e}"))
+    let certificate = certificate.map_err(CredentialsError::Certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).map_err(CredentialsError::Key)?;
+    CertifiedKey::from_der(vec![certificate], key, provider).map_err(CredentialsError::OtherKey)
 }
 
-/// Shows the key that a process has now.
+/// Presents the current key of this process.
 struct Own(Arc<State>);
 
 impl ResolvesClientCert for Own {
@@ -311,10 +331,10 @@ impl fmt::Debug for Own {
     }
 }
 
-/// Accepts whom the cluster trusts.
+/// Verifies peers against authority and trust.
 struct Verifier {
     state: Arc<State>,
-    /// Of servers.
+    /// The servers that are accepted; clients may be any trusted principal.
     expected: Expected,
 }
 
@@ -322,6 +342,33 @@ impl fmt::Debug for Verifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Verifier").field(&self.expected).finish()
     }
+}
+
+/// How both kinds of verifiers check signatures in handshakes.
+macro_rules! verify_signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("TLS 1.2 is not spoken here".into()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            self.state.has_key(message, certificate, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.state.schemes()
+        }
+    };
 }
 
 impl ServerCertVerifier for Verifier {
@@ -338,27 +385,7 @@ impl ServerCertVerifier for Verifier {
         is_expected.then(ServerCertVerified::assertion).ok_or(not_ours())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.2 is not spoken here".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.state.has_key(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.state.schemes()
-    }
+    verify_signatures!();
 }
 
 impl ClientCertVerifier for Verifier {
@@ -375,25 +402,5 @@ impl ClientCertVerifier for Verifier {
         self.state.check(end_entity, KeyUsage::client_auth()).map(|_| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.2 is not spoken here".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.state.has_key(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.state.schemes()
-    }
+    verify_signatures!();
 }

@@ -1,4 +1,4 @@
-//! Keys of connections that carry bulk data.
+//! Keys for connections with bulk data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::credentials::Credentials;
 const PEERS: &str = "eyas 2026 transfer between executors";
 const NODES: &str = "eyas 2026 gossip of the file system";
 
-/// A secret that is never sent.
+/// A secret that is never sent over a connection.
 type Secret = [u8; SHARED_BYTES];
 
-/// What a process proves itself with where bulk data goes, and whether that is encrypted. Each connection asks anew:
+/// The keys of a process for bulk data, and whether bulk data is encrypted. Each connection reads them again, because
 /// keys are replaced while the process runs.
 #[derive(Clone)]
 pub struct DataKeys {
     mode: DataMode,
     credentials: Credentials,
-    /// In a cluster without a dispatcher that says what its secrets are, they follow from the access file.
+    /// The secret key of the access file. Secrets are derived from it if the dispatcher has not sent any.
     own: Arc<str>,
-    /// The certificate of the cluster's authority.
+    /// The certificate of the cluster's authority, PEM.
     authority: Arc<str>,
 }
 
 impl DataKeys {
-    /// Those of the cluster of `access`, which moves data [as that says](Access::with_data).
+    /// The keys of the cluster of `access`, with its [data mode](Access::with_data).
     pub fn of(access: &Access) -> Self {
         DataKeys {
             mode: access.data(),
@@ -45,9 +45,9 @@ impl DataKeys {
         self.mode
     }
 
-    /// The secrets of peers: the first is to be used, all are to be accepted. There is at least one. Where data is
-    /// encrypted, the certificates of TLS have said who is there, and what is proven inside is only that both are of
-    /// one cluster: a program that runs for longer than replaced secrets are accepted still reaches its peers.
+    /// The secrets of executors: at least one. The first is used, all are accepted. If data is encrypted, TLS
+    /// certificates identify the peers, and the secret only proves that both belong to one cluster. So a program that
+    /// runs longer than replaced secrets are accepted still reaches its peers.
     pub fn secrets(&self) -> Vec<Secret> {
         match self.mode {
             DataMode::Encrypted => vec![blake3::derive_key(PEERS, self.authority.as_bytes())],
@@ -55,12 +55,12 @@ impl DataKeys {
         }
     }
 
-    /// The secrets of nodes among themselves, likewise.
+    /// The secrets of nodes of the file system. The first is used, all are accepted.
     pub fn node_secrets(&self) -> Vec<Secret> {
         self.derived(NODES, &self.credentials.node_secrets())
     }
 
-    /// Whether the cluster still trusts who proved itself with this key.
+    /// Whether the cluster still trusts a principal.
     pub fn admits(&self, holder: Principal) -> bool {
         self.credentials.trust().admits(holder).is_ok()
     }
@@ -72,12 +72,12 @@ impl DataKeys {
         }
     }
 
-    /// For a client of a node.
+    /// TLS settings for connections to nodes.
     pub(crate) fn client(&self) -> Arc<ClientConfig> {
         self.credentials.to_node().clone()
     }
 
-    /// For a node.
+    /// TLS settings for nodes as servers.
     pub(crate) fn server(&self) -> Arc<ServerConfig> {
         self.credentials.server().clone()
     }

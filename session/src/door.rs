@@ -1,13 +1,14 @@
-//! The door of a listener: which connections have not yet proven the cluster's key, and which of them is closed when
-//! there are too many.
+//! The door of a listener: limits on connections that have not proven a key of the cluster, and which of them is
+//! closed when there are too many.
 //!
-//! Anyone who reaches a port can open connections there and send nothing. An honest peer may come from the same
-//! address (the same machine, or one NAT), so no address is ever refused. Where a bound is reached, the oldest
-//! unproven connection is closed instead: of the same address, if its share is reached; else of the address with the
-//! most unproven connections, and of addresses with proven connections last.
+//! Any process that reaches a port can open connections there and send nothing. An honest peer may have the same
+//! address (the same machine, or the same NAT), so no address is ever refused. At a limit, the oldest unproven
+//! connection is closed instead: of the same address, if that address has reached its own limit; otherwise of the
+//! address with the most unproven connections. Addresses with proven connections come last.
 //!
-//! Silent connections, which have sent nothing, and speaking ones, which have begun to prove the key, have separate
-//! bounds. An honest peer speaks at once, so silent connections never displace a peer that is proving its key.
+//! Silent connections, which have sent nothing, and speaking connections, which have begun to prove a key, have
+//! separate limits. An honest peer speaks at once, so silent connections never displace a peer that is proving its
+//! key.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -16,20 +17,20 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Unproven connections of one stage in all; the next one displaces another.
+/// Unproven connections of one stage; a further one displaces another.
 pub const MAX_UNPROVEN: usize = 256;
 
-/// Unproven connections of one stage from one address, or from one /64 network of IPv6; the next one displaces the
+/// Unproven connections of one stage from one address, or from one /64 network of IPv6; a further one displaces the
 /// oldest.
 pub const MAX_UNPROVEN_PER_ADDRESS: usize = 128;
 
-/// A connection that has not proven the key by then is closed.
+/// A connection has to prove a key within this time.
 pub const PROOF_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A flood is logged again once no connection was displaced for this long.
+/// A flood is logged again after this time without a displaced connection.
 pub const QUIET: Duration = Duration::from_secs(60);
 
-/// How far an unproven connection is.
+/// The stage of an unproven connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Silent,
@@ -40,28 +41,28 @@ enum Stage {
 #[derive(Default)]
 struct Unproven {
     from: BTreeMap<u64, IpAddr>,
-    /// How many of them each address has.
+    /// Number of connections of each address.
     counts: HashMap<IpAddr, usize>,
 }
 
-/// The decider: no socket, no clock.
+/// The decider of a door: no socket, no clock.
 struct Arrivals {
     max_in_all: usize,
     max_per_address: usize,
     last: u64,
     silent: Unproven,
     speaking: Unproven,
-    /// How many proven connections each address has.
+    /// Number of proven connections of each address.
     proven: HashMap<IpAddr, usize>,
-    /// When a connection was last displaced.
+    /// Time of the last displacement.
     displaced: Option<Instant>,
 }
 
-/// A connection that has to leave.
+/// A connection that has to be closed.
 #[derive(Debug, PartialEq, Eq)]
 struct Displaced {
     number: u64,
-    /// What is to be logged, if this begins a flood.
+    /// Present if the displacement begins a flood, which is logged.
     flood: Option<Flood>,
 }
 
@@ -102,7 +103,7 @@ impl Arrivals {
         }
     }
 
-    /// A connection has come: its number, and which one leaves for it.
+    /// A connection has come. Returns its number, and the connection that it displaces.
     fn come(&mut self, now: Instant, from: IpAddr) -> (u64, Option<Displaced>) {
         let displaced = self.make_room(now, from, Stage::Silent);
         self.last += 1;
@@ -110,7 +111,7 @@ impl Arrivals {
         (self.last, displaced)
     }
 
-    /// A connection has sent something: which one leaves for it. One that was displaced meanwhile has no say.
+    /// A connection has sent something. Returns the connection that it displaces. Ignored if it was displaced itself.
     fn spoke(&mut self, now: Instant, number: u64) -> Option<Displaced> {
         let from = self.silent.remove(number)?;
         let displaced = self.make_room(now, from, Stage::Speaking);
@@ -118,7 +119,7 @@ impl Arrivals {
         displaced
     }
 
-    /// A connection has closed, or proven the key.
+    /// A connection has closed, or proven a key.
     fn leave(&mut self, number: u64) {
         if self.silent.remove(number).is_none() {
             self.speaking.remove(number);
@@ -156,7 +157,7 @@ impl Arrivals {
     }
 }
 
-/// Whether it was quiet for a while since what happens `now` happened `last`.
+/// Records an event; whether the previous one was at least [`QUIET`] ago.
 fn is_quiet_until(now: Instant, last: &mut Option<Instant>) -> bool {
     last.replace(now).is_none_or(|last| now.saturating_duration_since(last) >= QUIET)
 }
@@ -170,7 +171,8 @@ fn take_one(counts: &mut HashMap<IpAddr, usize>, from: IpAddr) {
     }
 }
 
-/// What counts as one address: an IPv4 address, or a /64 network of IPv6, all of which one host may have.
+/// What counts as one address: an IPv4 address, or a /64 network of IPv6, because one host may have all of its
+/// addresses.
 fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -185,16 +187,16 @@ type Close = Box<dyn FnOnce() + Send>;
 pub struct Door(Arc<Shared>);
 
 struct Shared {
-    /// Of which listener, for the log.
+    /// The listener's name in the log.
     name: &'static str,
     state: Mutex<State>,
 }
 
 struct State {
     arrivals: Arrivals,
-    /// When a connection could last not be accepted.
+    /// When the system last could not accept a connection.
     failed: Option<Instant>,
-    /// How each unproven connection is closed.
+    /// Closes each unproven connection.
     closes: HashMap<u64, Close>,
 }
 
@@ -212,7 +214,7 @@ pub struct Proven {
 }
 
 impl Door {
-    /// The door of the listener with that `name`.
+    /// A door for the listener with this `name`.
     pub fn new(name: &'static str) -> Self {
         Door::with_bounds(name, MAX_UNPROVEN, MAX_UNPROVEN_PER_ADDRESS)
     }
@@ -222,8 +224,8 @@ impl Door {
         Door(Arc::new(Shared { name, state: Mutex::new(State { arrivals, failed: None, closes: HashMap::new() }) }))
     }
 
-    /// A connection has come from `address`; `close` is called if it has to leave for another. It must not come back
-    /// to the door.
+    /// Registers a connection from `address`. `close` is called if another connection displaces it, and must not call
+    /// the door.
     pub fn enter(&self, address: IpAddr, close: impl FnOnce() + Send + 'static) -> Guest {
         let from = origin(address);
         let mut state = self.state();
@@ -233,7 +235,7 @@ impl Door {
         Guest { door: self.clone(), number, from }
     }
 
-    /// Logs that the system gives the listener no connection, the first time in a while.
+    /// Logs that the system cannot accept connections, at most once per [`QUIET`].
     pub fn cannot_accept(&self, error: &io::Error) {
         if is_quiet_until(Instant::now(), &mut self.state().failed) {
             tracing::warn!("{}: cannot accept connections for now: {error}", self.0.name);
@@ -249,8 +251,8 @@ impl Door {
         }
         if let Some(Flood { from, connections }) = flood {
             tracing::warn!(
-                "{}: {connections} connections from {from} have not proven the cluster's key; the oldest are closed as new ones \
-                 come. The next flood is logged after {} s without one",
+                "{}: {connections} connections from {from} have not proven a key of the cluster; the oldest are closed as \
+                 new ones come. The next flood is logged after {} s without one",
                 self.0.name,
                 QUIET.as_secs()
             );
@@ -258,20 +260,20 @@ impl Door {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No update of it can panic half-way.
+        // No update can panic half-way.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Guest {
-    /// It has sent something.
+    /// The connection has sent something.
     pub fn spoke(&self) {
         let mut state = self.door.state();
         let displaced = state.arrivals.spoke(Instant::now(), self.number);
         self.door.close(state, displaced);
     }
 
-    /// It has proven the key.
+    /// The connection has proven a key.
     pub fn prove(self) -> Proven {
         self.door.state().arrivals.prove(self.from);
         Proven { door: self.door.clone(), from: self.from }
@@ -302,7 +304,7 @@ mod tests {
         IpAddr::from([10, 0, 1, number])
     }
 
-    /// Of so many in all, and so many from one address.
+    /// Limits of 6 connections, and 4 from one address.
     fn arrivals() -> Arrivals {
         Arrivals::new(6, 4)
     }
@@ -329,7 +331,7 @@ mod tests {
             assert_ne!(number_of(arrivals.come(now, FLOOD).1), Some(honest));
         }
         assert!(arrivals.speaking.from.contains_key(&honest));
-        // Those who speak have a bound, too.
+        // Speaking connections have a limit, too.
         let spoke = (0..8).map(|_| arrivals.come(now, FLOOD).0).collect::<Vec<_>>();
         let displaced = spoke.into_iter().filter_map(|number| arrivals.spoke(now, number)).count();
         assert_eq!((displaced, arrivals.speaking.from.len()), (1, 4), "four of the eight were displaced in silence");
@@ -344,7 +346,7 @@ mod tests {
         for (from, leaves) in [(host(3), flood[0]), (host(4), first), (host(5), flood[1])] {
             assert_eq!(number_of(arrivals.come(now, from).1), Some(leaves), "{from}");
         }
-        // One each: the oldest leaves, but for the address with a proven connection.
+        // One connection each: the oldest is closed, except of the address with a proven connection.
         assert_eq!(number_of(arrivals.come(now, host(6)).1), Some(second));
         assert!(arrivals.silent.from.contains_key(&known));
         arrivals.end_proven(host(1));
@@ -358,7 +360,7 @@ mod tests {
         assert_eq!([0; 4].map(|_| told(Duration::ZERO)), [None; 4]);
         assert_eq!(told(Duration::ZERO), Some(Flood { from: FLOOD, connections: 4 }));
         assert_eq!(told(Duration::from_secs(1)), None);
-        assert_eq!(told(QUIET), None, "it was not quiet for as long");
+        assert_eq!(told(QUIET), None, "the pause was too short");
         assert!(told(QUIET * 2).is_some());
     }
 
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_left_is_forgotten() {
+    fn closed_connections_are_forgotten() {
         let door = Door::with_bounds("test", 2, 2);
         let (closed, is_closed) = std::sync::mpsc::channel();
         let enter = |name| {

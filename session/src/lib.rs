@@ -1,8 +1,17 @@
 //! Authenticated, framed connections between eyas processes.
 //!
-//! An access file holds a key, which the cluster's authority has signed with its role. Both ends of every connection
-//! prove over TLS 1.3 that they have such a key, and that it counts now; whoever cannot is dropped before a byte of
-//! eyas's protocol is read. This crate knows how bytes get across and who sent them, never what they mean.
+//! An access file holds a key that the cluster's authority has signed with its role. Both ends of every connection
+//! prove over TLS 1.3 that they have such a key and that the cluster still accepts it. A peer that cannot is
+//! disconnected before a byte of eyas's protocol is read. This crate moves messages and knows their senders; it does
+//! not know what the messages mean.
+//!
+//! | modules | contents |
+//! | --- | --- |
+//! | `access`, `private` | access files; files and folders that only one user can read |
+//! | `authority`, `credentials`, `suites` | signing keys; verifying peers; TLS settings and ciphers |
+//! | `connection`, `outbox` | sessions: dialling, accepting, frames; batches of messages to send |
+//! | `listener`, `door` | accepting sessions; limits on connections that have not proven a key |
+//! | `data`, `sealed` | keys and encrypted streams of bulk data |
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +27,10 @@ pub mod private;
 mod sealed;
 mod suites;
 
-pub use access::{Access, AccessError};
-pub use authority::{Authority, Certified, new_secret};
+pub use access::{Access, AccessError, AccessProblem};
+pub use authority::{Authority, AuthorityError, Certified, new_secret};
 pub use connection::{FrameReader, FrameWriter, Session, SessionAcceptor, SessionError, dial};
-pub use credentials::{Credentials, SERVER_NAME, TrustWatch};
+pub use credentials::{Credentials, CredentialsError, SERVER_NAME, TrustWatch};
 pub use data::DataKeys;
 pub use door::{Door, Guest, PROOF_DEADLINE, Proven};
 pub use listener::Listener;

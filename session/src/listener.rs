@@ -1,4 +1,4 @@
-//! A listener for sessions: everyone may knock, and peers that prove the cluster's key get in.
+//! A listener for sessions. Any process may connect; peers that prove a key of the cluster are accepted.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::connection::{Session, SessionAcceptor, SessionError, ended};
 use crate::door::{Door, Guest, PROOF_DEADLINE};
 
-/// Before accepting again after the process ran out of something: of descriptors, most likely.
+/// Pause after the system could not accept a connection, most likely because descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener with its [`Door`].
@@ -22,18 +22,18 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens for peers that `acceptor` lets in; the log calls it by its `name`.
+    /// A listener for peers that `acceptor` accepts; `name` is its name in the log.
     pub fn new(tcp: TcpListener, acceptor: SessionAcceptor, name: &'static str) -> Self {
         Listener { tcp, acceptor, door: Door::new(name) }
     }
 
-    /// Waits for a connection, and returns its greeting, for the caller to run beside others. Dropped, this loses no
-    /// connection.
+    /// Waits for a connection, and returns the future of its greeting, for the caller to run beside others. Cancel
+    /// safe.
     pub async fn next(&self) -> impl Future<Output = Result<(Session, Role), SessionError>> + Send + use<> {
         let (stream, remote) = self.accept().await;
         let (close, closed) = oneshot::channel();
         let guest = self.door.enter(remote.ip(), move || {
-            // It fails only where the greeting has ended.
+            // This fails only if the greeting has ended.
             let _ = close.send(());
         });
         let acceptor = self.acceptor.clone();
@@ -42,7 +42,7 @@ impl Listener {
                 greeted = timeout(PROOF_DEADLINE, greet(stream, acceptor, guest)) => {
                     greeted.unwrap_or_else(|_| Err(ended(&remote.to_string(), "it did not prove its key in time")))
                 }
-                Ok(()) = closed => Err(ended(&remote.to_string(), "it proved nothing, and others came")),
+                Ok(()) = closed => Err(ended(&remote.to_string(), "it had not proven a key when newer connections came")),
             }
         }
     }
@@ -61,7 +61,7 @@ impl Listener {
 }
 
 async fn greet(stream: TcpStream, acceptor: SessionAcceptor, guest: Guest) -> Result<(Session, Role), SessionError> {
-    // An error is met again when the stream is read.
+    // An error shows again when the stream is read.
     let _ = stream.readable().await;
     guest.spoke();
     let accepted = acceptor.accept(stream).await;
@@ -95,7 +95,7 @@ mod tests {
             greetings.spawn(listener.next().await);
         }
         let why = greetings.join_next().await.unwrap().unwrap().err().expect("the first is displaced");
-        assert!(why.to_string().contains("others came"), "{why}");
+        assert!(why.to_string().contains("newer connections came"), "{why}");
         assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "it is closed");
         sessions.spawn(async move { listener.next().await.await.map(|(_, role)| role) });
         dial(&access, Role::Client).await.unwrap();

@@ -1,4 +1,4 @@
-//! An outbox: batches of messages are put in from anywhere, and one task sends what has gathered, in frames.
+//! An outbox: any thread puts in batches of messages, and one task sends the gathered messages in frames.
 
 use std::sync::Arc;
 
@@ -8,29 +8,28 @@ use tokio::sync::{AcquireError, Semaphore, TryAcquireError, mpsc};
 
 use crate::connection::{FrameWriter, SessionError};
 
-/// An outbox holds so many messages. Who cannot wait for room ([`Outbox::post`]) is told that it is full, which means
-/// that the other side has stopped reading.
+/// Capacity of an outbox, in messages. [`Outbox::post`] does not wait for space: it fails if the outbox is full, which
+/// means that the peer has stopped reading.
 pub const OUTBOX_MESSAGES: usize = 1 << 16;
 
-/// Where messages to one connection are put. What is said together is put in together: it wakes the sender once, and
-/// goes out in as few frames as it fits in.
+/// The outbox of one connection. A batch wakes the sending task once, and is sent in as few frames as possible.
 #[derive(Clone)]
 pub struct Outbox<M> {
     sender: mpsc::UnboundedSender<Vec<M>>,
-    /// Messages that there is room for.
+    /// Space for further messages.
     room: Arc<Semaphore>,
 }
 
-/// Why messages were not taken.
+/// Why messages were not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboxError {
-    /// There is no room: the other side does not read.
+    /// The outbox is full: the peer does not read.
     Full,
     /// The connection has ended.
     Ended,
 }
 
-/// An outbox, and the future that sends what is put in it until all its handles are dropped or the connection ends.
+/// An outbox, and the future that sends its messages until all handles are dropped or the connection ends.
 pub fn outbox<M: Serialize + Send + 'static>(
     mut writer: FrameWriter,
 ) -> (Outbox<M>, impl Future<Output = Result<(), SessionError>> + Send) {
@@ -38,7 +37,7 @@ pub fn outbox<M: Serialize + Send + 'static>(
     let room = Arc::new(Semaphore::new(OUTBOX_MESSAGES));
     let outbox = Outbox { sender, room: room.clone() };
     let send = async move {
-        // However it ends, nobody waits for room any longer.
+        // However this ends, no caller waits for space any longer.
         let _closed = CloseOnDrop(room.clone());
         let mut frame = Frame::default();
         while let Some(mut batch) = receiver.recv().await {
@@ -66,17 +65,17 @@ pub fn outbox<M: Serialize + Send + 'static>(
     (outbox, send)
 }
 
-/// A handle that does not keep an outbox open: what it is for goes on until the others are dropped.
+/// A handle that does not keep an outbox open.
 pub struct WeakOutbox<M> {
     sender: mpsc::WeakUnboundedSender<Vec<M>>,
     room: Arc<Semaphore>,
 }
 
 impl<M> WeakOutbox<M> {
-    /// Puts messages in, waiting for room.
+    /// Puts messages in, and waits for space.
     ///
     /// # Errors
-    /// If the connection has ended, or is about to.
+    /// If the connection has ended, or no other handle is left.
     pub async fn put(&self, messages: Vec<M>) -> Result<(), OutboxError> {
         let sender = self.sender.upgrade().ok_or(OutboxError::Ended)?;
         Outbox { sender, room: self.room.clone() }.put(messages).await
@@ -84,21 +83,21 @@ impl<M> WeakOutbox<M> {
 }
 
 impl<M> Outbox<M> {
-    /// A handle that does not keep it open.
+    /// A handle that does not keep the outbox open.
     pub fn downgrade(&self) -> WeakOutbox<M> {
         WeakOutbox { sender: self.sender.downgrade(), room: self.room.clone() }
     }
 
-    /// Puts messages in without waiting; all of them, or none.
+    /// Puts all messages in without waiting, or none.
     ///
     /// # Errors
-    /// If the other side does not read, or the connection has ended.
+    /// If the outbox is full, or the connection has ended.
     pub fn post(&self, messages: Vec<M>) -> Result<(), OutboxError> {
         self.room.try_acquire_many(permits(&messages)).map_err(OutboxError::from)?.forget();
         self.sender.send(messages).map_err(|_| OutboxError::Ended)
     }
 
-    /// Puts messages in, waiting for room.
+    /// Puts messages in, and waits for space.
     ///
     /// # Errors
     /// If the connection has ended.
@@ -108,7 +107,7 @@ impl<M> Outbox<M> {
     }
 }
 
-/// A batch larger than the outbox fills it.
+/// The space that a batch takes. A batch larger than the outbox fills it.
 fn permits<M>(batch: &[M]) -> u32 {
     batch.len().min(OUTBOX_MESSAGES) as u32
 }

@@ -1,9 +1,9 @@
-//! Folders and files that only their user can read, write or exchange.
+//! Folders and files that only their user can read, write or replace.
 //!
-//! Secrets are written through a handle on a folder that was checked as `ssh` checks its own: the folder belongs to
-//! this user, and neither it nor a folder above it lets another user write (a sticky folder such as `/tmp` does not
-//! let others exchange what is in it). A new file is made under a name that must not exist and is no link, and gets
-//! its own name when it is whole.
+//! Secrets are written through a handle on a folder that was checked like `ssh` checks its own: the folder belongs to
+//! this user, and other users can write neither to it nor to a folder above it. A sticky folder such as `/tmp` is
+//! allowed above, because other users cannot replace entries there. A new file is made under a temporary name, which
+//! must not exist, and is renamed once it is complete.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -17,67 +17,67 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::process::geteuid;
 use thiserror::Error;
 
-/// A secret file is no longer.
+/// Largest secret file.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
 
-/// What the system calls the owner of a file whose user this namespace does not know.
+/// The user id that the system shows for owners that this namespace does not know.
 const UNKNOWN_USER: u32 = 65_534;
 
-/// Ends the name of a file that is not whole.
+/// Suffix of incomplete files.
 const PARTIAL: &str = ".partial";
 
 /// Why a folder or a file is not private.
 #[derive(Debug, Error)]
 pub enum PrivateError {
-    /// It belongs to another user, who can change it at any time.
+    /// Another user owns it.
     #[error(
-        "{path} belongs to another user (uid {owner}), who could read or exchange what is in it: name a folder of your \
-         own (with EYAS_HOME, --access, --folder or TMPDIR)"
+        "{path} belongs to another user (uid {owner}), who could read or replace its content: use a folder of \
+         your own (with EYAS_HOME, --access, --folder or TMPDIR)"
     )]
     Foreign {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// Its owner.
+        /// The owner's user id.
         owner: u32,
     },
-    /// Others can write to it.
+    /// Other users can write to it.
     #[error(
-        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or name another folder (with EYAS_HOME, \
-         --access, --folder or TMPDIR)"
+        "other users can write to {path} (mode {mode:o}): run `chmod go-w {path}`, or use another folder (with \
+         EYAS_HOME, --access, --folder or TMPDIR)"
     )]
     Writable {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
-    /// Others can read or write it.
+    /// Other users can read or write it.
     #[error("other users can read or write {path} (mode {mode:o})")]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
-    /// It is something else.
+    /// It is not of the expected kind.
     #[error("{path} is not a {expected}")]
     OtherKind {
-        /// Which path.
+        /// The path.
         path: PathBuf,
-        /// What it had to be.
+        /// The expected kind.
         expected: &'static str,
     },
-    /// The system refused.
+    /// A system call has failed.
     #[error("cannot use {path}: {source}")]
     Io {
-        /// Which path.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
 }
 
-/// A folder of this user's, which others cannot write to.
+/// A folder of this user that no other user can write to.
 #[derive(Debug)]
 pub struct PrivateFolder {
     handle: OwnedFd,
@@ -85,14 +85,14 @@ pub struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// A folder for secrets; with it, missing folders above it are made, all of them for this user alone.
+    /// Makes or opens a folder for secrets. Missing folders above it are made, for this user alone.
     ///
     /// # Errors
-    /// If it cannot be made, or if another user can write to it, to a folder above it, or exchange one of them.
+    /// If the folder cannot be made, or another user can change it or a folder above it.
     pub fn make(path: &Path) -> Result<Self, PrivateError> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed(path))?;
-        // Links are followed first: what they lead to is what has to be safe.
+        // Links are followed first: their targets have to be safe.
         let real = fs::canonicalize(path).map_err(failed(path))?;
         let folder = PrivateFolder::claim(&real)?;
         for parent in real.ancestors().skip(1) {
@@ -102,10 +102,10 @@ impl PrivateFolder {
         Ok(folder)
     }
 
-    /// A folder for data, such as one on a node's disk: folders above it may be shared with other users.
+    /// Makes or opens a folder for data, such as one on a node's disk. Folders above it may be shared with other users.
     ///
     /// # Errors
-    /// If it cannot be made, or if it is a link, belongs to another user, or lets others write.
+    /// If the folder cannot be made, is a link, belongs to another user, or is writable for others.
     pub fn claim(path: &Path) -> Result<Self, PrivateError> {
         let failed = |e| failed(path)(e);
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -124,24 +124,23 @@ impl PrivateFolder {
         Ok(PrivateFolder { handle, path: path.to_owned() })
     }
 
-    /// Lets only this user enter the folder, whatever its mode was.
+    /// Sets the folder's mode so that only this user can enter.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     pub fn close(&self) -> Result<(), PrivateError> {
         rustix::fs::fchmod(&self.handle, Mode::RWXU).map_err(|e| failed(&self.path)(e.into()))
     }
 
-    /// Writes a file with mode 0600, whole or not at all; one of that name is replaced. It is on disk when this
-    /// returns.
+    /// Writes a file with mode 0600, atomically and durably. An existing file is replaced.
     ///
     /// # Errors
-    /// If the system refuses. Nothing of `content` is left on disk then.
+    /// If a system call fails. Nothing of `content` is left on disk then.
     pub fn write(&self, name: &OsStr, content: &[u8]) -> Result<(), PrivateError> {
         self.put(name, content, true)
     }
 
-    /// The same for a file that need not outlive the machine's next stop.
+    /// Like [`write`](Self::write), for a file that may be lost when the machine stops.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -173,7 +172,7 @@ impl PrivateFolder {
     /// Removes all files.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If a system call fails.
     pub fn clear(&self) -> Result<(), PrivateError> {
         for entry in fs::read_dir(&self.path).map_err(failed(&self.path))? {
             self.remove(&entry.map_err(failed(&self.path))?.file_name())?;
@@ -181,10 +180,10 @@ impl PrivateFolder {
         Ok(())
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file if it exists.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     pub fn remove(&self, name: &OsStr) -> Result<(), PrivateError> {
         match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
@@ -192,7 +191,8 @@ impl PrivateFolder {
         }
     }
 
-    /// Removes what writers that were killed have left of `name`. Only the one process that writes it may ask for that.
+    /// Removes incomplete files that killed writers of `name` have left. Only the process that writes `name` may call
+    /// this.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -208,9 +208,9 @@ impl PrivateFolder {
         Ok(())
     }
 
-    /// Nobody can guess it, and so nobody can be there first; if somebody is, the file is not made.
+    /// A temporary name that other processes cannot guess. If it exists, the file is not made.
     fn partial_name(&self, name: &OsStr) -> std::ffi::OsString {
-        // Each state has keys from the system's source of randomness.
+        // Each state has random keys from the system.
         let random = RandomState::new().hash_one(std::process::id());
         let mut partial = partial_prefix(name);
         partial.push(format!("{random:016x}{PARTIAL}"));
@@ -218,7 +218,7 @@ impl PrivateFolder {
     }
 }
 
-/// A file that has not got its name yet, and is removed if it never does.
+/// A file under its temporary name, which is removed on drop.
 struct Unfinished<'a> {
     folder: &'a PrivateFolder,
     name: &'a OsStr,
@@ -226,19 +226,19 @@ struct Unfinished<'a> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        // Once it has its name, there is none of this one.
+        // After the rename this name does not exist.
         if let Err(e) = self.folder.remove(self.name) {
-            tracing::warn!("a secret that was not written whole is left behind: {e}");
+            tracing::warn!("cannot remove an incomplete secret file: {e}");
         }
     }
 }
 
-/// Reads a file that only this user can read. Links are followed: what counts is whose the file is.
+/// Reads a file that only this user can read. Links are followed, and their target is checked.
 ///
 /// # Errors
-/// If it is not there, belongs to another user, can be read by others, or is no ordinary file.
+/// If the file does not exist, belongs to another user, is readable by others, or is not an ordinary file.
 pub fn read(path: &Path) -> Result<Vec<u8>, PrivateError> {
-    // Opening a pipe would wait for its writer.
+    // Non-blocking, because opening a pipe would wait for its writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|e| failed(path)(e.into()))?;
     let found = rustix::fs::fstat(&file).map_err(|e| failed(path)(e.into()))?;
@@ -262,13 +262,13 @@ fn partial_prefix(name: &OsStr) -> std::ffi::OsString {
 }
 
 fn check_owner(path: &Path, found: &Stat) -> Result<(), PrivateError> {
-    match found.st_uid == geteuid().as_raw() {
-        true => Ok(()),
-        false => Err(PrivateError::Foreign { path: path.to_owned(), owner: found.st_uid }),
+    if found.st_uid != geteuid().as_raw() {
+        return Err(PrivateError::Foreign { path: path.to_owned(), owner: found.st_uid });
     }
+    Ok(())
 }
 
-/// Whether another user could exchange what is in a folder above a private one.
+/// Checks that no other user can replace entries of a folder above a private one.
 fn check_parent(path: &Path, found: &Stat) -> Result<(), PrivateError> {
     let owner = found.st_uid;
     if owner != 0 && owner != geteuid().as_raw() && !(owner == UNKNOWN_USER && hides_users()) {
@@ -281,8 +281,8 @@ fn check_parent(path: &Path, found: &Stat) -> Result<(), PrivateError> {
     Ok(())
 }
 
-/// Whether this process is in a container that knows only some users: folders of the host's root seem to belong to
-/// nobody.
+/// Whether this process is in a container that maps only some users. Folders of the host's root then show
+/// [`UNKNOWN_USER`] as their owner.
 fn hides_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let known: u64 = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();

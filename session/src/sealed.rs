@@ -1,9 +1,8 @@
-//! Bulk data encrypted: TLS 1.3 over a blocking socket, for whole pieces at a time.
+//! Encrypted streams for bulk data: TLS 1.3 over a blocking socket.
 //!
-//! The caller's thread encrypts and decrypts, so no reactor waits for it. Buffers hold several of the largest records
-//! of TLS and are kept as long as the connection: a system call moves [`BUFFER_BYTES`], and no buffer is allocated for
-//! it. What the kernel could do instead (kTLS) is not used: it would save two copies, only on kernels that have the
-//! module.
+//! The calling thread encrypts and decrypts, so no reactor is involved. Buffers hold several TLS records of the
+//! largest size and live as long as the connection: a system call moves [`BUFFER_BYTES`] without an allocation. TLS in
+//! the kernel (kTLS) would save two copies, but only on kernels with that module; it is not used.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -19,19 +18,19 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedS
 use crate::credentials::{Credentials, SERVER_NAME};
 use crate::data::DataKeys;
 
-/// Content of the largest record.
+/// Content of the largest TLS record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// What a record adds to its content: a header of 5 bytes, a type, and a tag of 16.
+/// Overhead of a record: a header of 5 bytes, a type, and a tag of 16 bytes.
 const OVERHEAD_BYTES: usize = 22;
 
-/// Records that one system call moves.
+/// Records per system call.
 const RECORDS: usize = 8;
 
-/// Room for a message of TLS itself among the records, such as an update of keys.
+/// Space for TLS's own messages among the records, such as key updates.
 const SPARE_BYTES: usize = 256;
 
-/// Of each buffer.
+/// Size of each buffer.
 const BUFFER_BYTES: usize = RECORDS * (RECORD_BYTES + OVERHEAD_BYTES) + SPARE_BYTES;
 
 /// An encrypted connection, authenticated in both directions.
@@ -39,7 +38,7 @@ pub struct SealedStream {
     tcp: Arc<TcpStream>,
     tls: Tls,
     incoming: Incoming,
-    /// Decrypted, and not read yet: the rest of a record.
+    /// Decrypted content that was not read yet: the rest of a record.
     rest: Vec<u8>,
     rest_at: usize,
     outgoing: Outgoing,
@@ -50,7 +49,7 @@ enum Tls {
     Server(UnbufferedServerConnection),
 }
 
-/// Encrypted bytes that have come.
+/// Received, encrypted bytes.
 #[derive(Default)]
 struct Incoming {
     buffer: Vec<u8>,
@@ -58,49 +57,49 @@ struct Incoming {
     to: usize,
 }
 
-/// Encrypted bytes that are to go.
+/// Encrypted bytes to be sent.
 #[derive(Default)]
 struct Outgoing {
     buffer: Vec<u8>,
     filled: usize,
 }
 
-/// Where decrypted bytes go: what does not fit is kept for the next read.
+/// Destination of decrypted bytes; the excess is kept for the next read.
 struct Sink<'a> {
     into: &'a mut [u8],
     filled: usize,
     rest: &'a mut Vec<u8>,
 }
 
-/// What a step of TLS came to.
+/// The result of one step of TLS.
 enum Step {
-    /// There is more to do with what is here.
+    /// More steps are possible now.
     Again,
     /// Content was decrypted.
     Decrypted,
-    /// Nothing is left to do before more comes; in the greeting.
+    /// The handshake needs more input.
     Blocked,
-    /// Likewise, and content may be sent. What was given was encrypted.
+    /// TLS needs more input, and content may be sent. The given content was encrypted.
     Ready,
-    /// The other side has said that it sends no more.
+    /// The peer has closed its side.
     Closed,
 }
 
 impl SealedStream {
-    /// Greets the server at the other end of `tcp`, until `deadline`.
+    /// Performs the handshake as the client, until `deadline`.
     ///
     /// # Errors
-    /// If it cannot prove itself, does not let this side in, or takes too long.
+    /// If a side does not accept the other, or the deadline is over.
     pub fn client(tcp: Arc<TcpStream>, keys: &DataKeys, deadline: Instant) -> io::Result<Self> {
         let name = ServerName::try_from(SERVER_NAME).expect("a valid name");
         let tls = UnbufferedClientConnection::new(keys.client(), name).map_err(io::Error::other)?;
         SealedStream::greeted(tcp, Tls::Client(tls), deadline)
     }
 
-    /// Greets the client at the other end of `tcp`, until `deadline`.
+    /// Performs the handshake as the server, until `deadline`.
     ///
     /// # Errors
-    /// If it cannot prove itself, does not take this side for what it is, or takes too long.
+    /// If a side does not accept the other, or the deadline is over.
     pub fn server(tcp: Arc<TcpStream>, keys: &DataKeys, deadline: Instant) -> io::Result<Self> {
         let tls = UnbufferedServerConnection::new(keys.server()).map_err(io::Error::other)?;
         SealedStream::greeted(tcp, Tls::Server(tls), deadline)
@@ -125,17 +124,17 @@ impl SealedStream {
                 Step::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
-        // The last word of the greeting may still be here.
+        // The last message of the handshake may still have to be sent.
         while matches!(stream.step(&mut [], None)?.0, Step::Again) {}
         Ok(stream)
     }
 
-    /// The socket, for deadlines.
+    /// The socket, to set deadlines.
     pub fn tcp(&self) -> &TcpStream {
         &self.tcp
     }
 
-    /// Who the other side has proven to be.
+    /// The peer's principal.
     pub fn peer(&self) -> Option<Principal> {
         let shown = match &self.tls {
             Tls::Client(tls) => tls.peer_certificates(),
@@ -144,7 +143,7 @@ impl SealedStream {
         Credentials::peer(shown).ok()
     }
 
-    /// Encrypts `content`, and sends all but what is left in the buffer.
+    /// Encrypts `content`, and sends it except the part that stays in the buffer.
     ///
     /// # Errors
     /// If the socket fails.
@@ -168,7 +167,7 @@ impl SealedStream {
         Ok(())
     }
 
-    /// Sends what is left in the buffer.
+    /// Sends the rest of the buffer.
     ///
     /// # Errors
     /// If the socket fails.
@@ -183,19 +182,19 @@ impl SealedStream {
         }
     }
 
-    /// Does what TLS has to do next; tells how many bytes were decrypted into `into`.
+    /// Performs the next step of TLS. Returns how many bytes were decrypted into `into`.
     fn step(&mut self, into: &mut [u8], content: Option<&[u8]>) -> io::Result<(Step, usize)> {
         let stepped = self.step_once(into, content);
         if stepped.is_err() {
-            self.say_why();
+            self.send_alert();
         }
         stepped
     }
 
-    /// Sends TLS's last word on an error, if it has one; whether that arrives does not matter. What came must not be
-    /// looked at again: so TLS is asked only as long as it has something to say, which it says before it looks.
-    fn say_why(&mut self) {
-        while self.has_to_say() {
+    /// Sends the TLS alert for an error, if there is one; it may get lost. The received bytes must not be processed
+    /// again, so TLS is only called while it has something to send, which it does before it processes input.
+    fn send_alert(&mut self) {
+        while self.has_to_send() {
             if self.step_once(&mut [], None).is_err() {
                 return;
             }
@@ -203,7 +202,7 @@ impl SealedStream {
         let _ = self.send();
     }
 
-    fn has_to_say(&self) -> bool {
+    fn has_to_send(&self) -> bool {
         match &self.tls {
             Tls::Client(tls) => tls.wants_write(),
             Tls::Server(tls) => tls.wants_write(),
@@ -223,7 +222,7 @@ impl SealedStream {
     }
 }
 
-/// Does what TLS wants done; tells how many encrypted bytes were used up.
+/// Performs the action that TLS requests. Returns how many encrypted bytes were consumed.
 fn handle<D>(
     status: UnbufferedStatus<'_, '_, D>,
     tcp: &TcpStream,
@@ -266,14 +265,14 @@ fn handle<D>(
         },
         Ok(ConnectionState::BlockedHandshake) => Ok(Step::Blocked),
         Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),
-        Ok(_) => Err(io::Error::other("TLS wants what is not spoken here")),
+        Ok(_) => Err(io::Error::other("TLS requests an unsupported action")),
     };
     (discard, step)
 }
 
 impl Read for SealedStream {
-    /// The end of the connection is an end like TLS's own: what it carries has lengths and authenticated replies of
-    /// its own.
+    /// The end of the TCP connection counts as an end of the stream: the protocol inside has its own lengths and
+    /// authenticated replies.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.rest_at < self.rest.len() {
             let left = &self.rest[self.rest_at..];
@@ -321,10 +320,10 @@ impl Incoming {
         self.from += bytes;
     }
 
-    /// Receives what there is room for; 0 if the other side has closed.
+    /// Receives as many bytes as fit; 0 if the peer has closed.
     fn fill(&mut self, mut tcp: &TcpStream) -> io::Result<usize> {
         self.buffer.resize(BUFFER_BYTES, 0);
-        // A part of one record is all that is ever left over.
+        // At most a part of one record is left over.
         self.buffer.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
         if self.to == self.buffer.len() {
@@ -412,7 +411,7 @@ mod tests {
             server
         });
         for size in sizes {
-            // In two parts, the second of which begins where it begins.
+            // In two parts that do not align with records.
             let (said, mut heard) = (content(size), vec![0; size]);
             let (first, second) = said.split_at(size / 3);
             client.put(first).unwrap();
@@ -422,17 +421,17 @@ mod tests {
             assert!(heard == said, "{size} bytes");
         }
         drop(client);
-        assert_eq!(echoing.join().unwrap().read(&mut [0]).unwrap(), 0, "the end is an end");
+        assert_eq!(echoing.join().unwrap().read(&mut [0]).unwrap(), 0, "the stream has ended");
     }
 
     #[test]
-    fn another_clusters_key_opens_nothing_and_silence_ends_in_time() {
+    fn the_key_of_another_cluster_is_refused_and_a_silent_peer_times_out() {
         let (address, serving) = serve(keys(), in_time());
         assert!(dial(address, &keys()).is_err());
         assert!(serving.join().unwrap().is_err());
         let (address, serving) = serve(keys(), Instant::now() + Duration::from_millis(10));
         let _silent = TcpStream::connect(address).unwrap();
-        let error = serving.join().unwrap().err().expect("it said nothing");
+        let error = serving.join().unwrap().err().expect("the peer was silent");
         assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
     }
 }

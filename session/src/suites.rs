@@ -1,4 +1,4 @@
-//! Which cipher TLS uses: AES-GCM where processors compute it, ChaCha20-Poly1305 where one of the two sides does not.
+//! The ciphers of TLS: AES-GCM if both processors have instructions for it, otherwise ChaCha20-Poly1305.
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::CryptoProvider;
@@ -7,7 +7,7 @@ use rustls::crypto::ring::cipher_suite::{
 };
 use rustls::crypto::ring::default_provider;
 
-/// AES-128 is as safe here as AES-256, and needs fewer rounds.
+/// AES-128 first: it is as safe here as AES-256, and needs fewer rounds.
 const WITH_AES: [SupportedCipherSuite; 3] =
     [TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
 const WITHOUT_AES: [SupportedCipherSuite; 3] =
@@ -19,8 +19,8 @@ pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider { cipher_suites: cipher_suites.to_vec(), ..default_provider() }
 }
 
-/// Whether a server takes its own order before its client's. One without AES does, so that both sides need it for AES
-/// to be used.
+/// Whether a server uses its own order of ciphers. A server without AES instructions does, so that AES is only used if
+/// both sides have them.
 pub(crate) fn server_decides() -> bool {
     !has_aes()
 }

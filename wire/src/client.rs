@@ -1,5 +1,5 @@
-//! Between client and dispatcher. A client asks one thing at a time on a connection; [`FromClient::Watch`] is
-//! answered by a stream that ends with the job.
+//! Messages between client and dispatcher. A client sends one request at a time on a connection. The answer to
+//! [`FromClient::Watch`] is a stream of messages that ends with the job.
 
 use std::net::SocketAddr;
 
@@ -16,62 +16,63 @@ use crate::view::{
 /// Items or objects in one message of a submission.
 pub const SUBMISSION_PART: usize = 4096;
 
-/// Requests.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromClient {
-    /// Begins a submission; nothing of it exists before its [`Commit`](FromClient::Commit).
+    /// Begins a submission. The job does not exist before [`Commit`](FromClient::Commit).
     Submit {
-        /// For people.
+        /// The job's name for people.
         name: String,
-        /// What tasks are made from.
+        /// The templates of the job's tasks.
         templates: Vec<TaskTemplate>,
-        /// Whether results are reused that are there already.
+        /// Whether earlier results are reused.
         reuse: bool,
-        /// Objects that all executors are to have which may run its tasks, by their places in the list.
+        /// Objects to broadcast to all executors that may run the job's tasks, by their indexes in the list of objects.
         broadcast: Vec<u32>,
-        /// Which way those go; along a spanning tree, it is all objects if none is named, and before any task.
+        /// How the broadcast is distributed. With a spanning tree and no named object, all objects are broadcast
+        /// before the first task runs.
         distribution: Distribution,
-        /// How many tasks follow: too many are refused before any of them is sent.
+        /// Number of tasks that follow. Too many are refused before they are sent.
         tasks: u64,
     },
-    /// More of the submission's objects, which inputs name by their place in the list.
+    /// Further objects of the submission. Inputs name them by their index in the list.
     Objects(Vec<ObjectSpec>),
-    /// More of the submission's tasks.
+    /// Further tasks of the submission.
     Items(Vec<TaskItem>),
-    /// More of the submission's tasks: one for each number, without inputs of its own.
+    /// Further tasks of the submission: one for each number, without inputs of their own.
     Numbers {
-        /// What they are made from.
+        /// Index of their template.
         template: u16,
-        /// Their numbers.
+        /// The numbers.
         numbers: Numbers,
     },
-    /// Ends the submission. Answered by `Accepted`, once it is on disk, `Refused`, or `Withdrawn`.
+    /// Ends the submission. Answered by `Accepted` once the job is on disk, by `Refused`, or by `Withdrawn`.
     Commit,
-    /// Forgets the submission, if it is not accepted yet. It is the answer to `Commit` that says whether it was.
+    /// Withdraws the submission unless it is already accepted; the answer to `Commit` tells which.
     Withdraw,
-    /// Results and progress, from the `from`th result on, until the job has ended.
+    /// Sends results and progress until the job has ended.
     Watch {
         /// Which job.
         job: JobId,
-        /// How many results to leave out.
+        /// Number of results to skip.
         from: u64,
-        /// Whether results are wanted, or progress alone.
+        /// Whether to send results beside progress.
         results: bool,
     },
-    /// Answered by `Jobs`: one job, or all, the newest last.
+    /// Answered by `Jobs`: one job, or all jobs, newest last.
     Jobs {
-        /// Which, if not all.
+        /// One job; all jobs if `None`.
         job: Option<JobId>,
     },
     /// Answered by `Tasks`.
     Tasks {
-        /// Of which job.
+        /// The job.
         job: JobId,
-        /// From this index on.
+        /// First task.
         from: u32,
-        /// No more than so many.
+        /// Largest number of tasks in the answer.
         limit: u32,
-        /// Only those that failed.
+        /// Only failed tasks.
         failed: bool,
     },
     /// Answered by `Failures`.
@@ -83,21 +84,21 @@ pub enum FromClient {
     },
     /// Answered by `Log`.
     Log {
-        /// Of which task.
+        /// The task.
         task: TaskId,
     },
     /// Answered by `Explained`.
     Explain {
-        /// Which task.
+        /// The task.
         task: TaskId,
     },
     /// Answered by `Executors`.
     Executors,
-    /// Answered by `Objects`: by id, or by source.
+    /// Answered by `Objects`. The object is named by id or by source.
     Catalog {
-        /// An id if one was given.
+        /// The id, if it is given.
         object: Option<ObjectId>,
-        /// Else a source.
+        /// The source otherwise.
         source: Name,
     },
     /// Answered by `Report`.
@@ -105,140 +106,140 @@ pub enum FromClient {
         /// Of which job.
         job: JobId,
     },
-    /// Cancel what has not ended of a job, or one task. Answered by `Done`, once it is on disk.
+    /// Cancel all tasks of a job that have not ended, or one task. Answered by `Done` once that is on disk.
     Cancel {
         /// Which job.
         job: JobId,
-        /// Only this task of it.
+        /// Only this task of the job.
         task: Option<u32>,
     },
-    /// Run the failed and cancelled tasks of a job again. Answered by `Done`, once it is on disk.
+    /// Run the failed and cancelled tasks of a job again. Answered by `Done` once that is on disk.
     Retry {
         /// Which job.
         job: JobId,
     },
-    /// Let go of what an ended job keeps in the cluster. Answered by `Done`, once it is on disk.
+    /// Release the outputs that an ended job keeps in the cluster. Answered by `Done` once that is on disk.
     Release {
         /// Which job.
         job: JobId,
     },
-    /// Have executors fetch objects ahead of demand. Answered by `Pushing` as it goes on, and by `Pushed` at last; or
-    /// once, if nobody waits.
+    /// Have executors fetch objects ahead of demand. Answered by `Pushing` during the push and by `Pushed` at its end,
+    /// or only once if the client does not wait.
     Push(PushRequest),
-    /// Answered by `Kept`: what a job's tasks keep in the cluster for its user, a part at a time. What nobody has is
-    /// made again.
+    /// Answered by `Kept`: the outputs that a job keeps in the cluster, a part at a time. Lost outputs are computed
+    /// again.
     Kept {
         /// Which job.
         job: JobId,
-        /// From this task on.
+        /// First task.
         from: u32,
-        /// Up to this one, without it.
+        /// End of the range, exclusive.
         to: u32,
-        /// What could not be had: those who are said to have it look whether they do.
+        /// Objects that could not be fetched: their holders are told to verify them.
         doubted: Vec<ObjectId>,
     },
-    /// Answered by `Trace`: when tasks that succeeded came, started and ended, and what they read, a part at a time.
+    /// Answered by `Trace`: the times and reads of tasks that succeeded, a part at a time.
     Trace {
         /// Of which job.
         job: JobId,
-        /// From this task on.
+        /// First task.
         from: u32,
     },
-    /// Answered by `FilesNodes`: where nodes of the file system are.
+    /// Answered by `FilesNodes`: addresses of nodes of the file system.
     FilesNodes,
-    /// Let the next node that joins say which the cluster's file system is, or begin another. Answered by `Done`;
-    /// refused while any node is there.
+    /// Forget the cluster's file system: the next node that joins brings its own, or founds a new one. Answered by
+    /// `Done`; refused while a node is connected.
     ForgetFiles,
-    /// End the cluster: executors stop, then the dispatcher. Answered by `Stopping` first.
+    /// Stop the cluster: the executors, then the dispatcher. Answered by `Stopping` before that.
     Stop,
-    /// Let one executor leave. Answered by `Done`.
+    /// Stop one executor. Answered by `Done`.
     StopExecutor {
-        /// Its name or id, as `executor list` shows it.
+        /// Name or id as in `executor list`.
         executor: String,
     },
-    /// The cluster's keys, and changes of them. Answered by `Keys`, or by `Access`.
+    /// List or change the cluster's keys. Answered by `Keys` or `Access`.
     Keys(KeysRequest),
 }
 
 impl FromClient {
-    /// Whether it is a part of a submission, which is answered with its end.
+    /// Whether the message is part of a submission, which is answered as a whole.
     pub fn is_of_submission(&self) -> bool {
         use FromClient::{Items, Numbers, Objects, Submit, Withdraw};
         matches!(self, Submit { .. } | Objects(_) | Items(_) | Numbers { .. } | Withdraw)
     }
 }
 
-/// What is asked of the cluster's keys.
+/// A request about the cluster's keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeysRequest {
-    /// Which there are.
+    /// List the keys.
     List,
-    /// An access file with the current key of a role. Answered by `Access`.
+    /// Send an access file with the current key of a role. Answered by `Access`.
     Issue {
-        /// Of which.
+        /// The role.
         role: KeyRole,
     },
-    /// New keys in place of the current ones.
+    /// Replace the current keys.
     Rotate {
-        /// Of which role; of all if it is not said.
+        /// The role; all roles if `None`.
         role: Option<KeyRole>,
-        /// The old keys are accepted for so many seconds.
+        /// Seconds for which the old keys are still accepted.
         grace_s: u64,
     },
-    /// The end of a key, at once.
+    /// Revoke a key at once.
     Revoke {
-        /// Which.
+        /// The key.
         key: KeyId,
     },
 }
 
-/// Answers.
+/// An answer to a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToClient {
-    /// The submission is on disk and will run.
+    /// The job is on disk and will run.
     Accepted {
         /// The job's id.
         job: JobId,
     },
-    /// The submission was forgotten, as its client wished.
+    /// The submission was withdrawn.
     Withdrawn,
-    /// The file system's nodes.
+    /// Nodes of the file system.
     FilesNodes {
-        /// Where some of them take sessions.
+        /// Addresses of some nodes.
         nodes: Vec<SocketAddr>,
-        /// Whether the cluster has a file system, though none of its nodes may be here.
+        /// Whether the cluster has a file system, even if none of its nodes is connected.
         has_files: bool,
-        /// Whether the dispatcher has started so lately that executors are still coming back to it.
+        /// Whether the dispatcher has just started, so that executors are still reconnecting.
         are_returning: bool,
     },
-    /// The request cannot be done; for a person.
+    /// The request is refused, with the reason for a person.
     Refused(String),
-    /// It is done; how many tasks or executors it met.
+    /// The request is done; the number of tasks or executors that it affected.
     Done(u64),
-    /// The cluster ends.
+    /// The cluster stops.
     Stopping {
-        /// Executors that are told to stop.
+        /// Number of executors that are told to stop.
         executors: u64,
-        /// The names of its processes, by which those on the same machine can be told to have ended.
+        /// Names of the cluster's processes, by which a client on the same machine can tell when they have ended.
         processes: Vec<String>,
     },
-    /// Results, in the order in which they came.
+    /// Results in the order of their arrival.
     Results(Vec<TaskResult>),
     /// Failed tasks. In a watch with results, the first failures are sent before the results that they belong to.
     Failures(Vec<FailureView>),
-    /// How the watched job stands.
+    /// The state of the watched job.
     Progress(Box<JobView>),
-    /// How the watched job ended; the last message of a watch.
+    /// The final state of the watched job; the last message of a watch.
     Over(Box<JobView>),
     /// Jobs.
     Jobs(Vec<JobView>),
-    /// How far a push is.
+    /// The progress of a push.
     Pushing(Box<PushView>),
-    /// What has become of a push.
+    /// The result of a push.
     Pushed(Box<PushView>),
     /// Tasks.
     Tasks(Vec<TaskView>),
-    /// A task's last try, with all that was captured.
+    /// The last try of a task, with its captured output.
     Log(Option<Box<TaskResult>>),
     /// An explanation.
     Explained(Box<Explanation>),
@@ -248,7 +249,7 @@ pub enum ToClient {
     Objects(Vec<ObjectView>),
     /// A report's data.
     Report(Box<JobReport>),
-    /// A part of what a job keeps in the cluster.
+    /// A part of the outputs that a job keeps in the cluster.
     Kept(KeptPart),
     /// A part of a job's trace.
     Trace(TracePart),
@@ -258,73 +259,73 @@ pub enum ToClient {
     Access(SecretText),
 }
 
-/// How some of a job's tasks went, of those that succeeded and ran themselves.
+/// Times and reads of some of a job's tasks. Only of tasks that succeeded, and ran instead of being reused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TracePart {
-    /// In the order of the job.
+    /// Tasks in the order of the job.
     pub tasks: Vec<RecordedTask>,
-    /// The next task to ask for, if there are more.
+    /// First task of the next request, if there are more.
     pub next: Option<u32>,
 }
 
-/// How a task went. Its times follow each other.
+/// The times of a task, one after another, and its reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedTask {
-    /// Microseconds from the job's submission until it could run.
+    /// Microseconds from the job's submission until the task could run.
     pub ready_us: u64,
-    /// In the queue.
+    /// Microseconds in the queue.
     pub queued_us: u64,
-    /// At the executor before it started.
+    /// Microseconds at the executor before its start.
     pub waited_us: u64,
-    /// From its start to its end, less what it was suspended for.
+    /// Microseconds from start to end, without suspension.
     pub ran_us: u64,
-    /// How long it was suspended.
+    /// Microseconds of suspension.
     pub suspended_us: u64,
-    /// What is neither queue nor executor.
+    /// Microseconds that are neither queue nor executor.
     pub delivery_us: u64,
-    /// Its processor time.
+    /// Microseconds of processor time.
     pub cpu_us: u64,
-    /// What it read, each object once, with sizes in bytes.
+    /// Objects that the task read, each once, with sizes in bytes.
     pub inputs: Vec<(ObjectId, u64)>,
 }
 
-/// What some of a job's tasks keep in the cluster for its user.
+/// Outputs that some of a job's tasks keep in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptPart {
-    /// In the order of the tasks.
+    /// Outputs in the order of the tasks.
     pub outputs: Vec<KeptOutput>,
-    /// Tasks that are to keep something and have not ended, or run again.
+    /// Tasks with kept outputs that have not ended, or run again.
     pub unfinished: u64,
-    /// Tasks that were to keep something and did not succeed.
+    /// Tasks with kept outputs that did not succeed.
     pub unsuccessful: u64,
-    /// The next task to ask for, if there are more.
+    /// First task of the next request, if there are more.
     pub next: Option<u32>,
 }
 
-/// An output that is in executors' stores alone.
+/// An output that only executors' stores hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptOutput {
-    /// Which task wrote it.
+    /// The task that wrote the output.
     pub task: TaskId,
-    /// Its name and version.
+    /// The output's source and version.
     pub object: ObjectSpec,
-    /// Where executors give it; nowhere while it is to be made again.
+    /// Addresses of executors that hold it; empty while it is computed again.
     pub holders: Vec<SocketAddr>,
-    /// It was lost, and is not made again.
+    /// The output is lost and will not be computed again.
     pub is_lost: bool,
 }
 
-/// Objects for executors.
+/// A request to send objects to executors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PushRequest {
     /// Objects of persistent storage.
     pub objects: Vec<ObjectSpec>,
     /// Sources of objects that are kept in the cluster.
     pub kept: Vec<Name>,
-    /// Who gets them: names or ids of executors, labels as `NAME=VALUE`; all if there is none.
+    /// Recipients: names or ids of executors, or labels as `NAME=VALUE`; empty for all executors.
     pub to: Vec<String>,
-    /// Which way they go.
+    /// How the objects are distributed.
     pub distribution: Distribution,
-    /// Whether the push ends when who asked for it goes away.
+    /// Whether the push ends when its client disconnects.
     pub wait: bool,
 }

@@ -1,4 +1,4 @@
-//! Between dispatcher and executor. Commands go down, facts come up.
+//! Messages between dispatcher and executor: commands to the executor, facts to the dispatcher.
 
 use std::net::SocketAddr;
 
@@ -17,176 +17,177 @@ use crate::trust::{SecretText, Trust};
 pub enum FromExecutor {
     /// Its first message.
     Register(Box<Registration>),
-    /// It is alive; sent regularly.
+    /// The executor lives; sent regularly.
     Heartbeat {
-        /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up.
+        /// Disk available for inputs and sandboxes: free space and what the store could evict.
         free_disk_bytes: u64,
     },
-    /// Its store has an object.
+    /// The store has an object.
     Stored {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Its size.
+        /// Size of the object.
         size_bytes: u64,
     },
-    /// It has fetched an object, and is about to say that its store has it.
+    /// The executor has fetched an object. `Stored` follows.
     Fetched {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// The source of the fetch.
         from: Origin,
-        /// How long that took, microseconds.
+        /// Duration of the fetch, microseconds.
         took_us: u64,
     },
-    /// Its store no longer has an object.
+    /// The store no longer has an object.
     Evicted {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// It does not have an object that it was to hold, and cannot.
+    /// The executor cannot hold an object that it was told to hold.
     NotHeld {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// Why, for a person.
+        /// The reason, for a person.
         reason: String,
     },
-    /// It has done with a task.
+    /// A task has ended.
     Ended {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Which try, as assigned.
+        /// Number of the try, as assigned.
         attempt: u32,
-        /// What became of it.
+        /// The result.
         outcome: Box<Outcome>,
     },
-    /// It gives a recalled task back unstarted.
+    /// The executor gives back a recalled task that has not started.
     Returned {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Which try, as assigned.
+        /// Number of the try, as assigned.
         attempt: u32,
     },
-    /// A task is about to let its outputs appear at these places. Answered by `Claimed`.
+    /// A task's outputs are about to appear at these places. Answered by `Claimed`.
     Claim {
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// Which try, as assigned.
+        /// Number of the try, as assigned.
         attempt: u32,
-        /// Where, each place once.
+        /// The places, each once.
         places: Vec<PlaceId>,
     },
-    /// It has looked at outputs in persistent storage.
+    /// The answer to `Check`.
     Checked {
-        /// Of which task.
+        /// The task that writes the outputs.
         task: TaskId,
-        /// Whether all of them are there as they were written.
+        /// Whether all outputs exist as they were written.
         is_unchanged: bool,
     },
-    /// It has to leave, and holds objects that others may not have: it stays until it is told to stop.
+    /// The executor has to leave and holds objects that other executors may not have. It stays until it is told to
+    /// stop.
     Retiring,
-    /// How its load stands, told when what it stages or has suspended changes, and now and then.
+    /// The load; sent when the number of staged or suspended tasks changes, and with heartbeats.
     Load(ExecutorLoad),
-    /// It has suspended a task, for one of higher priority.
+    /// The executor has suspended a task, for a task of higher priority.
     Suspended {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// A suspended task goes on.
+    /// A suspended task continues.
     Resumed {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// It leaves in good order: nothing runs any more.
+    /// The executor leaves in good order: no task runs.
     Leaving,
 }
 
-/// What an executor is.
+/// The description of an executor that joins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Registration {
     /// Name for people, usually the host's.
     pub name: String,
     /// The host's name.
     pub host: String,
-    /// Its labels, which expressions of tasks ask for.
+    /// Labels of the node, for match expressions.
     pub labels: Labels,
-    /// Which tasks it accepts, as a match expression; any if there is none.
+    /// Which tasks the executor accepts: a match expression, or `None` for all tasks.
     pub accept: Option<String>,
-    /// Its process on that host.
+    /// Process number on that host.
     pub process: u32,
-    /// The name of that process, which no other has; its tasks carry it.
+    /// The unique name of that process; its tasks have it in their environment.
     pub incarnation: String,
-    /// What it has for tasks.
+    /// Resources for tasks.
     pub capacity: Resources,
-    /// Bytes its store may hold.
+    /// Capacity of the store.
     pub store_bytes: u64,
-    /// Where peers fetch from its store.
+    /// Address at which other executors fetch from the store.
     pub transfer: SocketAddr,
-    /// Its part in the file system, if it has one.
+    /// The node of the file system in this process, if there is one.
     pub files: Option<FilesNode>,
-    /// What its store holds from earlier.
+    /// Objects that the store already has, with their sizes.
     pub held: Vec<(ObjectId, u64)>,
 }
 
 /// A node of the file system, in an executor's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesNode {
-    /// Which.
+    /// The node's id.
     pub node: NodeId,
-    /// Where it takes sessions.
+    /// Address at which it accepts sessions.
     pub address: SocketAddr,
-    /// Of which file system it is, if it has joined one.
+    /// The file system that the node has joined, if any.
     pub system: Option<FileSystemId>,
 }
 
-/// Where a node of the file system belongs.
+/// The file system that a node belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesPlace {
     /// The cluster's file system.
     pub system: FileSystemId,
-    /// Whether it is this node that begins it, if it has not.
+    /// Whether this node founds the file system, unless it exists.
     pub founds: bool,
-    /// Where some of the others are.
+    /// Addresses of some other nodes.
     pub nodes: Vec<SocketAddr>,
 }
 
 /// Commands to an executor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToExecutor {
-    /// The answer to its registration.
+    /// The answer to a registration.
     Welcome {
-        /// Its id from now on.
+        /// The executor's id.
         executor: ExecutorId,
-        /// Whether it keeps what it reads (all policies but first-available).
+        /// Whether the executor caches objects (all placement policies except first-available).
         caching: bool,
-        /// How often it must be heard of.
+        /// Longest time between two heartbeats.
         heartbeat_us: u64,
-        /// For so long after it sent a heartbeat that was answered, its silence alone does not have its tasks given to
-        /// others.
+        /// Duration of the lease: for this long after the executor has sent a heartbeat that was answered, silence
+        /// alone does not move its tasks to other executors.
         lease_us: u64,
-        /// Where its node of the file system belongs, if it has one.
+        /// The file system of its node, if the executor has a node.
         files: Option<FilesPlace>,
     },
-    /// It may not be an executor of this cluster: why, for a person. The last message.
+    /// The executor is refused, with the reason for a person. The last message.
     Refused(String),
-    /// The key to prove itself with from now on; the one that it has is about to end.
+    /// The executor's key from now on; its present key is about to expire.
     Key {
         /// Its certificate, PEM.
         certificate: String,
         /// The key itself, PEM.
         key: SecretText,
     },
-    /// What the cluster trusts from now on.
+    /// The cluster's trust from now on.
     Trust(Box<Trust>),
     /// The token of a job, an access file for its tasks; before the first template of the job.
     Token {
-        /// Which job.
+        /// The job.
         job: JobId,
         /// The access file.
         access: SecretText,
     },
     /// The answer to a heartbeat.
     Heard,
-    /// A template that assignments will name.
+    /// A template that later assignments name.
     Template {
         /// The job.
         job: JobId,
@@ -197,75 +198,75 @@ pub enum ToExecutor {
     },
     /// A task to run.
     Assign(Assignment),
-    /// A task to give back if it has not started.
+    /// Give back a task if it has not started.
     Recall {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// A task to kill.
+    /// Kill a task.
     Cancel {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
-    /// An object to hold: to fetch if it is not there, and not to evict. Answered by `Stored`, or by `NotHeld`.
+    /// Hold an object: fetch it if it is missing, and do not evict it. Answered by `Stored` or `NotHeld`.
     Hold {
-        /// Which.
+        /// The object.
         object: ObjectSpec,
-        /// Peers that may have it, the first to be tried first.
+        /// Executors that may have the object, in the order in which to try them.
         holders: Vec<PeerHint>,
     },
-    /// An object that need not be held any longer.
+    /// Stop holding an object.
     Release {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// An object that others could not get. Answered by `Evicted` if it is damaged or not there.
+    /// Verify an object that other executors could not get. Answered by `Evicted` if it is damaged or missing.
     Verify {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
     /// The answer to a claim.
     Claimed {
-        /// Of which task.
+        /// The task that writes the outputs.
         task: TaskId,
-        /// The first place that another task of the job has, and that task's index; none if all places are the task's
-        /// own.
+        /// The first place that another task of the job has, with that task's index; `None` if the task has all its
+        /// places.
         by_other: Option<(PlaceId, u32)>,
     },
-    /// Outputs in persistent storage to look at. Answered by `Checked`.
+    /// Compare outputs in persistent storage with their versions. Answered by `Checked`.
     Check {
         /// The task that writes them.
         task: TaskId,
-        /// What was there when they were written.
+        /// The outputs and their versions when they were written.
         objects: Vec<ObjectSpec>,
     },
-    /// A job whose templates are no longer needed.
+    /// Forget the templates of a job.
     ForgetJob {
-        /// Which.
+        /// The job.
         job: JobId,
     },
-    /// What an executor on the same host has left running, which was lost: its tasks are others' now. To be killed, if
-    /// that executor is not there.
+    /// Kill the processes that a lost executor on the same host has left, unless that executor lives. Its tasks run on
+    /// other executors now.
     EndLeftovers {
-        /// Its name, as in its registration.
+        /// The name of the lost executor's process, as in its registration.
         incarnation: String,
     },
-    /// Kill what runs, and leave.
+    /// Kill all tasks, and leave.
     Stop,
 }
 
-/// A task for an executor.
+/// A task for an executor to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Which.
+    /// The task.
     pub task: TaskId,
-    /// How often it was assigned before.
+    /// Number of earlier assignments.
     pub attempt: u32,
-    /// Place in the job's templates; sent before.
+    /// Index in the job's templates; the template was sent before.
     pub template: u16,
-    /// What its placeholders stand for.
+    /// Values of the placeholders.
     pub values: Vec<Value>,
-    /// Its inputs, the template's first.
+    /// Inputs, the template's first.
     pub inputs: Vec<AssignedInput>,
 }
 
@@ -274,19 +275,19 @@ pub struct Assignment {
 pub struct AssignedInput {
     /// The object.
     pub object: ObjectSpec,
-    /// Its name in the sandbox; the last component of its source where this is `None`.
+    /// Name in the sandbox; by default the last component of the object's source.
     pub name: Option<Name>,
-    /// Peers that may give it, the first to be tried first.
+    /// Executors that may have the object, in the order in which to try them.
     pub holders: Vec<PeerHint>,
 }
 
-/// A peer that may give an object.
+/// An executor that may have an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerHint {
-    /// Where it gives objects.
+    /// Address at which it sends objects.
     pub transfer: SocketAddr,
-    /// It is receiving the object itself, or about to.
+    /// It is receiving the object itself, or will soon.
     pub is_relay: bool,
-    /// To how many others it gives objects.
+    /// Number of executors that it is already sending objects to.
     pub others: u32,
 }

@@ -1,18 +1,35 @@
-//! Frames: a 32-bit little-endian length, then messages one after the other.
+//! Frames: a 32-bit little-endian length, then messages one after another.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
 /// Bytes of the length before each frame.
 pub const HEADER_BYTES: usize = 4;
-/// Largest frame accepted; a sender closes its frame well before.
+/// Largest frame that is accepted. Senders close their frames well before.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
-/// A sender closes a frame once it has so many bytes, so that the receiver can begin.
+/// A sender closes a frame at this size, so that the receiver can begin to decode.
 pub const FULL_FRAME_BYTES: usize = 256 << 10;
-/// Frames before both sides have said who they are may be so large.
+/// Largest first frame from a client.
 pub const MAX_HELLO_BYTES: usize = 1024;
 
-/// A frame as it is filled.
+/// Why bytes are not a frame.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// The announced length is above the limit: garbage, or another protocol.
+    #[error("a frame of {bytes} bytes is announced, at most {limit} are allowed")]
+    TooLong {
+        /// The announced length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The body does not consist of messages of the wanted type.
+    #[error("a message cannot be decoded: {0}")]
+    Decode(#[from] postcard::Error),
+}
+
+/// A frame that is being filled.
 #[derive(Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
@@ -34,17 +51,17 @@ impl Frame {
         self.bytes = postcard::to_extend(message, bytes).expect("every message can be encoded");
     }
 
-    /// Whether it is time to send it.
+    /// Whether the frame has reached the size at which it is sent.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= FULL_FRAME_BYTES
     }
 
-    /// Whether nothing was added.
+    /// Whether the frame has no message.
     pub fn is_empty(&self) -> bool {
         self.bytes.len() == HEADER_BYTES
     }
 
-    /// Its bytes, length first; it is empty again afterwards.
+    /// Takes the bytes, length first; the frame is empty afterwards.
     pub fn take(&mut self) -> Vec<u8> {
         let length = (self.bytes.len() - HEADER_BYTES) as u32;
         self.bytes[..HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -55,23 +72,20 @@ impl Frame {
 /// The length that a header announces.
 ///
 /// # Errors
-/// If it is more than `limit`: garbage, or another protocol.
-pub fn length(header: [u8; HEADER_BYTES], limit: usize) -> Result<usize, String> {
-    match u32::from_le_bytes(header) as usize {
-        length if length <= limit => Ok(length),
-        length => Err(format!("a frame of {length} bytes is announced, at most {limit} are allowed")),
-    }
+/// If the length is above `limit`.
+pub fn length(header: [u8; HEADER_BYTES], limit: usize) -> Result<usize, FrameError> {
+    let bytes = u32::from_le_bytes(header) as usize;
+    if bytes > limit { Err(FrameError::TooLong { bytes, limit }) } else { Ok(bytes) }
 }
 
 /// The messages in a frame's body.
 ///
 /// # Errors
-/// If it is not made of such messages.
-pub fn decode<M: DeserializeOwned>(mut body: &[u8]) -> Result<Vec<M>, String> {
+/// If the body does not consist of such messages.
+pub fn decode<M: DeserializeOwned>(mut body: &[u8]) -> Result<Vec<M>, FrameError> {
     let mut messages = Vec::new();
     while !body.is_empty() {
-        let (message, rest) =
-            postcard::take_from_bytes(body).map_err(|e| format!("a message cannot be decoded: {e}"))?;
+        let (message, rest) = postcard::take_from_bytes(body)?;
         messages.push(message);
         body = rest;
     }
@@ -100,15 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_and_another_version_are_told_apart() {
+    fn another_protocol_and_another_version_are_refused() {
         let hello = Hello::new(Role::Client, DataMode::Encrypted, None);
         assert!(hello.check().is_ok());
-        assert!(Hello { version: 99, ..hello.clone() }.check().unwrap_err().contains("version 99"));
+        assert!(Hello { version: 99, ..hello.clone() }.check().unwrap_err().to_string().contains("version 99"));
         assert!(Hello { magic: *b"HTTP", ..hello }.check().is_err());
     }
 
     #[test]
-    fn processes_of_a_cluster_move_data_alike_and_clients_do_as_they_are_told() {
+    fn processes_with_a_fixed_data_mode_have_to_agree_and_clients_follow() {
         let agree = |one, other| {
             let hello = |role, data| Hello::new(role, data, None);
             assert!(hello(one, DataMode::Plain).agrees_with(&hello(other, DataMode::Plain)));

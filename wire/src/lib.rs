@@ -1,8 +1,8 @@
-//! What eyas processes say to each other: versioned messages and their bytes. No sockets.
+//! The messages between eyas processes: versioned types and their encoding. No sockets.
 //!
-//! A connection begins with one [`Hello`] each way. After that each side sends frames: a length, then one or more
-//! messages in `postcard`, so that a thousand small messages cost one encryption and one system call. A version that
-//! the other side does not speak is refused with a reason, never guessed at.
+//! A connection begins with one [`Hello`] in each direction. Afterwards each side sends frames: a length, then one or
+//! more messages in `postcard`. So a thousand small messages cost one encryption and one system call. A peer with
+//! another protocol version is refused with a reason.
 
 #![forbid(unsafe_code)]
 
@@ -13,28 +13,42 @@ pub mod trust;
 pub mod view;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::trust::Trust;
 
-/// Version of everything in this crate. Both sides must have the same.
+/// Version of all messages in this crate. Both sides must have the same version.
 pub const PROTOCOL_VERSION: u16 = 2;
 
-/// First message on a connection, both ways.
+/// Why the other side of a connection cannot be talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HelloError {
+    /// The other side is not an eyas process.
+    #[error("the other side does not speak eyas's protocol")]
+    Magic,
+    /// The other side has another version.
+    #[error(
+        "the other side speaks version {0} of eyas's protocol, this side {PROTOCOL_VERSION}: use the same eyas on all nodes"
+    )]
+    Version(u16),
+}
+
+/// First message on a connection, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The bytes `eyas`, so that a stranger is recognised as one.
+    /// The bytes `eyas`, by which other protocols are recognised.
     pub magic: [u8; 4],
     /// The sender's [`PROTOCOL_VERSION`].
     pub version: u16,
-    /// What the sender is.
+    /// The kind of process that sends.
     pub role: Role,
     /// How the sender moves bulk data.
     pub data: DataMode,
-    /// What the cluster trusts, if the sender is its dispatcher.
+    /// The cluster's trust, if the sender is its dispatcher.
     pub trust: Option<Trust>,
 }
 
-/// How bulk data goes between the processes of a cluster: one decision for all of them.
+/// How processes of a cluster exchange bulk data; the same for all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataMode {
     /// Over TLS.
@@ -44,10 +58,10 @@ pub enum DataMode {
     Plain,
 }
 
-/// What a process is.
+/// The kind of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Submits, watches and asks.
+    /// Submits jobs, watches them and queries the cluster.
     Client,
     /// Stores objects and runs tasks.
     Executor,
@@ -57,7 +71,7 @@ pub enum Role {
     Node,
     /// Orders the reads and writes of a node's programs.
     Agent,
-    /// Orders those of all nodes.
+    /// Orders the reads and writes of all nodes.
     Coordinator,
 }
 
@@ -67,31 +81,28 @@ impl Hello {
         Hello { magic: *b"eyas", version: PROTOCOL_VERSION, role, data, trust }
     }
 
-    /// Whether whoever sent this can be talked to.
+    /// Checks that the sender speaks this version of the protocol.
     ///
     /// # Errors
-    /// Why not, for a person.
-    pub fn check(&self) -> Result<(), String> {
+    /// If it does not.
+    pub fn check(&self) -> Result<(), HelloError> {
         if self.magic != *b"eyas" {
-            return Err("the other side does not speak eyas's protocol".into());
+            return Err(HelloError::Magic);
         }
         if self.version != PROTOCOL_VERSION {
-            return Err(format!(
-                "the other side speaks version {} of eyas's protocol, this side {PROTOCOL_VERSION}: use the same eyas on all nodes",
-                self.version
-            ));
+            return Err(HelloError::Version(self.version));
         }
         Ok(())
     }
 
-    /// Whether two processes that greet each other move bulk data alike; clients do as they are told.
+    /// Whether two processes exchange bulk data in the same way. Clients and agents follow the other side.
     pub fn agrees_with(&self, other: &Hello) -> bool {
         self.data == other.data || !(self.role.decides() && other.role.decides())
     }
 }
 
 impl Role {
-    /// Whether the process moves bulk data as it was told when it started.
+    /// Whether the process was started with a fixed data mode.
     fn decides(self) -> bool {
         matches!(self, Role::Dispatcher | Role::Executor | Role::Node)
     }

@@ -1,4 +1,5 @@
-//! Which keys a cluster accepts no longer, and which tokens of jobs it does: the dispatcher says so to all.
+//! The trust of a cluster: the keys that it no longer accepts, and the tokens of jobs that it accepts. The dispatcher
+//! sends it to all processes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +8,10 @@ use eyas_types::JobId;
 use eyas_types::access::{FilesScope, KeyId, Principal};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a secret that the members of a cluster share.
+/// Size of a secret that processes of a cluster share.
 pub const SHARED_BYTES: usize = 32;
 
-/// A text that is not for logs.
+/// A text that must not be logged.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretText(pub String);
 
@@ -20,10 +21,10 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// Why a key or a token is not accepted.
+/// Why a key or a token is no longer accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrustRefusal {
-    /// The key was replaced, and its grace is over.
+    /// The key was replaced, and its grace period is over.
     Replaced,
     /// The key was revoked.
     Revoked,
@@ -31,26 +32,26 @@ pub enum TrustRefusal {
     JobEnded,
 }
 
-/// What a cluster trusts. Certificates say who their holders are; this says which of them count no longer.
+/// The trust of a cluster. Certificates state identities; this states which of them are no longer accepted.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
-    /// Keys that are not accepted.
+    /// Keys that are no longer accepted.
     pub dead: BTreeMap<KeyId, TrustRefusal>,
-    /// Jobs whose tokens are accepted, and what those may do with files of the cluster.
+    /// Jobs whose tokens are accepted, and the files of the cluster that the tokens allow.
     pub jobs: BTreeMap<JobId, FilesScope>,
-    /// Secrets of those who exchange data, the current one first; those behind it are accepted for a while.
+    /// Secrets of processes that exchange data. The first is current; the others are accepted for a while.
     pub data: Vec<[u8; SHARED_BYTES]>,
-    /// Secrets of nodes alone, likewise.
+    /// Secrets that only nodes have, in the same order.
     pub nodes: Vec<[u8; SHARED_BYTES]>,
 }
 
 impl Trust {
-    /// Whether a holder of a valid certificate is accepted.
+    /// Whether a principal with a valid certificate is accepted.
     ///
     /// # Errors
-    /// Why it is not.
-    pub fn admits(&self, holder: Principal) -> Result<(), TrustRefusal> {
-        match holder {
+    /// If it is no longer accepted.
+    pub fn admits(&self, principal: Principal) -> Result<(), TrustRefusal> {
+        match principal {
             Principal::Dispatcher => Ok(()),
             Principal::Key(id, _) => self.dead.get(&id).map_or(Ok(()), |refusal| Err(*refusal)),
             Principal::Job(job) if self.jobs.contains_key(&job) => Ok(()),
@@ -58,9 +59,9 @@ impl Trust {
         }
     }
 
-    /// What a holder is told of it: who is no node needs neither the nodes' secrets nor others' jobs.
-    pub fn told_to(&self, holder: Principal) -> Trust {
-        match holder {
+    /// The part for a principal. Only nodes get the nodes' secrets and the scopes of all jobs.
+    pub fn for_principal(&self, principal: Principal) -> Trust {
+        match principal {
             Principal::Key(_, role) if role.is_of_nodes() => self.clone(),
             _ => Trust { dead: self.dead.clone(), data: self.data.clone(), ..Trust::default() },
         }
@@ -87,7 +88,7 @@ mod tests {
         trust.dead.insert(KeyId(2), TrustRefusal::Revoked);
         trust.jobs.insert(JobId(7), FilesScope::default());
         let key = |id| Principal::Key(KeyId(id), KeyRole::Admin);
-        for (holder, answer) in [
+        for (principal, answer) in [
             (key(1), Err(TrustRefusal::Replaced)),
             (key(2), Err(TrustRefusal::Revoked)),
             (key(3), Ok(())),
@@ -95,16 +96,16 @@ mod tests {
             (Principal::Job(JobId(8)), Err(TrustRefusal::JobEnded)),
             (Principal::Dispatcher, Ok(())),
         ] {
-            assert_eq!(trust.admits(holder), answer, "{holder}");
+            assert_eq!(trust.admits(principal), answer, "{principal}");
         }
     }
 
     #[test]
-    fn only_nodes_learn_what_is_for_nodes() {
+    fn only_nodes_get_the_secrets_of_nodes() {
         let mut trust = Trust { data: vec![[1; 32]], nodes: vec![[2; 32]], ..Trust::default() };
         trust.jobs.insert(JobId(7), FilesScope::default());
-        let told = |holder| {
-            let told = trust.told_to(holder);
+        let told = |principal| {
+            let told = trust.for_principal(principal);
             (told.data.len(), told.nodes.len(), told.jobs.len())
         };
         for role in [KeyRole::Admin, KeyRole::Executor] {

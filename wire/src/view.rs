@@ -1,5 +1,5 @@
-//! What is shown of jobs, tasks, executors and objects. The CLI's `--json` prints these as they are, so that a field
-//! that changes its meaning needs a new [`SCHEMA_VERSION`].
+//! Views of jobs, tasks, executors and objects for people. `--json` prints these types unchanged, so a field that
+//! changes its meaning needs a new [`SCHEMA_VERSION`].
 
 pub mod files;
 pub mod io;
@@ -21,29 +21,29 @@ pub struct JobView {
     pub job: JobId,
     /// Its name.
     pub name: String,
-    /// How it stands.
+    /// Running, or how the job ended.
     pub state: JobState,
-    /// Its tasks.
+    /// Numbers of tasks by state.
     pub tasks: TaskCounts,
-    /// Tries beyond each task's first.
+    /// Tries in addition to each task's first.
     pub retried: u64,
-    /// Tasks that did not run, because their result was there already.
+    /// Tasks that did not run, because an earlier result was reused.
     pub reused: u64,
-    /// Tasks that ran again because what they kept in the cluster was lost and still needed.
+    /// Tasks that ran again because their kept outputs were lost and still needed.
     pub recomputed: u64,
-    /// Where inputs came from so far.
+    /// Sources of the inputs that were read so far.
     pub reads: Reads,
-    /// Milliseconds since 1970 when it was accepted.
+    /// When the job was accepted, milliseconds since 1970.
     pub submitted_unix_ms: u64,
-    /// Microseconds from then to its end, or to now.
+    /// Microseconds from acceptance to the job's end, or to now.
     pub elapsed_us: u64,
-    /// Executors there are now, and their processors, thousandths.
+    /// Number of executors now.
     pub executors: u64,
     /// Processors of all executors, thousandths.
     pub capacity_milli: u64,
-    /// Some of its tasks wait for executors that are not there: any at all, or larger ones.
+    /// Some tasks wait for executors, or for larger executors, than there are.
     pub is_stuck: bool,
-    /// What a person should know: what it is stuck on, and whether output was lost.
+    /// Warnings for a person: why the job is stuck, and lost output.
     pub warnings: Vec<String>,
 }
 
@@ -58,31 +58,31 @@ pub struct TaskView {
     pub state: String,
     /// Higher goes first.
     pub priority: i32,
-    /// What it was made from, the columns joined.
+    /// The task's item, its columns joined.
     pub item: Name,
     /// The words of its command, placeholders filled in, inputs by their sources; none for a task without a command.
     pub command: Vec<Name>,
-    /// How often it was assigned.
+    /// Number of assignments.
     pub tries: u32,
-    /// Where it is or was last.
+    /// The task's executor, or its last one.
     pub executor: Option<String>,
-    /// How its last try ended, in words.
+    /// The end of the last try, in words.
     pub status: Option<String>,
     /// Microseconds in the queue before its last try.
     pub queued_us: u64,
     /// Microseconds at the executor before it started.
     pub waited_us: u64,
-    /// Microseconds it ran, without those it was suspended for.
+    /// Microseconds from start to end, without suspension.
     pub ran_us: u64,
-    /// Microseconds it was suspended, for tasks of higher priority.
+    /// Microseconds of suspension for tasks of higher priority.
     pub suspended_us: u64,
     /// Microseconds of processor time.
     pub cpu_us: u64,
-    /// The task whose result this is, if it did not run itself.
+    /// The task whose result was reused, if this task did not run.
     pub reused: Option<TaskId>,
-    /// Where tasks go where they would be done the soonest: what was estimated when it was placed.
+    /// The estimate when the task was placed; only under cost placement.
     pub estimate: Option<Estimate>,
-    /// Where its inputs came from.
+    /// Sources of the inputs.
     pub reads: Reads,
 }
 
@@ -91,13 +91,13 @@ pub struct TaskView {
 pub struct KeyView {
     /// Its id.
     pub key: String,
-    /// What its holder may do: `admin`, `submit`, `read` or `executor`.
+    /// `admin`, `submit`, `read` or `executor`.
     pub role: String,
-    /// Whether it is accepted.
+    /// Whether the key is accepted.
     pub state: KeyState,
-    /// When it was made, milliseconds since 1970.
+    /// When the key was made, milliseconds since 1970.
     pub made_unix_ms: u64,
-    /// When it will be accepted no longer, if it was replaced.
+    /// End of the grace period of a replaced key, milliseconds since 1970.
     pub until_unix_ms: Option<u64>,
 }
 
@@ -105,18 +105,18 @@ pub struct KeyView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
-    /// It is, and new access files have it.
+    /// Accepted; new access files contain it.
     Active,
-    /// It is for a while: there is a newer one.
+    /// Accepted for a while; there is a newer key.
     Retiring,
-    /// It is not: there is a newer one.
+    /// No longer accepted; there is a newer key.
     Replaced,
-    /// It is not: it was taken back.
+    /// No longer accepted; it was revoked.
     Revoked,
 }
 
 impl KeyState {
-    /// As it is shown.
+    /// The name in output.
     pub fn name(self) -> &'static str {
         match self {
             KeyState::Active => "active",
@@ -137,43 +137,43 @@ pub struct ExecutorView {
     pub name: String,
     /// Its host's name.
     pub host: String,
-    /// Its process on its host.
+    /// Process number on the host.
     pub process: u32,
-    /// Its labels.
+    /// Labels of the node.
     pub labels: Labels,
-    /// Which tasks it accepts, as a match expression; any if there is none.
+    /// Which tasks the executor accepts: a match expression, or `None` for all tasks.
     pub accept: Option<String>,
-    /// What it has for tasks.
+    /// Resources for tasks.
     pub capacity: Resources,
-    /// Processors that its tasks ask for, thousandths; more than it has where tasks are lined up.
+    /// Processors that its tasks request, thousandths; more than the node has if tasks wait there.
     pub assigned_milli: u64,
-    /// Tasks it was given.
+    /// Tasks that are assigned to it.
     pub assigned: u64,
-    /// What it does: `computing` if a task runs, else `staging` if one's data are fetched, else `idle`; `set aside`
-    /// while it is given no tasks, because others completed what failed on it.
+    /// `computing` if a task runs, else `staging` if inputs are fetched, else `idle`; `set aside` while the executor
+    /// gets no tasks because tasks failed on it that others completed.
     pub state: String,
-    /// Tasks that run on it, as it said last.
+    /// Tasks that run, by the last report.
     pub computing: u64,
-    /// Data-intensive tasks whose inputs it fetches, as it said last.
+    /// Data-intensive tasks whose inputs are fetched, by the last report.
     pub staging: u64,
-    /// Tasks that it has suspended.
+    /// Suspended tasks.
     pub suspended: u64,
-    /// Tasks it has ended.
+    /// Tasks that have ended on it.
     pub ended: u64,
-    /// Objects in its store.
+    /// Objects in the store.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of the objects in the store.
     pub held_bytes: u64,
-    /// Bytes its store may hold.
+    /// Capacity of the store.
     pub store_bytes: u64,
-    /// Bytes that its disk has for inputs and sandboxes: what is free, and what its store could give up. `None` until
-    /// it has said so.
+    /// Disk available for inputs and sandboxes: free space and what the store could evict. `None` before the first
+    /// report.
     pub free_disk_bytes: Option<u64>,
-    /// Where its tasks' inputs came from.
+    /// Sources of its tasks' inputs.
     pub reads: Reads,
-    /// Microseconds since it was last heard of.
+    /// Microseconds since the last message from it.
     pub silent_us: u64,
-    /// Where its node of the file system takes sessions, if it is one.
+    /// Address of its node of the file system, if it has one.
     pub files: Option<SocketAddr>,
 }
 
@@ -182,41 +182,41 @@ pub struct ExecutorView {
 pub struct ObjectView {
     /// Its id.
     pub object: ObjectId,
-    /// Its source, if a job that names it is known.
+    /// The object's source, if a known job names it.
     pub source: Option<Name>,
     /// Its size.
     pub size_bytes: u64,
     /// Names of executors with a replica.
     pub holders: Vec<String>,
-    /// Executors that are receiving it, and pass on what they have so far.
+    /// Names of executors that are receiving it, and relay the part that they have.
     pub receivers: Vec<String>,
-    /// Waiting tasks that want it.
+    /// Number of waiting tasks that read it.
     pub wanted: u64,
 }
 
-/// Objects that are pushed to executors.
+/// A push: objects that are sent to executors ahead of demand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PushView {
-    /// How many objects each executor is to have.
+    /// Number of objects for each executor.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Whether everybody has them, or will not.
+    /// Whether each executor has all objects, or cannot get them.
     pub is_over: bool,
-    /// Those that are to have them.
+    /// The recipients.
     pub executors: Vec<RecipientView>,
-    /// The first objects that somebody could not have, and why.
+    /// The first failures.
     pub failures: Vec<PushFailure>,
 }
 
-/// An executor that objects are pushed to.
+/// An executor that receives a push.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecipientView {
     /// Its name.
     pub executor: String,
     /// `receiving`, `complete` or `incomplete`.
     pub state: String,
-    /// Objects that it has stored.
+    /// Objects that the executor has stored.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -227,33 +227,33 @@ pub struct RecipientView {
 pub struct PushFailure {
     /// The executor's name.
     pub executor: String,
-    /// Where the object comes from; all objects of the push where this is `None`.
+    /// The object's source; `None` stands for all objects of the push.
     pub source: Option<Name>,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// Why a task waits, or what became of it.
+/// Why a task waits, or how it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The task.
     pub task: TaskView,
-    /// The answer, a sentence a line, the most important first.
+    /// Sentences, the most important first.
     pub because: Vec<String>,
-    /// Its inputs and who holds them.
+    /// The task's inputs with their holders.
     pub inputs: Vec<ObjectView>,
 }
 
-/// What a job's report is made from: the paper's summary views (data-diffusion §5.1).
+/// The data of a job's report: the summary views of data-diffusion §5.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobReport {
     /// The job.
     pub job: JobView,
-    /// Name of the placement policy it ran under.
+    /// The placement policy.
     pub policy: String,
-    /// Its course, in order and without gaps.
+    /// Samples over time, in order and without gaps.
     pub samples: Vec<Sample>,
-    /// Its sums.
+    /// Sums and averages.
     pub metrics: Metrics,
     /// The first tasks that failed.
     pub failures: Vec<FailureView>,
@@ -270,13 +270,13 @@ pub struct FailureView {
     pub item: Name,
     /// The words of its command, as in [`TaskView`].
     pub command: Vec<Name>,
-    /// How its last try ended, in words.
+    /// The end of the last try, in words.
     pub status: String,
     /// The last lines of its captured standard error.
     pub stderr: String,
 }
 
-/// Executors' ids as they are shown, `e0`, for people and their programs; a number on the wire.
+/// Executors' ids: text such as `e0` in formats for people, a number on the wire.
 mod as_shown {
     use eyas_types::ExecutorId;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -159,7 +159,7 @@ fn mistakes_in_expressions_are_told_where_they_are_made() {
         (
             "--requirements",
             "node.name > 4",
-            &["column 11: `>` wants two numbers or two texts, not a text and a whole number"],
+            &["column 11: `>` needs two numbers or two texts, not a text and a whole number"],
         ),
         ("--requirements", "local_bytes", &["it has to be true or false, and is a whole number"]),
         ("--rank", "node.labels.site", &["rank `node.labels.site`", "it has to be a number, and is a text"]),

@@ -63,7 +63,7 @@ impl KeyRing {
     /// Keys of a new cluster: one, of an admin.
     pub fn create(now_unix_s: u64) -> Result<Self, KeysError> {
         let authority = Authority::create();
-        let dispatcher = authority.issue(Principal::Dispatcher).map_err(KeysError::Unusable)?;
+        let dispatcher = authority.issue(Principal::Dispatcher).map_err(|e| KeysError::Unusable(e.to_string()))?;
         let mut ring = KeyRing { next: 1, authority, dispatcher, secrets: vec![Secrets::new()?], keys: Vec::new() };
         ring.current(KeyRole::Admin, now_unix_s)?;
         Ok(ring)
@@ -95,7 +95,7 @@ impl KeyRing {
             return Err(KeysError::TooMany);
         }
         let id = KeyId(self.next);
-        let own = self.authority.issue(Principal::Key(id, role)).map_err(KeysError::Unusable)?;
+        let own = self.authority.issue(Principal::Key(id, role)).map_err(|e| KeysError::Unusable(e.to_string()))?;
         self.next += 1;
         self.keys.push(Key { id, role, made_unix_s, state: State::Active, own: Some(own.clone()) });
         Ok((id, own))

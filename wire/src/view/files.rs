@@ -1,4 +1,4 @@
-//! What is shown of the file system.
+//! Views of the file system.
 
 use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, Format};
@@ -9,42 +9,42 @@ use serde::{Deserialize, Serialize};
 pub struct FileView {
     /// Its name.
     pub name: FileName,
-    /// What it is, whatever it is called: 32 hexadecimal digits.
+    /// The file's id, 32 hexadecimal digits, which a new name does not change.
     pub id: String,
     /// Its size.
     pub size_bytes: u64,
     /// When it was written or last appended to, microseconds since 1970.
     pub modified_us: u64,
-    /// More, where that was asked for.
+    /// How the file is stored, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<FileShape>,
 }
 
-/// How a file is kept.
+/// How a file is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileShape {
-    /// What its records are.
+    /// Format of the records.
     pub format: Format,
-    /// Size that its chunks are to have.
+    /// Wanted size of the chunks.
     pub chunk_bytes: u64,
-    /// Replicas that each chunk is to have.
+    /// Wanted replicas of each chunk.
     pub replication: u8,
-    /// Its chunks, in their order.
+    /// The chunks in order.
     pub chunks: Vec<ChunkView>,
 }
 
 /// A chunk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChunkView {
-    /// What it is in the nodes' stores.
+    /// The chunk's object in the nodes' stores.
     pub object: ObjectId,
-    /// Where it begins in the file.
+    /// Position in the file.
     pub offset: u64,
     /// Its size.
     pub size_bytes: u64,
     /// CRC-64/NVME of its content: 16 hexadecimal digits.
     pub checksum: String,
-    /// Who is to have it.
+    /// Its replicas.
     pub replicas: Vec<ReplicaView>,
 }
 
@@ -53,39 +53,39 @@ pub struct ChunkView {
 pub struct ReplicaView {
     /// The node: 16 hexadecimal digits.
     pub node: String,
-    /// Where that takes sessions, if it lives.
+    /// The node's address, if it lives.
     pub address: Option<String>,
 }
 
 /// A node of the file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesNodeView {
-    /// Which: 16 hexadecimal digits.
+    /// The node's id, 16 hexadecimal digits.
     pub node: String,
-    /// Where it takes sessions; nothing if it is missing.
+    /// The node's address; `None` if it is missing.
     pub address: Option<String>,
-    /// Whether the others count on it: it has joined.
+    /// Whether it is a member of the current view.
     pub is_member: bool,
-    /// Chunks that it has, if it answers.
+    /// Number of chunks on the node, if it answers.
     pub chunks: Option<u64>,
     /// Their bytes.
     pub bytes: Option<u64>,
-    /// Bytes that it has for more; nothing if it is missing.
+    /// Bytes available for further chunks; `None` if the node is missing.
     pub free_bytes: Option<u64>,
-    /// Damaged copies of chunks that it has kept aside, beside those; if it answers.
+    /// Damaged copies of chunks that the node keeps in addition, if it answers.
     pub damaged: Option<u64>,
     /// Their bytes.
     pub damaged_bytes: Option<u64>,
 }
 
-/// What files there are in a folder, and what nodes have.
+/// The files in a folder, and the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesUsageView {
     /// Files in the folder.
     pub files: u64,
     /// Their sizes.
     pub bytes: u64,
-    /// All nodes, if no folder was named.
+    /// All nodes, if no folder was given.
     pub nodes: Vec<FilesNodeView>,
 }
 
@@ -94,33 +94,33 @@ pub struct FilesUsageView {
 pub struct MapView {
     /// Chunks that were read.
     pub chunks: u32,
-    /// Blocks that they were read in, by one program each.
+    /// Blocks of chunks, each read by one program.
     pub blocks: u64,
-    /// How often a worker was given chunks that another had, and had not begun.
+    /// Chunks that moved from one worker to another before they were begun.
     pub stolen: u32,
-    /// How often a block was worked through once more, by a second worker.
+    /// Blocks that a second worker processed in addition.
     pub speculated: u32,
-    /// What was written, in all.
+    /// Bytes written.
     pub bytes: u64,
-    /// Where to, if not to standard output.
+    /// Files written, unless the output went to standard output.
     pub files: Option<Vec<FileName>>,
-    /// How long it took, microseconds.
+    /// Duration, microseconds.
     pub elapsed_us: u64,
 }
 
-/// What came of an attempt to go on without nodes that are lost: one of the two.
+/// The result of an attempt to continue without lost nodes: one of the lists is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryView {
-    /// Who the members are now: 16 hexadecimal digits each.
+    /// Members after the recovery, 16 hexadecimal digits each.
     pub members: Vec<String>,
-    /// Who is missing, and was not named.
+    /// Missing nodes that the request did not name.
     pub missing: Vec<String>,
 }
 
-/// Replicas that are not where they are to be.
+/// Replicas that are missing or damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerifiedView {
-    /// Files that were looked at.
+    /// Files that were verified.
     pub files: u64,
     /// Replicas that are missing or damaged, and will be replaced.
     pub bad: Vec<BadReplicaView>,
@@ -133,27 +133,27 @@ pub struct VerifiedView {
 /// A chunk that is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostChunkView {
-    /// Of which file.
+    /// The file.
     pub name: FileName,
-    /// Which chunk, from 0.
+    /// Index of the chunk, from 0.
     pub chunk: u64,
-    /// Where it begins in the file.
+    /// Position in the file.
     pub offset: u64,
-    /// How long it is.
+    /// Size of the chunk.
     pub size_bytes: u64,
-    /// Nodes that have kept a damaged copy aside: 16 hexadecimal digits each.
+    /// Nodes that keep a damaged copy, 16 hexadecimal digits each.
     pub damaged_on: Vec<String>,
-    /// Nodes that are to have it and do not answer, likewise.
+    /// Nodes that should have a replica and do not answer, 16 hexadecimal digits each.
     pub silent: Vec<String>,
 }
 
 /// A replica that is missing or damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadReplicaView {
-    /// Of which file.
+    /// The file.
     pub name: FileName,
-    /// Of which chunk, from 0.
+    /// Index of the chunk, from 0.
     pub chunk: u64,
-    /// Where: 16 hexadecimal digits.
+    /// The node, 16 hexadecimal digits.
     pub node: String,
 }

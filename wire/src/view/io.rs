@@ -1,66 +1,66 @@
-//! What is shown of coordinated I/O.
+//! Views of coordinated I/O.
 
 use serde::{Deserialize, Serialize};
 
-/// How requests to shared storage stand.
+/// The state of the I/O coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoView {
-    /// Nodes whose programs ask.
+    /// Number of connected agents.
     pub agents: u64,
-    /// Storages that were asked for.
+    /// Storages with requests.
     pub storages: Vec<StorageView>,
 }
 
 /// One storage, since the first request to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StorageView {
-    /// What nodes call it: the source of its mount.
+    /// The storage's name: the source of its mount.
     pub name: String,
-    /// Requests that wait now.
+    /// Waiting requests.
     pub queued: u64,
-    /// Grants that are out now.
+    /// Outstanding grants.
     pub outstanding: u64,
-    /// Grants at a time, of those that are large.
+    /// Concurrent large grants.
     pub concurrency: u64,
-    /// Of those that are small.
+    /// Concurrent small grants.
     pub small_concurrency: u64,
-    /// What it is thought to do, bytes a second.
+    /// Estimated bandwidth, bytes a second.
     pub bandwidth_bytes_per_s: f64,
-    /// Agents that leave their programs alone with it: order gains them nothing there.
+    /// Agents whose programs are not coordinated on this storage, because order gains nothing there.
     pub left_alone: u64,
-    /// Requests that came.
+    /// Requests received.
     pub requests: u64,
-    /// Turns that were granted.
+    /// Grants given.
     pub grants: u64,
-    /// Bytes that were granted.
+    /// Bytes granted.
     pub granted_bytes: u64,
-    /// Contiguous requests that were granted as one, on the average, bytes.
+    /// Average size of a run of contiguous requests that were granted together, bytes.
     pub mean_run_bytes: f64,
-    /// The most of them, bytes.
+    /// Size of the largest such run, bytes.
     pub longest_run_bytes: u64,
-    /// Requests that were let go out of order, since too many waited.
+    /// Requests that were let through uncoordinated, because too many waited.
     pub uncoordinated: u64,
-    /// Turns that were taken away, since they took too long.
+    /// Grants that were revoked, because they took too long.
     pub revoked: u64,
-    /// The share of bytes that went on where the request before had ended, as requests came: 0 to 1.
+    /// Fraction of bytes that continued where the previous request ended, in the order of arrival: 0 to 1.
     pub sequential_as_asked: f64,
-    /// The same, as they were granted.
+    /// The same fraction in the order of grants.
     pub sequential_as_granted: f64,
-    /// How long requests waited, by class.
+    /// Waiting times by class.
     pub waits: Vec<WaitView>,
 }
 
-/// How long requests of a class waited for their turn.
+/// Waiting times of a class's requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaitView {
-    /// The class's name; `default` for those that have none that is treated apart.
+    /// The class's name; `default` for requests without a class of their own.
     pub class: String,
     /// Requests.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// On the average, microseconds.
+    /// Average waiting time, microseconds.
     pub mean_us: f64,
-    /// The longest, microseconds.
+    /// Longest waiting time, microseconds.
     pub max_us: u64,
 }
