@@ -6,7 +6,7 @@ CARGO := cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny headline clean need
+.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny docs generate headline clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,13 @@ supply-chain: need ## Licences, sources and duplicates of dependencies, and unus
 
 bench: need ## All benchmarks in full
 	$(CARGO) bench --locked --workspace --bench '*'
+
+docs: need ## The documentation as a book, in target/book; builds mdbook first
+	@dev/docs.sh $(CARGO)
+
+generate: need ## Write the pages of the book that are made from the code
+	$(CARGO) build --locked --workspace
+	EYAS_GENERATE=1 EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace --test reference --test end_to_end -- current
 
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
 	$(CARGO) build --locked --release -p eyas-cli

@@ -233,7 +233,7 @@ def machine() -> dict[str, Any]:
     packages = "import importlib.metadata as m; print(*(f'{p} {m.version(p)}' for p in ('dask','parsl','hyperqueue')), sep=', ')"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return {
-        "commit": version(["git", "-C", str(PROJECT), "rev-parse", "--short", "HEAD"]),
+        "commit": os.environ.get("EYAS_COMMIT") or version(["git", "-C", str(PROJECT), "rev-parse", "--short=7", "HEAD"]),
         "machine": f"{os.cpu_count()} cores, {memory:.0f} GB of memory, Linux {platform.release().split('-')[0]}",
         "date": time.strftime("%Y-%m-%d"),
         "versions": f"{version([str(shutil.which('parallel')), '--version'])}, {version([str(PEERS / 'python'), '-c', packages])}",

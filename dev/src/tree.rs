@@ -67,3 +67,17 @@ pub fn files(endings: &[&str]) -> Vec<(String, String)> {
     found.sort();
     found
 }
+
+/// Checks that a generated file has this content; with `EYAS_GENERATE=1`, writes it.
+///
+/// # Panics
+///
+/// If the file has another content.
+pub fn generated(file: &str, content: &str) {
+    let path = root().join(file);
+    if std::env::var_os("EYAS_GENERATE").is_some() {
+        fs::write(&path, content).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == content, "{file} is not current: run `make generate`, and commit the file");
+}

@@ -311,21 +311,16 @@ fn quoted(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_map_names_what_there_is() {
-    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("a map");
+fn the_maps_name_what_there_is() {
+    let maps = files(&["md"]).into_iter().filter(|(file, _)| {
+        file == "ARCHITECTURE.md" || file == "CONTRIBUTING.md" || file.starts_with("docs/internals/")
+    });
     let mut wrong = Vec::new();
-    for path in map.lines().flat_map(quoted).filter(|word| word.contains('/') && !word.contains([' ', '*', ':'])) {
-        if !root().join(path).exists() {
-            wrong.push(format!("{path} is on the map, and nowhere else"));
-        }
-    }
-    let (_, bounds) = map.split_once("\n## Bounds\n").expect("a table of bounds");
-    for row in bounds.lines().filter(|line| line.starts_with("| `")) {
-        let columns: Vec<_> = row.split('|').collect();
-        let file = quoted(columns[2])[0];
-        let code = fs::read_to_string(root().join(file)).unwrap_or_default();
-        let missing = quoted(columns[1]).into_iter().filter(|name| !code.contains(&format!("const {name}:")));
-        wrong.extend(missing.map(|name| format!("{file} has no bound {name}")));
+    for (file, map) in maps {
+        let words = map.lines().flat_map(quoted);
+        let paths = words.filter(|word| word.contains('/') && !word.contains([' ', '*', ':', '<', '…', '(']));
+        let missing = paths.filter(|path| !path.starts_with(['/', '~']) && !root().join(path).exists());
+        wrong.extend(missing.map(|path| format!("{file} names {path}, which does not exist")));
     }
     assert_none(&wrong);
 }

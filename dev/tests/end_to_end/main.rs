@@ -38,6 +38,7 @@ mod patterns;
 mod plain_data;
 mod printing;
 mod push;
+mod reference;
 mod restarts;
 mod results;
 mod reuse;

@@ -1,0 +1,24 @@
+//! The generated pages of the book are current. With `EYAS_GENERATE=1` this writes them (`make generate`).
+
+use eyas_dev::reference::{Effects, json, limits};
+use eyas_dev::tree::{files, generated, root};
+
+#[test]
+fn the_page_of_limits_is_current() {
+    let path = root().join("docs/reference/limits.toml");
+    let effects: Effects = toml::from_str(&std::fs::read_to_string(path).expect("a list")).expect("TOML");
+    let (page, wrong) = limits(&effects, &files(&["rs"]));
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+    generated("docs/reference/limits.md", &page);
+}
+
+#[test]
+fn the_page_of_json_answers_is_current() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let sources = ["wire/src/view.rs", "wire/src/view/files.rs", "wire/src/view/io.rs", "types/src/course.rs"];
+    let sources = sources.map(|file| (file, read(file)));
+    let version = sources[0].1.split_once("SCHEMA_VERSION: u32 = ").expect("a version").1;
+    let version = version.split(';').next().expect("a number").to_owned();
+    let sources: Vec<_> = sources.iter().map(|(file, code)| (*file, code.as_str())).collect();
+    generated("docs/reference/json.md", &json(&version, &sources));
+}
