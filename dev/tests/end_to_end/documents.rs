@@ -1,23 +1,124 @@
-//! What `docs/guides/job-files.md` shows works as it stands there.
+//! What documents show works as it stands there.
+//!
+//! Each page is a script: its blocks of commands (` ```sh `) run one after the other in a folder that is empty at first;
+//! blocks whose first line is the name of a file (`# count.toml`) become that file. Every other block needs a reason that
+//! readers see: a sentence before it, in its section, with `not run by the tests`. Blocks of ` ```text ` are output.
 
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::process::Command;
 
-use crate::support::Cluster;
+use eyas_dev::tree::{files, root};
+
+use crate::support::{Cluster, Home, eyas};
+
+/// A block of a page.
+struct Block {
+    line: usize,
+    language: String,
+    text: String,
+    /// Whether a sentence before it says why it does not run.
+    is_excused: bool,
+}
+
+/// The blocks of a page, those that are indented too.
+fn blocks(page: &str) -> Vec<Block> {
+    let mut found: Vec<Block> = Vec::new();
+    let mut open: Option<Block> = None;
+    let (mut before, mut is_excused, mut is_list) = ("", false, false);
+    for (index, line) in page.lines().enumerate() {
+        if let Some(block) = &mut open {
+            if line.starts_with("```") {
+                found.extend(open.take());
+            } else {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            before = "```";
+            continue;
+        }
+        let is_indented = line.starts_with("    ") && !is_list;
+        if let Some(language) = line.strip_prefix("```") {
+            let language = language.to_owned();
+            open = Some(Block { line: index + 1, language, text: String::new(), is_excused });
+        } else if is_indented && before.is_empty() {
+            let (language, text) = ("indented".to_owned(), line.to_owned());
+            found.push(Block { line: index + 1, language, text, is_excused });
+        } else if line.starts_with('#') {
+            is_excused = false;
+        } else if !line.is_empty() && !is_indented {
+            is_list = line.starts_with("- ") || is_list && line.starts_with(' ');
+        }
+        is_excused |= format!("{before} {line}").contains("not run by the tests");
+        before = line;
+    }
+    found
+}
+
+/// The script of a page, and the lines of the blocks that are neither run nor excused.
+fn script(page: &str) -> (String, Vec<usize>) {
+    let (mut script, mut unexplained) = ("set -euo pipefail\n".to_owned(), Vec::new());
+    for block in blocks(page) {
+        let name =
+            block.text.lines().next().and_then(|line| line.strip_prefix("# ")).filter(|name| !name.contains(' '));
+        if block.language == "sh" {
+            let _ = writeln!(script, "echo \"block at line {}\" >&2\n{}", block.line, block.text);
+        } else if let Some(name) = name {
+            let content = block.text.split_once('\n').map_or("", |(_, content)| content);
+            let _ = writeln!(script, "cat > {name} <<'END OF BLOCK'\n{content}END OF BLOCK");
+        } else if block.language != "text" && !block.is_excused {
+            unexplained.push(block.line);
+        }
+    }
+    (script, unexplained)
+}
+
+/// Pages that users read.
+fn pages() -> Vec<(String, String)> {
+    let is_page = |file: &str| {
+        let is_generated = file == "docs/reference/cli.md";
+        !is_generated && (file == "README.md" || file == "CONTRIBUTING.md" || file.starts_with("docs/"))
+    };
+    files(&["md"]).into_iter().filter(|(file, _)| is_page(file)).collect()
+}
+
+#[test]
+fn every_block_runs_or_says_why_not() {
+    let mut wrong = Vec::new();
+    for (file, page) in pages() {
+        wrong.extend(script(&page).1.into_iter().map(|line| format!("{file}:{line}: a block that nothing runs")));
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn the_commands_of_the_pages_work() {
+    let folder = eyas().parent().expect("eyas is in a folder");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    for (file, page) in pages() {
+        let (script, _) = script(&page);
+        if !script.contains("block at line") {
+            continue;
+        }
+        let home = Home::new();
+        let mut command = home.command_of(Command::new("bash"), &["-c", &script]);
+        command.env("PATH", &path);
+        let done = home.finish(command);
+        assert_eq!(done.code, 0, "{file}:\n{}\n{}", done.stdout, done.stderr);
+    }
+}
 
 /// The job files of the page, each with the name in its first line.
 fn job_files() -> Vec<(String, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/job-files.md");
+    let page = root().join("docs/guides/job-files.md");
     let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
-    let mut files = Vec::new();
-    for block in page.split("\n```").skip(1).step_by(2) {
-        let (_, block) = block.split_once('\n').expect("a block has lines");
-        let (name, content) = block.split_once('\n').expect("a file's name is its first line");
-        let name = name.strip_prefix("# ").unwrap_or_else(|| panic!("`{name}` is not a file's name"));
-        files.push((name.to_owned(), content.to_owned()));
-    }
-    files
+    let named = blocks(&page).into_iter().filter(|block| ["toml", "json"].contains(&block.language.as_str()));
+    let named = named.map(|block| {
+        let (name, text) = block.text.split_once('\n').expect("a block has lines");
+        (name.strip_prefix("# ").expect("a file's name").to_owned(), text.to_owned())
+    });
+    named.collect()
 }
 
 #[test]
