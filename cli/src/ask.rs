@@ -146,6 +146,17 @@ pub(crate) async fn job(which: JobCommand, reach: &Reach) -> Result<ExitCode, Fa
         JobCommand::Cancel { job } => FromClient::Cancel { job: job_of(&mut client, job).await?, task: None },
         JobCommand::Retry { job } => FromClient::Retry { job: job_of(&mut client, job).await? },
         JobCommand::Release { job } => FromClient::Release { job: job_of(&mut client, job).await? },
+        JobCommand::Forget { jobs } => {
+            let mut ids = Vec::new();
+            for which in jobs {
+                ids.push(job_of(&mut client, which).await?);
+            }
+            for job in &ids {
+                client.ask(FromClient::Forget { job: *job }).await?;
+            }
+            say_done(ids.len() as u64, "jobs", reach)?;
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     let what = if matches!(request, FromClient::Release { .. }) { "objects" } else { "tasks" };
     match client.ask(request).await? {
@@ -169,7 +180,15 @@ fn say_done(count: u64, what: &str, reach: &Reach) -> Result<(), Failure> {
 pub(crate) async fn task(which: TaskCommand, reach: &Reach) -> Result<ExitCode, Failure> {
     let mut client = connect(reach).await?;
     let (request, stderr) = match which {
-        TaskCommand::List { job, failed, from, limit } => (FromClient::Tasks { job, from, limit, failed }, false),
+        TaskCommand::List { job, failed, from, limit } => {
+            let tasks = client.tasks(job, from, limit, failed).await?;
+            if reach.json {
+                show::json("tasks", &tasks)?
+            } else {
+                show::tasks(&tasks)?
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         TaskCommand::Show { task } => (FromClient::Explain { task }, false),
         TaskCommand::Log { task, stderr } => (FromClient::Log { task }, stderr),
         TaskCommand::Get { task, files, place } => {
@@ -178,8 +197,6 @@ pub(crate) async fn task(which: TaskCommand, reach: &Reach) -> Result<ExitCode, 
         TaskCommand::Cancel { task } => (FromClient::Cancel { job: task.job, task: Some(task.index) }, false),
     };
     match client.ask(request).await? {
-        ToClient::Tasks(tasks) if reach.json => show::json("tasks", &tasks)?,
-        ToClient::Tasks(tasks) => show::tasks(&tasks)?,
         ToClient::Explained(explanation) if reach.json => show::json("task", &explanation.task)?,
         ToClient::Explained(explanation) => show::tasks(std::slice::from_ref(&explanation.task))?,
         ToClient::Log(None) => return Err("the task has not ended: it has no log yet".into()),

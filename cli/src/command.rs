@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Run(Box<RunArgs>),
     /// Submit the jobs of a job file
     Submit(SubmitArgs),
-    /// Jobs: list, show, wait, get, cancel, retry, release
+    /// Jobs: list, show, wait, get, cancel, retry, release, forget
     #[command(subcommand)]
     Job(JobCommand),
     /// Tasks: list, show, log, get, cancel
@@ -331,6 +331,12 @@ pub(crate) enum JobCommand {
     Retry { job: WhichJob },
     /// Let executors evict what an ended job keeps in the cluster
     Release { job: WhichJob },
+    /// Forget ended jobs: their results, their captured output, and what they keep in the cluster
+    Forget {
+        /// Ids of the jobs; `last` is the job that was submitted last
+        #[arg(required = true, value_name = "JOB")]
+        jobs: Vec<WhichJob>,
+    },
 }
 
 #[derive(Subcommand)]

@@ -10,7 +10,7 @@ use eyas_types::{JobId, TaskItem};
 use eyas_wire::Role;
 use eyas_wire::client::{FromClient, PushRequest, SUBMISSION_PART, TaskResult, ToClient};
 use eyas_wire::frame::MAX_FRAME_BYTES;
-use eyas_wire::view::{FailureView, JobView, PushView};
+use eyas_wire::view::{FailureView, JobView, PushView, TaskView};
 use thiserror::Error;
 
 use crate::draft::{Draft, Preparing, Tasks};
@@ -114,6 +114,29 @@ impl Client {
                 }
                 answered => return answered,
             }
+        }
+    }
+
+    /// Tasks of a job from index `from` on, at most `limit`; with `failed`, only those that failed.
+    ///
+    /// # Errors
+    /// If there is no such job, or the connection ends.
+    pub async fn tasks(
+        &mut self,
+        job: JobId,
+        mut from: u32,
+        limit: u32,
+        failed: bool,
+    ) -> Result<Vec<TaskView>, ClientError> {
+        let mut tasks = Vec::new();
+        loop {
+            let limit = limit - tasks.len() as u32;
+            let answer = self.ask(FromClient::Tasks { job, from, limit, failed }).await?;
+            let ToClient::Tasks(part) = answer else { return Err(ClientError::Unexpected) };
+            // One answer has only as many tasks as fit in a message.
+            let Some(last) = part.last() else { return Ok(tasks) };
+            from = last.task.index + 1;
+            tasks.extend(part);
         }
     }
 

@@ -1,5 +1,5 @@
-//! What clients ask of the dispatcher, request by request. How jobs, tasks, executors and objects look is in `views`, why
-//! a task waits is in `explain`, and results come from the journal by `results`.
+//! What clients ask of the dispatcher, request by request. How jobs, tasks, executors and objects look is in `views`,
+//! why a task waits is in `explain`, and results come from the journal by `results`.
 
 mod explain;
 mod failures;
@@ -9,18 +9,23 @@ mod views;
 use eyas_jobs::{self as jobs, Job};
 use eyas_types::{JobId, TaskId};
 use eyas_wire::client::{FromClient, ToClient};
+use thiserror::Error;
 
 pub(crate) use self::results::ResultReader;
 use crate::dispatcher_core::DispatcherCore;
+use crate::executors::NoSuchExecutor;
+use crate::journal::JournalError;
 
-/// Tasks in one answer.
+/// An answer has no further tasks once its items and commands have this many bytes; clients ask for the rest.
+const MAX_BYTES_SHOWN: usize = 1 << 20;
+/// Tasks in one answer; clients ask for the rest.
 const MAX_TASKS_SHOWN: u32 = 10_000;
 /// Executors in one sentence.
 const MAX_NAMES: usize = 5;
 
 /// Whether the answer tells of jobs, so that it must still be true after a crash.
 pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
-    use FromClient::{Cancel, Explain, Failures, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
+    use FromClient::{Cancel, Explain, Failures, Forget, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
     matches!(
         request,
         Jobs { .. }
@@ -32,23 +37,70 @@ pub(crate) fn is_of_jobs(request: &FromClient) -> bool {
             | Cancel { .. }
             | Retry { .. }
             | Release { .. }
+            | Forget { .. }
             | Kept { .. }
             | Trace { .. }
     )
 }
 
+/// The job that a request is about, which is read if it is not in memory.
+fn read_job_of(request: &FromClient) -> Option<JobId> {
+    use FromClient::{Cancel, Explain, Failures, Forget, Jobs, Kept, Log, Release, Report, Retry, Tasks, Trace};
+    match request {
+        Jobs { job } => *job,
+        Log { task } | Explain { task } => Some(task.job),
+        Tasks { job, .. }
+        | Failures { job, .. }
+        | Report { job }
+        | Trace { job, .. }
+        | Cancel { job, .. }
+        | Retry { job }
+        | Release { job }
+        | Forget { job }
+        | Kept { job, .. } => Some(*job),
+        _ => None,
+    }
+}
+
+/// Why a request cannot be done.
+#[derive(Debug, Error)]
+pub(crate) enum AnswerError {
+    #[error("there is no job {0}: `eyas job list` shows the jobs that there are")]
+    NoSuchJob(JobId),
+    #[error("job {0} has no tasks")]
+    NoTasks(JobId),
+    #[error("there is no task {task}: job {} has tasks {} to {last}", task.job, TaskId { index: 0, ..*task })]
+    NoSuchTask { task: TaskId, last: TaskId },
+    #[error("job {0} is still running: wait for its end, or cancel it first (`eyas job cancel {0}`)")]
+    StillRunning(JobId),
+    #[error("job {0} is still running and may read what it keeps: wait for its end")]
+    StillReads(JobId),
+    #[error("what job {0} kept in the cluster was released: submit the job again")]
+    WasReleased(JobId),
+    #[error("executors that keep files are connected: stop all of them first, with `eyas executor stop NAME`")]
+    FilesNodesConnected,
+    #[error("a submission begins with `Submit` and ends with `Commit`")]
+    PartOfSubmission,
+    #[error("a watch or a push needs a connection of its own")]
+    NotHere,
+    #[error(transparent)]
+    NoSuchExecutor(#[from] NoSuchExecutor),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
 impl DispatcherCore {
     /// Answers anything but submissions and watches.
     pub(crate) fn answer(&mut self, request: FromClient) -> ToClient {
-        match self.try_answer(request) {
-            Ok(answer) => answer,
-            Err(why) => ToClient::Refused(why),
-        }
+        self.try_answer(request).unwrap_or_else(|e| ToClient::Refused(e.to_string()))
     }
 
-    fn try_answer(&mut self, request: FromClient) -> Result<ToClient, String> {
+    fn try_answer(&mut self, request: FromClient) -> Result<ToClient, AnswerError> {
+        if let Some(job) = read_job_of(&request) {
+            self.load_archived(job)?;
+        }
         Ok(match request {
-            FromClient::Jobs { job: None } => ToClient::Jobs(self.jobs.all().map(|job| self.view(job)).collect()),
+            FromClient::Jobs { job: None } => ToClient::Jobs(self.job_views()),
             FromClient::Jobs { job: Some(job) } => ToClient::Jobs(vec![self.view(self.job(job)?)]),
             FromClient::Tasks { job, from, limit, failed } => {
                 ToClient::Tasks(self.tasks(self.job(job)?, from, limit, failed))
@@ -56,7 +108,7 @@ impl DispatcherCore {
             FromClient::Failures { job, tasks } => ToClient::Failures(self.failures(self.job(job)?, &tasks)),
             FromClient::Log { task } => {
                 self.check_task(task)?;
-                let result = ResultReader::default().last(self, self.job(task.job)?, task.index)?;
+                let result = ResultReader::in_full().last(self, self.job(task.job)?, task.index)?;
                 ToClient::Log(result.map(Box::new))
             }
             FromClient::Explain { task } => ToClient::Explained(Box::new(self.explain(task)?)),
@@ -67,9 +119,7 @@ impl DispatcherCore {
             },
             FromClient::ForgetFiles => {
                 if !self.executors.files_nodes(None).is_empty() {
-                    return Err("executors that keep files are there: stop them all before, \
-                                with `eyas executor stop NAME`"
-                        .into());
+                    return Err(AnswerError::FilesNodesConnected);
                 }
                 self.journal.forget_file_system()?;
                 ToClient::Done(0)
@@ -91,27 +141,33 @@ impl DispatcherCore {
                 ToClient::Done(count)
             }
             FromClient::Retry { job } => {
-                if !self.job(job)?.has_ended() {
-                    return Err(format!("job {job} is still running: wait for its end, or cancel it first"));
-                }
+                self.check_ended(job)?;
                 if self.job(job)?.is_released {
-                    return Err(format!("what job {job} kept in the cluster was released: submit it again"));
+                    return Err(AnswerError::WasReleased(job));
                 }
                 let count = self.job(job)?.retryable();
+                self.recall(job)?;
                 self.tell_jobs(jobs::Event::Retry { job });
                 ToClient::Done(count)
             }
             FromClient::Release { job } => {
                 if !self.job(job)?.has_ended() {
-                    return Err(format!("job {job} is still running and may read what it keeps: wait for its end"));
+                    return Err(AnswerError::StillReads(job));
                 }
                 let count = self.job(job)?.kept_count();
+                self.recall(job)?;
                 self.tell_jobs(jobs::Event::Release { job });
+                ToClient::Done(count)
+            }
+            FromClient::Forget { job } => {
+                self.check_ended(job)?;
+                let count = self.job(job)?.tasks.len() as u64;
+                self.tell_jobs(jobs::Event::Forget { job });
                 ToClient::Done(count)
             }
             FromClient::Kept { job, from, to, doubted } => {
                 if self.job(job)?.is_released {
-                    return Err(format!("what job {job} kept in the cluster was released: submit it again"));
+                    return Err(AnswerError::WasReleased(job));
                 }
                 if to != u32::MAX {
                     self.check_task(TaskId { job, index: from })?;
@@ -125,41 +181,37 @@ impl DispatcherCore {
                 self.begin_to_stop();
                 ToClient::Stopping { executors, processes }
             }
-            FromClient::StopExecutor { executor } => ToClient::Done(self.stop_executor(&executor)?),
+            FromClient::StopExecutor { executor } => {
+                let executor = self.executors.find(&executor)?;
+                self.tell_jobs(jobs::Event::ExecutorLeaves { executor });
+                ToClient::Done(1)
+            }
             FromClient::Submit { .. }
             | FromClient::Objects(_)
             | FromClient::Items(_)
             | FromClient::Numbers { .. }
             | FromClient::Commit
-            | FromClient::Withdraw => {
-                return Err("a submission begins with `Submit` and ends with `Commit`".into());
-            }
-            FromClient::Watch { .. } | FromClient::Push(_) | FromClient::Keys(_) => {
-                return Err("a watch or a push is for a connection of its own".into());
-            }
+            | FromClient::Withdraw => return Err(AnswerError::PartOfSubmission),
+            FromClient::Watch { .. } | FromClient::Push(_) | FromClient::Keys(_) => return Err(AnswerError::NotHere),
         })
     }
 
-    fn job(&self, id: JobId) -> Result<&Job, String> {
-        self.jobs.get(id).ok_or_else(|| format!("there is no job {id}: `eyas job list` shows those there are"))
+    /// A job that is in memory, or was loaded to answer this request.
+    fn job(&self, id: JobId) -> Result<&Job, AnswerError> {
+        let loaded = || self.loaded.as_ref().filter(|job| job.id == id);
+        self.jobs.get(id).or_else(loaded).ok_or(AnswerError::NoSuchJob(id))
     }
 
-    fn check_task(&self, task: TaskId) -> Result<(), String> {
-        match self.job(task.job)?.tasks.len() {
-            0 => Err(format!("job {} has no tasks", task.job)),
-            count if task.index as usize >= count => Err(format!(
-                "there is no task {task}: job {} has tasks {} to {}",
-                task.job,
-                TaskId { index: 0, ..task },
-                TaskId { index: count as u32 - 1, ..task }
-            )),
-            _ => Ok(()),
+    fn check_ended(&self, id: JobId) -> Result<(), AnswerError> {
+        if self.job(id)?.has_ended() { Ok(()) } else { Err(AnswerError::StillRunning(id)) }
+    }
+
+    fn check_task(&self, task: TaskId) -> Result<(), AnswerError> {
+        let count = self.job(task.job)?.tasks.len() as u32;
+        if task.index < count {
+            return Ok(());
         }
-    }
-
-    fn stop_executor(&mut self, executor: &str) -> Result<u64, String> {
-        let executor = self.executors.find(executor)?;
-        self.tell_jobs(jobs::Event::ExecutorLeaves { executor });
-        Ok(1)
+        let Some(last) = count.checked_sub(1) else { return Err(AnswerError::NoTasks(task.job)) };
+        Err(AnswerError::NoSuchTask { task, last: TaskId { index: last, ..task } })
     }
 }

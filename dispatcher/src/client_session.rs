@@ -127,12 +127,12 @@ pub(crate) async fn serve(
 impl Client {
     async fn serve(&mut self, request: FromClient, inbox: &mut Inbox) -> Result<(), SessionError> {
         let has_files = matches!(self.holder, Principal::Job(job) if self.keys.have_files(job));
-        if let Err(why) = may_ask(self.holder, has_files, &request) {
-            return match request.is_of_submission() {
-                // Answered with the end of the submission.
-                true => Ok(()),
-                false => self.writer.send(&[ToClient::Refused(why)]).await,
-            };
+        if let Err(e) = may_ask(self.holder, has_files, &request) {
+            // A part of a submission is answered with the end of the submission.
+            if request.is_of_submission() {
+                return Ok(());
+            }
+            return self.writer.send(&[ToClient::Refused(e.to_string())]).await;
         }
         match request {
             FromClient::Submit { name, templates, reuse, broadcast, distribution, tasks } => {
@@ -179,8 +179,8 @@ impl Client {
     }
 
     async fn keys(&mut self, request: KeysRequest) -> Result<(), SessionError> {
-        if let Err(why) = may_ask(self.holder, false, &FromClient::Keys(request.clone())) {
-            return self.writer.send(&[ToClient::Refused(why)]).await;
+        if let Err(e) = may_ask(self.holder, false, &FromClient::Keys(request.clone())) {
+            return self.writer.send(&[ToClient::Refused(e.to_string())]).await;
         }
         let keys = self.keys.clone();
         // It writes to the disk.
@@ -193,8 +193,8 @@ impl Client {
         self.writer.send(&[answer]).await
     }
 
-    /// Goes on with the submission, if there is one and nothing was wrong with it. Millions of tasks take a while, during
-    /// which the client may withdraw it, or go away.
+    /// Goes on with the submission, if there is one and nothing was wrong with it. Millions of tasks take a while,
+    /// during which the client may withdraw it, or go away.
     async fn build(
         &mut self,
         inbox: &mut Inbox,
@@ -238,14 +238,16 @@ impl Client {
 
     async fn watch(&mut self, job: JobId, from: u64, results: bool, inbox: &mut Inbox) -> Result<(), SessionError> {
         let (reply, answer) = oneshot::channel();
-        let Some(Some(mut standing)) = self.ask(CoreMessage::Watched { job, reply }, answer).await else {
+        let Some(Some(mut progress)) = self.ask(CoreMessage::Watched { job, reply }, answer).await else {
             let why = format!("there is no job {job}: `eyas job list` shows those there are");
             return self.writer.send(&[ToClient::Refused(why)]).await;
         };
         let mut entry = 0;
-        let mut sending = Sending { skip: from, failures: MAX_FAILURES_SENT };
+        // A client has seen the results that were removed since, or later ones of the same tasks.
+        let skip = from.saturating_sub(progress.borrow().dropped_results);
+        let mut sending = Sending { skip, failures: MAX_FAILURES_SENT };
         loop {
-            let now = standing.borrow_and_update().clone();
+            let now = progress.borrow_and_update().clone();
             while results && entry < now.entries {
                 let to = now.entries.min(entry + ENTRIES_AT_ONCE);
                 self.send_entries(job, entry, to, &mut sending).await?;
@@ -258,7 +260,7 @@ impl Client {
             self.writer.send(&[ToClient::Progress(view)]).await?;
             // A client that goes away ends the watch, and with it the session.
             tokio::select! {
-                changed = standing.changed() => if changed.is_err() {
+                changed = progress.changed() => if changed.is_err() {
                     return self.writer.send(&[stopping()]).await;
                 },
                 said = inbox.next() => {
@@ -268,13 +270,13 @@ impl Client {
         }
     }
 
-    /// Tells how far a push is until it is over, or once if nobody waits for it.
+    /// Sends the state of a push until it is over, or once if the client does not wait for it.
     async fn push(&mut self, request: PushRequest, inbox: &mut Inbox) -> Result<(), SessionError> {
         let (reply, answer) = oneshot::channel();
         let wait = request.wait;
         let mut view = match self.ask(CoreMessage::Push { request, reply }, answer).await {
             Some(Ok(view)) => view,
-            Some(Err(why)) => return self.writer.send(&[ToClient::Refused(why)]).await,
+            Some(Err(e)) => return self.writer.send(&[ToClient::Refused(e.to_string())]).await,
             None => return self.writer.send(&[stopping()]).await,
         };
         loop {
@@ -306,11 +308,14 @@ impl Client {
         sending: &mut Sending,
     ) -> Result<(), SessionError> {
         let journal = self.journal.clone();
-        let read = tokio::task::spawn_blocking(move || journal.read(job, from, to)).await;
+        let read = tokio::task::spawn_blocking(move || journal.results(job, from, to)).await;
         let entries = match read {
             Ok(Ok(entries)) => entries,
-            Ok(Err(why)) => return self.writer.send(&[ToClient::Refused(why)]).await,
-            Err(_) => return self.writer.send(&[ToClient::Refused("results cannot be read".into())]).await,
+            Ok(Err(e)) => return self.writer.send(&[ToClient::Refused(e.to_string())]).await,
+            Err(_) => {
+                let why = "the results could not be read; see the dispatcher's log";
+                return self.writer.send(&[ToClient::Refused(why.into())]).await;
+            }
         };
         for entry in entries {
             let mut results = entry.into_results();

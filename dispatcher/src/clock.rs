@@ -31,3 +31,8 @@ impl Clock {
         self.began_us += us;
     }
 }
+
+/// Seconds since 1970, by a clock that may be set: keys expire by the time that people see.
+pub(crate) fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

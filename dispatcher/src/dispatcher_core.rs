@@ -1,11 +1,12 @@
-//! The one owner of the dispatcher's state. Messages come in from sessions and the journal; it never waits for any.
+//! The one owner of the dispatcher's state. Sessions and the journal send it messages; it never waits for them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use eyas_dispatch::Exchange;
-use eyas_jobs::{self as jobs, Entry, JobSpec, Jobs};
+use eyas_jobs::{self as jobs, Entry, Job, JobSpec, Jobs};
 use eyas_sched::{Event, Profile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
@@ -19,9 +20,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::answers::is_of_jobs;
 use crate::clock::Clock;
 use crate::durable_replies::{DurableReplies, JobProgress};
-use crate::executors::{ConnectedExecutor, ConnectedExecutors};
+use crate::executors::ConnectedExecutors;
 use crate::journal::{Journal, WrittenRecord};
-use push::ActivePushes;
+use push::{ActivePushes, PushError};
 
 /// Messages handled before results are written and other things are looked at.
 const HANDLED_AT_ONCE: usize = 256;
@@ -29,8 +30,10 @@ const HANDLED_AT_ONCE: usize = 256;
 const MISSED_HEARTBEATS: u32 = 4;
 /// Once told to stop, executors have this long to leave, microseconds.
 const STOP_DEADLINE_US: u64 = 15_000_000;
-/// How often jobs' courses are sampled, and executors looked after.
-const TICK: Duration = Duration::from_millis(100);
+/// Clients that wait for a push are shown how it goes on after this time, microseconds.
+const SHOW_PUSHES_EVERY_US: u64 = 100_000;
+/// What is due is done at most this often, microseconds, so that messages are handled in between.
+const MIN_PAUSE_US: u64 = 1000;
 
 mod deciders;
 mod durable;
@@ -38,7 +41,7 @@ mod push;
 #[cfg(test)]
 mod tests;
 
-/// What the core is told.
+/// A message to the core.
 pub(crate) enum CoreMessage {
     Joined {
         registration: Box<Registration>,
@@ -68,7 +71,7 @@ pub(crate) enum CoreMessage {
     },
     Push {
         request: PushRequest,
-        reply: oneshot::Sender<Result<watch::Receiver<PushView>, String>>,
+        reply: oneshot::Sender<Result<watch::Receiver<PushView>, PushError>>,
     },
 }
 
@@ -95,7 +98,12 @@ pub(crate) struct DispatcherCore {
     pushes: ActivePushes,
     /// When it was told to stop.
     stopping_us: Option<u64>,
-    last_tick_us: u64,
+    /// When what was due was done last, microseconds since 1970.
+    ticked_us: u64,
+    /// A job that is not in memory, which was read to answer requests about it.
+    pub(crate) loaded: Option<Job>,
+    /// Where differences between memory and journal are told, if they are looked for.
+    pub(crate) check_journal: Option<PathBuf>,
 }
 
 impl DispatcherCore {
@@ -103,7 +111,9 @@ impl DispatcherCore {
         let clock = Clock::new();
         DispatcherCore {
             jobs: Jobs::new(jobs::Config::default(), clock.now_us()),
-            last_tick_us: clock.now_us(),
+            ticked_us: clock.now_us(),
+            loaded: None,
+            check_journal: None,
             clock,
             scheduler,
             exchange: Exchange::default(),
@@ -129,13 +139,18 @@ impl DispatcherCore {
         mut on_disk: mpsc::UnboundedReceiver<Vec<WrittenRecord>>,
         mut stop: watch::Receiver<bool>,
     ) {
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            let due_us = self.next_due_us();
+            let due = async {
+                match due_us {
+                    Some(due_us) => tokio::time::sleep(Duration::from_micros(self.clock.until_us(due_us))).await,
+                    None => std::future::pending().await,
+                }
+            };
             let has_more_to_queue = self.jobs.has_more_to_queue();
             tokio::select! {
                 biased;
-                _ = ticks.tick() => self.tick(),
+                () = due => self.tick(due_us.unwrap_or_default()),
                 Ok(()) = stop.changed(), if self.stopping_us.is_none() => self.begin_to_stop(),
                 Some(written) = on_disk.recv() => self.written(&written),
                 message = inbox.recv() => match message {
@@ -161,6 +176,26 @@ impl DispatcherCore {
                 break;
             }
         }
+        if let Some(told_in) = self.check_journal.take() {
+            self.check_journal(&told_in, on_disk).await;
+        }
+    }
+
+    /// Waits until everything is on disk, and compares it with what is in memory.
+    async fn check_journal(
+        &mut self,
+        told_in: &std::path::Path,
+        mut on_disk: mpsc::UnboundedReceiver<Vec<WrittenRecord>>,
+    ) {
+        self.write_results();
+        while self.replies.is_behind() {
+            // If it cannot be written, that was told before.
+            let Some(written) = on_disk.recv().await else { return };
+            self.written(&written);
+        }
+        if let Err(e) = self.compare_with_journal(told_in) {
+            tracing::error!("{e}");
+        }
     }
 
     fn handle(&mut self, message: CoreMessage) {
@@ -183,7 +218,7 @@ impl DispatcherCore {
                     self.write_results();
                     self.replies.answer(answer, reply);
                 } else {
-                    // Who asked may have gone away.
+                    // The client may have gone away.
                     let _ = reply.send(answer);
                 }
             }
@@ -194,7 +229,7 @@ impl DispatcherCore {
                 let _ = reply.send(self.replies.watch(job));
             }
             CoreMessage::Push { request, reply } => {
-                // Who asked may have gone away.
+                // The client may have gone away.
                 let _ = reply.send(self.push(request));
             }
         }
@@ -205,7 +240,8 @@ impl DispatcherCore {
 
     // ---- executors
 
-    /// Where an executor's node of the file system belongs. The first there ever was begins it, or has said which it is.
+    /// Where an executor's node of the file system belongs. The first there ever was begins it, or has said which it
+    /// is.
     fn files_place(&self, id: ExecutorId, files: &FilesNode) -> Option<FilesPlace> {
         let own = FileSystemId::founded_by(files.node);
         match self.journal.file_system(files.system.unwrap_or(own)) {
@@ -237,7 +273,7 @@ impl DispatcherCore {
             && is_of_another(node, place)
             && let Some(entry) = self.executors.get_mut(id)
         {
-            // Nobody is to find it; it hears why.
+            // Other nodes must not find it. Its welcome tells it why.
             entry.files = None;
         }
         let caching = self.caching;
@@ -340,24 +376,35 @@ impl DispatcherCore {
 
     // ---- time
 
-    fn tick(&mut self) {
-        // While the dispatcher itself stood still (suspended, or waiting for its disk), no executor could be heard.
+    /// How long an executor may be silent before it counts as lost.
+    fn silence_us(&self) -> u64 {
+        (self.heartbeat * MISSED_HEARTBEATS).as_micros() as u64
+    }
+
+    /// When something is due without a message, if anything is.
+    fn next_due_us(&self) -> Option<u64> {
+        let silence = self.executors.next_loss_us(self.silence_us());
+        let stop = self.stopping_us.map(|since_us| since_us + STOP_DEADLINE_US + 1);
+        let pushes = self.pushes.are_shown().then_some(self.ticked_us + SHOW_PUSHES_EVERY_US);
+        let due_us = [self.jobs.next_timeout(), silence, stop, pushes].into_iter().flatten().min()?;
+        Some(due_us.max(self.ticked_us + MIN_PAUSE_US))
+    }
+
+    /// Does what is due, which was to be done at `due_us`.
+    fn tick(&mut self, due_us: u64) {
         let now_us = self.clock.now_us();
-        let stood_still_us = (now_us - self.last_tick_us).saturating_sub(TICK.as_micros() as u64);
-        self.last_tick_us = now_us;
-        if u128::from(stood_still_us) > self.heartbeat.as_micros() / 2 {
-            self.executors.forgive(stood_still_us);
+        self.ticked_us = now_us;
+        // While the dispatcher itself stood still (suspended, or waiting for its disk), no executor could be heard.
+        if u128::from(now_us.saturating_sub(due_us)) > self.heartbeat.as_micros() / 2 {
+            self.executors.count_as_heard(now_us);
         }
         let utilisation = self.scheduler.utilisation();
         let (capacity_milli, busy_milli) = (utilisation.total_milli, utilisation.busy_milli);
         let watched = self.replies.watched().collect();
         self.tell_jobs(jobs::Event::Tick { capacity_milli, busy_milli, watched });
-        let deadline = self.heartbeat * MISSED_HEARTBEATS;
-        let deadline_us = deadline.as_micros() as u64;
-        let is_lost = |executor: &ConnectedExecutor| executor.is_deaf || now_us > executor.last_heard_us + deadline_us;
-        let lost: Vec<_> = self.executors.iter().filter(|(_, e)| is_lost(e)).map(|(id, _)| id).collect();
-        for executor in lost {
-            tracing::warn!(%executor, "does not read, or was not heard of for {deadline:?}");
+        for executor in self.executors.lost_at(now_us, self.silence_us()) {
+            let silence = self.heartbeat * MISSED_HEARTBEATS;
+            tracing::warn!(%executor, "does not read its messages, or was not heard of for {silence:?}");
             self.lost(executor, true);
         }
         self.let_leave_those_that_may();

@@ -1,5 +1,5 @@
-//! What clients are told of jobs: answers, and how watched jobs stand. All of it is held back until the journal has what
-//! it follows from, so that `kill -9` makes none of it untrue.
+//! What clients are told of jobs: answers, and how watched jobs stand. All of it is held back until the journal has
+//! what it follows from, so that `kill -9` makes none of it untrue.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,6 +14,8 @@ pub(crate) struct JobProgress {
     pub view: JobView,
     /// Its entries that may be read.
     pub entries: u64,
+    /// Results that were removed from its entries, because their tasks have later ones.
+    pub dropped_results: u64,
     /// Nothing more will come.
     pub is_over: bool,
 }
@@ -39,7 +41,7 @@ impl DurableReplies {
         self.put += 1;
     }
 
-    /// So many more writes are on disk.
+    /// This many more writes are on disk.
     pub fn on_disk(&mut self, writes: usize) {
         self.on_disk += writes as u64;
         assert!(self.on_disk <= self.put, "more is on disk than was written");
@@ -47,7 +49,6 @@ impl DurableReplies {
     }
 
     /// Whether something that was put to be written is not on disk.
-    #[cfg(test)]
     pub fn is_behind(&self) -> bool {
         self.on_disk < self.put
     }
@@ -67,7 +68,7 @@ impl DurableReplies {
     fn tell(&mut self) {
         while let Some((_, held)) = self.held.pop_front_if(|(writes, _)| *writes <= self.on_disk) {
             match held {
-                // Who asked may have gone away.
+                // The client may have gone away.
                 Held::Answer(answer, reply) => _ = reply.send(answer),
                 Held::JobProgress(job, standing) => {
                     if let Some(watched) = self.watched.get(&job) {

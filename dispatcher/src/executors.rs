@@ -10,6 +10,7 @@ use eyas_types::matching::Labels;
 use eyas_types::{ExecutorId, ExecutorLoad, JobId, ObjectId, Reads, Resources, TaskId, TaskTemplate};
 use eyas_wire::executor::{PeerHint, Registration, ToExecutor};
 use eyas_wire::trust::SecretText;
+use thiserror::Error;
 
 use crate::keys::Keys;
 
@@ -50,6 +51,11 @@ pub(crate) struct ConnectedExecutor {
     /// Jobs whose token it has.
     tokens: HashSet<JobId>,
 }
+
+/// No executor has this name or id.
+#[derive(Debug, Error)]
+#[error("there is no executor `{0}`: see `eyas executor list`")]
+pub(crate) struct NoSuchExecutor(String);
 
 #[derive(Default)]
 pub(crate) struct ConnectedExecutors {
@@ -159,15 +165,29 @@ impl ConnectedExecutors {
         others.filter_map(|(_, executor)| executor.files).take(FILES_NODES_TOLD).collect()
     }
 
-    /// Does not count so much silence against anyone.
-    pub fn forgive(&mut self, silence_us: u64) {
-        self.present.values_mut().for_each(|executor| executor.last_heard_us += silence_us);
+    /// Counts all executors as heard of now.
+    pub fn count_as_heard(&mut self, now_us: u64) {
+        self.present.values_mut().for_each(|executor| executor.last_heard_us = now_us);
     }
 
-    /// Who has that name or id.
-    pub fn find(&self, name_or_id: &str) -> Result<ExecutorId, String> {
+    /// Executors that have missed messages, or were not heard of for this long.
+    pub fn lost_at(&self, now_us: u64, deadline_us: u64) -> Vec<ExecutorId> {
+        let is_lost = |executor: &ConnectedExecutor| executor.is_deaf || now_us > executor.last_heard_us + deadline_us;
+        self.iter().filter(|(_, executor)| is_lost(executor)).map(|(id, _)| id).collect()
+    }
+
+    /// When the next executor counts as lost, unless it is heard of before.
+    pub fn next_loss_us(&self, deadline_us: u64) -> Option<u64> {
+        let lost_us = |executor: &ConnectedExecutor| {
+            if executor.is_deaf { 0 } else { executor.last_heard_us + deadline_us + 1 }
+        };
+        self.present.values().map(lost_us).min()
+    }
+
+    /// The executor with this name or id.
+    pub fn find(&self, name_or_id: &str) -> Result<ExecutorId, NoSuchExecutor> {
         let found = self.iter().find(|(id, executor)| id.to_string() == name_or_id || executor.name == name_or_id);
-        found.map(|(id, _)| id).ok_or_else(|| format!("there is no executor `{name_or_id}`: see `eyas executor list`"))
+        found.map(|(id, _)| id).ok_or_else(|| NoSuchExecutor(name_or_id.to_owned()))
     }
 
     /// The name, also of one that has left.

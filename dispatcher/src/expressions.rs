@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use eyas_jobs::ExpressionError;
 use eyas_types::matching::Terms;
 
 /// Compiles a template's requirements and rank.
 ///
 /// # Errors
 /// What is wrong with them, in words.
-pub(crate) fn compile(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, String> {
-    eyas_matching::terms(requirements, rank).map_err(|e| e.to_string())
+pub(crate) fn compile(requirements: Option<&str>, rank: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
+    eyas_matching::terms(requirements, rank).map_err(|e| ExpressionError(e.to_string()))
 }
 
 #[cfg(test)]

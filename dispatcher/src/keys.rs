@@ -1,5 +1,5 @@
-//! The cluster's keys and the tokens of its jobs, shared by all sessions: what is decided in [`key_ring`] is written to disk
-//! before it counts, and told to whoever has to know.
+//! The cluster's keys and the tokens of its jobs, shared by all sessions: what is decided in [`key_ring`] is written to
+//! disk before it counts, and told to all sessions and nodes.
 
 mod key_ring;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use eyas_session::private::{self, PrivateError, PrivateFolder};
 use eyas_session::{Access, AccessError, Certified};
@@ -19,6 +19,7 @@ use eyas_wire::view::KeyView;
 use thiserror::Error;
 use tokio::sync::{Notify, watch};
 
+use crate::clock::unix_s;
 use key_ring::KeyRing;
 
 /// What the access file of the current admin key is called in the dispatcher's folder.
@@ -27,7 +28,7 @@ const ACCESS_FILE: &str = "access.toml";
 /// What all keys are called there, and the authority's.
 const KEYS_FILE: &str = "keys.toml";
 
-/// Keys that have had their time are looked for again after so long at the latest: clocks are set.
+/// Longest time between two searches for expired keys. The system clock may be set, so that they cannot be timed exactly.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 /// Why keys cannot be used or changed.
@@ -47,8 +48,8 @@ pub enum KeysError {
     Unusable(String),
     /// There is an access file, and not the keys of its cluster.
     #[error(
-        "{0} is the access file of another cluster, or its cluster's {KEYS_FILE} is missing: start the dispatcher in the \
-         folder that has both, or move {0} away to begin a new cluster"
+        "{0} is the access file of another cluster, or its cluster's {KEYS_FILE} is missing: start the dispatcher in \
+         the folder that has both, or move {0} away to begin a new cluster"
     )]
     Foreign(PathBuf),
     /// There is no such key.
@@ -85,7 +86,8 @@ struct Job {
 }
 
 impl Keys {
-    /// The keys of the cluster in this folder, which are made if there are none; where its dispatcher was reached before.
+    /// The keys of the cluster in this folder, which are made if there are none; where its dispatcher was reached
+    /// before.
     pub fn open(folder: PrivateFolder, path: &Path) -> Result<Opened, KeysError> {
         let access_path = path.join(ACCESS_FILE);
         let before = match Access::load(&access_path) {
@@ -134,7 +136,7 @@ impl Keys {
         self.access_text(ring, &own)
     }
 
-    /// Replaces the keys of a role, or all; the old ones are accepted for so long.
+    /// Replaces the keys of a role, or all keys. The old keys are accepted for the time `grace`.
     pub fn rotate(&self, role: Option<KeyRole>, grace: Duration) -> Result<Vec<KeyView>, KeysError> {
         self.change(|ring| ring.rotate(role, grace.as_secs(), unix_s()))
     }
@@ -160,8 +162,8 @@ impl Keys {
         self.for_nodes.subscribe()
     }
 
-    /// The token with which tasks of a job may use the cluster, from now until the job has ended. More of it may be allowed each
-    /// time.
+    /// The token with which tasks of a job may use the cluster, from now until the job has ended. More of it may be
+    /// allowed each time.
     pub fn token(&self, job: JobId, scope: &FilesScope) -> Result<Arc<str>, KeysError> {
         let mut state = self.state();
         let State { ring, jobs } = &mut *state;
@@ -273,7 +275,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// The keys of the cluster of this name, which moves data so, and whose dispatcher listens there. Nothing is on disk before [`Keys::begin`].
+    /// The keys of the cluster of this name, which moves data so, and whose dispatcher listens there. Nothing is on
+    /// disk before [`Keys::begin`].
     pub fn at(self, cluster: &str, dispatcher: &str, data: DataMode) -> Result<Keys, KeysError> {
         let Opened { folder, path, ring, .. } = self;
         let trust = ring.trust();
@@ -287,15 +290,11 @@ impl Opened {
 }
 
 impl Keys {
-    /// Puts keys and access file on disk: whoever finds the access file finds a dispatcher that listens.
+    /// Writes keys and access file to disk. By then the dispatcher listens, so that clients that find the file can connect.
     pub fn begin(&self) -> Result<(), KeysError> {
         // The folder is this process's alone by now, and so is what another has left here.
         self.folder.sweep(OsStr::new(KEYS_FILE))?;
         self.folder.sweep(OsStr::new(ACCESS_FILE))?;
         self.write(&mut self.state().ring)
     }
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,8 +1,23 @@
-//! Who may ask what of the dispatcher, by the key or token of the session.
+//! Which requests the key or token of a session allows.
 
 use eyas_types::JobId;
 use eyas_types::access::{KeyRole, Principal};
 use eyas_wire::client::FromClient;
+use thiserror::Error;
+
+/// A request that the session's key or token does not allow.
+#[derive(Debug, Error)]
+pub(crate) enum NotAllowed {
+    #[error(
+        "the token of job {0} is good for that job and its files alone; to do more, name an access file with --access"
+    )]
+    Token(JobId),
+    #[error(
+        "{holder} may not {what}: an admin can make an access file for that with `eyas access show --role {role} \
+         -o FILE`"
+    )]
+    Key { holder: Principal, what: &'static str, role: &'static str },
+}
 
 /// Requests, by what they need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +38,7 @@ enum Need {
 ///
 /// # Errors
 /// Why not, for a person.
-pub(crate) fn may_ask(holder: Principal, has_files: bool, request: &FromClient) -> Result<(), String> {
+pub(crate) fn may_ask(holder: Principal, has_files: bool, request: &FromClient) -> Result<(), NotAllowed> {
     let need = need(request);
     let may = match holder {
         Principal::Key(_, KeyRole::Admin) => true,
@@ -36,19 +51,11 @@ pub(crate) fn may_ask(holder: Principal, has_files: bool, request: &FromClient) 
         return Ok(());
     }
     Err(match (holder, need) {
-        (Principal::Job(own), _) => format!(
-            "the token of job {own} is good for that job and its files alone; name an access file with --access to do more"
-        ),
-        (holder, Need::Admin) => refused(holder, "change the cluster", "admin"),
-        (holder, Need::Submit) => refused(holder, "submit, change or end jobs", "submit"),
-        (holder, _) => refused(holder, "look at the cluster", "read"),
+        (Principal::Job(own), _) => NotAllowed::Token(own),
+        (holder, Need::Admin) => NotAllowed::Key { holder, what: "change the cluster", role: "admin" },
+        (holder, Need::Submit) => NotAllowed::Key { holder, what: "submit, change or end jobs", role: "submit" },
+        (holder, _) => NotAllowed::Key { holder, what: "look at the cluster", role: "read" },
     })
-}
-
-fn refused(holder: Principal, what: &str, role: &str) -> String {
-    format!(
-        "{holder} may not {what}: an admin can make an access file for that with `eyas access show --role {role} -o FILE`"
-    )
 }
 
 fn need(request: &FromClient) -> Need {
@@ -72,7 +79,8 @@ fn need(request: &FromClient) -> Need {
         | FromClient::Push(_)
         | FromClient::Cancel { .. }
         | FromClient::Retry { .. }
-        | FromClient::Release { .. } => Need::Submit,
+        | FromClient::Release { .. }
+        | FromClient::Forget { .. } => Need::Submit,
         FromClient::ForgetFiles | FromClient::Stop | FromClient::StopExecutor { .. } | FromClient::Keys(_) => {
             Need::Admin
         }
@@ -96,6 +104,7 @@ mod tests {
             (FromClient::Stop, [true, false, false, false, false]),
             (FromClient::Commit, [true, true, false, false, false]),
             (FromClient::Cancel { job: JobId(7), task: None }, [true, true, false, false, false]),
+            (FromClient::Forget { job: JobId(7) }, [true, true, false, false, false]),
             (FromClient::Executors, [true, true, true, false, false]),
             (FromClient::Jobs { job: None }, [true, true, true, false, false]),
             (job(8), [true, true, true, false, false]),
@@ -115,9 +124,9 @@ mod tests {
     fn who_is_refused_is_told_which_key_would_do() {
         let reader = Principal::Key(KeyId(4), KeyRole::Read);
         may_ask(Principal::Job(JobId(7)), false, &FromClient::FilesNodes).unwrap_err();
-        let why = may_ask(reader, false, &FromClient::Commit).unwrap_err();
+        let why = may_ask(reader, false, &FromClient::Commit).unwrap_err().to_string();
         assert!(why.contains("k4") && why.contains("--role submit"), "{why}");
-        let why = may_ask(Principal::Job(JobId(7)), true, &FromClient::Stop).unwrap_err();
+        let why = may_ask(Principal::Job(JobId(7)), true, &FromClient::Stop).unwrap_err().to_string();
         assert!(why.contains("job 7"), "{why}");
     }
 }

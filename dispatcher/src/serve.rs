@@ -17,13 +17,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::dispatcher_core::{CoreMessage, DispatcherCore};
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Journal, JournalError, JournalOptions};
 use crate::keys::{Keys, KeysError};
 use crate::{client_session, executor_session};
 
 /// Messages to the core that wait; sessions with more wait, and with them their executors.
 const MAX_WAITING_MESSAGES: usize = 4096;
-/// Once the core has ended, sessions have so long to say what they still have to.
+/// Once the core has ended, sessions have this long to send their last messages.
 const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Settings of a dispatcher.
@@ -47,6 +47,8 @@ pub struct DispatcherConfig {
     pub processes: Vec<String>,
     /// How the cluster moves bulk data.
     pub data: DataMode,
+    /// In tests: compare what the journal has with what is in memory, and tell differences in this file.
+    pub check_journal: Option<PathBuf>,
 }
 
 /// Why a dispatcher has ended, or could not begin.
@@ -73,12 +75,12 @@ pub enum DispatcherError {
     #[error("the dispatcher broke off: {0}; what it had accepted is in its journal")]
     Broken(tokio::task::JoinError),
     /// What the journal holds cannot be taken up.
-    #[error("cannot go on with the jobs in {folder}: {why}; move the folder away to begin anew")]
+    #[error("cannot go on with the jobs in {folder}: {source}; move the folder away to begin anew")]
     Recovery {
         /// Which folder.
         folder: PathBuf,
-        /// Why not.
-        why: String,
+        /// What is wrong with them.
+        source: JournalError,
     },
 }
 
@@ -120,7 +122,7 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     let (written_sender, written) = mpsc::unbounded_channel();
     let journal = Journal::open(
         &folder.join("journal.redb"),
-        config.is_ephemeral,
+        JournalOptions { is_scratch: config.is_ephemeral, check: config.check_journal.clone() },
         move |written| drop(written_sender.send(written)),
         move |error| drop(failed_sender.blocking_send(error)),
     )?;
@@ -129,7 +131,8 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     let scheduler = Scheduler::new(config.scheduler.clone());
     let mut core = DispatcherCore::new(scheduler, policy.name().into(), caching, config.heartbeat, journal.clone());
     core.processes = config.processes.clone();
-    core.recover().map_err(|why| DispatcherError::Recovery { folder: folder.clone(), why })?;
+    core.check_journal = config.check_journal.clone();
+    core.recover().map_err(|source| DispatcherError::Recovery { folder: folder.clone(), source })?;
     let unfinished = core.unfinished();
     core.executors.give_tokens(keys.clone());
     keys.begin()?;
@@ -148,7 +151,7 @@ pub async fn start(config: DispatcherConfig, stop: watch::Receiver<bool>) -> Res
     Ok(Running { access, access_path, unfinished, work, failed })
 }
 
-/// Listens where the cluster was before, if it was, so that those who have its access file find it again.
+/// Listens where the cluster was before, if it was, so that the addresses in its access files stay right.
 async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), DispatcherError> {
     let keys = Keys::open(PrivateFolder::make(&config.folder)?, &config.folder)?;
     let mut address = config.listen;

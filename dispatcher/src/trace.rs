@@ -5,15 +5,16 @@ use eyas_wire::client::{RecordedTask, TracePart};
 
 use crate::answers::ResultReader;
 use crate::dispatcher_core::DispatcherCore;
+use crate::journal::JournalError;
 
 /// Tasks that are looked at for one part.
 const MAX_TRACED: u32 = 10_000;
-/// A part with so many inputs ends, so that its message is not too long.
+/// A part ends once its tasks have this many inputs, so that its message is not too long.
 const MAX_TRACED_INPUTS: usize = 100_000;
 
 impl DispatcherCore {
     /// Tasks from an index on that succeeded and ran themselves.
-    pub(crate) fn trace(&self, job: &Job, from: u32) -> Result<TracePart, String> {
+    pub(crate) fn trace(&self, job: &Job, from: u32) -> Result<TracePart, JournalError> {
         let (mut results, mut inputs) = (ResultReader::default(), 0);
         let mut part = TracePart::default();
         for index in from..job.tasks.len() as u32 {

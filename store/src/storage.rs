@@ -13,12 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use eyas_types::name::scheme_of;
 use eyas_types::{Extent, Name, ObjectSpec, PlaceId, StorageFileId, StorageLocation};
 use tokio::runtime::Handle;
 
 use crate::checksum::Checksum;
 use crate::emulation::Limits;
 use crate::error::{StorageError, StorageErrorKind};
+use crate::glob::path_of;
 use crate::incoming::Incoming;
 use crate::order::{ReadOrder, TurnRequest};
 use crate::url::{SourceUrl, text_of};
@@ -227,6 +229,12 @@ impl Spot {
     /// The URL as the user wrote it.
     pub fn url(&self) -> &Name {
         &self.url
+    }
+
+    /// Whether its URL alone says where it is: no symbolic link and no `..` leads there.
+    pub fn is_direct(&self) -> bool {
+        let given = scheme_of(&self.url).map_or(&[][..], |(_, path)| path);
+        self.path.as_ref().is_none_or(|path| path_of(given).components().eq(path.components()))
     }
 
     /// The id of the location, which is the same for all paths that lead to it.

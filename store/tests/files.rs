@@ -172,4 +172,9 @@ async fn a_place_is_the_same_by_all_paths_that_lead_there() {
     let bucket = spot(&storage(), &"s3://bucket/x".into()).await.unwrap();
     assert_eq!(storage().make_folder(&bucket).await.unwrap_err().kind, StorageErrorKind::Invalid);
     assert_eq!(bucket.url(), &"s3://bucket/x");
+    assert!(bucket.is_direct());
+    let real = dir.path().canonicalize().unwrap().join("real");
+    for (path, is_direct) in [("x", true), ("./x", true), ("../link/x", false), ("../real/x", false)] {
+        assert_eq!(spot(&storage(), &url(&real.join(path))).await.unwrap().is_direct(), is_direct, "{path}");
+    }
 }

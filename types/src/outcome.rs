@@ -201,7 +201,7 @@ pub struct Delivered {
     pub output: u16,
     /// Where it is, and its version there.
     pub object: ObjectSpec,
-    /// The place that the task has claimed for it; none of what is in the cluster alone.
+    /// The place that the task has claimed for it; none of what is in the cluster alone, or where the job says it is.
     pub place: Option<PlaceId>,
 }
 

@@ -146,6 +146,14 @@ pub struct OutputSpec {
     pub optional: bool,
 }
 
+impl OutputSpec {
+    /// Whether it is known before a task with these values runs where in persistent storage it goes, but for symbolic links.
+    pub fn is_declared(&self, values: &[Value]) -> bool {
+        let is_known = |word: &Template| word.is_known(values);
+        self.destination.as_ref().is_some_and(is_known) && is_known(&self.pattern) && !self.pattern.is_glob()
+    }
+}
+
 /// One task of a job, as it waits: which template, and what is filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskItem {

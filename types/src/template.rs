@@ -84,6 +84,20 @@ impl Template {
         Template(alloc::vec![TemplatePart::Literal(text.into())])
     }
 
+    /// Whether it is known before a task with these values runs what it stands for: it has neither a slot nor a staged path
+    /// in it, which a value that names an input becomes as a whole.
+    pub fn is_known(&self, values: &[Value]) -> bool {
+        let is_staged = |column: u16| match usize::from(column) {
+            0 => values.iter().any(|value| value.input.is_some()),
+            column => values.get(column - 1).is_some_and(|value| value.input.is_some()),
+        };
+        !self.0.iter().any(|piece| match piece {
+            TemplatePart::Slot | TemplatePart::Input(_) => true,
+            TemplatePart::Value { column, part: PathPart::Whole } => is_staged(*column),
+            TemplatePart::Literal(_) | TemplatePart::Value { .. } | TemplatePart::Number => false,
+        })
+    }
+
     /// Whether it is a pattern of file names: only what the user wrote can make it one, never the name of an item that
     /// happens to have a bracket in it.
     pub fn is_glob(&self) -> bool {
@@ -311,6 +325,9 @@ mod tests {
         assert_eq!(expand("{}"), "/s/a.fits 3");
         assert_eq!(expand("{1/.}.out"), "a.out");
         assert_eq!(expand("{input:1}"), "/s/objects.csv");
+        for (text, is_known) in [("{1}", false), ("{2}-{#}", true), ("{}", false), ("{1/.}", true), ("{%}", false)] {
+            assert_eq!(Template::parse(text).is_known(&values), is_known, "{text}");
+        }
     }
 
     #[test]

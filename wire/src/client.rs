@@ -123,6 +123,12 @@ pub enum FromClient {
         /// Which job.
         job: JobId,
     },
+    /// Forget an ended job, with its results and what executors hold for it. Answered by `Done` with the number of
+    /// its tasks, once it is on disk.
+    Forget {
+        /// The job.
+        job: JobId,
+    },
     /// Have executors fetch objects ahead of demand. Answered by `Pushing` during the push and by `Pushed` at its end,
     /// or only once if the client does not wait.
     Push(PushRequest),

@@ -1,11 +1,12 @@
-//! Whether two tasks of a job would write the same file, of which the one that ends last would win; or one task would
-//! keep two in the cluster by the same name, of which its user would get one.
+//! Checks the output places that a job declares: no two tasks may write the same file, because the last one to end would
+//! replace the other's; and no task may keep two files of the same name in the cluster, because its user would get one.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use eyas_types::name::scheme_of;
 use eyas_types::template::Expansion;
-use eyas_types::{Name, OutputSpec, TaskItem, TaskTemplate, Template, TemplatePart, Value};
+use eyas_types::{Name, OutputSpec, PlaceId, TaskItem, TaskTemplate, Template, Value};
 
 use crate::spec::{JobSpec, SpecError};
 
@@ -32,6 +33,16 @@ impl JobSpec {
         Ok(())
     }
 
+    /// The places that the job says its tasks have, each with its task.
+    pub(crate) fn declared_places(&self) -> BTreeMap<PlaceId, u32> {
+        let may_be_declared = |output: &OutputSpec| output.destination.is_some() && !output.pattern.is_glob();
+        if !self.templates.iter().flat_map(|template| &template.outputs).any(may_be_declared) {
+            return BTreeMap::new();
+        }
+        let tasks = 0..self.items.len() as u32;
+        tasks.flat_map(|task| self.places_of(task).into_iter().map(move |place| (PlaceId::of(&place), task))).collect()
+    }
+
     fn places_of(&self, task: u32) -> Vec<Name> {
         let item = self.items.get(task);
         let template = &self.templates[usize::from(item.template)];
@@ -54,16 +65,17 @@ impl JobSpec {
 }
 
 fn place(template: &TaskTemplate, item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
-    let destination = output.destination.as_ref().filter(|destination| is_known(destination))?;
+    let destination = output.destination.as_ref().filter(|_| output.is_declared(&item.values))?;
     let name = file_name(item, output, task)?;
     let mut place = expand(destination, item, task);
     if place.ends_with(b"/") {
         place.push(name);
     }
-    if place.is_url() {
-        return Some(place);
+    match scheme_of(&place) {
+        Some((b"file", path)) => Some(absolute(b"", path)),
+        Some(_) => Some(place),
+        None => Some(absolute(&template.base, &place)),
     }
-    Some(absolute(&template.base, &place))
 }
 
 /// `place` seen from `base`, without empty parts and parts that stay where they are.
@@ -85,17 +97,12 @@ fn digest(place: &Name) -> [u8; 8] {
 
 /// The name of an output that is a single file, without its folders.
 fn file_name(item: &TaskItem, output: &OutputSpec, task: u32) -> Option<Name> {
-    if output.pattern.is_glob() || !is_known(&output.pattern) {
+    if output.pattern.is_glob() || !output.pattern.is_known(&item.values) {
         return None;
     }
     let path = expand(&output.pattern, item, task);
     let name = path.rsplit(|byte| *byte == b'/').find(|part| !matches!(*part, b"" | b"."))?;
     (name != b"..").then(|| name.into())
-}
-
-/// Whether it is told before the task runs what it is.
-fn is_known(word: &Template) -> bool {
-    !word.0.iter().any(|piece| matches!(piece, TemplatePart::Slot | TemplatePart::Input(_)))
 }
 
 fn expand(word: &Template, item: &TaskItem, task: u32) -> Name {

@@ -1,7 +1,7 @@
 //! What an end of a try means: whether the task is tried again, and what becomes of those that wait for its outputs.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ impl Jobs {
         if self.has(executor, task)
             && let Some(job) = self.jobs.get_mut(&task.job)
         {
-            let by_other = job.places.claim(task.index, places).err();
+            let by_other = job.places.claim(task.index, places, &job.spec).err();
             self.effects.push(Effect::Claimed { executor, task, by_other });
         }
     }
@@ -103,7 +103,7 @@ impl Jobs {
     /// Every executor that is large enough for the task has refused it.
     pub(crate) fn unplaceable(&mut self, task: TaskId) {
         if let Err(why) = self.refusals.by_all(task, self.now_us) {
-            self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why));
+            self.end(task, 0, String::new(), Outcome::failed(FailureKind::Unplaceable, why.to_string()));
         }
     }
 

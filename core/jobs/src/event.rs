@@ -8,6 +8,7 @@ use core::ops::Range;
 
 use eyas_types::{Ended, ExecutorId, JobId, Need, ObjectId, ObjectSpec, Outcome, PlaceId, Resources, TaskId};
 
+use crate::job::JobSummary;
 use crate::log::{JournalRecord, Replay};
 use crate::spec::JobSpec;
 
@@ -28,6 +29,11 @@ pub enum Event {
     Recovered {
         /// The job, with all its entries applied.
         replay: Box<Replay>,
+    },
+    /// An ended job was found in the journal, which need not be read as long as no client asks for it.
+    RecoveredSummary {
+        /// What is known of the job.
+        summary: Box<JobSummary>,
     },
     /// Every executor that may run a job's tasks has the inputs that are pushed ahead of them.
     Pushed {
@@ -129,8 +135,8 @@ pub enum Event {
         /// How that ended, if it can be read.
         outcome: Option<Box<Outcome>>,
     },
-    /// A task's outputs are about to appear at these places of persistent storage. Answered by [`Effect::Claimed`], if the
-    /// executor still has the task; if not, it has been told so.
+    /// A task's outputs are about to appear at these places of persistent storage. Answered by [`Effect::Claimed`], if
+    /// the executor still has the task; if not, it has been told so.
     Claim {
         /// The executor.
         executor: ExecutorId,
@@ -165,6 +171,11 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
+    /// A client has an ended job forgotten, with its results and all that executors hold for it.
+    Forget {
+        /// The job.
+        job: JobId,
+    },
     /// A client begins to watch a job.
     Watched {
         /// The job.
@@ -195,7 +206,8 @@ pub enum Effect {
         /// The job.
         job: JobId,
     },
-    /// Push what all executors are to have that may run the job's tasks. [`Event::Pushed`] follows where tasks wait for it.
+    /// Push what all executors are to have that may run the job's tasks. [`Event::Pushed`] follows where tasks wait for
+    /// it.
     Broadcast {
         /// The job.
         job: JobId,
@@ -224,8 +236,8 @@ pub enum Effect {
         /// What it needs of an executor.
         need: Need,
     },
-    /// Take tasks out of the queue, where they are there. It is the first effect of an event, so that no executor can be
-    /// given them meanwhile.
+    /// Take tasks out of the queue, where they are there. It is the first effect of an event, so that no executor can
+    /// be given them meanwhile.
     Withdraw {
         /// The tasks.
         tasks: Vec<TaskId>,
@@ -299,8 +311,8 @@ pub enum Effect {
     },
     /// Executors that could not hold an object are asked again.
     HoldAgain,
-    /// Say which of these objects are being fetched from an executor that leaves, and which are nowhere. Answered at once by
-    /// [`Event::Located`].
+    /// Say which of these objects are being fetched from an executor that leaves, and which are nowhere. Answered at
+    /// once by [`Event::Located`].
     Locate {
         /// The objects, none of which an executor that stays holds.
         objects: Vec<ObjectId>,

@@ -1,5 +1,6 @@
-//! Executors that fail tasks which others complete. Such a node fails each task within moments, so that it is idle again
-//! and draws the next one: HTCondor calls it a black hole. It is set aside, and tried again after longer and longer times.
+//! Executors that fail tasks which others complete. Such a node fails each task within moments, so that it is idle
+//! again and draws the next one: HTCondor calls it a black hole. It is set aside, and tried again after longer and
+//! longer times.
 //!
 //! A failure alone says nothing of the node: the task may be wrong. What counts is a row of quick failures, with no
 //! success in between, of tasks that other executors then completed.
@@ -36,7 +37,7 @@ pub(crate) struct Health {
 struct Suspect {
     /// Tasks that failed quickly on it since its last success, and that no other executor has completed so far.
     failed: VecDeque<TaskId>,
-    /// How many more failed quickly on it since then and were completed by another.
+    /// Number of further tasks that failed quickly on it since then and that another executor has completed.
     completed_elsewhere: usize,
     /// How often it was set aside since its last success.
     times: u32,

@@ -36,6 +36,11 @@ impl Items {
         self.ends.len()
     }
 
+    /// Bytes of memory that they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.ends.len() * size_of::<u64>()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()

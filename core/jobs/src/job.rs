@@ -1,4 +1,4 @@
-//! One job: its tasks' phases, who waits for whose outputs, and its counts.
+//! One job: the phases of its tasks, the dependencies between them, and its counts.
 //!
 //! A task's moves: `Blocked → Waiting → Assigned → Ended`, back from `Assigned` to `Waiting`, and from `Ended` to
 //! `Waiting` or `Blocked` when it is retried, or when what it left in the cluster is lost and still needed; then those
@@ -9,6 +9,7 @@ mod kept;
 mod output;
 mod pending;
 mod places;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -25,21 +26,24 @@ use eyas_types::{
     Distribution, ExecutorId, Input, InputFrom, JobId, Need, ObjectId, ObjectSpec, Outcome, Reads, Status, TaskId,
     TaskItem, TaskResult, TaskTemplate,
 };
+use serde::{Deserialize, Serialize};
 
+pub(crate) use self::course::SAMPLE_EVERY_US;
 use self::course::{EndedTask, JobCourse};
 pub use self::kept::RetainedOutput;
 pub(crate) use self::output::cut_output;
 pub use self::output::output_bytes;
 use self::pending::Pending;
 use self::places::Places;
+pub use self::snapshot::{JobSnapshot, JobSummary};
 use crate::log::JobEnd;
 use crate::spec::JobSpec;
 
-/// Failures of which a report tells the words.
+/// Failures that a report describes; it counts the others.
 const MAX_FAILURES: usize = 100;
 
 /// Where a task is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// It waits for another task's output.
     Blocked,
@@ -123,8 +127,18 @@ pub struct Job {
     pub failures: Vec<(TaskId, String)>,
     /// The first task that was not yet put into the queue; jobs are put there in parts.
     pub(crate) next_to_queue: u32,
+    /// It as it was submitted is on disk.
+    pub(crate) was_accepted: bool,
     /// Journal entries written or on their way.
     pub entries: u64,
+    /// How many entries the last snapshot covers, if there is one.
+    pub(crate) snapshot_entries: Option<u64>,
+    /// Entries and earlier results that a snapshot would replace.
+    pub(crate) uncovered: u64,
+    /// Results in its entries, also those that were removed since.
+    pub(crate) results: u64,
+    /// Results that were removed from its entries because the task has a later one.
+    pub dropped_results: u64,
     /// Results that were not put to be written yet.
     pub(crate) pending: Pending,
     /// Bytes of captured output in its results.
@@ -193,7 +207,12 @@ impl Job {
             course: JobCourse::default(),
             failures: Vec::new(),
             next_to_queue: 0,
+            was_accepted: false,
             entries: 0,
+            snapshot_entries: None,
+            uncovered: 0,
+            results: 0,
+            dropped_results: 0,
             pending: Pending::default(),
             output_bytes: 0,
             lacked_output_room: false,
@@ -372,7 +391,8 @@ impl Job {
         self.enter(index, Phase::Waiting);
     }
 
-    /// The task has ended for good. Books it, puts its result among the pending, and tells who may run now.
+    /// The task has ended for good. Books the end, adds the result to the pending ones, and returns the tasks that may run
+    /// now, and those that never can.
     pub(crate) fn ended(
         &mut self,
         now_us: u64,
@@ -389,7 +409,7 @@ impl Job {
         let away_us = if was_assigned { at_us.saturating_sub(state.assigned_us) } else { 0 };
         let delivery_us = away_us.saturating_sub(outcome.waited_us + outcome.ran_us + outcome.suspended_us);
         let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
-        let end = JobEnd { at_us, ready_us, result };
+        let end = JobEnd { at_us, ready_us, output_bytes: output_bytes(&result.outcome), result };
         let released = self.book(&end);
         self.tasks[index as usize].assigned_us += self.pending.push(end);
         released
@@ -397,7 +417,7 @@ impl Job {
 
     /// Books an end: live, or again when it is read from the journal.
     pub(crate) fn book(&mut self, end: &JobEnd) -> FreedTasks {
-        let JobEnd { at_us, ready_us, ref result } = *end;
+        let JobEnd { at_us, ready_us, output_bytes, ref result } = *end;
         let index = result.index;
         self.tasks[index as usize].ready_us = ready_us;
         let phase = match &result.outcome.status {
@@ -411,7 +431,8 @@ impl Job {
         self.retried += u64::from(result.attempt);
         self.reused += u64::from(result.outcome.reused.is_some());
         let outcome = &result.outcome;
-        self.output_bytes += output_bytes(outcome);
+        self.results += 1;
+        self.output_bytes += output_bytes;
         if phase == Phase::Cancelled {
             // It is no throughput, and its times are nothing to go by.
             self.course.cancelled(outcome.reads);
@@ -432,7 +453,8 @@ impl Job {
         self.tasks[index as usize].assigned_us = self.entries;
         // It may have been given up while it waited for others.
         self.unmet.remove(&index);
-        self.places.ended(index, &result.outcome);
+        let has_succeeded_before = self.tasks[index as usize].recomputed > 0;
+        self.places.ended(index, &result.outcome, has_succeeded_before);
         self.note_kept(index, &result.outcome);
         let mut released = FreedTasks::default();
         if let Some(dependents) = self.dependents.get(&index) {
@@ -507,8 +529,8 @@ impl Job {
         })
     }
 
-    /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may be
-    /// queued at once.
+    /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may
+    /// be queued at once.
     pub(crate) fn retry_these(&mut self, again: &[u32], paused_us: u64) -> Vec<u32> {
         let mut ready = Vec::new();
         for index in again {

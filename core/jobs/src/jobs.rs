@@ -10,7 +10,7 @@ use eyas_types::{ExecutorId, JobId, ObjectId, ObjectSpec, TaskId};
 
 use crate::event::{Effect, Event};
 use crate::health::Health;
-use crate::job::{Job, Phase};
+use crate::job::{Job, JobSummary, Phase, SAMPLE_EVERY_US};
 use crate::lineage::Lineage;
 use crate::log::Replay;
 use crate::refusals::Refusals;
@@ -21,6 +21,11 @@ const MAX_JOURNAL_OUTPUT_BYTES: u64 = 16 << 30;
 /// Ended jobs that are remembered, unless told otherwise.
 const MAX_ENDED_JOBS: usize = 200;
 
+/// Ended jobs that are in memory, unless told otherwise.
+const MAX_ENDED_IN_MEMORY: usize = 20;
+/// Bytes that ended jobs take in memory, unless told otherwise: some two million tasks.
+const MAX_ENDED_BYTES_IN_MEMORY: u64 = 256 << 20;
+
 /// What may be set about a decider of jobs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -29,11 +34,21 @@ pub struct Config {
     pub max_output_bytes: u64,
     /// Ended jobs that are remembered; then the oldest is forgotten, with its results.
     pub max_ended_jobs: usize,
+    /// Ended jobs that are in memory; the others are in the journal alone. Jobs for which executors hold objects are
+    /// not counted, and stay in memory.
+    pub max_ended_in_memory: usize,
+    /// Roughly the bytes that ended jobs take in memory.
+    pub max_ended_bytes_in_memory: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { max_output_bytes: MAX_JOURNAL_OUTPUT_BYTES, max_ended_jobs: MAX_ENDED_JOBS }
+        Config {
+            max_output_bytes: MAX_JOURNAL_OUTPUT_BYTES,
+            max_ended_jobs: MAX_ENDED_JOBS,
+            max_ended_in_memory: MAX_ENDED_IN_MEMORY,
+            max_ended_bytes_in_memory: MAX_ENDED_BYTES_IN_MEMORY,
+        }
     }
 }
 
@@ -42,6 +57,8 @@ impl Default for Config {
 pub struct Jobs {
     pub(crate) config: Config,
     pub(crate) jobs: BTreeMap<JobId, Job>,
+    /// Ended jobs that are not in memory.
+    pub(crate) archived: BTreeMap<JobId, JobSummary>,
     next_job: u32,
     /// Executors that are here, and their names.
     pub(crate) executors: BTreeMap<ExecutorId, String>,
@@ -58,6 +75,8 @@ pub struct Jobs {
     /// Processors of all executors and those with a task, thousandths, as they were told last.
     pub(crate) processors: (u64, u64),
     is_stopping: bool,
+    /// When the last [`Event::Tick`] was told.
+    ticked_us: u64,
     /// Microseconds since 1970, as the event under way was told.
     pub(crate) now_us: u64,
     pub(crate) effects: Vec<Effect>,
@@ -71,6 +90,7 @@ impl Jobs {
         Jobs {
             config,
             jobs: BTreeMap::new(),
+            archived: BTreeMap::new(),
             next_job: 1,
             executors: BTreeMap::new(),
             health: Health::default(),
@@ -82,14 +102,15 @@ impl Jobs {
             watched: BTreeSet::new(),
             processors: (0, 0),
             is_stopping: false,
+            ticked_us: now_us,
             now_us,
             effects: Vec::new(),
             withdrawn: BTreeMap::new(),
         }
     }
 
-    /// Applies one event, told at `now_us` (microseconds since 1970, never less than before), and adds to `effects` what
-    /// is to be done about it, in order.
+    /// Applies one event, told at `now_us` (microseconds since 1970, never less than before), and adds to `effects`
+    /// what is to be done about it, in order.
     ///
     /// # Panics
     /// If the event contradicts earlier ones.
@@ -100,6 +121,7 @@ impl Jobs {
             Event::Submitted { spec } => self.submitted(*spec),
             Event::Accepted { job } => self.begin(job),
             Event::Recovered { replay } => self.recovered(*replay),
+            Event::RecoveredSummary { summary } => self.recovered_summary(*summary),
             Event::Pushed { job } => self.pushed(job),
             Event::QueueMore => self.queue_more(),
             Event::ExecutorJoined { executor, name } => {
@@ -129,12 +151,14 @@ impl Jobs {
             Event::Cancel { job, tasks } => self.cancel(job, tasks),
             Event::Retry { job } => self.retry(job),
             Event::Release { job } => self.release(job),
+            Event::Forget { job } => self.forget(job),
             Event::Watched { job } => _ = self.watched.insert(job),
             Event::Tick { capacity_milli, busy_milli, watched } => {
                 self.processors = (capacity_milli, busy_milli);
                 self.watched = watched;
+                self.ticked_us = self.now_us;
                 self.sample();
-                self.forget_old_jobs(0);
+                self.retain();
             }
             Event::Flush => self.flush(),
             Event::Stopping => self.is_stopping = true,
@@ -150,7 +174,8 @@ impl Jobs {
         self.refusals.forget(task);
     }
 
-    /// Puts what is to be taken out of the queue before all other effects. What was going to be queued before that is not.
+    /// Puts what is to be taken out of the queue before all other effects. What was going to be queued before that is
+    /// not.
     fn withdraw_first(&mut self) {
         if self.withdrawn.is_empty() {
             return;
@@ -175,9 +200,13 @@ impl Jobs {
         }
     }
 
-    /// When something is due next without an event, if anything is: any event then will do.
+    /// When something is due next without an event, if anything is, microseconds since 1970: [`Event::Tick`] then does
+    /// it.
     pub fn next_timeout(&self) -> Option<u64> {
-        let timeouts = [self.refusals.next_timeout(), self.lineage.next_timeout(), self.health.next_timeout()];
+        let has_to_tick = self.owes_snapshots() || self.jobs.values().any(|job| !job.has_ended());
+        let tick = has_to_tick.then_some(self.ticked_us + SAMPLE_EVERY_US);
+        let lineage = self.lineage.next_timeout().filter(|_| !self.is_stopping);
+        let timeouts = [self.refusals.next_timeout(), lineage, self.health.next_timeout(), tick];
         timeouts.into_iter().flatten().min()
     }
 
@@ -188,12 +217,22 @@ impl Jobs {
         JobId(self.next_job)
     }
 
-    /// All jobs, the oldest first.
+    /// All jobs that are in memory, the oldest first.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = &Job> {
         self.jobs.values()
     }
 
-    /// A job.
+    /// Ended jobs that are not in memory, the oldest first.
+    pub fn archived(&self) -> impl Iterator<Item = &JobSummary> {
+        self.archived.values()
+    }
+
+    /// Whether a job is remembered, but not in memory.
+    pub fn is_archived(&self, job: JobId) -> bool {
+        self.archived.contains_key(&job)
+    }
+
+    /// A job that is in memory.
     pub fn get(&self, job: JobId) -> Option<&Job> {
         self.jobs.get(&job)
     }
@@ -203,7 +242,7 @@ impl Jobs {
         !self.queueing.is_empty()
     }
 
-    /// Whether so many results have gathered that waiting would not make the next entry larger.
+    /// Whether an entry of results is full, so that waiting would not make it larger.
     pub fn has_full_entry(&self) -> bool {
         self.jobs.values().any(|job| job.pending.has_full_entry())
     }
@@ -275,7 +314,8 @@ impl Jobs {
 
     /// Begins a job: queues its tasks, or has its inputs pushed before.
     pub(crate) fn begin(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.was_accepted = true;
         let waits = job.is_pushed_first();
         self.effects.push(Effect::Broadcast { job: id });
         if !waits {
@@ -283,12 +323,22 @@ impl Jobs {
         }
     }
 
+    /// Later jobs get later ids.
+    pub(crate) fn note_id(&mut self, job: JobId) {
+        self.next_job = self.next_job.max(job.0 + 1);
+    }
+
     /// A job from the journal goes on where it was.
     fn recovered(&mut self, replay: Replay) {
         let Replay { mut job, hopeless } = replay;
         let id = job.id;
-        self.next_job = self.next_job.max(id.0 + 1);
-        self.output_bytes += job.output_bytes;
+        self.note_id(id);
+        // One that was archived comes back into memory, because a client changes it.
+        let was_archived = self.archived.remove(&id).is_some();
+        if !was_archived {
+            self.output_bytes += job.output_bytes;
+        }
+        job.was_accepted = true;
         let cancelled = mem::take(&mut job.cancelling);
         let goes_on = !job.has_ended();
         job.course.resume(job.time_us(self.now_us));
@@ -304,7 +354,7 @@ impl Jobs {
         for index in kept {
             self.take_up_kept(TaskId { job: id, index }, None, &[]);
         }
-        if reuses {
+        if reuses && !was_archived {
             (0..count).for_each(|index| self.note_reusable(TaskId { job: id, index }));
         }
         self.end_what_cannot_go_on(id, &cancelled, &hopeless);

@@ -5,8 +5,8 @@
 //! which executor a task is best placed on: that is `core/sched`, which it never meets. The shell passes what one
 //! decider says on to the other.
 //!
-//! Everything that must survive a crash is a [`JournalRecord`]: a job as it was submitted, and the [`Entry`]s of what happened
-//! to it. Applying a job's entries in their order ([`Replay`]) gives the same job again.
+//! Everything that must survive a crash is a [`JournalRecord`]: a job as it was submitted, and the [`Entry`]s of what
+//! happened to it. Applying a job's entries in their order ([`Replay`]) gives the same job again.
 //!
 //! | file | decides |
 //! | --- | --- |
@@ -17,7 +17,8 @@
 //! | `lineage.rs` | which kept outputs are missing, and which tasks make them again |
 //! | `reuse.rs` | which results of earlier jobs stand for new ones |
 //! | `refusals.rs` | when a task that no executor could take is offered again, and when it fails |
-//! | `requests.rs` | cancel, retry, release and forget |
+//! | `requests.rs` | cancel, retry and release |
+//! | `retention.rs` | snapshots, which ended jobs are in memory, and which are forgotten |
 //! | `log.rs` | what is durable, and what it means when it is read again |
 
 #![no_std]
@@ -38,6 +39,7 @@ mod losses;
 mod queueing;
 mod refusals;
 mod requests;
+mod retention;
 mod reuse;
 mod spec;
 #[cfg(test)]
@@ -45,9 +47,10 @@ mod tests;
 
 pub use event::{Effect, Event};
 pub use items::Items;
-pub use job::{Job, Phase, RetainedOutput, TaskState, output_bytes};
+pub use job::{Job, JobSnapshot, JobSummary, Phase, RetainedOutput, TaskState, output_bytes};
 pub use jobs::{Config, Jobs};
 pub use lineage::{MAX_RECOMPUTATIONS, RETURN_GRACE_US};
 pub use log::{Entry, JobEnd, JournalRecord, Replay};
 pub use losses::MAX_LOSSES;
-pub use spec::{Compile, JobSpec, MAX_TERMS, SpecError};
+pub use retention::MAX_UNCOVERED;
+pub use spec::{Compile, ExpressionError, JobSpec, MAX_TERMS, SpecError, TaskError};

@@ -17,11 +17,11 @@ use crate::job::{Phase, RetainedOutput};
 use crate::jobs::Jobs;
 use crate::log::Entry;
 
-/// A task whose kept output was lost runs again up to this many times; then the tasks that need the output fail, and it is
-/// not made again.
+/// A task whose kept output was lost runs again up to this many times; then the tasks that need the output fail, and it
+/// is not made again.
 pub const MAX_RECOMPUTATIONS: u16 = 5;
-/// After a start, executors have this long to come back with what they hold before it counts as lost, microseconds; so have
-/// those that are lost themselves, with what no task waits for.
+/// After a start, executors have this long to come back with what they hold before it counts as lost, microseconds; so
+/// have those that are lost themselves, with what no task waits for.
 pub const RETURN_GRACE_US: u64 = 15_000_000;
 /// A task that could not have a kept object, though an executor is said to hold it, tries again up to this many times.
 const MAX_STARVED: u8 = 100;
@@ -165,8 +165,8 @@ impl Lineage {
 }
 
 impl Jobs {
-    /// Takes up what a task has left in the cluster, on `executor` if it was there just now, and lets go of what it left
-    /// `before`.
+    /// Takes up what a task has left in the cluster, on `executor` if it was there just now, and lets go of what it
+    /// left `before`.
     pub(crate) fn take_up_kept(&mut self, task: TaskId, executor: Option<ExecutorId>, before: &[ObjectId]) {
         let Some(job) = self.jobs.get(&task.job) else { return };
         let now: Vec<_> = job.kept_by(task.index).map(|(object, left)| (object, left.replicas)).collect();
@@ -355,8 +355,8 @@ impl Jobs {
         }
     }
 
-    /// No executor has the object: tasks that wait and read it go out of the queue. What was promised to a user is looked for
-    /// without hurry.
+    /// No executor has the object: tasks that wait and read it go out of the queue. What was promised to a user is
+    /// looked for without hurry.
     fn hold_readers_back(&mut self, object: ObjectId) {
         let is_kept = self.kept_spec(object).is_some_and(ObjectSpec::is_kept);
         if !is_kept || self.lineage.is_held(object) {
@@ -384,7 +384,8 @@ impl Jobs {
         job.and_then(|job| job.kept.get(&(producer.index, object))).is_some_and(RetainedOutput::is_promised)
     }
 
-    /// Adds to those that run `again` the tasks that wrote a lost object which a task still waits for, or which was promised.
+    /// Adds to those that run `again` the tasks that wrote a lost object which a task still waits for, or which was
+    /// promised.
     fn make_again(&mut self, object: ObjectId, again: &mut BTreeMap<JobId, BTreeSet<u32>>) {
         self.lineage.missing.remove(&object);
         for producer in self.lineage.writers(object).to_vec() {
@@ -412,7 +413,8 @@ impl Jobs {
         for index in waiting {
             let reason = format!(
                 "the output of task {producer} that it reads was lost again and again with the executors that kept it, \
-                 and was made {MAX_RECOMPUTATIONS} times more: keep more replicas of it, or write it to persistent storage"
+                 and was made {MAX_RECOMPUTATIONS} times more: keep more replicas of it, or write it to persistent \
+                 storage"
             );
             let task = TaskId { index, ..producer };
             self.end(task, 0, String::new(), Outcome::failed(FailureKind::Lost, reason));

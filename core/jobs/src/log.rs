@@ -7,7 +7,7 @@ use eyas_types::course::Sample;
 use eyas_types::{JobId, TaskResult};
 use serde::{Deserialize, Serialize};
 
-use crate::job::Job;
+use crate::job::{Job, JobSnapshot, JobSummary};
 use crate::spec::JobSpec;
 
 /// What is to be written to the journal.
@@ -29,6 +29,18 @@ pub enum JournalRecord {
         /// The entry.
         entry: Arc<Entry>,
     },
+    /// A job's durable state. It replaces the job's entries before [`JobSnapshot::entries`] other than results, and the
+    /// snapshot before it.
+    Snapshot {
+        /// The job.
+        job: JobId,
+        /// The state.
+        snapshot: Arc<JobSnapshot>,
+        /// What is remembered of the job when it is not in memory, if it has ended.
+        summary: Option<JobSummary>,
+        /// Results of tasks that have a later result are removed.
+        drops_results: bool,
+    },
     /// A job is forgotten, with all its entries.
     Forget {
         /// The job.
@@ -36,8 +48,8 @@ pub enum JournalRecord {
     },
 }
 
-/// What happened to a job. Times are microseconds of the job's own time, which begins with its submission and stands still
-/// between its end and a retry.
+/// What happened to a job. Times are microseconds of the job's own time, which begins with its submission and stands
+/// still between its end and a retry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Entry {
     /// Tasks ended.
@@ -76,6 +88,8 @@ pub struct JobEnd {
     pub at_us: u64,
     /// When it could first run.
     pub ready_us: u64,
+    /// Bytes of captured output in the result.
+    pub output_bytes: u64,
     /// Its result.
     pub result: TaskResult,
 }
@@ -86,6 +100,15 @@ impl Entry {
         match self {
             Entry::Results { ends, .. } => ends,
             _ => &[],
+        }
+    }
+
+    /// How many entries and earlier results a snapshot after it replaces because of it.
+    pub(crate) fn uncovered(&self) -> u64 {
+        match self {
+            Entry::Results { .. } => 0,
+            Entry::Retried { tasks, .. } | Entry::Recomputed { tasks, .. } => 1 + tasks.len() as u64,
+            Entry::Samples(_) | Entry::Released | Entry::Cancelled(_) => 1,
         }
     }
 
@@ -112,9 +135,30 @@ impl Replay {
         Replay { job: Job::new(job, spec), hopeless: Vec::new() }
     }
 
+    /// Begins with a snapshot of the job; `spec` was checked. `None` if the snapshot is not one of this job.
+    pub fn from_snapshot(job: JobId, spec: JobSpec, snapshot: JobSnapshot) -> Option<Self> {
+        Some(Replay { job: Job::from_snapshot(job, spec, snapshot)?, hopeless: Vec::new() })
+    }
+
+    /// The number of the next entry.
+    pub fn next_entry(&self) -> u64 {
+        self.job.entries
+    }
+
+    /// The job as far as it was read.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The job as far as it was read.
+    pub fn into_job(self) -> Job {
+        self.job
+    }
+
     /// Applies the next entry.
     pub fn apply(&mut self, entry: Entry) {
         let job = &mut self.job;
+        job.uncovered += entry.uncovered();
         match entry {
             Entry::Results { ends, samples } => {
                 for end in &ends {

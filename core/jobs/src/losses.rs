@@ -51,9 +51,9 @@ impl Jobs {
         self.effects.push(Effect::Left { executor });
     }
 
-    /// Which of an executor's tasks may have run: of higher priority first, and in the order in which it was given them,
-    /// those that fit into what it `had` together, where suspended ones take no processors. Others were lined up behind
-    /// them, and had no part in its loss.
+    /// Which of an executor's tasks may have run: of higher priority first, and in the order in which it was given
+    /// them, those that fit into what it `had` together, where suspended ones take no processors. Others were lined up
+    /// behind them, and had no part in its loss.
     fn may_have_run(&self, tasks: &[TaskId], had: Resources, suspended: &BTreeSet<TaskId>) -> BTreeSet<TaskId> {
         let of = |task: &TaskId| Some((self.jobs.get(&task.job)?, *task));
         let mut in_order: alloc::vec::Vec<(&Job, TaskId)> = tasks.iter().filter_map(of).collect();
@@ -75,8 +75,8 @@ impl Jobs {
         in_order.into_iter().filter(fits).map(|(_, task)| task).collect()
     }
 
-    /// Ends tasks of a job that was read from the journal: those that were to be cancelled, whose executors have nothing of
-    /// this dispatcher any longer, and those whose producers failed and whose own end was not written.
+    /// Ends tasks of a job that was read from the journal: those that were to be cancelled, whose executors have
+    /// nothing of this dispatcher any longer, and those whose producers failed and whose own end was not written.
     pub(crate) fn end_what_cannot_go_on(&mut self, id: eyas_types::JobId, cancelled: &BTreeSet<u32>, hopeless: &[u32]) {
         for index in cancelled {
             self.end(TaskId { job: id, index: *index }, 0, String::new(), Outcome::of(Status::Cancelled));

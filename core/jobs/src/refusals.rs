@@ -1,17 +1,28 @@
-//! Tasks that executors could not take. One that all have refused fails, but not for a full disk: if one of them refused
-//! it only for now, it waits and is offered to all again, a bounded number of times.
+//! Tasks that executors could not take. One that all have refused fails, but not for a full disk: if one of them
+//! refused it only for now, it waits and is offered to all again, a bounded number of times.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::format;
 use alloc::string::String;
 
 use eyas_types::TaskId;
+use thiserror::Error;
 
 /// A task that all refused for now is offered again after this time, microseconds.
 const ROOM_RETRY_EVERY_US: u64 = 5_000_000;
 /// A task fails after all have refused it for now this many times.
 const MAX_ROOM_RETRIES: u32 = 60;
+
+/// Why a task fails that all executors have refused.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub(crate) enum GivenUp {
+    #[error("every executor has refused it")]
+    Unknown,
+    #[error("{0}")]
+    Refused(String),
+    #[error("{0} (no executor had room for it in {MAX_ROOM_RETRIES} tries)")]
+    NoRoom(String),
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
@@ -44,14 +55,14 @@ impl Refusals {
     /// All executors have refused the task. It waits from `now_us` on to be offered again.
     ///
     /// # Errors
-    /// Why it fails, for a person: none of them can ever take it, or it has waited long enough.
-    pub fn by_all(&mut self, task: TaskId, now_us: u64) -> Result<(), String> {
-        let Some(entry) = self.tasks.get_mut(&task) else { return Err("every executor has refused it".into()) };
+    /// Why it fails: no executor can ever take it, or it has waited long enough.
+    pub fn by_all(&mut self, task: TaskId, now_us: u64) -> Result<(), GivenUp> {
+        let Some(entry) = self.tasks.get_mut(&task) else { return Err(GivenUp::Unknown) };
         if !entry.for_now {
-            return Err(entry.reason.clone());
+            return Err(GivenUp::Refused(entry.reason.clone()));
         }
         if entry.rounds == MAX_ROOM_RETRIES {
-            return Err(format!("{} (no executor had room for it in {MAX_ROOM_RETRIES} tries)", entry.reason));
+            return Err(GivenUp::NoRoom(entry.reason.clone()));
         }
         let until = now_us + ROOM_RETRY_EVERY_US;
         (entry.rounds, entry.for_now, entry.waits_until) = (entry.rounds + 1, false, Some(until));
@@ -88,6 +99,8 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use eyas_types::JobId;
 
     use super::*;
@@ -99,7 +112,7 @@ mod tests {
         let mut refusals = Refusals::default();
         refusals.refused(TASK, "a", false);
         refusals.refused(TASK, "b", false);
-        assert_eq!(refusals.by_all(TASK, 0), Err("b".into()));
+        assert_eq!(refusals.by_all(TASK, 0), Err(GivenUp::Refused("b".into())));
     }
 
     #[test]
@@ -116,7 +129,7 @@ mod tests {
             assert_eq!(refusals.why_waiting(TASK), None);
         }
         refusals.refused(TASK, "its disk is full", true);
-        let why = refusals.by_all(TASK, now).unwrap_err();
+        let why = refusals.by_all(TASK, now).unwrap_err().to_string();
         assert!(why.contains("its disk is full") && why.contains("60 tries"), "{why}");
     }
 

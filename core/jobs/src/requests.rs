@@ -83,6 +83,7 @@ impl Jobs {
     /// Puts what happened to a job to be written.
     pub(crate) fn write_entry(&mut self, id: JobId, entry: Entry) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.uncovered += entry.uncovered();
         let number = job.next_entry();
         self.effects.push(Effect::Write(JournalRecord::Entry { job: id, number, entry: Arc::new(entry) }));
     }
@@ -126,23 +127,5 @@ impl Jobs {
         }
         self.output_bytes += output_bytes(outcome);
         bytes > room
-    }
-
-    /// Forgets the oldest ended jobs while there are too many, or too little room for so many bytes of output. One whose
-    /// results are still being sent to a client stays.
-    pub(crate) fn forget_old_jobs(&mut self, output_bytes: u64) {
-        let may_go = |job: &&Job| job.has_ended() && job.pending.is_empty() && !self.watched.contains(&job.id);
-        let ended: Vec<_> = self.jobs.values().filter(may_go).map(|job| (job.id, job.output_bytes)).collect();
-        for (place, (id, bytes)) in ended.iter().enumerate() {
-            let lacks_room = self.output_bytes + output_bytes > self.config.max_output_bytes;
-            let are_too_many = ended.len() - place > self.config.max_ended_jobs;
-            if are_too_many || lacks_room && *bytes > 0 {
-                self.reuse.forget_job(*id);
-                let kept = self.jobs.remove(id).map(|job| job.kept.into_keys().collect::<Vec<_>>());
-                self.release_all(*id, kept.unwrap_or_default());
-                self.output_bytes -= bytes;
-                self.effects.push(Effect::Write(JournalRecord::Forget { job: *id }));
-            }
-        }
     }
 }

@@ -1,5 +1,6 @@
-//! Results that are there already. A task of a job that was submitted with `reuse` is not run if the same was run before
-//! for such a job: the same command, environment, folder and outputs, and inputs with the same names and versions.
+//! Results that are there already. A task of a job that was submitted with `reuse` is not run if the same was run
+//! before for such a job: the same command, environment, folder and outputs, and inputs with the same names and
+//! versions.
 //!
 //! What was run is known from the journal, by the results of jobs that are remembered; here is only where to find them.
 
@@ -135,8 +136,12 @@ impl Jobs {
             return None;
         }
         let earlier = self.reuse.find(TaskDigest::of(job, task.index)?)?;
-        let from = self.jobs.get(&earlier.job)?;
-        (from.tasks[earlier.index as usize].phase == Phase::Succeeded).then_some(earlier)
+        let has_succeeded = match self.jobs.get(&earlier.job) {
+            Some(from) => from.tasks[earlier.index as usize].phase == Phase::Succeeded,
+            // It succeeded before its job left memory.
+            None => self.archived.contains_key(&earlier.job),
+        };
+        has_succeeded.then_some(earlier)
     }
 
     /// Ends a task with an earlier result, has an executor look whether that is still there, or queues the task.
@@ -187,9 +192,10 @@ impl Jobs {
         if let Some(outcome) = self.reuse.checked(task, executor)
             && self.phase(task) == Some(Phase::Waiting)
         {
-            match is_unchanged {
-                true => self.end(task, 0, String::new(), outcome),
-                false => self.queue_now(task),
+            if is_unchanged {
+                self.end(task, 0, String::new(), outcome);
+            } else {
+                self.queue_now(task);
             }
         }
         self.send_checks();

@@ -1,7 +1,6 @@
 //! What a client submits, checked before anything of it exists.
 
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -48,8 +47,33 @@ pub struct JobSpec {
     pub terms: Vec<Option<Arc<Terms>>>,
 }
 
-/// Compiles a template's requirements and rank; says in words what is wrong with them.
-pub type Compile<'a> = &'a dyn Fn(Option<&str>, Option<&str>) -> Result<Option<Arc<Terms>>, String>;
+/// Compiles a template's requirements and rank.
+pub type Compile<'a> = &'a dyn Fn(Option<&str>, Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError>;
+
+/// What is wrong with requirements or rank, as the compiler of expressions says it.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ExpressionError(pub String);
+
+/// What is wrong with a task of a submission; the message tells it.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum TaskError {
+    #[error("there is no template {0}")]
+    NoTemplate(u16),
+    #[error("it has {0} inputs, at most {MAX_INPUTS} are allowed")]
+    TooManyInputs(usize),
+    #[error("its value `{0}` names an input that it does not have")]
+    NoSuchInput(Name),
+    #[error("there is no object {0}")]
+    NoSuchObject(u32),
+    #[error("there is no task {0} whose output it could read")]
+    NoSuchTask(u32),
+    #[error("it reads output {output} of task {task}, which is a pattern and may be many files: name one file")]
+    ReadsPattern { task: u32, output: u16 },
+    #[error("task {task} has no output {output}")]
+    NoSuchOutput { task: u32, output: u16 },
+}
 
 /// What is wrong with a submission; the message tells it.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -70,10 +94,15 @@ pub enum SpecError {
     Nowhere(String),
     #[error("output `{0}` is to have more than {MAX_REPLICAS} replicas")]
     Replicas(String),
-    #[error("tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name", tasks[0], tasks[1])]
+    #[error(
+        "tasks {} and {} would both write `{place}`: put `{{#}}` or a part of the item into its name",
+        tasks[0],
+        tasks[1]
+    )]
     Claimed { place: Name, tasks: [u32; 2] },
     #[error(
-        "task {task} would keep two files `{name}` in the cluster, which go by that name without their folders: call one differently"
+        "task {task} would keep two files named `{name}` in the cluster, where folders do not count: give one of them \
+         another name"
     )]
     KeptTwice { name: Name, task: u32 },
     #[error("the job has more than {MAX_TERMS} different requirements and ranks: submit it in parts")]
@@ -82,12 +111,12 @@ pub enum SpecError {
     TooManyPushed,
     #[error("there is no object {0} to broadcast")]
     NoSuchBroadcast(u32),
-    #[error("{0}")]
-    Expression(String),
+    #[error(transparent)]
+    Expression(ExpressionError),
     #[error("a command has no words")]
     EmptyCommand,
-    #[error("task {task}: {what}")]
-    Task { task: u32, what: String },
+    #[error("task {task}: {source}")]
+    Task { task: u32, source: TaskError },
     #[error("tasks {0:?} need each other's outputs in a circle")]
     Circle(Vec<u32>),
 }
@@ -221,17 +250,16 @@ impl JobSpec {
         let mut needs = BTreeMap::new();
         for task in 0..self.items.len() as u32 {
             let item = self.items.get(task);
-            let wrong = |what: String| SpecError::Task { task, what };
+            let wrong = |source| SpecError::Task { task, source };
             let template = self.templates.get(usize::from(item.template));
-            let template = template.ok_or_else(|| wrong(format!("there is no template {}", item.template)))?;
+            let template = template.ok_or_else(|| wrong(TaskError::NoTemplate(item.template)))?;
             let inputs = template.inputs.len() + item.inputs.len();
             if inputs > MAX_INPUTS {
-                return Err(wrong(format!("it has {inputs} inputs, at most {MAX_INPUTS} are allowed")));
+                return Err(wrong(TaskError::TooManyInputs(inputs)));
             }
-            if let Some(value) =
-                item.values.iter().find(|v| v.input.is_some_and(|i| usize::from(i) >= item.inputs.len()))
-            {
-                return Err(wrong(format!("its value `{}` names an input that it does not have", value.text)));
+            let is_missing = |value: &&Value| value.input.is_some_and(|input| usize::from(input) >= item.inputs.len());
+            if let Some(value) = item.values.iter().find(is_missing) {
+                return Err(wrong(TaskError::NoSuchInput(value.text.clone())));
             }
             let mut producers = Vec::new();
             for input in template.inputs.iter().chain(&item.inputs) {
@@ -250,21 +278,17 @@ impl JobSpec {
     }
 
     /// The task that an input waits for, if any.
-    fn check_input(&self, input: &Input) -> Result<Option<u32>, String> {
+    fn check_input(&self, input: &Input) -> Result<Option<u32>, TaskError> {
         match input.from {
             InputFrom::Object(object) if (object as usize) < self.objects.len() => Ok(None),
-            InputFrom::Object(object) => Err(format!("there is no object {object}")),
+            InputFrom::Object(object) => Err(TaskError::NoSuchObject(object)),
+            InputFrom::Output { task, .. } if task as usize >= self.items.len() => Err(TaskError::NoSuchTask(task)),
             InputFrom::Output { task, output } => {
-                if task as usize >= self.items.len() {
-                    return Err(format!("there is no task {task} whose output it could read"));
-                }
                 let template = self.templates.get(usize::from(self.items.get(task).template));
                 match template.and_then(|template| template.outputs.get(usize::from(output))) {
-                    Some(spec) if spec.pattern.is_glob() => Err(format!(
-                        "it reads output {output} of task {task}, which is a pattern and may be many files: name one file"
-                    )),
+                    Some(spec) if spec.pattern.is_glob() => Err(TaskError::ReadsPattern { task, output }),
                     Some(_) => Ok(Some(task)),
-                    None => Err(format!("task {task} has no output {output}")),
+                    None => Err(TaskError::NoSuchOutput { task, output }),
                 }
             }
         }
@@ -296,7 +320,7 @@ mod tests {
     use super::*;
     use eyas_types::{NumberRange, OutputSpec, Template};
 
-    fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, String> {
+    fn plain(_: Option<&str>, _: Option<&str>) -> Result<Option<Arc<Terms>>, ExpressionError> {
         Ok(None)
     }
 

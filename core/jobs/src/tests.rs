@@ -1,5 +1,5 @@
-//! The decider in a small world: a first-come scheduler, executors that come, go and hold objects, clients, a journal, and
-//! dispatchers that die. Whatever the history, books agree after every step, nothing written is lost, and all ends.
+//! The decider in a small world: a first-come scheduler, executors that come, go and hold objects, clients, a journal,
+//! and dispatchers that die. Whatever the history, books agree after every step, nothing written is lost, and all ends.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,7 +15,7 @@ use eyas_types::{
 };
 use proptest::prelude::*;
 
-use crate::{Config, Effect, Entry, Event, JobSpec, Jobs, JournalRecord, Phase, RETURN_GRACE_US, Replay};
+use crate::{Config, Effect, Entry, Event, JobSnapshot, JobSpec, Jobs, JournalRecord, Phase, RETURN_GRACE_US, Replay};
 
 /// Tasks that an executor has at a time.
 const SLOTS: usize = 2;
@@ -36,6 +36,7 @@ struct World {
     jobs: Jobs,
     now_us: u64,
     log: BTreeMap<JobId, (Arc<JobSpec>, Vec<Entry>)>,
+    snapshots: BTreeMap<JobId, Arc<JobSnapshot>>,
     queue: VecDeque<TaskId>,
     executors: BTreeMap<ExecutorId, Executor>,
     joined: u32,
@@ -44,12 +45,18 @@ struct World {
     to_do: VecDeque<ToDo>,
 }
 
+/// Few ended jobs are in memory.
+fn config() -> Config {
+    Config { max_ended_in_memory: 1, ..Config::default() }
+}
+
 impl World {
     fn new() -> Self {
         World {
-            jobs: Jobs::new(Config::default(), 1),
+            jobs: Jobs::new(config(), 1),
             now_us: 1,
             log: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             queue: VecDeque::new(),
             executors: BTreeMap::new(),
             joined: 0,
@@ -87,7 +94,15 @@ impl World {
                 assert_eq!(entries.len() as u64, number, "entries have no gaps");
                 entries.push((*entry).clone());
             }
-            Effect::Write(JournalRecord::Forget { job }) => drop(self.log.remove(&job)),
+            Effect::Write(JournalRecord::Snapshot { job, snapshot, .. }) => {
+                assert_eq!(snapshot.entries(), self.log[&job].1.len() as u64, "all entries before it are covered");
+                assert!(self.replay(job).job.snapshot().agrees_with(&snapshot), "job {job} is not as it is written");
+                self.snapshots.insert(job, snapshot);
+            }
+            Effect::Write(JournalRecord::Forget { job }) => {
+                self.log.remove(&job);
+                self.snapshots.remove(&job);
+            }
             Effect::Queue { task, .. } => {
                 assert!(!self.queue.contains(&task), "{task} is queued twice");
                 assert!(!self.executors.values().any(|by| by.tasks.contains(&task)), "{task} is queued and assigned");
@@ -210,13 +225,11 @@ impl World {
 
     /// The dispatcher dies and is started again. Executors lose what they run, and keep what they hold.
     fn restart(&mut self) {
-        self.jobs = Jobs::new(Config::default(), self.now_us);
+        self.jobs = Jobs::new(config(), self.now_us);
         let executors = core::mem::take(&mut self.executors);
         (self.queue, self.kept, self.to_cancel, self.to_do) = Default::default();
-        for (job, (spec, entries)) in self.log.clone() {
-            let mut replay = Replay::new(job, (*spec).clone());
-            entries.into_iter().for_each(|entry| replay.apply(entry));
-            self.tell(Event::Recovered { replay: Box::new(replay) });
+        for job in self.log.keys().copied().collect::<Vec<_>>() {
+            self.load(job);
         }
         for gone in executors.into_values() {
             let executor = ExecutorId(self.joined);
@@ -225,6 +238,30 @@ impl World {
             self.note_held();
             self.tell(Event::Flush);
         }
+    }
+
+    /// All of a job's entries, read again.
+    fn replay(&self, job: JobId) -> Replay {
+        let (spec, entries) = &self.log[&job];
+        let mut replay = Replay::new(job, (**spec).clone());
+        entries.iter().for_each(|entry| replay.apply(entry.clone()));
+        replay
+    }
+
+    /// Its last snapshot, and the entries after it.
+    fn replay_from_snapshot(&self, job: JobId) -> Replay {
+        let Some(snapshot) = self.snapshots.get(&job) else { return self.replay(job) };
+        let (spec, entries) = &self.log[&job];
+        let after = snapshot.entries() as usize;
+        let replay = Replay::from_snapshot(job, (**spec).clone(), (**snapshot).clone());
+        let mut replay = replay.expect("a snapshot of this job");
+        entries[after..].iter().for_each(|entry| replay.apply(entry.clone()));
+        replay
+    }
+
+    fn load(&mut self, job: JobId) {
+        let replay = self.replay_from_snapshot(job);
+        self.tell(Event::Recovered { replay: Box::new(replay) });
     }
 
     fn pass(&mut self, us: u64) {
@@ -251,8 +288,11 @@ impl World {
                     _ => assert_eq!(placed.remove(&task), None, "{task} is {:?}", state.phase),
                 }
             }
-            let mut again = Replay::new(job.id, (*self.log[&job.id].0).clone());
-            self.log[&job.id].1.iter().for_each(|entry| again.apply(entry.clone()));
+            let mut again = self.replay(job.id);
+            let (live, read) = (job.snapshot(), again.job.snapshot());
+            assert!(live.agrees_with(&read), "job {} is not as it is written:\n{live:?}\n{read:?}", job.id);
+            let from_snapshot = self.replay_from_snapshot(job.id).job.snapshot();
+            assert!(from_snapshot.agrees_with(&read), "its snapshot is another job:\n{from_snapshot:?}\n{read:?}");
             for (live, read) in job.tasks.iter().zip(&again.job.tasks) {
                 assert_eq!(live.phase.has_ended(), read.phase.has_ended(), "job {} is not as it is written", job.id);
                 assert!(!live.phase.has_ended() || live.phase == read.phase);
@@ -298,6 +338,7 @@ enum Step {
     Cancel(u8, Option<u8>),
     Retry(u8),
     Release(u8),
+    Forget(u8),
     Pass(u64),
     Restart,
 }
@@ -314,6 +355,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (pick(), prop::option::of(pick())).prop_map(|(job, task)| Step::Cancel(job, task)),
         1 => pick().prop_map(Step::Retry),
         1 => pick().prop_map(Step::Release),
+        1 => pick().prop_map(Step::Forget),
         3 => prop_oneof![Just(1), Just(100_000), Just(1_000_000), Just(RETURN_GRACE_US)].prop_map(Step::Pass),
         1 => Just(Step::Restart),
     ]
@@ -368,7 +410,11 @@ fn apply(world: &mut World, step: Step) {
             }
         }
         Step::Retry(which) | Step::Release(which) => {
-            if let Some(job) = nth(ids.iter().copied(), which).and_then(|job| world.jobs.get(job))
+            let Some(id) = nth(ids.iter().copied(), which) else { return };
+            if world.jobs.is_archived(id) {
+                world.load(id);
+            }
+            if let Some(job) = world.jobs.get(id)
                 && job.has_ended()
             {
                 let job = job.id;
@@ -377,6 +423,13 @@ fn apply(world: &mut World, step: Step) {
                     Step::Retry(_) => {}
                     _ => world.tell(Event::Release { job }),
                 }
+            }
+        }
+        Step::Forget(which) => {
+            if let Some(job) = nth(ids.iter().copied(), which) {
+                world.tell(Event::Forget { job });
+                let is_running = world.jobs.get(job).is_some_and(|job| !job.has_ended());
+                assert_eq!(world.log.contains_key(&job), is_running, "only an ended job is forgotten");
             }
         }
         Step::Pass(us) => world.pass(us),

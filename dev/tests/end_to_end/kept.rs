@@ -231,7 +231,7 @@ fn what_was_released_makes_room_and_stays_released() {
     cluster.run(&["job", "wait", "1"]).exits(0);
     cluster.run(&["job", "release", "1"]).exits(0).says(&["1 objects"]);
     cluster.run(&["job", "release", "1"]).exits(0).says(&["0 objects"]);
-    cluster.run(&["job", "retry", "1"]).exits(1).says(&["submit it again"]);
+    cluster.run(&["job", "retry", "1"]).exits(1).says(&["submit the job again"]);
     cluster.restart_dispatcher();
     cluster.wait_for_executors(1);
     cluster.write("large", vec![b'x'; 999_999]);

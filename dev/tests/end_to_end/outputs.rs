@@ -24,13 +24,13 @@ fn two_tasks_whose_patterns_find_one_name_are_told() {
     let script = ["--", "sh", "-c", "echo {} > same; echo {} > own-{}"];
     let run = |range: &str| home.eyas(&[&words[..], &[range], &script[..]].concat());
     let done = run("1-4").exits(1).says(&[
-        "of the job has written",
-        "out/same` already",
+        "of the job writes",
+        "out/same`, which this task would replace",
         "put `{#}`",
         "1 of 4 tasks succeeded, 3 failed",
     ]);
     let first = home.read("out/same");
-    assert!(done.stderr.contains(&format!("task {} of the job has written", first.trim().parse::<u32>().unwrap() - 1)));
+    assert!(done.stderr.contains(&format!("task {} of the job writes", first.trim().parse::<u32>().unwrap() - 1)));
     // What the others wrote beside it did not appear either: all of a task's outputs do, or none.
     assert_eq!(home.names("out"), [format!("own-{}", first.trim()), "same".into()]);
     // A later job replaces it.
@@ -46,9 +46,42 @@ fn two_tasks_whose_destinations_are_one_through_a_link_are_told() {
     symlink("real", home.work().join("link")).unwrap();
     let done =
         home.eyas(&["run", "--each-line", "list", "-o", "x={}/", "--no-append", "--", "sh", "-c", "echo {} > x"]);
-    done.exits(1).says(&["of the job has written", "1 of 2 tasks succeeded, 1 failed"]);
+    done.exits(1).says(&["of the job writes", "1 of 2 tasks succeeded, 1 failed"]);
     let written = home.read("real/x");
     assert!(["real\n", "link\n"].contains(&&*written), "{written}");
+}
+
+#[test]
+fn two_inputs_of_one_name_are_staged_by_it_and_do_not_make_one_place() {
+    let home = Home::new();
+    home.write("in/1/a", "1");
+    home.write("in/2/a", "2");
+    // In its sandbox, each of the two is `a`.
+    let done =
+        home.eyas(&["run", "--each", "in/*/a", "-o", "x=out/{}", "--no-append", "--", "sh", "-c", "echo {} > x"]);
+    done.exits(1).says(&["of the job writes", "out/a`", "1 of 2 tasks succeeded, 1 failed"]);
+}
+
+#[test]
+fn a_place_that_the_job_gives_to_a_task_is_refused_to_others_before_it_has_run() {
+    let cluster = Cluster::start(&[&[]]);
+    let folder = cluster.work().canonicalize().unwrap();
+    // The last one is said to write it; a pattern, and a link, lead the others there before.
+    symlink("out", folder.join("link")).unwrap();
+    let task = |file: &str, to: String, word: &str| {
+        let words = ["sh", "-c", "echo \"$1\" > own", "sh", word];
+        json!({"command": words, "outputs": [{"file": file, "to": to}], "priority": if word == "c" { 0 } else { 1 }})
+            .to_string()
+    };
+    let at = |name: &str| format!("{}/{name}", folder.display());
+    let tasks = [task("o*", at("out/"), "a"), task("own", at("link/own"), "b"), task("own", at("out/own"), "c")];
+    cluster.write("job.jsonl", tasks.join("\n"));
+    let done = cluster.run(&["submit", "--wait", "job.jsonl"]).exits(1);
+    let status = |task: &str| cluster.task(task)["status"].to_string();
+    for refused in ["1.0", "1.1"] {
+        assert!(status(refused).contains("task 2 of the job writes"), "{}: {done:?}", status(refused));
+    }
+    assert_eq!((status("1.2"), cluster.read("out/own")), ("\"succeeded\"".into(), "c\n".into()));
 }
 
 #[test]
@@ -68,7 +101,7 @@ fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
     cluster.run(&["job", "retry", &job]).exits(0).says(&["1 tasks"]);
     cluster.run(&["job", "wait", &job]).exits(1);
     let status = cluster.task(&format!("{job}.1"))["status"].to_string();
-    assert!(status.contains("task 0 of the job has written"), "{status}");
+    assert!(status.contains("task 0 of the job writes"), "{status}");
     assert_eq!(cluster.read("out/same"), "1\n");
     // The first one's kept output is lost: it runs again, and writes where it wrote.
     cluster.executor(1).kill();

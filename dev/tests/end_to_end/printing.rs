@@ -43,6 +43,8 @@ fn words_of(command: &str) -> Call {
         "job show" | "job wait" | "job retry" | "task list" => call(&["1"]),
         "job get" => call(&["1", "--to", "got", "--force"]),
         "job cancel" | "job release" => call(&["2"]),
+        // It is still running, so that other commands find it.
+        "job forget" => call(&["2"]),
         "task show" | "explain" => call(&["1.0"]),
         "task log" => passing_on(&["1.0"]),
         "task get" => call(&["1.0", "--to", "got", "--force"]),

@@ -149,3 +149,58 @@ fn a_reader_that_has_enough_does_no_harm() {
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn results_of_jobs_that_ended_long_ago_can_be_read_and_forgotten() {
+    let mut cluster = Cluster::start(&[&["--slots", "2"]]);
+    let script = "head -c 200000 /dev/zero | tr '\\0' x; echo $0; [ $0 != 2 ] || [ -e good ]";
+    cluster.run(&["run", "--array", "1-3", "--", "sh", "-c", script, "{}"]).exits(1);
+    let about = |cluster: &Cluster| {
+        let log = cluster.run(&["task", "log", "1.0"]).exits(0).stdout;
+        assert!(log.len() == 200_002 && log.ends_with("x1\n"), "{} bytes", log.len());
+        (cluster.job("1"), cluster.ask(&["task", "list", "1"], "tasks"))
+    };
+    let before = about(&cluster);
+    // More jobs than stay in memory.
+    cluster.write("job.jsonl", r#"{"noop": true}"#);
+    for _ in 0..25 {
+        cluster.submit("job.jsonl");
+    }
+    cluster.run(&["job", "wait", "26"]).exits(0);
+    assert_eq!(about(&cluster), before);
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    assert_eq!(about(&cluster), before);
+    cluster.run(&["report", "1", "-o", "report.html"]).exits(0);
+    cluster.run(&["job", "wait", "1"]).exits(1).says(&["2 of 3 tasks succeeded"]);
+    cluster.write("good", "");
+    cluster.run(&["job", "retry", "1"]).exits(0);
+    cluster.run(&["job", "wait", "1"]).exits(0);
+    // What is forgotten is gone, and nothing else is.
+    cluster.write("job.jsonl", r#"{"command": ["sh", "-c", "until [ -e go ]; do sleep 0.02; done"]}"#);
+    cluster.submit("job.jsonl");
+    cluster.run(&["job", "forget", "27"]).exits(1).says(&["job 27 is still running", "cancel"]);
+    cluster.run(&["job", "forget", "99"]).exits(1).says(&["there is no job 99"]);
+    cluster.run(&["job", "forget", "1", "2"]).exits(0).says(&["2 jobs"]);
+    cluster.run(&["task", "log", "1.0"]).exits(1).says(&["there is no job 1"]);
+    let folder = cluster.path("home/clusters/test");
+    assert!(!folder.join("journal.output/1").exists(), "its output is gone");
+    cluster.restart_dispatcher();
+    cluster.wait_for_executors(1);
+    assert_eq!(cluster.ask(&["job", "list"], "jobs").as_array().unwrap().len(), 25);
+    cluster.write("go", "");
+    cluster.run(&["job", "wait", "27", "26"]).exits(0);
+}
+
+#[test]
+fn a_list_has_as_many_tasks_as_are_asked_for() {
+    let cluster = Cluster::start(&[&["--slots", "4"]]);
+    cluster.run(&["run", "--array", "1-12000", "--noop"]).exits(0);
+    let count =
+        |words: &[&str]| cluster.ask(&[&["task", "list", "1"], words].concat(), "tasks").as_array().unwrap().len();
+    assert_eq!(
+        (count(&["--limit", "1000000"]), count(&["--limit", "10001"]), count(&["--failed"])),
+        (12_000, 10_001, 0)
+    );
+    assert_eq!(count(&["--from", "11999", "--limit", "10"]), 1);
+}

@@ -5,11 +5,11 @@ use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
 use eyas_types::{Estimate, ExecutorId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
-use super::{MAX_NAMES, ResultReader};
+use super::{AnswerError, MAX_NAMES, ResultReader};
 use crate::dispatcher_core::DispatcherCore;
 
 impl DispatcherCore {
-    pub(super) fn explain(&self, task: TaskId) -> Result<Explanation, String> {
+    pub(super) fn explain(&self, task: TaskId) -> Result<Explanation, AnswerError> {
         self.check_task(task)?;
         let job = self.job(task.job)?;
         let view = self.task_view(job, task.index, &mut ResultReader::default());
@@ -74,8 +74,8 @@ impl DispatcherCore {
                         in_words(estimate)
                     ),
                     None => format!(
-                        "It waits because every executor that could take it is busy; {name} is likely to be the first to \
-                         have done it: {there}."
+                        "It waits because every executor that could take it is busy; {name} is likely to finish it \
+                         first: {there}."
                     ),
                 }
             }

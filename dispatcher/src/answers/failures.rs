@@ -24,7 +24,7 @@ impl DispatcherCore {
             [] => first.collect(),
             tasks => tasks.iter().copied().filter(|index| (*index as usize) < job.tasks.len()).collect(),
         };
-        let mut results = ResultReader::default();
+        let mut results = ResultReader::in_full();
         let views = indices.into_iter().take(MAX_FAILURES_SHOWN).map(|index| {
             let result = results.last(self, job, index).ok().flatten();
             let outcome = result.as_ref().map(|result| &result.outcome);
@@ -41,8 +41,8 @@ impl DispatcherCore {
     }
 }
 
-/// The words of a task's command. Items stay as the user wrote them; an input that is named by its number is shown by its
-/// source.
+/// The words of a task's command. Items stay as the user wrote them; an input that is named by its number is shown by
+/// its source.
 pub(super) fn command_of(job: &Job, index: u32) -> Vec<Name> {
     let item = job.spec.items.get(index);
     let Program::Command(words) = &job.template_of(&item).program else { return Vec::new() };

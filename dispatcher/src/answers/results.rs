@@ -7,17 +7,25 @@ use eyas_types::JobId;
 use eyas_wire::client::TaskResult;
 
 use crate::dispatcher_core::DispatcherCore;
+use crate::journal::JournalError;
 
-/// ResultReader as they are looked up: neighbours are in one journal entry, which is read once.
+/// Looks results up. Neighbouring tasks often share a journal entry, so the last entry that was read is kept.
 #[derive(Default)]
 pub(crate) struct ResultReader {
+    /// Large captured output is read too.
+    is_in_full: bool,
     entry: Option<(JobId, u64)>,
     results: HashMap<u32, TaskResult>,
 }
 
 impl ResultReader {
+    /// Reads results with all of their captured output.
+    pub fn in_full() -> Self {
+        ResultReader { is_in_full: true, ..ResultReader::default() }
+    }
+
     /// A task's last result, if it has ended.
-    pub fn last(&mut self, core: &DispatcherCore, job: &Job, index: u32) -> Result<Option<TaskResult>, String> {
+    pub fn last(&mut self, core: &DispatcherCore, job: &Job, index: u32) -> Result<Option<TaskResult>, JournalError> {
         let Some(entry) = job.entry_of(index) else { return Ok(None) };
         if entry >= job.entries {
             return Ok(job.pending_result(index).cloned());
@@ -28,7 +36,12 @@ impl ResultReader {
         }
         if self.entry != Some((job.id, entry)) {
             self.entry = Some((job.id, entry));
-            let read = core.journal.read(job.id, entry, entry + 1)?;
+            let (from, to) = (entry, entry + 1);
+            let read = if self.is_in_full {
+                core.journal.results(job.id, from, to)?
+            } else {
+                core.journal.results_in_short(job.id, from, to)?
+            };
             self.results =
                 read.into_iter().flat_map(Entry::into_results).map(|result| (result.index, result)).collect();
         }

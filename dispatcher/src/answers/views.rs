@@ -1,12 +1,12 @@
 //! Jobs, tasks, executors and objects as clients are shown them.
 
-use eyas_jobs::{Job, Phase};
+use eyas_jobs::{Job, JobSummary, Phase};
 use eyas_sched::ObjectView as ScheduledObject;
 use eyas_types::{ExecutorId, ExecutorLoad, InputFrom, Name, ObjectId, Resources, TaskItem, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
 use super::failures::command_of;
-use super::{MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
+use super::{MAX_BYTES_SHOWN, MAX_NAMES, MAX_TASKS_SHOWN, ResultReader};
 use crate::dispatcher_core::DispatcherCore;
 use crate::executors::ConnectedExecutor;
 
@@ -14,6 +14,41 @@ impl DispatcherCore {
     /// Jobs that have not ended.
     pub(crate) fn unfinished(&self) -> Vec<JobView> {
         self.jobs.all().filter(|job| !job.has_ended()).map(|job| self.view(job)).collect()
+    }
+
+    /// All jobs, the oldest first.
+    pub(super) fn job_views(&self) -> Vec<JobView> {
+        let archived = self.jobs.archived().map(|summary| self.view_of_archived(summary));
+        let mut views: Vec<_> = archived.chain(self.jobs.all().map(|job| self.view(job))).collect();
+        views.sort_by_key(|view| view.job);
+        views
+    }
+
+    /// An ended job that is not in memory.
+    pub(crate) fn view_of_archived(&self, summary: &JobSummary) -> JobView {
+        JobView {
+            job: summary.job,
+            name: summary.name.clone(),
+            state: summary.state,
+            tasks: summary.counts,
+            retried: summary.retried,
+            reused: summary.reused,
+            recomputed: summary.recomputed,
+            reads: summary.reads,
+            submitted_unix_ms: summary.submitted_unix_ms,
+            elapsed_us: summary.elapsed_us,
+            executors: self.executors.len() as u64,
+            capacity_milli: self.scheduler.utilisation().total_milli,
+            is_stuck: false,
+            warnings: self.why_output_was_cut(summary.lacked_output_room).into_iter().collect(),
+        }
+    }
+
+    fn why_output_was_cut(&self, lacked_output_room: bool) -> Option<String> {
+        let room = units::format_bytes(self.jobs.max_output_bytes());
+        lacked_output_room.then(|| {
+            format!("output of its tasks was cut: the journal keeps at most {room} of all jobs; let tasks write files")
+        })
     }
 
     /// The job with what it does not know itself.
@@ -32,14 +67,8 @@ impl DispatcherCore {
             executors: self.executors.len() as u64,
             capacity_milli: self.scheduler.utilisation().total_milli,
             is_stuck: false,
-            warnings: Vec::new(),
+            warnings: self.why_output_was_cut(job.lacked_output_room).into_iter().collect(),
         };
-        if job.lacked_output_room {
-            view.warnings.push(format!(
-                "output of its tasks was cut, as the journal keeps no more than {} of all jobs: let tasks write files",
-                units::format_bytes(self.jobs.max_output_bytes())
-            ));
-        }
         if job.has_ended() || job.counts.waiting == 0 {
             return view;
         }
@@ -83,8 +112,8 @@ impl DispatcherCore {
         let set_aside: Vec<_> = self.executors.iter().map(|(id, _)| id).filter(is_set_aside).collect();
         (!set_aside.is_empty()).then(|| {
             format!(
-                "set aside, because tasks failed there that other executors completed: {}; look at the disk, mounts and \
-                 software of their nodes",
+                "set aside, because tasks failed there that other executors completed: {}; look at the disk, mounts \
+                 and software of their nodes",
                 self.names(&set_aside)
             )
         })
@@ -110,9 +139,16 @@ impl DispatcherCore {
         let indices = from..job.tasks.len() as u32;
         let wanted = indices.filter(|index| !failed || job.tasks[*index as usize].phase == Phase::Failed);
         let mut results = ResultReader::default();
-        let views =
-            wanted.take(limit.min(MAX_TASKS_SHOWN) as usize).map(|index| self.task_view(job, index, &mut results));
-        views.collect()
+        let (mut views, mut bytes) = (Vec::new(), 0);
+        for index in wanted.take(limit.min(MAX_TASKS_SHOWN) as usize) {
+            let view = self.task_view(job, index, &mut results);
+            bytes += view.item.len() + view.command.iter().map(|word| word.len()).sum::<usize>();
+            views.push(view);
+            if bytes >= MAX_BYTES_SHOWN {
+                break;
+            }
+        }
+        views
     }
 
     pub(super) fn task_view(&self, job: &Job, index: u32, results: &mut ResultReader) -> TaskView {

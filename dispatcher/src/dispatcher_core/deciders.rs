@@ -1,10 +1,11 @@
-//! The shell of the two deciders: tells them what happened, and does what they say. `core/dispatch` passes on what one says to
-//! the other.
+//! The shell of the two deciders: tells them what happened, and does what they say. `core/dispatch` passes on what one
+//! says to the other.
 
 use eyas_dispatch::Effect;
 use eyas_jobs as jobs;
 use eyas_sched::{Event, Hint};
 use eyas_types::{ExecutorId, ObjectId, TaskId};
+use eyas_wire::client::TaskResult;
 use eyas_wire::executor::{AssignedInput, Assignment, ToExecutor};
 
 use super::DispatcherCore;
@@ -62,9 +63,7 @@ impl DispatcherCore {
             Effect::EndBroadcast { job } => self.end_broadcast(job),
             Effect::Forget { job } => self.executors.forget_job(job),
             Effect::ReadResult { task, earlier } => {
-                let result =
-                    self.jobs.get(earlier.job).map(|job| ResultReader::default().last(self, job, earlier.index));
-                let outcome = result.and_then(Result::ok).flatten().map(|result| Box::new(result.outcome));
+                let outcome = self.result_of(earlier).map(|result| Box::new(result.outcome));
                 self.exchange.tell_jobs(jobs::Event::EarlierResult { task, earlier, outcome });
             }
             Effect::Claimed { executor, task, by_other } => {
@@ -74,6 +73,16 @@ impl DispatcherCore {
                 self.executors.send(executor, ToExecutor::Check { task, objects });
             }
         }
+    }
+
+    /// The result of a task that has ended, if it can be read.
+    fn result_of(&mut self, task: TaskId) -> Option<TaskResult> {
+        if let Err(e) = self.load_archived(task.job) {
+            tracing::warn!("the result of task {task} cannot be reused: {e}");
+        }
+        let loaded = || self.loaded.as_ref().filter(|job| job.id == task.job);
+        let job = self.jobs.get(task.job).or_else(loaded)?;
+        ResultReader::in_full().last(self, job, task.index).ok()?
     }
 
     fn assign(&mut self, executor: ExecutorId, task: TaskId, attempt: u32, hints: &[Hint]) {

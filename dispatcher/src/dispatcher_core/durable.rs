@@ -1,9 +1,10 @@
 //! What the core writes to the journal, takes up from it, and shows once it is on disk.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
-use eyas_jobs::{self as jobs, Entry, JobSpec, JournalRecord, Phase, Replay};
+use eyas_jobs::{self as jobs, Entry, JobSpec, JobSummary, JournalRecord, Phase, Replay};
 use eyas_sched::MAX_HINTS;
 use eyas_types::{JobId, ObjectId, OutputSpec};
 use eyas_wire::client::{KeptOutput, KeptPart, ToClient};
@@ -11,21 +12,21 @@ use tokio::sync::oneshot;
 
 use super::DispatcherCore;
 use crate::durable_replies::JobProgress;
-use crate::expressions::compile;
-use crate::journal::WrittenRecord;
+use crate::journal::{JournalError, WrittenRecord, tell_difference};
 
-/// Tasks, and their outputs, of which a client is told at a time.
+/// Tasks, and outputs of tasks, in one answer about what a job keeps.
 const TOLD_AT_ONCE: usize = 4096;
 
 impl DispatcherCore {
     /// Takes up what the journal has: jobs that had not ended go on.
-    pub fn recover(&mut self) -> Result<(), String> {
-        for (id, mut spec) in self.journal.read_jobs()? {
-            if !spec.is_sound(&compile) {
-                return Err(format!("job {id} is damaged"));
+    pub fn recover(&mut self) -> Result<(), JournalError> {
+        for (id, summary) in self.journal.jobs()? {
+            if let Some(summary) = summary {
+                self.replies.offer(id, self.progress_of_archived(&summary));
+                self.tell_jobs(jobs::Event::RecoveredSummary { summary: Box::new(summary) });
+                continue;
             }
-            let mut replay = Replay::new(id, spec);
-            self.journal.replay(id, 0, u64::MAX, |entry| replay.apply(entry))?;
+            let replay = self.journal.load(id, std::iter::empty())?;
             self.tell_jobs(jobs::Event::Recovered { replay: Box::new(replay) });
             let Some(job) = self.jobs.get(id) else { continue };
             if !job.has_ended() {
@@ -68,7 +69,11 @@ impl DispatcherCore {
                 self.unwritten.insert((*job, *number), entry.clone());
                 self.writing = true;
             }
-            JournalRecord::Forget { job } => self.replies.forget(*job),
+            JournalRecord::Snapshot { .. } => {}
+            JournalRecord::Forget { job } => {
+                self.replies.forget(*job);
+                self.loaded.take_if(|loaded| loaded.id == *job);
+            }
         }
         self.replies.put();
         self.journal.write(record);
@@ -98,7 +103,7 @@ impl DispatcherCore {
                         self.unwritten.remove(&entry);
                     }
                 }
-                WrittenRecord::Forgotten(_) => {}
+                WrittenRecord::Snapshot(_) | WrittenRecord::Forgotten(_) => {}
             }
         }
         self.replies.on_disk(written.len());
@@ -117,13 +122,70 @@ impl DispatcherCore {
         }
     }
 
-    /// How a job stands.
-    fn standing(&self, job: &jobs::Job) -> JobProgress {
-        JobProgress { view: self.view(job), entries: job.entries, is_over: job.has_ended() }
+    /// How an ended job stands that is not in memory.
+    fn progress_of_archived(&self, summary: &JobSummary) -> JobProgress {
+        JobProgress {
+            view: self.view_of_archived(summary),
+            entries: summary.entries,
+            dropped_results: summary.dropped_results,
+            is_over: true,
+        }
     }
 
-    /// What these tasks of a job keep for its user, or the first of them, and which executors have it. What no executor has
-    /// is made again without further ado; what is doubted is looked at by those that are said to have it.
+    /// Reads a job from the journal, with what is on its way there.
+    fn read_job(&self, job: JobId) -> Result<Replay, JournalError> {
+        let unwritten = self.unwritten.range((job, 0)..=(job, u64::MAX));
+        self.journal.load(job, unwritten.map(|((_, number), entry)| (*number, entry)))
+    }
+
+    /// Reads a job that is not in memory, to answer requests about it. One such job is kept.
+    pub(crate) fn load_archived(&mut self, job: JobId) -> Result<(), JournalError> {
+        if self.jobs.is_archived(job) && self.loaded.as_ref().is_none_or(|loaded| loaded.id != job) {
+            self.loaded = Some(self.read_job(job)?.into_job());
+        }
+        Ok(())
+    }
+
+    /// Takes a job that is not in memory back into it, so that it can go on.
+    pub(crate) fn recall(&mut self, job: JobId) -> Result<(), JournalError> {
+        if self.jobs.is_archived(job) {
+            let replay = Box::new(self.read_job(job)?);
+            self.loaded = None;
+            self.tell_jobs(jobs::Event::Recovered { replay });
+        }
+        Ok(())
+    }
+
+    /// Whether what the journal has of every job is what is in memory. What differs is told in a file.
+    pub(super) fn compare_with_journal(&self, told_in: &Path) -> Result<(), JournalError> {
+        let tell = |job, what| {
+            if let Err(e) = tell_difference(told_in, job, what) {
+                tracing::error!("{}: {e}", told_in.display());
+            }
+        };
+        for job in self.jobs.all() {
+            let read = self.journal.load(job.id, std::iter::empty())?;
+            if !read.job().snapshot().agrees_with(&job.snapshot()) {
+                tell(job.id, "it is another in memory than in the journal");
+            }
+        }
+        for summary in self.jobs.archived() {
+            let read = self.journal.load(summary.job, std::iter::empty())?;
+            if read.job().summary() != *summary {
+                tell(summary.job, "its summary is not what the journal has");
+            }
+        }
+        Ok(())
+    }
+
+    /// How a job stands.
+    fn standing(&self, job: &jobs::Job) -> JobProgress {
+        let (entries, dropped_results) = (job.entries, job.dropped_results);
+        JobProgress { view: self.view(job), entries, dropped_results, is_over: job.has_ended() }
+    }
+
+    /// What these tasks of a job keep for its user, or the first of them, and which executors have it. What no executor
+    /// has is made again without further ado; what is doubted is looked at by those that are said to have it.
     pub(crate) fn kept_part(&mut self, id: JobId, tasks: Range<u32>, doubted: &[ObjectId]) -> KeptPart {
         doubted.iter().for_each(|object| self.tell_scheduler(eyas_sched::Event::Doubted { object: *object }));
         let mut part = KeptPart::default();

@@ -1,8 +1,8 @@
-//! The core's pushes: objects that executors fetch ahead of demand, for clients and for jobs. The scheduler decides who
-//! gets what from whom; here is what the objects are, whom it is for, and what becomes of it.
+//! Pushes: objects that executors fetch ahead of demand, for clients and for jobs. The scheduler decides which executor
+//! fetches which object from which other. This file knows the objects, the client or job of each push, and its outcome.
 //!
-//! A push is not written to the journal. A client's ends with its connection, and what has arrived by then stays; a job's
-//! begins anew when the job does.
+//! A push is not written to the journal. A client's ends with its connection, and what has arrived by then stays; a
+//! job's begins anew when the job does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -12,21 +12,42 @@ use eyas_types::task::MAX_PUSHED;
 use eyas_types::{ExecutorId, JobId, Name, ObjectId, ObjectSpec, units};
 use eyas_wire::client::PushRequest;
 use eyas_wire::view::{PushFailure, PushView, RecipientView};
+use thiserror::Error;
 use tokio::sync::watch;
 
 use super::DispatcherCore;
+use crate::executors::NoSuchExecutor;
 
 /// ActivePushes of clients at a time.
 const MAX_PUSHES: usize = 64;
 /// Failures of a push that are told in words.
 const MAX_PUSH_FAILURES: usize = 100;
 
+/// Why a push cannot begin.
+#[derive(Debug, Error)]
+pub(crate) enum PushError {
+    #[error("with policy {0}, executors store no objects: start the dispatcher with another policy")]
+    NoCaching(String),
+    #[error("{MAX_PUSHES} pushes are under way: wait until one of them is over")]
+    TooMany,
+    #[error("a push has at least one object and at most {MAX_PUSHED}, this one has {0}")]
+    Objects(usize),
+    #[error("no executor keeps an object `{0}`")]
+    NoSuchObject(Name),
+    #[error("no executor has the label `{0}`: see `eyas executor list`")]
+    NoSuchLabel(String),
+    #[error("no executor has joined: start some with `eyas start executor`")]
+    NoExecutors,
+    #[error(transparent)]
+    NoSuchExecutor(#[from] NoSuchExecutor),
+}
+
 /// All pushes under way.
 #[derive(Default)]
 pub(crate) struct ActivePushes {
     pushes: BTreeMap<PushId, Push>,
     next: u64,
-    /// Those that everybody has, or will not have.
+    /// Pushes that no executor is still to receive.
     over: BTreeSet<PushId>,
 }
 
@@ -41,13 +62,13 @@ enum Whose {
 }
 
 struct ForClient {
-    /// Who is to have it, by their names.
+    /// The executors that are to have the objects, and their names.
     names: BTreeMap<ExecutorId, String>,
     /// Those that could not have all.
     failed: BTreeSet<ExecutorId>,
     failures: Vec<PushFailure>,
     told: watch::Sender<PushView>,
-    /// It ends when nobody watches it any more.
+    /// It ends when its client no longer watches it.
     is_awaited: bool,
 }
 
@@ -55,6 +76,11 @@ impl ActivePushes {
     /// Nothing more will come of a push.
     pub fn is_over(&mut self, push: PushId) {
         self.over.insert(push);
+    }
+
+    /// Whether clients wait for pushes, which are shown how these go on.
+    pub fn are_shown(&self) -> bool {
+        self.pushes.values().any(|push| matches!(push.whose, Whose::Client(_)))
     }
 
     /// A pushed object's spec.
@@ -86,20 +112,19 @@ impl ForClient {
 
 impl DispatcherCore {
     /// Begins a client's push; how it goes on.
-    pub(super) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, String> {
+    pub(super) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, PushError> {
         let PushRequest { objects, kept, to, distribution, wait } = request;
         if !self.caching {
-            let policy = &self.policy;
-            return Err(format!("policy {policy} has executors keep nothing: start the dispatcher with another"));
+            return Err(PushError::NoCaching(self.policy.clone()));
         }
         let of_clients = self.pushes.pushes.values().filter(|push| matches!(push.whose, Whose::Client(_)));
         if of_clients.count() >= MAX_PUSHES {
-            return Err(format!("{MAX_PUSHES} pushes are under way: wait until one of them is over"));
+            return Err(PushError::TooMany);
         }
         let kept = self.kept_of(&kept)?;
         let (order, specs) = each_once(objects.into_iter().chain(kept));
         if order.is_empty() || order.len() > MAX_PUSHED {
-            return Err(format!("a push has at least one object and at most {MAX_PUSHED}, this has {}", order.len()));
+            return Err(PushError::Objects(order.len()));
         }
         let names = self.recipients(&to)?;
         let (failed, failures, told) = (BTreeSet::new(), Vec::new(), watch::Sender::new(PushView::default()));
@@ -126,7 +151,7 @@ impl DispatcherCore {
     }
 
     /// The objects that are kept in the cluster under these names. All are looked for at once: there may be very many.
-    fn kept_of(&self, sources: &[Name]) -> Result<Vec<ObjectSpec>, String> {
+    fn kept_of(&self, sources: &[Name]) -> Result<Vec<ObjectSpec>, PushError> {
         if sources.is_empty() {
             return Ok(Vec::new());
         }
@@ -135,12 +160,12 @@ impl DispatcherCore {
         let held = kept.filter(|(object, _)| self.scheduler.is_held(*object));
         let held: HashMap<_, _> = held.map(|(_, spec)| (&spec.source, spec)).collect();
         let find = |source: &Name| held.get(source).map(|spec| (*spec).clone());
-        let found = |source| find(source).ok_or_else(|| format!("no executor keeps an object `{source}`"));
+        let found = |source| find(source).ok_or_else(|| PushError::NoSuchObject(source.clone()));
         sources.iter().map(found).collect()
     }
 
     /// Executors by what a person calls them, and their names.
-    fn recipients(&self, to: &[String]) -> Result<BTreeMap<ExecutorId, String>, String> {
+    fn recipients(&self, to: &[String]) -> Result<BTreeMap<ExecutorId, String>, PushError> {
         let mut recipients = BTreeMap::new();
         let all = || self.executors.iter().map(|(id, executor)| (id, executor.name.clone()));
         if to.is_empty() {
@@ -156,16 +181,13 @@ impl DispatcherCore {
                     let before = recipients.len();
                     recipients.extend(all().filter(|(id, _)| has(*id)));
                     if recipients.len() == before && !all().any(|(id, _)| has(id)) {
-                        return Err(format!("no executor has the label `{word}`: see `eyas executor list`"));
+                        return Err(PushError::NoSuchLabel(word.clone()));
                     }
                 }
-                (Err(why), None) => return Err(why),
+                (Err(e), None) => return Err(e.into()),
             }
         }
-        match recipients.is_empty() {
-            true => Err("no executor has joined: start some with `eyas start executor`".into()),
-            false => Ok(recipients),
-        }
+        if recipients.is_empty() { Err(PushError::NoExecutors) } else { Ok(recipients) }
     }
 
     /// An executor cannot have an object, which may be pushed to it.
@@ -175,7 +197,8 @@ impl DispatcherCore {
             let source = specs.get(&object).map(|spec| &spec.source);
             match whose {
                 Whose::Job(job) => {
-                    tracing::info!(%job, %executor, source = source.map(tracing::field::display), reason, "could not be pushed")
+                    let source = source.map(tracing::field::display);
+                    tracing::info!(%job, %executor, source, reason, "could not be pushed");
                 }
                 Whose::Client(of_client) => of_client.fail(executor, source, reason),
             }
@@ -210,7 +233,7 @@ impl DispatcherCore {
         self.pushes.over.remove(&id);
     }
 
-    /// Goes on after pushes that are over: tells who waits, or queues the tasks that do.
+    /// Goes on after pushes that are over: tells clients that wait, and has waiting tasks queued.
     pub(super) fn finish_pushes(&mut self) {
         while let Some(id) = self.pushes.over.pop_first() {
             match self.pushes.pushes.get(&id).map(|push| &push.whose) {
@@ -245,13 +268,14 @@ impl DispatcherCore {
         self.show_push(id, true);
     }
 
-    /// Tells those who wait how far pushes are, and ends those that nobody waits for any more.
+    /// Shows clients how their pushes stand, and ends pushes whose client no longer waits.
     pub(super) fn show_pushes(&mut self) {
         for id in self.pushes.pushes.keys().copied().collect::<Vec<_>>() {
             let Some(Push { whose: Whose::Client(of_client), .. }) = self.pushes.pushes.get(&id) else { continue };
-            match of_client.is_awaited && of_client.told.is_closed() {
-                true => self.end_push(id),
-                false => self.show_push(id, false),
+            if of_client.is_awaited && of_client.told.is_closed() {
+                self.end_push(id);
+            } else {
+                self.show_push(id, false);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The core with a journal of its own, told by hand what happens; a kill is the end of one core, and a second that takes
-//! up the same journal.
+//! The core with a journal of its own, told by hand what happens; a kill is the end of one core, and a second that
+//! takes up the same journal.
 
 use std::net::SocketAddr;
 use std::sync::mpsc as std_mpsc;
@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
+use crate::journal::JournalOptions;
 
 struct Dispatcher {
     core: DispatcherCore,
@@ -30,7 +31,8 @@ struct Dispatcher {
 fn core_in(folder: &TempDir) -> (DispatcherCore, std_mpsc::Receiver<Vec<WrittenRecord>>) {
     let (sender, written) = std_mpsc::channel();
     let path = folder.path().join("journal.redb");
-    let journal = Journal::open(&path, false, move |done| drop(sender.send(done)), |e| panic!("{e}")).unwrap();
+    let options = JournalOptions { is_scratch: false, check: Some(folder.path().join("differs")) };
+    let journal = Journal::open(&path, options, move |done| drop(sender.send(done)), |e| panic!("{e}")).unwrap();
     let config = eyas_sched::Config { policy: PlacementPolicy::FirstAvailable, ..Default::default() };
     let mut core = DispatcherCore::new(Scheduler::new(config), "fa".into(), false, Duration::from_secs(3), journal);
     core.recover().unwrap();
@@ -326,7 +328,7 @@ async fn nothing_that_was_shown_goes_back() {
     let mut first = dispatcher.ask(FromClient::Jobs { job: Some(job) });
     let mut log = dispatcher.ask(FromClient::Log { task: task(job, 0) });
     dispatcher.end(executor, task(job, 1), wrote(3));
-    dispatcher.core.tick();
+    dispatcher.core.tick(0);
     assert_eq!((first.try_recv(), log.try_recv(), shown()), (Err(TryRecvError::Empty), Err(TryRecvError::Empty), 0));
     dispatcher.settle();
     let ToClient::Jobs(jobs) = first.try_recv().unwrap() else { panic!("not jobs") };
@@ -388,7 +390,7 @@ async fn output_has_a_bound_and_the_oldest_ended_job_makes_room() {
     let warnings = dispatcher.view(running).warnings;
     assert!(warnings.iter().any(|warning| warning.contains("was cut")), "{warnings:?}");
     drop(watching);
-    dispatcher.core.tick();
+    dispatcher.core.tick(0);
     dispatcher.end(executor, task(running, 2), wrote(50));
     let cut = dispatcher.log(task(running, 2)).outcome;
     assert_eq!((cut.stdout.len(), cut.cut_bytes), (40, 10));
@@ -451,11 +453,11 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     dispatcher.restart();
     dispatcher.core.caching = true;
     let executor = dispatcher.join(1);
-    dispatcher.core.tick();
+    dispatcher.core.tick(0);
     assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded], "who had it may come");
     dispatcher.core.clock.advance_us(RETURN_GRACE_US);
-    dispatcher.core.tick();
-    dispatcher.core.tick();
+    dispatcher.core.tick(0);
+    dispatcher.core.tick(0);
     assert_eq!(dispatcher.phases(job), [Assigned, Blocked], "with what it is made from");
     assert_eq!(dispatcher.view(job).state, JobState::Running);
     dispatcher.end_kept(executor, task(job, 0));
@@ -473,7 +475,7 @@ async fn what_is_for_a_user_is_made_again_if_nobody_comes_back_with_it() {
     dispatcher.restart();
     dispatcher.join(1);
     dispatcher.core.clock.advance_us(RETURN_GRACE_US);
-    dispatcher.core.tick();
+    dispatcher.core.tick(0);
     assert_eq!(dispatcher.phases(job), [Succeeded, Succeeded]);
 }
 
@@ -508,7 +510,7 @@ async fn a_cluster_that_stops_loses_nothing() {
     dispatcher.end_kept(executor, task(job, 0));
     dispatcher.core.begin_to_stop();
     dispatcher.core.handle(CoreMessage::Said { executor, messages: vec![FromExecutor::Leaving] });
-    dispatcher.core.tick();
+    dispatcher.core.tick(0);
     dispatcher.settle();
     dispatcher.restart();
     assert_eq!((dispatcher.phases(job), dispatcher.view(job).recomputed), (vec![Phase::Succeeded, Phase::Blocked], 0));
@@ -530,4 +532,69 @@ async fn who_waits_to_read_another_output_of_a_task_that_runs_again_waits_for_it
         assert_eq!(dispatcher.kept_part(job).outputs.len(), 2);
         assert_eq!(dispatcher.phases(job), [Phase::Assigned, Phase::Blocked]);
     }
+}
+
+#[tokio::test]
+async fn ended_jobs_leave_memory_and_are_read_when_they_are_asked_for() {
+    let mut dispatcher = Dispatcher::start().await;
+    let config = jobs::Config { max_ended_in_memory: 1, ..jobs::Config::default() };
+    dispatcher.core.jobs = Jobs::new(config, dispatcher.core.clock.now_us());
+    let executor = dispatcher.join(1);
+    let jobs: Vec<_> = (0..3).map(|_| dispatcher.submit(2)).collect();
+    for job in &jobs {
+        dispatcher.end(executor, task(*job, 0), wrote(70_000));
+        dispatcher.end(executor, task(*job, 1), Outcome::of(Status::Exited(1)));
+    }
+    let views = |dispatcher: &mut Dispatcher| match dispatcher.answer(FromClient::Jobs { job: None }) {
+        ToClient::Jobs(jobs) => jobs,
+        other => panic!("{other:?}"),
+    };
+    let report = |dispatcher: &mut Dispatcher, job| match dispatcher.answer(FromClient::Report { job }) {
+        ToClient::Report(report) => (report.metrics, report.samples, report.failures),
+        other => panic!("{other:?}"),
+    };
+    let (before, report_before) = (views(&mut dispatcher), report(&mut dispatcher, jobs[0]));
+    dispatcher.core.tick(0);
+    assert_eq!(dispatcher.ids(), [jobs[2]]);
+    for _ in 0..2 {
+        assert_eq!(views(&mut dispatcher), before);
+        assert_eq!(dispatcher.log(task(jobs[0], 0)).outcome, wrote(70_000));
+        assert_eq!(report(&mut dispatcher, jobs[0]), report_before);
+        let list = FromClient::Tasks { job: jobs[1], from: 0, limit: 9, failed: true };
+        let ToClient::Tasks(failed) = dispatcher.answer(list) else { panic!("no list") };
+        assert_eq!((failed.len(), failed[0].task), (1, task(jobs[1], 1)));
+        dispatcher.restart();
+        assert!(dispatcher.ids().is_empty(), "a dispatcher that starts reads no job that has ended");
+        dispatcher.join(1);
+    }
+    // One that goes on is in memory again.
+    assert_eq!(dispatcher.answer(FromClient::Retry { job: jobs[0] }), ToClient::Done(1));
+    assert_eq!(dispatcher.phases(jobs[0]), [Phase::Succeeded, Phase::Waiting]);
+    let ToClient::Refused(why) = dispatcher.answer(FromClient::Forget { job: jobs[0] }) else { panic!("forgotten") };
+    assert!(why.contains("still running") && why.contains("cancel"), "{why}");
+    assert_eq!(dispatcher.answer(FromClient::Forget { job: jobs[1] }), ToClient::Done(2));
+    assert_eq!(dispatcher.core.jobs.output_bytes(), 140_000);
+    dispatcher.restart();
+    let left: Vec<_> = views(&mut dispatcher).iter().map(|view| view.job).collect();
+    assert_eq!((left, dispatcher.core.jobs.output_bytes()), (vec![jobs[0], jobs[2]], 140_000));
+    assert!(!dispatcher.folder.path().join("differs").exists());
+    dispatcher.core.compare_with_journal(&dispatcher.folder.path().join("differs")).unwrap();
+    assert!(!dispatcher.folder.path().join("differs").exists());
+}
+
+#[tokio::test]
+async fn a_dispatcher_with_nothing_to_do_sleeps() {
+    let mut dispatcher = Dispatcher::start().await;
+    assert_eq!(dispatcher.core.next_due_us(), None);
+    let executor = dispatcher.join(1);
+    let silence_us = dispatcher.core.silence_us();
+    let due_us = dispatcher.core.next_due_us().unwrap();
+    assert!(due_us > dispatcher.core.clock.now_us() + silence_us / 2, "only the executor's heartbeat is awaited");
+    let job = dispatcher.submit(1);
+    assert!(dispatcher.core.next_due_us().unwrap() < due_us, "a job that runs is sampled");
+    dispatcher.end(executor, task(job, 0), wrote(1));
+    dispatcher.settle();
+    dispatcher.core.tick(0);
+    dispatcher.settle();
+    assert!(dispatcher.core.next_due_us().unwrap() >= due_us);
 }

@@ -1,17 +1,18 @@
 //! The journal's format 1, which is read once and written again in the present one. It had one time for all ends of an
 //! entry, none for pauses before a retry, no samples, and no places of outputs.
 
-use eyas_jobs::{Entry, Items, JobEnd, JobSpec};
+use eyas_jobs::{Entry, Items, JobEnd, JobSpec, output_bytes};
 use eyas_types::access::FilesScope;
 use eyas_types::outcome::Delivered;
 use eyas_types::{
     Distribution, Estimate, Input, Name, ObjectSpec, Outcome, OutputSpec, Program, Reads, Resources, Status, TaskId,
     TaskResult, TaskTemplate, Template, WorkingFolder,
 };
-use redb::{ReadableTable, WriteTransaction};
+use redb::WriteTransaction;
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES, JOBS, encode, put_job};
+use super::JournalProblem;
+use super::format2::{migrate_entries, migrate_jobs};
 
 /// A job as it was submitted, in format 1: of its tasks nothing was said of files of the cluster.
 #[derive(Serialize, Deserialize)]
@@ -150,45 +151,12 @@ fn end(at_us: u64, result: Result1) -> JobEnd {
     let result = TaskResult { index, attempt, executor, queued_us, delivery_us, outcome };
     let outcome = &result.outcome;
     let took_us = result.queued_us + outcome.waited_us + outcome.ran_us + outcome.suspended_us + result.delivery_us;
-    JobEnd { at_us, ready_us: at_us.saturating_sub(took_us), result }
+    let (ready_us, output_bytes) = (at_us.saturating_sub(took_us), output_bytes(&result.outcome));
+    JobEnd { at_us, ready_us, output_bytes, result }
 }
 
 /// Writes everything again in the present format.
-pub(super) fn migrate(write: &WriteTransaction) -> Result<(), String> {
-    migrate_jobs(write)?;
-    let text = |e: &dyn std::fmt::Display| e.to_string();
-    let mut entries = write.open_table(ENTRIES).map_err(|e| text(&e))?;
-    let mut next = (0, 0);
-    loop {
-        let row = entries.range(next..).map_err(|e| text(&e))?.next().transpose().map_err(|e| text(&e))?;
-        let Some((key, entry)) = row.map(|(key, entry)| (key.value(), entry.value().to_vec())) else { break };
-        let entry: Entry1 = postcard::from_bytes(&entry)
-            .map_err(|e| format!("entry {} of job {} cannot be decoded: {e}", key.1, key.0))?;
-        entries.insert(key, &encode(&Entry::from(entry))[..]).map_err(|e| text(&e))?;
-        next = (key.0, key.1 + 1);
-    }
-    Ok(())
-}
-
-fn migrate_jobs(write: &WriteTransaction) -> Result<(), String> {
-    let text = |e: &dyn std::fmt::Display| e.to_string();
-    let mut jobs = write.open_table(JOBS).map_err(|e| text(&e))?;
-    let mut next = 0;
-    loop {
-        let mut encoded = Vec::new();
-        let mut job = None;
-        for row in jobs.range((next, 0)..).map_err(|e| text(&e))? {
-            let (key, part) = row.map_err(|e| text(&e))?;
-            if *job.get_or_insert(key.value().0) != key.value().0 {
-                break;
-            }
-            encoded.extend_from_slice(part.value());
-        }
-        let Some(job) = job else { return Ok(()) };
-        let spec: Spec1 = postcard::from_bytes(&encoded).map_err(|e| format!("job {job} cannot be decoded: {e}"))?;
-        jobs.retain_in((job, 0)..=(job, u32::MAX), |_, _| false).map_err(|e| text(&e))?;
-        put_job(&mut jobs, job, &JobSpec::from(spec)).map_err(|e| text(&e))?;
-        let Some(after) = job.checked_add(1) else { return Ok(()) };
-        next = after;
-    }
+pub(super) fn migrate(write: &WriteTransaction) -> Result<(), JournalProblem> {
+    migrate_jobs::<Spec1>(write)?;
+    migrate_entries::<Entry1>(write)
 }

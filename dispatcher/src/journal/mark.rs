@@ -1,6 +1,6 @@
-//! The mark beside the journal: the number of the last transaction that was acknowledged. A journal that is missing, was
-//! replaced by an older copy, or has lost its newest pages to a damaged disk is a valid journal of fewer transactions;
-//! only the mark tells that there were more.
+//! The mark beside the journal: the number of the last transaction that was acknowledged. A journal that is missing,
+//! was replaced by an older copy, or has lost its newest pages to a damaged disk is a valid journal of fewer
+//! transactions; only the mark tells that there were more.
 //!
 //! The file has two places of a number and its checksum, which are written in turn, so that a write that is cut short
 //! leaves the other.
@@ -22,12 +22,12 @@ pub(crate) enum MarkError {
     #[error("{path}: {source}")]
     Io { path: String, source: io::Error },
     #[error(
-        "{path} is damaged, so that it cannot be told whether the journal is whole: if you trust the journal, remove {path}"
+        "{path} is damaged, so it is not known whether the journal is complete: if you trust the journal, remove {path}"
     )]
     Damaged { path: String },
     #[error(
-        "it is older than it should be: it has {found} transactions, and {acknowledged} were acknowledged, so jobs or results \
-         are missing. Restore the journal from a copy that is whole; or, to go on without what is missing, remove {path}"
+        "it is too old: it has {found} transactions, but {acknowledged} were acknowledged, so jobs or results are \
+         missing. Restore the journal from a complete copy; or, to go on without what is missing, remove {path}"
     )]
     Older { path: String, found: u64, acknowledged: u64 },
 }
@@ -39,10 +39,15 @@ pub(super) struct Mark {
     path: PathBuf,
 }
 
+/// Where the mark of a journal is.
+pub(super) fn path_of(journal: &Path) -> PathBuf {
+    journal.with_extension("mark")
+}
+
 impl Mark {
     /// Opens the mark beside a journal that has `found` transactions; makes it where there is none.
     pub fn open(journal: &Path, found: u64) -> Result<Self, MarkError> {
-        let path = journal.with_extension("mark");
+        let path = path_of(journal);
         let in_words = path.display().to_string();
         let io = |source| MarkError::Io { path: in_words.clone(), source };
         let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);

@@ -1,5 +1,5 @@
-//! The cluster's keys: which there are, and what becomes of them. Decides; the clock, the disk and the sessions are
-//! others' ([`super::Keys`]).
+//! The cluster's keys: which there are, and what becomes of them. It only decides; clock, disk and sessions are
+//! those of [`super::Keys`].
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ struct Key {
     made_unix_s: u64,
     #[serde(flatten)]
     state: State,
-    /// None once it is not given to anybody any more.
+    /// `None` once the key is no longer given out.
     own: Option<Certified>,
 }
 
@@ -101,7 +101,7 @@ impl KeyRing {
         Ok((id, own))
     }
 
-    /// Replaces the active keys of a role, or of all; the old ones are accepted for so long.
+    /// Replaces the active keys of a role, or of all; the old ones are accepted for a grace period.
     pub fn rotate(&mut self, role: Option<KeyRole>, grace_s: u64, now_unix_s: u64) -> Result<(), KeysError> {
         let roles: Vec<_> = KeyRole::ALL.into_iter().filter(|one| role.is_none_or(|role| role == *one)).collect();
         let until_unix_s = now_unix_s.saturating_add(grace_s);
@@ -169,8 +169,8 @@ impl KeyRing {
         retiring.chain(self.secrets.iter().filter_map(|secrets| secrets.until_unix_s)).min()
     }
 
-    /// The key that an executor is to have instead of this one, with which it has an open session: also if that was replaced
-    /// without a grace, but not if it was revoked.
+    /// The key that an executor is to have instead of this one, with which it has an open session: also if that was
+    /// replaced without a grace, but not if it was revoked.
     pub fn successor(&mut self, of: KeyId, now_unix_s: u64) -> Result<Option<(Principal, Certified)>, KeysError> {
         let retires = |key: &Key| key.id == of && matches!(key.state, State::Retiring { .. } | State::Replaced);
         if !self.keys.iter().any(retires) {
@@ -289,7 +289,7 @@ mod tests {
         let (holder, _) = ring.successor(KeyId(1), NOW).unwrap().expect("there is one");
         assert_eq!(holder, Principal::Key(KeyId(3), KeyRole::Executor));
         ring.revoke(KeyId(1), NOW).unwrap();
-        assert!(ring.successor(KeyId(1), NOW).unwrap().is_none(), "who has a revoked key gets no other");
+        assert!(ring.successor(KeyId(1), NOW).unwrap().is_none(), "the holder of a revoked key gets no other");
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
         let text = toml::to_string(&ring).unwrap();
         let back: KeyRing = toml::from_str(&text).unwrap();
         assert_eq!((states(&back), back.trust()), (states(&ring), ring.trust()));
-        // No secret of a key that is not given out any more.
+        // Without secrets of keys that are no longer given out.
         assert_eq!(text.matches("PRIVATE KEY").count() / 2, 4, "authority, dispatcher, k1, k3:\n{text}");
     }
 }

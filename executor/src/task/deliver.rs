@@ -4,7 +4,7 @@
 //! fails if two of its files would get the same place, or if another task of the job has the place (see
 //! [`output_claim`](super::output_claim)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,14 +24,17 @@ struct TaskOutput {
     written: CollectedOutput,
     /// The destination in persistent storage, if there is one.
     spot: Option<Spot>,
+    /// Whether the task has to claim its place.
+    is_claimed: bool,
     /// Whether executors keep a replica.
     is_kept: bool,
 }
 
 /// An output that is ready to appear.
 enum PreparedOutput {
-    /// Written to persistent storage, and not visible yet. With the file in the sandbox if executors keep it too.
-    Persistent(Prepared, Option<PathBuf>, PlaceId),
+    /// Written to persistent storage, and not visible yet. With the file in the sandbox if executors keep it too, and
+    /// the place if the task has claimed it.
+    Persistent(Prepared, Option<PathBuf>, Option<PlaceId>),
     /// An empty folder to be made in persistent storage.
     Folder(Spot),
     /// In the node's store only.
@@ -81,7 +84,7 @@ impl TaskRunner {
                         let adopted = adopted.map_err(|e| self.cannot_keep(&e))?;
                         kept.push((adopted.id(), adopted.size_bytes()));
                     }
-                    (object, Some(place))
+                    (object, place)
                 }
             };
             delivered.push(Delivered { output: number, object, place });
@@ -110,7 +113,13 @@ impl TaskRunner {
                     }
                     None => {}
                 }
-                outputs.push(TaskOutput { number: number as u16, written, spot: None, is_kept: spec.replicas > 0 });
+                outputs.push(TaskOutput {
+                    number: number as u16,
+                    written,
+                    spot: None,
+                    is_claimed: false,
+                    is_kept: spec.replicas > 0,
+                });
             }
         }
         let has_destination =
@@ -118,6 +127,10 @@ impl TaskRunner {
         let mut spots = self.movers.block_on(self.storage.locate(urls)).map_err(cannot_deliver)?.into_iter();
         for output in outputs.iter_mut().filter(|output| has_destination(output)) {
             output.spot = spots.next();
+            let spec = &run.task.template.outputs[usize::from(output.number)];
+            let is_declared = spec.is_declared(&run.task.assignment.values);
+            // The places that a job declares were compared when it was submitted.
+            output.is_claimed = !(is_declared && output.spot.as_ref().is_some_and(Spot::is_direct));
         }
         Ok(outputs)
     }
@@ -130,7 +143,7 @@ impl TaskRunner {
         kept: &mut Vec<(ObjectId, u64)>,
     ) -> Result<Vec<(u16, PreparedOutput)>, Status> {
         let mut prepared = Vec::new();
-        for TaskOutput { number, written, spot, is_kept } in outputs {
+        for TaskOutput { number, written, spot, is_claimed, is_kept } in outputs {
             if run.control.is_cancelled() {
                 return Err(Status::Cancelled);
             }
@@ -139,7 +152,8 @@ impl TaskRunner {
                 Some(spot) => {
                     let file = self.movers.block_on(self.storage.prepare(&written.path, spot));
                     let file = file.map_err(cannot_deliver)?;
-                    PreparedOutput::Persistent(file, is_kept.then(|| written.path.clone()), spot.place())
+                    let place = is_claimed.then(|| spot.place());
+                    PreparedOutput::Persistent(file, is_kept.then(|| written.path.clone()), place)
                 }
                 None => {
                     let task = run.task.id();
@@ -166,11 +180,12 @@ fn cannot_deliver(error: StorageError) -> Status {
     failed(FailureKind::Output, error.message)
 }
 
-/// Claims the output places of a task, if there are any. No two files of the task may have the same place, nor the same
-/// name in the cluster.
+/// Claims those output places of a task that have to be claimed. No two files of the task may have the same place, nor the
+/// same name in the cluster.
 fn claim(run: &TaskRun, outputs: &[TaskOutput]) -> Result<Option<Arc<Claim>>, Status> {
     let (mut places, mut names) = (BTreeMap::<PlaceId, &Path>::new(), BTreeMap::<&Name, &Path>::new());
-    for TaskOutput { written, spot, .. } in outputs.iter().filter(|output| !output.written.is_folder) {
+    let mut claimed = BTreeSet::new();
+    for TaskOutput { written, spot, is_claimed, .. } in outputs.iter().filter(|output| !output.written.is_folder) {
         let before = match spot {
             Some(spot) => places.insert(spot.place(), &written.path),
             None => names.insert(&written.name, &written.path),
@@ -181,21 +196,22 @@ fn claim(run: &TaskRun, outputs: &[TaskOutput]) -> Result<Option<Arc<Claim>>, St
                 format!("two files that the task wrote would both be `{name}`: let its outputs go to different places");
             return Err(failed(FailureKind::Claimed, reason));
         }
+        claimed.extend(spot.as_ref().filter(|_| *is_claimed).map(Spot::place));
     }
-    if places.is_empty() {
+    if claimed.is_empty() {
         return Ok(None);
     }
     let claims = run.claims.upgrade().ok_or(Status::Cancelled)?;
     let attempt = run.task.assignment.attempt;
-    Ok(Some(claims.claim(run.task.id(), attempt, places.into_keys().collect())))
+    Ok(Some(claims.claim(run.task.id(), attempt, claimed.into_iter().collect())))
 }
 
 fn claimed_by_other(outputs: &[TaskOutput], place: PlaceId, other: u32) -> Status {
     let spot = outputs.iter().filter_map(|output| output.spot.as_ref()).find(|spot| spot.place() == place);
     let url = spot.map(Spot::url).cloned().unwrap_or_default();
     let reason = format!(
-        "task {other} of the job has already written `{url}`, which this task would replace: put `{{#}}` or a part of \
-         the item into the name or the folder of the output"
+        "task {other} of the job writes `{url}`, which this task would replace: put `{{#}}` or a part of the item into the \
+         name or the folder of the output"
     );
     failed(FailureKind::Claimed, reason)
 }

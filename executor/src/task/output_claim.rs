@@ -4,6 +4,9 @@
 //! task and refuses it to all others (`core/jobs/src/job/places.rs`). A look at the place itself would not do: it
 //! could not tell a file of this job from a file of an earlier job, which is to be replaced.
 //!
+//! A place that the job declares needs no claim: declared places were compared when the job was submitted, and the
+//! dispatcher refuses them to other tasks. So a task claims only places to which a pattern or a symbolic link leads.
+//!
 //! The claim is sent before the outputs are copied and made durable, and its answer is awaited afterwards. So a claim
 //! costs no time if copying takes as long as one message there and back.
 

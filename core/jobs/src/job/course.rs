@@ -5,29 +5,32 @@ use core::mem;
 
 use eyas_types::Reads;
 use eyas_types::course::{Metrics, Sample};
+use serde::{Deserialize, Serialize};
 
 /// The shortest interval of the course, microseconds.
-const SAMPLE_EVERY_US: u64 = 100_000;
+pub(crate) const SAMPLE_EVERY_US: u64 = 100_000;
 /// Samples that were closed while no task ended are written to the journal after this time, microseconds.
 const WRITE_SAMPLES_EVERY_US: u64 = 5_000_000;
 /// A course has no more samples than this; then each two become one, and intervals are twice as long.
 const MAX_SAMPLES: usize = 1024;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct JobCourse {
     samples: Vec<Sample>,
+    #[serde(skip)]
     current: Sample,
     began_us: u64,
     interval_us: u64,
     sums: Sums,
     /// Samples that were closed and not yet taken for the journal.
+    #[serde(skip)]
     unwritten: Vec<Sample>,
-    /// Time of which no sample is known: those that were not on disk when a dispatcher died, and the time until the next
-    /// one was there.
+    /// Time without a known sample: those that were not on disk when a dispatcher died, and the time until the
+    /// next one was there.
     unsampled_us: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Sums {
     tasks: u64,
     serial_us: u64,
@@ -91,8 +94,8 @@ impl JobCourse {
         sums.last_end_us = sums.last_end_us.max(ended.at_us);
     }
 
-    /// Closes the current interval if it is over, or if `state.at_us` is the `last` moment. `state` says how things stand;
-    /// what happened in the interval is known here.
+    /// Closes the current interval if it is over, or if `state.at_us` is the `last` moment. `state` says how things
+    /// stand; what happened in the interval is known here.
     pub fn tick(&mut self, last: bool, state: Sample) {
         let interval_us = state.at_us.saturating_sub(self.began_us);
         if interval_us == 0 || (interval_us < self.interval_us && !last) {
@@ -131,6 +134,20 @@ impl JobCourse {
         mem::take(&mut self.unwritten)
     }
 
+    /// Whether there are such samples.
+    pub fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// The course up to its last closed interval, or up to the end of a job that has ended.
+    pub fn closed(&self, ended_us: Option<u64>) -> Self {
+        let mut closed = JobCourse { current: Sample::default(), unwritten: Vec::new(), ..self.clone() };
+        if let Some(ended_us) = ended_us {
+            closed.resume(ended_us);
+        }
+        closed
+    }
+
     /// Whether samples have waited long enough for a result to be written with.
     pub fn has_old_samples(&self) -> bool {
         self.unwritten.first().is_some_and(|first| self.began_us >= first.at_us + WRITE_SAMPLES_EVERY_US)
@@ -157,7 +174,8 @@ impl JobCourse {
         self.sums.reads
     }
 
-    /// Its sums and averages, where `elapsed_us` is the job's time. What needs every sample is left out if some were lost.
+    /// Its sums and averages, where `elapsed_us` is the job's time. What needs every sample is left out if some were
+    /// lost.
     pub fn metrics(&self, elapsed_us: u64) -> Metrics {
         let sums = &self.sums;
         let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };

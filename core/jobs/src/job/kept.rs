@@ -1,14 +1,16 @@
-//! A job's outputs that are kept in the cluster: which there are, who still reads them, and the moves of tasks when one
+//! A job's outputs that are kept in the cluster: the outputs, the tasks that still read them, and the moves of tasks when one
 //! is lost. A task then goes from `Succeeded` back to `Waiting`, and those that still need its output to `Blocked`.
 
 use alloc::vec::Vec;
 
 use eyas_types::{InputFrom, ObjectId, ObjectSpec, Outcome};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Job, Phase};
 
 /// What a task has left in the cluster.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetainedOutput {
     /// The object.
     pub object: ObjectSpec,
@@ -54,7 +56,7 @@ impl Job {
         }
     }
 
-    /// Counts who reads what is kept until it is read.
+    /// Counts the readers of each output that is kept until it is read.
     pub(super) fn count_unread(&mut self) {
         if !self.spec.templates.iter().flat_map(|template| &template.outputs).any(|output| output.until_read) {
             return;
@@ -86,7 +88,7 @@ impl Job {
         }
     }
 
-    /// Inputs of a task that are kept until they are read: who wrote each, and the object.
+    /// Inputs of a task that are kept until they are read: the index of the task that wrote each, and the object.
     pub fn inputs_until_read(&self, index: u32) -> Vec<(u32, ObjectId)> {
         if self.unread.is_empty() {
             return Vec::new();
@@ -120,7 +122,7 @@ impl Job {
         self.kept.range(all).map(|((_, object), left)| (*object, left))
     }
 
-    /// Inputs of a task that are in executors' stores alone: who wrote each, and the object.
+    /// Inputs of a task that only executors' stores have: the index of the task that wrote each, and the object.
     pub fn kept_inputs(&self, index: u32) -> Vec<(u32, ObjectId)> {
         if self.kept.is_empty() {
             return Vec::new();
@@ -160,7 +162,7 @@ impl Job {
         self.enter(index, Phase::Blocked);
     }
 
-    /// What this task wrote can be had again. Tells who may run now.
+    /// What this task wrote is available again. Returns the tasks that may run now.
     pub fn unblock(&mut self, producer: u32) -> Vec<u32> {
         let mut ready = Vec::new();
         for dependent in self.dependents.get(&producer).cloned().unwrap_or_default() {
@@ -174,8 +176,8 @@ impl Job {
         ready
     }
 
-    /// Makes these tasks, which have succeeded, run again because what they wrote is lost: live, or again when it is read
-    /// from the journal.
+    /// Makes these tasks, which have succeeded, run again because what they wrote is lost: live, or again when it is
+    /// read from the journal.
     pub fn recompute(&mut self, again: &[u32], paused_us: u64) {
         for index in again {
             let state = &mut self.tasks[*index as usize];

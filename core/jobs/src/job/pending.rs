@@ -1,5 +1,5 @@
-//! Results that were not put to be written yet, cut into the entries that they will be in the journal. An entry is read, and sent to
-//! a client, as a whole; so it is bounded in bytes too.
+//! Results that were not put to be written yet, cut into the entries that they will be in the journal. An entry is
+//! read, and sent to a client, as a whole; so it is bounded in bytes too.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::log::JobEnd;
 
 /// Results in one entry.
 const ENTRY_RESULTS: usize = 4096;
-/// An entry takes no more results once the output in it has so many bytes.
+/// An entry takes no more results once it has this many bytes of output.
 const ENTRY_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ mod tests {
     fn end(index: u32, bytes: u64) -> JobEnd {
         let outcome = Outcome { stdout: vec![b'x'; bytes as usize], ..Outcome::of(Status::Succeeded) };
         let result = TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 0, delivery_us: 0, outcome };
-        JobEnd { at_us: 0, ready_us: 0, result }
+        JobEnd { at_us: 0, ready_us: 0, output_bytes: bytes, result }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Which task of a job has which place in persistent storage. Of two tasks whose outputs would be one file, the second
-//! would replace what the first wrote. What tasks write is known only when they have run: a pattern finds it, a symbolic link
-//! leads to it. So each task claims its places before its outputs appear, and has all of them or none.
+//! would replace what the first wrote. What tasks write is known only when they have run: a pattern finds it, a
+//! symbolic link leads to it. So each task claims its places before its outputs appear, and has all of them or none.
 //!
-//! A place stays with its task as long as the job is remembered: the same task may write there again, after a failure or
-//! when its output is made again. A task that ends without success lets go of what it claimed. Another job knows nothing of
-//! it, and may replace all.
+//! A place that the job says a task has is not claimed: it is that task's from the beginning.
+//!
+//! A place stays with its task as long as the job is remembered: the same task may write there again, after a failure
+//! or when its output is made again. A task that ends without success lets go of what it claimed. Another job knows
+//! nothing of it, and may replace all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,10 +14,14 @@ use alloc::vec::Vec;
 use eyas_types::outcome::Delivered;
 use eyas_types::{Outcome, PlaceId};
 
+use crate::spec::JobSpec;
+
 /// The places of a job's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     owners: BTreeMap<PlaceId, u32>,
+    /// What the job says, once a task has claimed something: most jobs need it never.
+    declared: Option<BTreeMap<PlaceId, u32>>,
     /// What tasks have claimed that have not ended since.
     claimed: BTreeMap<u32, Vec<PlaceId>>,
 }
@@ -25,7 +31,8 @@ impl Places {
     ///
     /// # Errors
     /// The first place that another task has, and which that is; then the task is given none.
-    pub fn claim(&mut self, task: u32, places: Vec<PlaceId>) -> Result<(), (PlaceId, u32)> {
+    pub fn claim(&mut self, task: u32, places: Vec<PlaceId>, spec: &JobSpec) -> Result<(), (PlaceId, u32)> {
+        self.declared.get_or_insert_with(|| spec.declared_places());
         if let Some(taken) = self.taken(task, places.iter().copied()) {
             return Err(taken);
         }
@@ -36,7 +43,8 @@ impl Places {
 
     /// The first place that another task has, and which that is.
     fn taken(&self, task: u32, places: impl IntoIterator<Item = PlaceId>) -> Option<(PlaceId, u32)> {
-        let owner = |place: PlaceId| Some((place, *self.owners.get(&place)?));
+        let declared = |place: PlaceId| self.declared.as_ref()?.get(&place);
+        let owner = |place: PlaceId| Some((place, *self.owners.get(&place).or_else(|| declared(place))?));
         places.into_iter().filter_map(owner).find(|(_, owner)| *owner != task)
     }
 
@@ -45,12 +53,27 @@ impl Places {
         self.taken(task, places_of(outcome)).is_none()
     }
 
-    /// A task has ended: it has the places of what it delivered, and no other that it claimed since it ended last.
-    pub fn ended(&mut self, task: u32, outcome: &Outcome) {
+    /// All places with their tasks.
+    pub fn owners(&self) -> impl Iterator<Item = (PlaceId, u32)> {
+        self.owners.iter().map(|(place, task)| (*place, *task))
+    }
+
+    /// Gives tasks the places that a snapshot says they have.
+    pub fn give(&mut self, owners: Vec<(PlaceId, u32)>) {
+        self.owners.extend(owners);
+    }
+
+    /// A task has ended: it has the places of what it delivered, and no other that it claimed since it ended last. One
+    /// that had succeeded before, and has not now, has none.
+    pub fn ended(&mut self, task: u32, outcome: &Outcome, has_succeeded_before: bool) {
         for place in self.claimed.remove(&task).unwrap_or_default() {
             self.owners.remove(&place);
         }
-        if outcome.status.is_success() {
+        if !outcome.status.is_success() {
+            if has_succeeded_before {
+                self.owners.retain(|_, owner| *owner != task);
+            }
+        } else {
             for place in places_of(outcome) {
                 self.owners.entry(place).or_insert(task);
             }
@@ -72,6 +95,10 @@ mod tests {
     const A: PlaceId = PlaceId([0; 16]);
     const B: PlaceId = PlaceId([1; 16]);
 
+    fn claim(places: &mut Places, task: u32, wanted: Vec<PlaceId>) -> Result<(), (PlaceId, u32)> {
+        places.claim(task, wanted, &JobSpec::default())
+    }
+
     fn delivered(places: &[PlaceId]) -> Outcome {
         let version = Version::Modified { mtime_ns: 0, size_bytes: 0 };
         let object = ObjectSpec { source: "file:///x".into(), version, executable: false };
@@ -82,25 +109,25 @@ mod tests {
     #[test]
     fn a_place_is_one_tasks_until_that_fails() {
         let mut places = Places::default();
-        assert_eq!(places.claim(0, vec![A]), Ok(()));
-        assert_eq!(places.claim(1, vec![B, A]), Err((A, 0)), "before the first has ended, too");
-        assert_eq!(places.claim(2, vec![B]), Ok(()), "who is refused has nothing");
-        places.ended(0, &delivered(&[A]));
-        assert_eq!(places.claim(1, vec![A]), Err((A, 0)));
-        assert_eq!(places.claim(0, vec![A]), Ok(()), "it writes it again");
-        places.ended(0, &Outcome::of(Status::TimedOut));
-        assert_eq!(places.claim(1, vec![A]), Ok(()));
+        assert_eq!(claim(&mut places, 0, vec![A]), Ok(()));
+        assert_eq!(claim(&mut places, 1, vec![B, A]), Err((A, 0)), "before the first has ended, too");
+        assert_eq!(claim(&mut places, 2, vec![B]), Ok(()), "a refused task has no place");
+        places.ended(0, &delivered(&[A]), false);
+        assert_eq!(claim(&mut places, 1, vec![A]), Err((A, 0)));
+        assert_eq!(claim(&mut places, 0, vec![A]), Ok(()), "it writes it again");
+        places.ended(0, &Outcome::of(Status::TimedOut), false);
+        assert_eq!(claim(&mut places, 1, vec![A]), Ok(()));
         // Its executor was lost; it runs elsewhere, and writes something else.
-        assert_eq!(places.claim(2, vec![PlaceId([2; 16])]), Ok(()));
-        places.ended(2, &delivered(&[PlaceId([2; 16])]));
-        assert_eq!(places.claim(3, vec![B]), Ok(()));
+        assert_eq!(claim(&mut places, 2, vec![PlaceId([2; 16])]), Ok(()));
+        places.ended(2, &delivered(&[PlaceId([2; 16])]), false);
+        assert_eq!(claim(&mut places, 3, vec![B]), Ok(()));
     }
 
     #[test]
     fn results_that_are_read_again_or_reused_have_their_places() {
         let mut places = Places::default();
-        places.ended(4, &delivered(&[A]));
-        assert_eq!(places.claim(5, vec![A]), Err((A, 4)));
+        places.ended(4, &delivered(&[A]), false);
+        assert_eq!(claim(&mut places, 5, vec![A]), Err((A, 4)));
         assert!(places.allow(4, &delivered(&[A, B])) && !places.allow(5, &delivered(&[B, A])));
     }
 }

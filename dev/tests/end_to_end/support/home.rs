@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -104,6 +104,7 @@ impl Home {
     pub fn command_of(&self, mut program: Command, words: &[&str]) -> Command {
         program.args(words).current_dir(self.work()).stdin(Stdio::null());
         program.env("EYAS_HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
+        program.env("EYAS_CHECK_JOURNAL", self.path("journal-differs"));
         program.env_remove("EYAS_CLUSTER").env_remove("EYAS_ACCESS").env_remove("EYAS_LOG");
         program
     }
@@ -158,6 +159,26 @@ impl Home {
         files.map(|file| file.expect("readable").path()).collect()
     }
 
+    /// Checks every journal that dispatchers have left: reading it gives the same state each time, and every result that
+    /// was acknowledged. Dispatchers themselves compare what they have in memory with the journal when they end, and
+    /// whenever a snapshot replaces entries.
+    fn check_journals(&self) {
+        if let Ok(differences) = fs::read_to_string(self.path("journal-differs")) {
+            panic!("a journal is not what its dispatcher had in memory:\n{differences}");
+        }
+        let mut folders = vec![self.path("home")];
+        while let Some(folder) = folders.pop() {
+            let Ok(files) = fs::read_dir(&folder) else { continue };
+            for file in files.flatten() {
+                match file.file_type() {
+                    Ok(kind) if kind.is_dir() => folders.push(file.path()),
+                    Ok(_) if file.file_name() == "journal.redb" => check_journal_in(&folder),
+                    _ => {}
+                }
+            }
+        }
+    }
+
     /// Waits until nothing works in this home any more.
     #[track_caller]
     pub fn wait_until_empty(&self) {
@@ -177,7 +198,23 @@ impl Drop for Home {
             return;
         }
         self.wait_until_empty();
+        self.check_journals();
     }
+}
+
+/// Checks a copy of the journal in a folder, as opening a journal changes it.
+fn check_journal_in(folder: &Path) {
+    let copies = TempDir::with_prefix("eyas-journal-").expect("a temporary folder");
+    let mut names: Vec<PathBuf> = ["journal.redb", "journal.mark"].map(PathBuf::from).into();
+    if let Ok(outputs) = fs::read_dir(folder.join("journal.output")) {
+        fs::create_dir(copies.path().join("journal.output")).expect("our own folder");
+        names.extend(outputs.flatten().map(|file| Path::new("journal.output").join(file.file_name())));
+    }
+    for name in names.iter().filter(|name| folder.join(name).exists()) {
+        fs::copy(folder.join(name), copies.path().join(name)).expect("our own folder");
+    }
+    let checked = eyas_dispatcher::check_journal(&copies.path().join("journal.redb"));
+    checked.unwrap_or_else(|e| panic!("the journal in {} is not sound: {e}", folder.display()));
 }
 
 fn spawn(command: &mut Command) -> Child {

@@ -1,0 +1,221 @@
+//! A job's durable state as one value. A snapshot replaces the entries that it covers: a job that is made from a
+//! snapshot and the entries after it is the job that all of its entries give.
+//!
+//! What the journal does not know is not in it: which tasks are at executors, how often they failed there, and whether
+//! a task waits because an object is missing just now. So the snapshot of a live job and that of the same job read
+//! again are equal, which the dispatcher checks while it is tested.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use eyas_types::course::{JobState, TaskCounts};
+use eyas_types::{JobId, ObjectId, ObjectSpec, PlaceId, Reads, TaskId};
+use serde::{Deserialize, Serialize};
+
+use super::course::JobCourse;
+use super::{Job, Phase, RetainedOutput};
+use crate::spec::JobSpec;
+
+/// The durable state of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSnapshot {
+    /// Entries that it covers: those with numbers before this one.
+    entries: u64,
+    tasks: Vec<TaskSnapshot>,
+    retried: u64,
+    reused: u64,
+    recomputed: u64,
+    results: u64,
+    dropped_results: u64,
+    output_bytes: u64,
+    lacked_output_room: bool,
+    cancelling: BTreeSet<u32>,
+    paused_us: u64,
+    ended_us: Option<u64>,
+    is_released: bool,
+    failures: Vec<(TaskId, String)>,
+    places: Vec<(PlaceId, u32)>,
+    kept: Vec<((u32, ObjectId), RetainedOutput)>,
+    produced: Vec<((u32, u16), ObjectSpec)>,
+    course: JobCourse,
+}
+
+/// The durable state of a task. Of a task that has not ended, only `recomputed` is known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct TaskSnapshot {
+    phase: Phase,
+    recomputed: u16,
+    ready_us: u64,
+    /// The journal entry with its result.
+    entry: u64,
+}
+
+/// What is known of an ended job that is not in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSummary {
+    /// The job.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// How it ended.
+    pub state: JobState,
+    /// Its tasks, by how they ended.
+    pub counts: TaskCounts,
+    /// Tries beyond each task's first.
+    pub retried: u64,
+    /// Tasks that ended with the result of another task.
+    pub reused: u64,
+    /// Tasks that ran again because their kept output was lost.
+    pub recomputed: u64,
+    /// Where inputs came from.
+    pub reads: Reads,
+    /// Milliseconds since 1970 when it was accepted.
+    pub submitted_unix_ms: u64,
+    /// The job's time at its end, microseconds.
+    pub elapsed_us: u64,
+    /// Bytes of captured output in its results.
+    pub output_bytes: u64,
+    /// Output was cut because there was no room for it.
+    pub lacked_output_room: bool,
+    /// Its journal entries.
+    pub entries: u64,
+    /// Results that were removed because the task has a later one.
+    pub dropped_results: u64,
+    /// A dispatcher that starts must read the whole job: it keeps objects in the cluster, or its results can be reused.
+    pub must_be_loaded: bool,
+}
+
+impl JobSnapshot {
+    /// The number of the first entry that it does not cover.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The entry with the last result of a task, if the task has ended.
+    pub fn entry_of(&self, index: u32) -> Option<u64> {
+        self.tasks.get(index as usize).filter(|task| task.phase.has_ended()).map(|task| task.entry)
+    }
+
+    /// Whether both are the same state of a job. The course of a job that has not ended is left out, because its last
+    /// interval is still open. Whether output was cut and which results were removed is left out too: entries do not
+    /// say it.
+    pub fn agrees_with(&self, other: &JobSnapshot) -> bool {
+        let comparable = |snapshot: &JobSnapshot| {
+            let mut snapshot = JobSnapshot { lacked_output_room: false, dropped_results: 0, ..snapshot.clone() };
+            if snapshot.ended_us.is_none() {
+                snapshot.course = JobCourse::default();
+            }
+            snapshot
+        };
+        comparable(self) == comparable(other)
+    }
+}
+
+impl Job {
+    /// Its durable state.
+    pub fn snapshot(&self) -> JobSnapshot {
+        let task = |state: &super::TaskState| {
+            let recomputed = state.recomputed;
+            if state.phase.has_ended() {
+                let (phase, ready_us, entry) = (state.phase, state.ready_us, state.assigned_us);
+                TaskSnapshot { phase, recomputed, ready_us, entry }
+            } else {
+                TaskSnapshot { phase: Phase::Waiting, recomputed, ready_us: 0, entry: 0 }
+            }
+        };
+        let has_succeeded = |index: u32| self.tasks[index as usize].phase == Phase::Succeeded;
+        JobSnapshot {
+            entries: self.entries,
+            tasks: self.tasks.iter().map(task).collect(),
+            retried: self.retried,
+            reused: self.reused,
+            recomputed: self.recomputed,
+            results: self.results,
+            dropped_results: self.dropped_results,
+            output_bytes: self.output_bytes,
+            lacked_output_room: self.lacked_output_room,
+            cancelling: self.cancelling.clone(),
+            paused_us: self.paused_us,
+            ended_us: self.ended_us,
+            is_released: self.is_released,
+            failures: self.failures.clone(),
+            places: self.places.owners().filter(|(_, task)| has_succeeded(*task)).collect(),
+            kept: self.kept.iter().map(|(key, output)| (*key, output.clone())).collect(),
+            produced: self.produced.iter().map(|(key, object)| (*key, object.clone())).collect(),
+            course: self.course.closed(self.ended_us),
+        }
+    }
+
+    /// The job that a snapshot was taken of; `None` if the snapshot is not one of this job.
+    pub(crate) fn from_snapshot(id: JobId, spec: JobSpec, snapshot: JobSnapshot) -> Option<Job> {
+        let mut job = Job::new(id, spec);
+        if snapshot.tasks.len() != job.tasks.len() {
+            return None;
+        }
+        for (index, task) in snapshot.tasks.iter().enumerate() {
+            let state = &mut job.tasks[index];
+            (state.recomputed, state.ready_us, state.assigned_us) = (task.recomputed, task.ready_us, task.entry);
+            if task.phase.has_ended() {
+                job.unmet.remove(&(index as u32));
+                job.enter(index as u32, task.phase);
+            }
+        }
+        let tasks = &job.tasks;
+        for producers in job.unmet.values_mut() {
+            producers.retain(|producer| tasks[*producer as usize].phase != Phase::Succeeded);
+        }
+        let free: Vec<u32> =
+            job.unmet.extract_if(.., |_, producers| producers.is_empty()).map(|(task, _)| task).collect();
+        free.into_iter().for_each(|index| job.enter(index, Phase::Waiting));
+        job.entries = snapshot.entries;
+        job.snapshot_entries = Some(snapshot.entries);
+        (job.retried, job.reused, job.recomputed) = (snapshot.retried, snapshot.reused, snapshot.recomputed);
+        (job.results, job.dropped_results) = (snapshot.results, snapshot.dropped_results);
+        job.output_bytes = snapshot.output_bytes;
+        job.lacked_output_room = snapshot.lacked_output_room;
+        job.cancelling = snapshot.cancelling;
+        (job.paused_us, job.ended_us) = (snapshot.paused_us, snapshot.ended_us);
+        job.is_released = snapshot.is_released;
+        job.failures = snapshot.failures;
+        job.places.give(snapshot.places);
+        job.kept = BTreeMap::from_iter(snapshot.kept);
+        job.produced = BTreeMap::from_iter(snapshot.produced);
+        job.course = snapshot.course;
+        Some(job)
+    }
+
+    /// What is remembered of the job, which has ended, when it leaves memory.
+    pub fn summary(&self) -> JobSummary {
+        JobSummary {
+            job: self.id,
+            name: self.spec.name.clone(),
+            state: self.state(),
+            counts: self.counts,
+            retried: self.retried,
+            reused: self.reused,
+            recomputed: self.recomputed,
+            reads: self.reads(),
+            submitted_unix_ms: self.spec.submitted_unix_ms,
+            elapsed_us: self.time_us(0),
+            output_bytes: self.output_bytes,
+            lacked_output_room: self.lacked_output_room,
+            entries: self.entries,
+            dropped_results: self.dropped_results,
+            must_be_loaded: self.spec.reuse || self.keeps_objects(),
+        }
+    }
+
+    /// Whether executors hold objects for it.
+    pub(crate) fn keeps_objects(&self) -> bool {
+        self.kept.keys().any(|(index, object)| self.is_wanted(*index, *object))
+    }
+
+    /// Roughly the bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        /// An object's spec with a source of usual length, its id, and its places in maps.
+        const OBJECT_BYTES: usize = 300;
+        let tasks = self.tasks.len() * size_of::<super::TaskState>() + self.spec.items.memory_bytes();
+        (tasks + (self.spec.objects.len() + self.produced.len()) * OBJECT_BYTES) as u64
+    }
+}

@@ -1,0 +1,177 @@
+//! Reading what is on disk: whole jobs as they stand, and results.
+
+use std::iter::Peekable;
+use std::sync::Arc;
+
+use eyas_jobs::{Entry, JobSpec, JobSummary, Replay};
+use eyas_types::JobId;
+use redb::{ReadableDatabase, ReadableTable, StorageError};
+use serde::{Deserialize, Serialize};
+
+use super::output::OutputPlace;
+use super::{ENTRIES, JOBS, Journal, JournalError, JournalProblem, RESULTS, SNAPSHOTS, SUMMARIES};
+use crate::expressions::compile;
+
+/// A row of entries or results.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredEntry {
+    /// The entry, without output that is in the job's file.
+    pub entry: Entry,
+    pub outputs: Vec<OutputPlace>,
+}
+
+impl StoredEntry {
+    pub fn decode(job: JobId, number: u64, row: &[u8]) -> Result<Self, JournalProblem> {
+        let what = || format!("entry {number} of job {job}");
+        postcard::from_bytes(row).map_err(|source| JournalProblem::Undecodable { what: what(), source })
+    }
+}
+
+impl Journal {
+    /// All jobs, oldest first; with those that need not be loaded, their summaries.
+    pub fn jobs(&self) -> Result<Vec<(JobId, Option<JobSummary>)>, JournalError> {
+        let jobs = || -> Result<_, JournalProblem> {
+            let read = self.database.begin_read()?;
+            let (jobs, summaries) = (read.open_table(JOBS)?, read.open_table(SUMMARIES)?);
+            let (mut found, mut next) = (Vec::new(), 0);
+            while let Some(row) = jobs.range((next, 0)..)?.next() {
+                let job = row?.0.value().0;
+                let summary = summaries.get(job)?.map(|row| postcard::from_bytes::<JobSummary>(row.value()));
+                let summary = summary.transpose();
+                let summary = summary.map_err(|source| JournalProblem::Undecodable {
+                    what: format!("the summary of job {job}"),
+                    source,
+                })?;
+                found.push((JobId(job), summary.filter(|summary| !summary.must_be_loaded)));
+                let Some(after) = job.checked_add(1) else { break };
+                next = after;
+            }
+            Ok(found)
+        };
+        jobs().map_err(|problem| self.error(problem))
+    }
+
+    /// A job as it stands; `unwritten` are entries that may not be on disk yet.
+    pub fn load<'a>(
+        &self,
+        job: JobId,
+        unwritten: impl Iterator<Item = (u64, &'a Arc<Entry>)>,
+    ) -> Result<Replay, JournalError> {
+        let mut replay = self.load_written(job).map_err(|problem| self.error(problem))?;
+        for (number, entry) in unwritten {
+            if number == replay.next_entry() {
+                replay.apply((**entry).clone());
+            }
+        }
+        Ok(replay)
+    }
+
+    pub(super) fn load_written(&self, job: JobId) -> Result<Replay, JournalProblem> {
+        let read = self.database.begin_read()?;
+        let spec = spec_of(&read.open_table(JOBS)?, job)?.ok_or(JournalProblem::DamagedJob(job))?;
+        let snapshot = read_parts(&read.open_table(SNAPSHOTS)?, job.0)?;
+        let mut replay = match snapshot {
+            None => Replay::new(job, spec),
+            Some(snapshot) => {
+                let what = || format!("the snapshot of job {job}");
+                let snapshot = postcard::from_bytes(&snapshot);
+                let snapshot = snapshot.map_err(|source| JournalProblem::Undecodable { what: what(), source })?;
+                Replay::from_snapshot(job, spec, snapshot).ok_or(JournalProblem::DamagedJob(job))?
+            }
+        };
+        apply_entries(&read.open_table(RESULTS)?, &read.open_table(ENTRIES)?, job, &mut replay, u64::MAX)?;
+        Ok(replay)
+    }
+
+    /// Results of a job from entry `from` on and before entry `to`, with all captured output.
+    pub fn results(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
+        self.read_results(job, from, to, true).map_err(|problem| self.error(problem))
+    }
+
+    /// The same without output that is not in the database, which is larger than
+    /// [`super::output::OUTPUT_BESIDE_BYTES`].
+    pub fn results_in_short(&self, job: JobId, from: u64, to: u64) -> Result<Vec<Entry>, JournalError> {
+        self.read_results(job, from, to, false).map_err(|problem| self.error(problem))
+    }
+
+    pub(super) fn read_results(
+        &self,
+        job: JobId,
+        from: u64,
+        to: u64,
+        in_full: bool,
+    ) -> Result<Vec<Entry>, JournalProblem> {
+        let results = self.database.begin_read()?.open_table(RESULTS)?;
+        let mut entries = Vec::new();
+        for row in results.range((job.0, from)..(job.0, to))? {
+            let (key, row) = row?;
+            let StoredEntry { mut entry, outputs } = StoredEntry::decode(job, key.value().1, row.value())?;
+            if in_full {
+                self.outputs.restore(job, &mut entry, &outputs)?;
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}
+
+/// A value that is in parts, if it is there.
+pub(super) fn read_parts(
+    table: &impl ReadableTable<(u32, u32), &'static [u8]>,
+    job: u32,
+) -> Result<Option<Vec<u8>>, JournalProblem> {
+    let mut encoded: Option<Vec<u8>> = None;
+    for row in table.range((job, 0)..=(job, u32::MAX))? {
+        encoded.get_or_insert_default().extend_from_slice(row?.1.value());
+    }
+    Ok(encoded)
+}
+
+/// A job as it was submitted, checked.
+pub(super) fn spec_of(
+    table: &impl ReadableTable<(u32, u32), &'static [u8]>,
+    job: JobId,
+) -> Result<Option<JobSpec>, JournalProblem> {
+    let Some(encoded) = read_parts(table, job.0)? else { return Ok(None) };
+    let spec = postcard::from_bytes(&encoded);
+    let mut spec: JobSpec =
+        spec.map_err(|source| JournalProblem::Undecodable { what: format!("job {job}"), source })?;
+    if spec.is_sound(&compile) { Ok(Some(spec)) } else { Err(JournalProblem::DamagedJob(job)) }
+}
+
+/// Applies the entries and results that follow, before entry `to`, in their order. Large output is not read.
+pub(super) fn apply_entries(
+    results: &impl ReadableTable<(u32, u64), &'static [u8]>,
+    entries: &impl ReadableTable<(u32, u64), &'static [u8]>,
+    job: JobId,
+    replay: &mut Replay,
+    to: u64,
+) -> Result<(), JournalProblem> {
+    let range = (job.0, replay.next_entry())..(job.0, to);
+    let mut results = results.range(range.clone())?.peekable();
+    let mut entries = entries.range(range)?.peekable();
+    while let Some((number, row)) = next_of(&mut results, &mut entries)? {
+        if number != replay.next_entry() {
+            return Err(JournalProblem::DamagedJob(job));
+        }
+        replay.apply(StoredEntry::decode(job, number, &row)?.entry);
+    }
+    Ok(())
+}
+
+/// The row of the two tables with the lower number.
+fn next_of<'a>(
+    results: &mut Peekable<redb::Range<'a, (u32, u64), &'static [u8]>>,
+    entries: &mut Peekable<redb::Range<'a, (u32, u64), &'static [u8]>>,
+) -> Result<Option<(u64, Vec<u8>)>, StorageError> {
+    let number = |rows: &mut Peekable<redb::Range<'a, (u32, u64), &'static [u8]>>| {
+        rows.peek().and_then(|row| row.as_ref().ok()).map(|(key, _)| key.value().1)
+    };
+    let take_result = match (number(results), number(entries)) {
+        (Some(result), Some(entry)) => result < entry,
+        (_, entry) => entry.is_none(),
+    };
+    let row = if take_result { results.next() } else { entries.next() };
+    let row = row.or_else(|| results.next()).or_else(|| entries.next());
+    row.transpose().map(|row| row.map(|(key, row)| (key.value().1, row.value().to_vec())))
+}

@@ -1,0 +1,428 @@
+//! The journal on a disk: what was written is there again, also from earlier formats.
+
+use std::collections::BTreeMap;
+
+use eyas_jobs::{Entry, Items, JobEnd, JobSpec, Replay};
+use eyas_types::outcome::Delivered;
+use eyas_types::{
+    ObjectSpec, Outcome, Program, Status, TaskId, TaskItem, TaskResult, TaskTemplate, Template, WorkingFolder,
+};
+
+use super::format1::{Entry1, Outcome1, Result1, Spec1, Template1};
+use super::format2::{Entry2, JobEnd2, Spec2, Template2};
+use super::output::OUTPUT_BESIDE_BYTES;
+use super::read::{StoredEntry, read_parts};
+use super::write::{PART_BYTES, put_parts};
+use super::*;
+
+const JOB: JobId = JobId(7);
+
+fn result(index: u32) -> TaskResult {
+    let outcome = Outcome::of(Status::Exited(index as i32));
+    TaskResult { index, attempt: 0, executor: "n1".into(), queued_us: 1, delivery_us: 2, outcome }
+}
+
+fn end(index: u32, at_us: u64) -> JobEnd {
+    JobEnd { at_us, ready_us: 3, output_bytes: 0, result: result(index) }
+}
+
+/// Waits until its thread has ended, and with it the use of the file.
+fn close(journal: Journal) {
+    let Journal { database, records, .. } = journal;
+    drop(records);
+    while Arc::strong_count(&database) > 1 {
+        std::thread::yield_now();
+    }
+}
+
+fn open_at(path: &Path, written: &mpsc::Sender<Vec<WrittenRecord>>) -> Result<Journal, JournalError> {
+    let written = written.clone();
+    let options = JournalOptions { is_scratch: false, check: Some(path.with_extension("differs")) };
+    Journal::open(path, options, move |done| drop(written.send(done)), |e| panic!("{e}"))
+}
+
+fn wait_for(written: &mpsc::Receiver<Vec<WrittenRecord>>, what: WrittenRecord) {
+    while !written.recv_timeout(Duration::from_secs(30)).unwrap().contains(&what) {}
+}
+
+/// What the tables have of a job, in order.
+fn entries_of(journal: &Journal, job: JobId) -> Vec<Entry> {
+    let read = journal.database.begin_read().unwrap();
+    let mut all = BTreeMap::new();
+    for table in [ENTRIES, RESULTS] {
+        for row in read.open_table(table).unwrap().range((job.0, 0)..(job.0, u64::MAX)).unwrap() {
+            let (key, row) = row.unwrap();
+            all.insert(key.value().1, StoredEntry::decode(job, key.value().1, row.value()).unwrap().entry);
+        }
+    }
+    all.into_values().collect()
+}
+
+fn spec_at(journal: &Journal, job: JobId) -> JobSpec {
+    let jobs = journal.database.begin_read().unwrap().open_table(JOBS).unwrap();
+    postcard::from_bytes(&read_parts(&jobs, job.0).unwrap().unwrap()).unwrap()
+}
+
+fn tasks(count: usize) -> JobSpec {
+    let mut spec = JobSpec { templates: vec![TaskTemplate::new(Program::Noop)], ..JobSpec::default() };
+    spec.push(&vec![TaskItem { template: 0, values: Vec::new(), inputs: Vec::new() }; count]).unwrap();
+    spec
+}
+
+#[test]
+fn what_was_written_is_there_after_opening_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let journal = open_at(&path, &sender).unwrap();
+    // Of more than one part.
+    let spec = JobSpec { name: "survey".repeat(PART_BYTES / 4), ..JobSpec::default() };
+    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(spec.clone()) });
+    let entries = [
+        Entry::Results { ends: vec![end(0, 4), end(1, 5)], samples: vec![Default::default()] },
+        Entry::Retried { tasks: vec![1], paused_us: 6 },
+        Entry::Cancelled(vec![2]),
+        Entry::Results { ends: vec![end(1, 9)], samples: Vec::new() },
+    ];
+    for (number, entry) in entries.iter().enumerate() {
+        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+    }
+    let mut written = Vec::new();
+    while !written.contains(&WrittenRecord::Entries(JOB, 4)) {
+        written.extend(done.recv_timeout(std::time::Duration::from_secs(30)).unwrap());
+    }
+    assert_eq!(written[0], WrittenRecord::Job(JOB));
+    assert_eq!(journal.results(JOB, 1, 4).unwrap(), entries[3..]);
+    close(journal);
+    let again = open_at(&path, &sender).unwrap();
+    assert_eq!(again.jobs().unwrap(), [(JOB, None)]);
+    assert_eq!((spec_at(&again, JOB), entries_of(&again, JOB)), (spec, entries.to_vec()));
+}
+
+#[test]
+fn a_file_that_is_mostly_unused_is_made_smaller() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let open = || open_at(&path, &sender).unwrap();
+    let bytes = || std::fs::metadata(&path).unwrap().len();
+    let journal = open();
+    // Two jobs in turns, so that what stays lies between what goes.
+    for number in 0..300 {
+        for job in [JobId(1), JobId(2)] {
+            let outcome = Outcome {
+                stdout: vec![number as u8; OUTPUT_BESIDE_BYTES as usize - 1],
+                ..Outcome::of(Status::Succeeded)
+            };
+            let ends = vec![JobEnd { result: TaskResult { outcome, ..result(0) }, ..end(0, 0) }];
+            let entry = Arc::new(Entry::Results { ends, samples: Vec::new() });
+            journal.write(JournalRecord::Entry { job, number, entry });
+        }
+    }
+    let before = journal.clone();
+    let is_written = |job| before.results(job, 299, 300).unwrap().len() == 1;
+    while !(is_written(JobId(1)) && is_written(JobId(2))) {
+        done.recv_timeout(Duration::from_secs(30)).unwrap();
+    }
+    drop(before);
+    journal.write(JournalRecord::Forget { job: JobId(1) });
+    // Of the other, a bit stays.
+    journal.write(JournalRecord::Job { job: JobId(2), spec: Arc::default() });
+    while !done.recv_timeout(Duration::from_secs(30)).unwrap().contains(&WrittenRecord::Job(JobId(2))) {}
+    let kept = journal.results(JobId(2), 0, u64::MAX).unwrap();
+    close(journal);
+    let full = bytes();
+    let again = open();
+    assert!(bytes() < full, "{full} bytes before, {} after", bytes());
+    assert_eq!(again.results(JobId(2), 0, u64::MAX).unwrap(), kept);
+}
+
+#[test]
+fn format_1_is_read_and_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let indices = || vec![1, 2];
+    let object = ObjectSpec::kept(TaskId { job: JOB, index: 0 }, "out", 7, "content", false);
+    let result1 = |index| Result1 {
+        index,
+        attempt: 0,
+        executor: "n1".into(),
+        queued_us: 1,
+        delivery_us: 2,
+        outcome: Outcome1 {
+            status: Status::Exited(index as i32),
+            waited_us: 0,
+            ran_us: 0,
+            suspended_us: 0,
+            cpu_us: 0,
+            reads: Default::default(),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            cut_bytes: 0,
+            outputs: vec![(3, object.clone())],
+            reused: None,
+            estimate: None,
+        },
+    };
+    let template = |program| Template1 {
+        program,
+        env: vec![("A".into(), Template::literal("b"))],
+        folder: WorkingFolder::Sandbox,
+        base: "/".into(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        resources: Default::default(),
+        priority: 3,
+        requirements: None,
+        rank: Some("local_bytes".into()),
+        timeout_us: Some(9),
+        retries: 2,
+        capture_bytes: 10,
+    };
+    let spec1 = || Spec1 {
+        name: "earlier".into(),
+        templates: vec![template(Program::Noop), template(Program::Command(vec![Template::literal("true")]))],
+        objects: vec![object.clone()],
+        items: Items::default(),
+        submitted_unix_ms: 5,
+        reuse: true,
+        broadcast: vec![0],
+        distribution: Default::default(),
+    };
+    let written = [
+        Entry1::Results { at_us: 100, results: vec![result1(0), result1(1)] },
+        Entry1::Retried(indices()),
+        Entry1::Recomputed(indices()),
+        Entry1::Released,
+        Entry1::Cancelled(indices()),
+    ];
+    {
+        let database = Database::create(&path).unwrap();
+        let write = database.begin_write().unwrap();
+        write.open_table(META).unwrap().insert("version", 1).unwrap();
+        for (number, part) in encode(&spec1()).chunks(7).enumerate() {
+            write.open_table(JOBS).unwrap().insert((7, number as u32), part).unwrap();
+        }
+        for (number, entry) in written.iter().enumerate() {
+            write.open_table(ENTRIES).unwrap().insert((7, number as u64), &encode(entry)[..]).unwrap();
+        }
+        write.commit().unwrap();
+    }
+    let outputs = || vec![Delivered { output: 3, object: object.clone(), place: None }];
+    let result = |index| {
+        let TaskResult { outcome, .. } = result(index);
+        TaskResult { outcome: Outcome { outputs: outputs(), ..outcome }, ..result(index) }
+    };
+    let ends = [0, 1].map(|index| JobEnd { at_us: 100, ready_us: 97, output_bytes: 0, result: result(index) }).into();
+    let expected = [
+        Entry::Results { ends, samples: Vec::new() },
+        Entry::Retried { tasks: indices(), paused_us: 0 },
+        Entry::Recomputed { tasks: indices(), paused_us: 0 },
+        Entry::Released,
+        Entry::Cancelled(indices()),
+    ];
+    for _ in 0..2 {
+        let journal = open_at(&path, &mpsc::channel().0).unwrap();
+        assert_eq!(entries_of(&journal, JOB), expected);
+        assert_eq!(spec_at(&journal, JOB), JobSpec::from(spec1()));
+        close(journal);
+    }
+}
+
+#[test]
+fn a_journal_that_has_lost_what_was_acknowledged_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let open = || open_at(&path, &sender);
+    let journal = open().unwrap();
+    close(journal);
+    let empty = std::fs::read(&path).unwrap();
+    let journal = open().unwrap();
+    journal.write(JournalRecord::Job { job: JobId(1), spec: Arc::default() });
+    assert_eq!(done.recv_timeout(Duration::from_secs(30)).unwrap(), [WrittenRecord::Job(JobId(1))]);
+    close(journal);
+    let whole = std::fs::read(&path).unwrap();
+    for older in [empty, Vec::new()] {
+        std::fs::write(&path, older).unwrap();
+        let why = open().err().expect("it is refused").to_string();
+        assert!(why.contains("1 were acknowledged") && why.contains("journal.mark"), "{why}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(open().is_err(), "also where it is gone");
+    std::fs::write(&path, whole).unwrap();
+    assert_eq!(open().unwrap().jobs().unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_that_is_no_journal_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    std::fs::write(&path, [7; 5000]).unwrap();
+    for is_scratch in [false, true] {
+        let options = JournalOptions { is_scratch, check: None };
+        let opened = Journal::open(&path, options, |_| {}, |_| {});
+        assert!(opened.err().unwrap().to_string().contains("journal.redb"));
+    }
+}
+
+#[test]
+fn format_2_is_read_and_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let end2 = |index, at_us| {
+        let outcome = Outcome { stdout: vec![b'x'; 100_000], ..Outcome::of(Status::Exited(1)) };
+        JobEnd2 { at_us, ready_us: 3, result: TaskResult { outcome, ..result(index) } }
+    };
+    let sample = || vec![Default::default()];
+    let template = || Template2 {
+        program: Program::Command(vec![Template::literal("true")]),
+        env: Vec::new(),
+        folder: WorkingFolder::Sandbox,
+        base: "/".into(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        resources: Default::default(),
+        priority: 3,
+        requirements: None,
+        rank: None,
+        timeout_us: None,
+        retries: 2,
+        capture_bytes: 10,
+        files: Default::default(),
+    };
+    let spec2 = || Spec2 {
+        name: "earlier".into(),
+        templates: vec![template()],
+        objects: Vec::new(),
+        items: tasks(2).items,
+        submitted_unix_ms: 5,
+        reuse: false,
+        broadcast: Vec::new(),
+        distribution: Default::default(),
+    };
+    let written = [
+        Entry2::Results { ends: vec![end2(0, 4), end2(1, 5)], samples: sample() },
+        Entry2::Retried { tasks: vec![0, 1], paused_us: 6 },
+        Entry2::Samples(sample()),
+        Entry2::Cancelled(vec![0]),
+        Entry2::Results { ends: vec![end2(0, 9)], samples: Vec::new() },
+    ];
+    {
+        let database = Database::create(&path).unwrap();
+        let write = database.begin_write().unwrap();
+        write.open_table(META).unwrap().insert("version", 2).unwrap();
+        write.open_table(META).unwrap().insert(TRANSACTIONS, 17).unwrap();
+        put_parts(&mut write.open_table(JOBS).unwrap(), JOB.0, &encode(&spec2())).unwrap();
+        for (number, entry) in written.iter().enumerate() {
+            write.open_table(ENTRIES).unwrap().insert((JOB.0, number as u64), &encode(entry)[..]).unwrap();
+        }
+        write.commit().unwrap();
+    }
+    let expected: Vec<_> = written.into_iter().map(Entry::from).collect();
+    for _ in 0..2 {
+        let journal = open_at(&path, &mpsc::channel().0).unwrap();
+        assert_eq!((spec_at(&journal, JOB), entries_of(&journal, JOB)), (JobSpec::from(spec2()), expected.clone()));
+        let job = journal.load(JOB, std::iter::empty()).unwrap().into_job();
+        assert_eq!((job.counts.failed, job.retried, job.output_bytes), (1, 2, 300_000));
+        close(journal);
+    }
+}
+
+#[test]
+fn large_output_is_in_the_file_of_its_job_and_goes_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let journal = open_at(&path, &sender).unwrap();
+    let with_output = |index, bytes: usize| {
+        let outcome = Outcome { stdout: vec![1; bytes], stderr: vec![2; bytes], ..Outcome::of(Status::Succeeded) };
+        JobEnd { output_bytes: 2 * bytes as u64, result: TaskResult { outcome, ..result(index) }, ..end(index, 1) }
+    };
+    let large = OUTPUT_BESIDE_BYTES as usize;
+    let first = Entry::Results { ends: vec![with_output(0, large), with_output(1, 9)], samples: Vec::new() };
+    let second = Entry::Results { ends: vec![with_output(2, 7), with_output(3, large / 2)], samples: Vec::new() };
+    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(4)) });
+    for (number, entry) in [&first, &second].into_iter().enumerate() {
+        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+    }
+    wait_for(&done, WrittenRecord::Entries(JOB, 2));
+    let file = folder.path().join("journal.output/7");
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 3 * OUTPUT_BESIDE_BYTES);
+    assert_eq!(journal.results(JOB, 0, 2).unwrap(), [first.clone(), second.clone()]);
+    let short = journal.results_in_short(JOB, 0, 2).unwrap();
+    let lengths: Vec<_> = short.iter().flat_map(Entry::ends).map(|end| end.result.outcome.stdout.len()).collect();
+    assert_eq!(lengths, [0, 9, 7, 0]);
+    close(journal);
+    assert_eq!(check_journal(&path).unwrap(), 1);
+    // What was never acknowledged is cut off; what was is missed.
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, [&whole[..], b"cut short"].concat()).unwrap();
+    std::fs::write(folder.path().join("journal.output/8"), "of a job that is forgotten").unwrap();
+    close(open_at(&path, &sender).unwrap());
+    assert_eq!(std::fs::read(&file).unwrap(), whole);
+    assert!(!folder.path().join("journal.output/8").exists());
+    std::fs::write(&file, &whole[1..]).unwrap();
+    let why = open_at(&path, &sender).err().expect("it is refused").to_string();
+    assert!(why.contains("shorter than") && why.contains("journal.output/7") && why.contains("journal.mark"), "{why}");
+    std::fs::remove_file(folder.path().join("journal.mark")).unwrap();
+    let journal = open_at(&path, &sender).unwrap();
+    assert!(journal.results(JOB, 0, 2).is_err());
+    std::fs::write(&file, [&[9], &whole[1..]].concat()).unwrap();
+    assert!(journal.results(JOB, 0, 2).unwrap_err().to_string().contains("damaged"));
+    journal.write(JournalRecord::Forget { job: JOB });
+    wait_for(&done, WrittenRecord::Forgotten(JOB));
+    assert!(!file.exists() && journal.jobs().unwrap().is_empty());
+}
+
+#[test]
+fn a_snapshot_replaces_entries_and_earlier_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.redb");
+    let (sender, done) = mpsc::channel();
+    let journal = open_at(&path, &sender).unwrap();
+    journal.write(JournalRecord::Job { job: JOB, spec: Arc::new(tasks(3)) });
+    let large = |index| {
+        let outcome = Outcome { stdout: vec![index as u8; 100_000], ..Outcome::of(Status::Exited(1)) };
+        JobEnd { output_bytes: 100_000, result: TaskResult { outcome, ..result(index) }, ..end(index, 1) }
+    };
+    let entries = [
+        Entry::Results { ends: vec![large(0), large(1), large(2)], samples: Vec::new() },
+        Entry::Retried { tasks: vec![0, 2], paused_us: 6 },
+        Entry::Results { ends: vec![large(2)], samples: Vec::new() },
+        Entry::Samples(vec![Default::default()]),
+        Entry::Results { ends: vec![large(0)], samples: Vec::new() },
+        Entry::Released,
+    ];
+    let mut replay = Replay::new(JOB, tasks(3));
+    for (number, entry) in entries.iter().enumerate() {
+        replay.apply(entry.clone());
+        journal.write(JournalRecord::Entry { job: JOB, number: number as u64, entry: Arc::new(entry.clone()) });
+    }
+    let summary = replay.job().summary();
+    let snapshot = Arc::new(replay.job().snapshot());
+    let record = |drops_results| {
+        let (summary, snapshot) = (Some(summary.clone()), snapshot.clone());
+        JournalRecord::Snapshot { job: JOB, snapshot, summary, drops_results }
+    };
+    journal.write(record(false));
+    wait_for(&done, WrittenRecord::Snapshot(JOB));
+    let results = [&entries[0], &entries[2], &entries[4]].map(Clone::clone);
+    assert_eq!(journal.results(JOB, 0, 9).unwrap(), results);
+    assert_eq!(entries_of(&journal, JOB).len(), 3);
+    assert_eq!(journal.load(JOB, std::iter::empty()).unwrap().job().snapshot(), *snapshot);
+    assert_eq!(journal.jobs().unwrap(), [(JOB, Some(summary.clone()))]);
+    journal.write(record(true));
+    wait_for(&done, WrittenRecord::Snapshot(JOB));
+    let first = Entry::Results { ends: vec![large(1)], samples: Vec::new() };
+    assert_eq!(journal.results(JOB, 0, 9).unwrap(), [first, entries[2].clone(), entries[4].clone()]);
+    // It goes on.
+    let again = Entry::Retried { tasks: vec![1], paused_us: 7 };
+    journal.write(JournalRecord::Entry { job: JOB, number: 6, entry: Arc::new(again.clone()) });
+    wait_for(&done, WrittenRecord::Entries(JOB, 7));
+    replay.apply(again);
+    assert!(journal.load(JOB, std::iter::empty()).unwrap().job().snapshot() == replay.job().snapshot());
+    assert_eq!(journal.jobs().unwrap(), [(JOB, None)]);
+    close(journal);
+    assert!(!path.with_extension("differs").exists());
+}

@@ -1,0 +1,213 @@
+//! Writing: records become rows, a batch of them in one transaction.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use eyas_jobs::{Entry, JobSnapshot, JobSummary, JournalRecord, Replay};
+use eyas_types::JobId;
+use redb::{Database, ReadableTable, Table, WriteTransaction};
+
+use super::mark::Mark;
+use super::output::{Appending, OutputFiles, OutputPlace};
+use super::read::{StoredEntry, apply_entries, read_parts, spec_of};
+use super::{
+    ENTRIES, JOBS, JournalOptions, JournalProblem, META, OUTPUTS, RESULTS, SNAPSHOTS, SUMMARIES, TRANSACTIONS,
+    WrittenRecord, encode,
+};
+
+/// Bytes of a job or a snapshot in one row.
+pub(super) const PART_BYTES: usize = 1 << 20;
+
+/// What the journal's thread has.
+pub(super) struct JournalWriter {
+    database: Arc<Database>,
+    outputs: OutputFiles,
+    mark: Option<Mark>,
+    transactions: u64,
+    options: JournalOptions,
+}
+
+impl JournalWriter {
+    pub fn new(
+        database: Arc<Database>,
+        outputs: OutputFiles,
+        mark: Option<Mark>,
+        transactions: u64,
+        options: JournalOptions,
+    ) -> Self {
+        JournalWriter { database, outputs, mark, transactions, options }
+    }
+
+    pub fn database(&self) -> Arc<Database> {
+        self.database.clone()
+    }
+
+    /// Writes records in one transaction. All of them are on disk, and marked, when it returns.
+    pub fn write(&mut self, batch: &[JournalRecord]) -> Result<Vec<WrittenRecord>, JournalProblem> {
+        self.transactions += 1;
+        let write = self.database.begin_write()?;
+        let mut appending = self.outputs.append();
+        let mut done = Vec::with_capacity(batch.len());
+        for record in batch {
+            done.push(self.write_record(&write, record, &mut appending)?);
+        }
+        write.open_table(META)?.insert(TRANSACTIONS, self.transactions)?;
+        if !self.options.is_scratch {
+            appending.sync()?;
+        }
+        write.commit()?;
+        if let Some(mark) = &self.mark {
+            mark.set(self.transactions)?;
+        }
+        for record in &done {
+            if let WrittenRecord::Forgotten(job) = record {
+                self.outputs.remove(*job)?;
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_record(
+        &self,
+        write: &WriteTransaction,
+        record: &JournalRecord,
+        appending: &mut Appending<'_>,
+    ) -> Result<WrittenRecord, JournalProblem> {
+        match record {
+            JournalRecord::Job { job, spec } => {
+                put_parts(&mut write.open_table(JOBS)?, job.0, &encode(&**spec))?;
+                Ok(WrittenRecord::Job(*job))
+            }
+            JournalRecord::Entry { job, number, entry } => {
+                write.open_table(SUMMARIES)?.remove(job.0)?;
+                let large = appending.take_large(*job, entry, &mut write.open_table(OUTPUTS)?)?;
+                let (entry, places) =
+                    large.as_ref().map_or((&**entry, &[][..]), |(entry, places)| (entry, &places[..]));
+                put_entry(write, *job, *number, entry, places)?;
+                Ok(WrittenRecord::Entries(*job, number + 1))
+            }
+            JournalRecord::Snapshot { job, snapshot, summary, drops_results } => {
+                if let Some(told_in) = &self.options.check
+                    && !is_state_of(write, *job, snapshot)?
+                {
+                    tell_difference(told_in, *job, "a snapshot is not what its entries give")?;
+                    return Err(JournalProblem::Differs(*job));
+                }
+                put_snapshot(write, *job, snapshot, summary.as_ref(), *drops_results)?;
+                Ok(WrittenRecord::Snapshot(*job))
+            }
+            JournalRecord::Forget { job } => {
+                write.open_table(JOBS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
+                write.open_table(SNAPSHOTS)?.retain_in((job.0, 0)..=(job.0, u32::MAX), |_, _| false)?;
+                write.open_table(ENTRIES)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
+                write.open_table(RESULTS)?.retain_in((job.0, 0)..(job.0, u64::MAX), |_, _| false)?;
+                write.open_table(SUMMARIES)?.remove(job.0)?;
+                write.open_table(OUTPUTS)?.remove(job.0)?;
+                Ok(WrittenRecord::Forgotten(*job))
+            }
+        }
+    }
+}
+
+/// Adds a line to the file in which differences between memory and journal are told.
+pub(crate) fn tell_difference(told_in: &Path, job: JobId, what: &str) -> Result<(), std::io::Error> {
+    tracing::error!(%job, "{what}");
+    let mut file = std::fs::File::options().create(true).append(true).open(told_in)?;
+    writeln!(file, "job {job}: {what}")
+}
+
+/// Puts a value in the table, in parts.
+pub(super) fn put_parts(
+    table: &mut Table<'_, (u32, u32), &[u8]>,
+    job: u32,
+    encoded: &[u8],
+) -> Result<(), JournalProblem> {
+    table.retain_in((job, 0)..=(job, u32::MAX), |_, _| false)?;
+    for (number, part) in encoded.chunks(PART_BYTES).enumerate() {
+        table.insert((job, number as u32), part)?;
+    }
+    Ok(())
+}
+
+/// Puts an entry in its table.
+pub(super) fn put_entry(
+    write: &WriteTransaction,
+    job: JobId,
+    number: u64,
+    entry: &Entry,
+    places: &[OutputPlace],
+) -> Result<(), JournalProblem> {
+    let table = if matches!(entry, Entry::Results { .. }) { RESULTS } else { ENTRIES };
+    write.open_table(table)?.insert((job.0, number), &encode(&(entry, places))[..])?;
+    Ok(())
+}
+
+/// Puts a snapshot instead of what it replaces.
+fn put_snapshot(
+    write: &WriteTransaction,
+    job: JobId,
+    snapshot: &JobSnapshot,
+    summary: Option<&JobSummary>,
+    drops_results: bool,
+) -> Result<(), JournalProblem> {
+    put_parts(&mut write.open_table(SNAPSHOTS)?, job.0, &encode(snapshot))?;
+    let covered = (job.0, 0)..(job.0, snapshot.entries());
+    write.open_table(ENTRIES)?.retain_in(covered, |_, _| false)?;
+    if drops_results {
+        drop_earlier_results(&mut write.open_table(RESULTS)?, job, snapshot)?;
+    }
+    let mut summaries = write.open_table(SUMMARIES)?;
+    match summary {
+        Some(summary) => summaries.insert(job.0, &encode(summary)[..])?,
+        None => summaries.remove(job.0)?,
+    };
+    Ok(())
+}
+
+/// Removes results of tasks that have a later one, or run again.
+fn drop_earlier_results(
+    results: &mut Table<'_, (u32, u64), &[u8]>,
+    job: JobId,
+    snapshot: &JobSnapshot,
+) -> Result<(), JournalProblem> {
+    let mut next = 0;
+    loop {
+        let row = results.range((job.0, next)..(job.0, snapshot.entries()))?.next().transpose()?;
+        let Some((number, row)) = row.map(|(key, row)| (key.value().1, row.value().to_vec())) else { return Ok(()) };
+        next = number + 1;
+        let StoredEntry { entry, outputs } = StoredEntry::decode(job, number, &row)?;
+        let Entry::Results { ends, samples } = entry else { continue };
+        let is_last = |index: u32| snapshot.entry_of(index) == Some(number);
+        if ends.iter().all(|end| is_last(end.result.index)) {
+            continue;
+        }
+        let (mut left, mut places) = (Vec::new(), Vec::new());
+        for (place, end) in ends.into_iter().enumerate().filter(|(_, end)| is_last(end.result.index)) {
+            let output = outputs.iter().find(|output| output.end == place as u32);
+            places.extend(output.map(|output| output.of_end(left.len() as u32)));
+            left.push(end);
+        }
+        if left.is_empty() {
+            results.remove((job.0, number))?;
+        } else {
+            results.insert((job.0, number), &encode(&(Entry::Results { ends: left, samples }, places))[..])?;
+        }
+    }
+}
+
+/// Whether a snapshot is what the snapshot before it, and the entries after that, give.
+fn is_state_of(write: &WriteTransaction, job: JobId, snapshot: &JobSnapshot) -> Result<bool, JournalProblem> {
+    let Some(spec) = spec_of(&write.open_table(JOBS)?, job)? else { return Ok(false) };
+    let before = read_parts(&write.open_table(SNAPSHOTS)?, job.0)?;
+    let mut replay = match before {
+        Some(before) => {
+            let before = postcard::from_bytes(&before);
+            let before = before.map_err(|source| JournalProblem::Undecodable { what: format!("job {job}"), source })?;
+            Replay::from_snapshot(job, spec, before).ok_or(JournalProblem::DamagedJob(job))?
+        }
+        None => Replay::new(job, spec),
+    };
+    apply_entries(&write.open_table(RESULTS)?, &write.open_table(ENTRIES)?, job, &mut replay, snapshot.entries())?;
+    Ok(replay.job().snapshot().agrees_with(snapshot))
+}
