@@ -386,7 +386,8 @@ impl DispatcherCore {
         let silence = self.executors.next_loss_us(self.silence_us());
         let stop = self.stopping_us.map(|since_us| since_us + STOP_DEADLINE_US + 1);
         let pushes = self.pushes.are_shown().then_some(self.ticked_us + SHOW_PUSHES_EVERY_US);
-        let due_us = [self.jobs.next_timeout(), silence, stop, pushes].into_iter().flatten().min()?;
+        let due = [self.jobs.next_timeout(), self.jobs.next_tick(), silence, stop, pushes];
+        let due_us = due.into_iter().flatten().min()?;
         Some(due_us.max(self.ticked_us + MIN_PAUSE_US))
     }
 

@@ -200,14 +200,17 @@ impl Jobs {
         }
     }
 
-    /// When something is due next without an event, if anything is, microseconds since 1970: [`Event::Tick`] then does
-    /// it.
+    /// When something is due next without an event, if anything is, microseconds since 1970: any event then does it.
     pub fn next_timeout(&self) -> Option<u64> {
-        let has_to_tick = self.owes_snapshots() || self.jobs.values().any(|job| !job.has_ended());
-        let tick = has_to_tick.then_some(self.ticked_us + SAMPLE_EVERY_US);
         let lineage = self.lineage.next_timeout().filter(|_| !self.is_stopping);
-        let timeouts = [self.refusals.next_timeout(), lineage, self.health.next_timeout(), tick];
-        timeouts.into_iter().flatten().min()
+        [self.refusals.next_timeout(), lineage, self.health.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// When the next [`Event::Tick`] is due, microseconds since 1970: there is none while no job runs, unless a snapshot
+    /// is owed.
+    pub fn next_tick(&self) -> Option<u64> {
+        let is_due = self.owes_snapshots() || self.jobs.values().any(|job| !job.has_ended());
+        is_due.then_some(self.ticked_us + SAMPLE_EVERY_US)
     }
 
     // ---- what there is
