@@ -9,6 +9,7 @@ mod kept;
 mod output;
 mod pending;
 mod places;
+mod retry;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -512,46 +513,6 @@ impl Job {
     /// Where inputs came from so far.
     pub fn reads(&self) -> Reads {
         self.course.reads()
-    }
-
-    /// Tasks that have ended without success and may run again. One whose producers all succeeded, but left out what it
-    /// reads, would only end the same way.
-    pub(crate) fn failed_tasks(&self) -> Vec<u32> {
-        let failed = |index: &u32| matches!(self.tasks[*index as usize].phase, Phase::Failed | Phase::Cancelled);
-        (0..self.tasks.len() as u32).filter(failed).filter(|index| !self.lacks_for_good(*index)).collect()
-    }
-
-    fn lacks_for_good(&self, index: u32) -> bool {
-        let item = self.spec.items.get(index);
-        self.inputs(&item).any(|(input, object)| {
-            let succeeded = |task: u32| self.tasks[task as usize].phase == Phase::Succeeded;
-            object.is_none() && producer(input).is_some_and(succeeded)
-        })
-    }
-
-    /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may
-    /// be queued at once.
-    pub(crate) fn retry_these(&mut self, again: &[u32], paused_us: u64) -> Vec<u32> {
-        let mut ready = Vec::new();
-        for index in again {
-            let item = self.spec.items.get(*index);
-            let producers = self.template_of(&item).inputs.iter().chain(&item.inputs).filter_map(producer);
-            let unmet: BTreeSet<u32> =
-                producers.filter(|task| self.tasks[*task as usize].phase != Phase::Succeeded).collect();
-            let state = &mut self.tasks[*index as usize];
-            (state.failures, state.losses) = (0, 0);
-            if unmet.is_empty() {
-                self.enter(*index, Phase::Waiting);
-                ready.push(*index);
-            } else {
-                self.unmet.insert(*index, unmet);
-                self.enter(*index, Phase::Blocked);
-            }
-        }
-        self.retried += again.len() as u64;
-        self.failures.clear();
-        self.go_on(again, paused_us);
-        ready
     }
 
     // ---- how it stands

@@ -164,6 +164,10 @@ fn a_task_whose_producer_left_its_output_out_does_not_run() {
     assert_eq!(released, FreedTasks { ready: vec![], hopeless: vec![2] });
     job.ended(0, 2, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
     assert_eq!(job.failed_tasks(), Vec::<u32>::new(), "a retry would end the same way");
+    job.ended(0, 3, 0, String::new(), Outcome::failed(FailureKind::Dependency, "left out"));
+    assert_eq!(job.failed_tasks(), Vec::<u32>::new(), "nor can a task run that waits for it");
+    run(&mut job, 4, Outcome::of(Status::Exited(1)));
+    assert_eq!(job.failed_tasks(), [4]);
 }
 
 #[test]

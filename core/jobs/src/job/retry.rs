@@ -1,0 +1,56 @@
+//! Running failed and cancelled tasks again: which ones may, and their moves.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::{Job, Phase, producer};
+
+impl Job {
+    /// Tasks that have ended without success and may run again. A task can never run if a producer succeeded without
+    /// writing what the task reads, and neither can tasks that read its outputs.
+    pub(crate) fn failed_tasks(&self) -> Vec<u32> {
+        let has_failed = |index: &u32| matches!(self.tasks[*index as usize].phase, Phase::Failed | Phase::Cancelled);
+        let mut failed: Vec<u32> = (0..self.tasks.len() as u32).filter(has_failed).collect();
+        let mut to_follow: Vec<u32> = failed.iter().copied().filter(|index| self.lacks_for_good(*index)).collect();
+        let mut never: BTreeSet<u32> = to_follow.iter().copied().collect();
+        while let Some(index) = to_follow.pop() {
+            let dependents = self.dependents.get(&index).into_iter().flatten();
+            to_follow.extend(dependents.copied().filter(has_failed).filter(|dependent| never.insert(*dependent)));
+        }
+        failed.retain(|index| !never.contains(index));
+        failed
+    }
+
+    fn lacks_for_good(&self, index: u32) -> bool {
+        let item = self.spec.items.get(index);
+        self.inputs(&item).any(|(input, object)| {
+            let succeeded = |task: u32| self.tasks[task as usize].phase == Phase::Succeeded;
+            object.is_none() && producer(input).is_some_and(succeeded)
+        })
+    }
+
+    /// Makes these tasks, which have ended, run again: live, or again when it is read from the journal. Tells which may
+    /// be queued at once.
+    pub(crate) fn retry_these(&mut self, again: &[u32], paused_us: u64) -> Vec<u32> {
+        let mut ready = Vec::new();
+        for index in again {
+            let item = self.spec.items.get(*index);
+            let producers = self.template_of(&item).inputs.iter().chain(&item.inputs).filter_map(producer);
+            let unmet: BTreeSet<u32> =
+                producers.filter(|task| self.tasks[*task as usize].phase != Phase::Succeeded).collect();
+            let state = &mut self.tasks[*index as usize];
+            (state.failures, state.losses) = (0, 0);
+            if unmet.is_empty() {
+                self.enter(*index, Phase::Waiting);
+                ready.push(*index);
+            } else {
+                self.unmet.insert(*index, unmet);
+                self.enter(*index, Phase::Blocked);
+            }
+        }
+        self.retried += again.len() as u64;
+        self.failures.clear();
+        self.go_on(again, paused_us);
+        ready
+    }
+}
