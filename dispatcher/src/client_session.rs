@@ -20,9 +20,9 @@ use crate::rights::may_ask;
 
 /// Journal entries read at a time for a watcher.
 const ENTRIES_AT_ONCE: u64 = 8;
-/// Failed tasks that a watch describes; of others it sends the results alone.
+/// Failed tasks that a watch describes; for others it sends only the results.
 const MAX_FAILURES_SENT: usize = 20;
-/// Requests of a client that are read while another is served: enough to see that a submission is withdrawn.
+/// Requests that are read while another request is served: enough to see a withdrawal.
 const MAX_READ_AHEAD: usize = 4;
 
 struct Client {
@@ -34,7 +34,7 @@ struct Client {
     submission: Submission,
 }
 
-/// What a client has said of a job that it submits.
+/// The state of a submission.
 enum Submission {
     None,
     Begun(JobSpec),
@@ -43,7 +43,7 @@ enum Submission {
     Withdrawn,
 }
 
-/// What a client says, read as it comes, so that it is heard while something else is done.
+/// Requests of a client, read while other requests are served.
 struct Inbox {
     frames: mpsc::Receiver<Result<Vec<FromClient>, SessionError>>,
     waiting: VecDeque<FromClient>,
@@ -67,7 +67,7 @@ impl Inbox {
         Inbox { frames, waiting: VecDeque::new() }
     }
 
-    /// What it says next. Dropped before, nothing is lost by it.
+    /// The next request. Cancelling this future loses nothing.
     async fn next(&mut self) -> Result<FromClient, SessionError> {
         loop {
             match self.waiting.pop_front() {
@@ -77,7 +77,7 @@ impl Inbox {
         }
     }
 
-    /// Waits until its submission is not wanted any longer. Dropped before, nothing is lost by it.
+    /// Waits until the client withdraws its submission. Cancelling this future loses nothing.
     async fn withdraws(&mut self) -> Result<(), SessionError> {
         while !self.waiting.contains(&FromClient::Withdraw) {
             match self.waiting.len() {
@@ -95,7 +95,7 @@ impl Inbox {
     }
 }
 
-/// Serves one client until its connection ends, its key does, or the core.
+/// Serves one client until its connection, its key or the core ends.
 pub(crate) async fn serve(
     session: Session,
     core: mpsc::Sender<CoreMessage>,
@@ -193,7 +193,7 @@ impl Client {
         self.writer.send(&[answer]).await
     }
 
-    /// Goes on with the submission, if there is one and nothing was wrong with it. Millions of tasks take a while,
+    /// Continues a sound submission. A step may take a while for millions of tasks,
     /// during which the client may withdraw it, or go away.
     async fn build(
         &mut self,
@@ -341,7 +341,7 @@ impl Client {
     }
 }
 
-/// What a watch still sends.
+/// What a watch has still to send.
 struct Sending {
     /// Results to leave out: the client has them.
     skip: u64,

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Microseconds since 1970, as they were when it was made, and counted on by a clock that is never set back.
+/// A clock that starts with the system's time and is never set back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Instant,
@@ -20,7 +20,7 @@ impl Clock {
         self.began_us + self.began.elapsed().as_micros() as u64
     }
 
-    /// How long it is until then, microseconds; 0 if it is past.
+    /// Microseconds until `then_us`; 0 if that is past.
     pub fn until_us(&self, then_us: u64) -> u64 {
         then_us.saturating_sub(self.now_us())
     }

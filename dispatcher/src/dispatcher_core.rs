@@ -24,15 +24,15 @@ use crate::executors::ConnectedExecutors;
 use crate::journal::{Journal, WrittenRecord};
 use push::{ActivePushes, PushError};
 
-/// Messages handled before results are written and other things are looked at.
+/// Messages that are handled before results are written and deadlines are checked.
 const HANDLED_AT_ONCE: usize = 256;
 /// An executor that was not heard of for this many heartbeats is lost.
 const MISSED_HEARTBEATS: u32 = 4;
-/// Once told to stop, executors have this long to leave, microseconds.
+/// Time for executors to leave after they were told to stop, microseconds.
 const STOP_DEADLINE_US: u64 = 15_000_000;
 /// Clients that wait for a push are shown how it goes on after this time, microseconds.
 const SHOW_PUSHES_EVERY_US: u64 = 100_000;
-/// What is due is done at most this often, microseconds, so that messages are handled in between.
+/// Shortest time between two calls of `tick`, microseconds, so that messages are handled in between.
 const MIN_PAUSE_US: u64 = 1000;
 
 mod deciders;
@@ -45,7 +45,7 @@ mod tests;
 pub(crate) enum CoreMessage {
     Joined {
         registration: Box<Registration>,
-        /// What it accepts, compiled.
+        /// The expression that says which tasks the executor accepts, compiled.
         accept: Box<[Arc<dyn Expression>]>,
         outbox: Outbox<ToExecutor>,
         reply: oneshot::Sender<ExecutorId>,
@@ -81,28 +81,28 @@ pub(crate) struct DispatcherCore {
     pub(crate) jobs: Jobs,
     /// Passes on what the two deciders say to each other.
     exchange: Exchange,
-    /// What the deciders have said is being done.
+    /// Whether effects of the deciders are being carried out.
     is_at_work: bool,
     pub(crate) policy: String,
     caching: bool,
     heartbeat: Duration,
     pub(crate) executors: ConnectedExecutors,
-    /// The names of this process, and of the one that owns it.
+    /// Names of this process and of its owner.
     pub(crate) processes: Vec<String>,
     pub(crate) journal: Journal,
     replies: DurableReplies,
-    /// Entries that were given to the journal and are not on disk yet.
+    /// Entries that the journal has received and that are not on disk yet.
     unwritten: BTreeMap<(JobId, u64), Arc<Entry>>,
-    /// Results were put to be written and are not on disk yet.
+    /// Whether the journal is writing results.
     writing: bool,
     pushes: ActivePushes,
-    /// When it was told to stop.
+    /// When the cluster was told to stop, microseconds since 1970.
     stopping_us: Option<u64>,
-    /// When what was due was done last, microseconds since 1970.
+    /// When `tick` was called last, microseconds since 1970.
     ticked_us: u64,
-    /// A job that is not in memory, which was read to answer requests about it.
+    /// The archived job that was read last, to answer further requests about it.
     pub(crate) loaded: Option<Job>,
-    /// Where differences between memory and journal are told, if they are looked for.
+    /// The file for differences between memory and journal; `None` outside of tests.
     pub(crate) check_journal: Option<PathBuf>,
 }
 
@@ -181,7 +181,7 @@ impl DispatcherCore {
         }
     }
 
-    /// Waits until everything is on disk, and compares it with what is in memory.
+    /// Waits until everything is on disk, then compares memory with the journal.
     async fn check_journal(
         &mut self,
         told_in: &std::path::Path,
@@ -240,8 +240,7 @@ impl DispatcherCore {
 
     // ---- executors
 
-    /// Where an executor's node of the file system belongs. The first there ever was begins it, or has said which it
-    /// is.
+    /// The file system to which an executor's node belongs. The first node founds it, or says which one it is.
     fn files_place(&self, id: ExecutorId, files: &FilesNode) -> Option<FilesPlace> {
         let own = FileSystemId::founded_by(files.node);
         match self.journal.file_system(files.system.unwrap_or(own)) {
@@ -359,7 +358,7 @@ impl DispatcherCore {
         self.tell_scheduler(Event::Stored { executor, object, size_bytes });
     }
 
-    /// An executor is gone. If it did not say so itself, its tasks may be why.
+    /// Removes an executor. If it was lost (`is_loss`), one of its tasks may be the cause.
     fn lost(&mut self, executor: ExecutorId, is_loss: bool) {
         let Some(gone) = self.executors.leave(executor) else { return };
         if is_loss {
@@ -376,12 +375,12 @@ impl DispatcherCore {
 
     // ---- time
 
-    /// How long an executor may be silent before it counts as lost.
+    /// The silence after which an executor counts as lost, microseconds.
     fn silence_us(&self) -> u64 {
         (self.heartbeat * MISSED_HEARTBEATS).as_micros() as u64
     }
 
-    /// When something is due without a message, if anything is.
+    /// The next deadline, microseconds since 1970, if there is one.
     fn next_due_us(&self) -> Option<u64> {
         let silence = self.executors.next_loss_us(self.silence_us());
         let stop = self.stopping_us.map(|since_us| since_us + STOP_DEADLINE_US + 1);
@@ -391,7 +390,7 @@ impl DispatcherCore {
         Some(due_us.max(self.ticked_us + MIN_PAUSE_US))
     }
 
-    /// Does what is due, which was to be done at `due_us`.
+    /// Does everything that is due. The call was planned for `due_us`.
     fn tick(&mut self, due_us: u64) {
         let now_us = self.clock.now_us();
         self.ticked_us = now_us;

@@ -1,5 +1,5 @@
-//! What clients are told of jobs: answers, and how watched jobs stand. All of it is held back until the journal has
-//! what it follows from, so that `kill -9` makes none of it untrue.
+//! Replies to clients about jobs: answers, and the states of watched jobs. Each is held back until everything that it
+//! follows from is on disk, so that `kill -9` makes none of them untrue.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,24 +8,24 @@ use eyas_wire::client::ToClient;
 use eyas_wire::view::JobView;
 use tokio::sync::{oneshot, watch};
 
-/// How a watched job stands. All that its view counts is on disk.
+/// The state of a job for clients that watch it. Everything that the view counts is on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct JobProgress {
     pub view: JobView,
-    /// Its entries that may be read.
+    /// Number of journal entries that may be read.
     pub entries: u64,
-    /// Results that were removed from its entries, because their tasks have later ones.
+    /// Number of results that were removed because their tasks have later results.
     pub dropped_results: u64,
-    /// Nothing more will come.
+    /// Whether the job has ended.
     pub is_over: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct DurableReplies {
-    /// Writes that were put to the journal, and those of them that are on disk.
+    /// Number of writes given to the journal, and number of these that are on disk.
     put: u64,
     on_disk: u64,
-    /// What is held back, with the writes that it waits for, in order.
+    /// Replies that wait, in order, each with the number of writes that must be on disk first.
     held: VecDeque<(u64, Held)>,
     watched: HashMap<JobId, watch::Sender<JobProgress>>,
 }
@@ -36,7 +36,7 @@ enum Held {
 }
 
 impl DurableReplies {
-    /// Something was put to be written; what is told from now on follows from it.
+    /// Counts a write that was given to the journal. Replies from now on wait for it.
     pub fn put(&mut self) {
         self.put += 1;
     }
@@ -48,18 +48,18 @@ impl DurableReplies {
         self.tell();
     }
 
-    /// Whether something that was put to be written is not on disk.
+    /// Whether some write is not on disk yet.
     pub fn is_behind(&self) -> bool {
         self.on_disk < self.put
     }
 
-    /// Answers, once all that was put to be written is on disk.
+    /// Sends an answer once all writes so far are on disk.
     pub fn answer(&mut self, answer: ToClient, reply: oneshot::Sender<ToClient>) {
         self.held.push_back((self.put, Held::Answer(answer, reply)));
         self.tell();
     }
 
-    /// Shows watchers how a job stands, once all that was put to be written is on disk.
+    /// Shows a job to its watchers once all writes so far are on disk.
     pub fn show(&mut self, job: JobId, standing: JobProgress) {
         self.held.push_back((self.put, Held::JobProgress(job, standing)));
         self.tell();
@@ -79,7 +79,7 @@ impl DurableReplies {
         }
     }
 
-    /// A job, which is on disk, can be watched.
+    /// Lets clients watch a job, which is on disk.
     pub fn offer(&mut self, job: JobId, standing: JobProgress) {
         self.watched.insert(job, watch::Sender::new(standing));
     }

@@ -14,9 +14,9 @@ use thiserror::Error;
 
 use crate::keys::Keys;
 
-/// Lost executors that later ones on their host are told of.
+/// Lost executors that are remembered, so that executors on their hosts end their leftovers.
 const MAX_LOST: usize = 1024;
-/// Nodes of the file system that are named to a new one, or to a client: they know the others.
+/// Number of nodes of the file system that a new node or a client is told; they know the others.
 const FILES_NODES_TOLD: usize = 16;
 
 pub(crate) struct ConnectedExecutor {
@@ -26,22 +26,22 @@ pub(crate) struct ConnectedExecutor {
     pub incarnation: String,
     pub labels: Labels,
     pub accept: Option<String>,
-    /// What its disk has for inputs and sandboxes, once it has said so.
+    /// Bytes that its disk has for inputs and sandboxes, once it has reported them.
     pub free_disk_bytes: Option<u64>,
     pub capacity: Resources,
     pub store_bytes: u64,
     pub transfer: SocketAddr,
-    /// Where its node of the file system takes sessions.
+    /// Address of its node of the file system.
     pub files: Option<SocketAddr>,
     outbox: Outbox<ToExecutor>,
-    /// What it is to be sent, in order.
+    /// Messages to send, in order.
     messages: Vec<ToExecutor>,
-    /// When it was heard of, microseconds since 1970.
+    /// When its last message came, microseconds since 1970.
     pub last_heard_us: u64,
-    /// It does not read what it is sent, and has missed something.
+    /// Whether it missed a message because it does not read its connection.
     pub is_deaf: bool,
     pub load: ExecutorLoad,
-    /// Its tasks that it has suspended.
+    /// Tasks that it has suspended.
     pub suspended: BTreeSet<TaskId>,
     pub ended: u64,
     pub reads: Reads,
@@ -61,16 +61,16 @@ pub(crate) struct NoSuchExecutor(String);
 pub(crate) struct ConnectedExecutors {
     present: BTreeMap<ExecutorId, ConnectedExecutor>,
     joined: u32,
-    /// Hosts and names of processes that were lost, the last one last: what they have left there may still run.
+    /// Hosts and names of lost processes, the latest last. Their tasks may still run there.
     lost: VecDeque<(String, String)>,
-    /// Those that are to be sent something.
+    /// Executors with messages to send.
     to_send: Vec<ExecutorId>,
     /// Makes tokens of jobs.
     keys: Option<Arc<Keys>>,
 }
 
 impl ConnectedExecutors {
-    /// Enters an executor; its id is new.
+    /// Adds an executor and returns its new id.
     pub fn join(&mut self, registration: &Registration, outbox: Outbox<ToExecutor>, now_us: u64) -> ExecutorId {
         let id = ExecutorId(self.joined);
         self.joined += 1;
@@ -106,7 +106,7 @@ impl ConnectedExecutors {
         id
     }
 
-    /// Has executors on the host of one that was lost end what it has left there: its tasks run elsewhere now.
+    /// Has the executors on a lost executor's host end its leftovers, because its tasks run elsewhere now.
     pub fn lost(&mut self, gone: &ConnectedExecutor) {
         if self.lost.len() == MAX_LOST {
             self.lost.pop_front();
@@ -118,7 +118,7 @@ impl ConnectedExecutors {
         }
     }
 
-    /// Tells one that has joined of those that were lost on its host before. If it was lost itself, it is back.
+    /// Tells a new executor which executors were lost on its host. If it was lost itself, it is back.
     pub fn tell_lost(&mut self, id: ExecutorId) {
         let Some((host, own)) = self.get(id).map(|entry| (entry.host.clone(), entry.incarnation.clone())) else {
             return;
@@ -150,7 +150,7 @@ impl ConnectedExecutors {
         self.present.len()
     }
 
-    /// Where those of them that are here give objects.
+    /// Addresses at which connected holders serve objects.
     pub fn where_to_ask(&self, holders: &[sched::Holder]) -> Vec<PeerHint> {
         let holders = holders.iter().filter_map(|sched::Holder { executor, is_relay, others }| {
             let transfer = self.get(*executor)?.transfer;
@@ -159,7 +159,7 @@ impl ConnectedExecutors {
         holders.collect()
     }
 
-    /// Where some nodes of the file system are, but not that of one executor.
+    /// Addresses of some nodes of the file system, without the node of executor `but`.
     pub fn files_nodes(&self, but: Option<ExecutorId>) -> Vec<SocketAddr> {
         let others = self.iter().filter(|(id, _)| Some(*id) != but);
         others.filter_map(|(_, executor)| executor.files).take(FILES_NODES_TOLD).collect()
@@ -190,12 +190,12 @@ impl ConnectedExecutors {
         found.map(|(id, _)| id).ok_or_else(|| NoSuchExecutor(name_or_id.to_owned()))
     }
 
-    /// The name, also of one that has left.
+    /// The executor's name; its id if it has left.
     pub fn name(&self, id: ExecutorId) -> String {
         self.get(id).map_or_else(|| id.to_string(), |executor| executor.name.clone())
     }
 
-    /// Has a message for an executor; it goes out with the others at the next [`flush`](Self::flush).
+    /// Queues a message for an executor; the next [`flush`](Self::flush) sends it.
     pub fn send(&mut self, id: ExecutorId, message: ToExecutor) {
         let token = match &message {
             ToExecutor::Template { job, spec, .. } => self.token(id, *job, spec),
@@ -208,7 +208,7 @@ impl ConnectedExecutors {
         executor.messages.extend(token.into_iter().chain([message]));
     }
 
-    /// Sends what has gathered.
+    /// Sends the queued messages.
     pub fn flush(&mut self) {
         for id in self.to_send.drain(..) {
             let Some(executor) = self.present.get_mut(&id) else { continue };
@@ -227,7 +227,7 @@ impl ConnectedExecutors {
         self.keys = Some(keys);
     }
 
-    /// The token of the job that a template is of, if it is the first one there.
+    /// The token of a template's job, if the executor does not have it yet.
     fn token(&mut self, to: ExecutorId, job: JobId, template: &TaskTemplate) -> Option<ToExecutor> {
         let keys = self.keys.as_ref()?;
         match keys.token(job, &template.files) {
@@ -242,7 +242,7 @@ impl ConnectedExecutors {
         }
     }
 
-    /// A job is forgotten everywhere, and its token ends.
+    /// Has all executors forget a job, and ends its token.
     pub fn forget_job(&mut self, job: JobId) {
         if let Some(keys) = &self.keys {
             keys.end_job(job);
@@ -260,7 +260,7 @@ impl ConnectedExecutors {
 }
 
 impl ConnectedExecutor {
-    /// Whether the template must still be sent; it is taken as sent afterwards.
+    /// Whether the executor lacks a template. Afterwards the template counts as sent.
     pub fn lacks_template(&mut self, job: JobId, template: u16) -> bool {
         self.templates.insert((job, template))
     }

@@ -22,13 +22,14 @@ use tokio::sync::{Notify, watch};
 use crate::clock::unix_s;
 use key_ring::KeyRing;
 
-/// What the access file of the current admin key is called in the dispatcher's folder.
+/// Name of the access file of the current admin key.
 const ACCESS_FILE: &str = "access.toml";
 
-/// What all keys are called there, and the authority's.
+/// Name of the file with all keys and the authority.
 const KEYS_FILE: &str = "keys.toml";
 
-/// Longest time between two searches for expired keys. The system clock may be set, so that they cannot be timed exactly.
+/// Longest time between two searches for expired keys. The system clock may be set, so that they cannot be timed
+/// exactly.
 const EXPIRY_CHECK: Duration = Duration::from_secs(60);
 
 /// Why keys cannot be used or changed.
@@ -43,10 +44,10 @@ pub enum KeysError {
     /// The system gives no randomness.
     #[error("cannot make a secret: {0}")]
     Random(#[from] std::io::Error),
-    /// What is in the file of keys is not.
+    /// The content of the file of keys is not valid.
     #[error("the cluster's keys cannot be used: {0}")]
     Unusable(String),
-    /// There is an access file, and not the keys of its cluster.
+    /// There is an access file, but the keys of its cluster are missing.
     #[error(
         "{0} is the access file of another cluster, or its cluster's {KEYS_FILE} is missing: start the dispatcher in \
          the folder that has both, or move {0} away to begin a new cluster"
@@ -67,9 +68,9 @@ pub(crate) struct Keys {
     state: Mutex<State>,
     /// The dispatcher's own.
     access: Access,
-    /// What nodes are to be told.
+    /// What nodes must know of the keys.
     for_nodes: watch::Sender<Arc<Trust>>,
-    /// Something may have its time sooner than it seemed.
+    /// A key may expire sooner than before.
     has_changed: Notify,
 }
 
@@ -141,12 +142,12 @@ impl Keys {
         self.change(|ring| ring.rotate(role, grace.as_secs(), unix_s()))
     }
 
-    /// Takes a key back: its open sessions end, and it opens no other.
+    /// Revokes a key: its open sessions end, and it opens no others.
     pub fn revoke(&self, key: KeyId) -> Result<Vec<KeyView>, KeysError> {
         self.change(|ring| ring.revoke(key, unix_s()))
     }
 
-    /// The key that an executor is to have instead of its own.
+    /// The key that replaces an executor's own key.
     pub fn successor(&self, of: Principal) -> Result<Option<(Principal, Certified)>, KeysError> {
         let Principal::Key(id, _) = of else { return Ok(None) };
         let ring = &mut self.state().ring;
@@ -157,7 +158,7 @@ impl Keys {
         Ok(successor)
     }
 
-    /// What nodes are to be told, as it changes.
+    /// What nodes must know of the keys, as it changes.
     pub fn for_nodes(&self) -> watch::Receiver<Arc<Trust>> {
         self.for_nodes.subscribe()
     }
@@ -188,7 +189,7 @@ impl Keys {
         self.state().jobs.get(&job).is_some_and(|entry| entry.scope != FilesScope::default())
     }
 
-    /// A job has ended, and its token with it.
+    /// Ends the token of a job that has ended.
     pub fn end_job(&self, job: JobId) {
         let mut state = self.state();
         if state.jobs.remove(&job).is_some() {
@@ -196,7 +197,7 @@ impl Keys {
         }
     }
 
-    /// Lets go of keys that have had their time, as long as it is polled.
+    /// Removes expired keys, as long as it is polled.
     pub async fn keep(&self) {
         loop {
             let next = self.state().ring.next_expiry();
@@ -227,7 +228,7 @@ impl Keys {
         done.map(|()| state.ring.views())
     }
 
-    /// Puts the keys on disk, and the access file of the current admin key.
+    /// Writes the keys and the access file of the current admin key.
     fn write(&self, ring: &mut KeyRing) -> Result<(), KeysError> {
         let (_, admin) = ring.current(KeyRole::Admin, unix_s())?;
         let text = toml::to_string(ring).map_err(|e| KeysError::Unusable(e.to_string()))?;
@@ -242,7 +243,7 @@ impl Keys {
         Ok(access.map_err(|e| KeysError::Unusable(e.to_string()))?.to_text())
     }
 
-    /// Has all sessions and nodes know what is trusted now.
+    /// Publishes the current trust to all sessions and nodes.
     fn publish(&self, state: &State) {
         let mut trust = state.ring.trust();
         trust.jobs = state.jobs.iter().map(|(job, entry)| (*job, entry.scope.clone())).collect();
@@ -270,7 +271,7 @@ pub(crate) struct Opened {
     folder: PrivateFolder,
     path: PathBuf,
     ring: KeyRing,
-    /// Where it did the last time, `host:port`.
+    /// The dispatcher's last address, `host:port`.
     pub before: Option<String>,
 }
 
@@ -290,7 +291,8 @@ impl Opened {
 }
 
 impl Keys {
-    /// Writes keys and access file to disk. By then the dispatcher listens, so that clients that find the file can connect.
+    /// Writes keys and access file to disk. By then the dispatcher listens, so that clients that find the file can
+    /// connect.
     pub fn begin(&self) -> Result<(), KeysError> {
         // The folder is this process's alone by now, and so is what another has left here.
         self.folder.sweep(OsStr::new(KEYS_FILE))?;

@@ -21,7 +21,7 @@ use crate::journal::{Journal, JournalError, JournalOptions};
 use crate::keys::{Keys, KeysError};
 use crate::{client_session, executor_session};
 
-/// Messages to the core that wait; sessions with more wait, and with them their executors.
+/// Messages that may wait for the core. Sessions with more messages wait, and so do their executors.
 const MAX_WAITING_MESSAGES: usize = 4096;
 /// Once the core has ended, sessions have this long to send their last messages.
 const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ const SESSIONS_DEADLINE: Duration = Duration::from_secs(2);
 pub struct DispatcherConfig {
     /// The cluster's name.
     pub cluster: String,
-    /// Its own folder: journal and access file are in it. One dispatcher at a time has it.
+    /// The dispatcher's folder, with journal and access file. One dispatcher uses it at a time.
     pub folder: PathBuf,
     /// Where to listen; port 0 for any, or for the one it had before in the same folder.
     pub listen: SocketAddr,
@@ -39,11 +39,11 @@ pub struct DispatcherConfig {
     pub advertise: Option<String>,
     /// How tasks are placed.
     pub scheduler: eyas_sched::Config,
-    /// Its folder goes when it ends, so that what is in it need not survive a crash.
+    /// The folder is deleted at the end, so its content need not survive a crash.
     pub is_ephemeral: bool,
-    /// How often each executor must be heard of.
+    /// Time between heartbeats of an executor.
     pub heartbeat: Duration,
-    /// The names of the processes that end with it: its own, and that of its owner.
+    /// Names of the processes that end with the dispatcher: its own and its owner's.
     pub processes: Vec<String>,
     /// How the cluster moves bulk data.
     pub data: DataMode,
@@ -71,10 +71,10 @@ pub enum DispatcherError {
     /// The journal cannot be used, or not any longer.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It has a defect, and stopped rather than go on wrongly.
+    /// The dispatcher stopped because of a defect.
     #[error("the dispatcher broke off: {0}; what it had accepted is in its journal")]
     Broken(tokio::task::JoinError),
-    /// What the journal holds cannot be taken up.
+    /// The jobs in the journal cannot be read.
     #[error("cannot go on with the jobs in {folder}: {source}; move the folder away to begin anew")]
     Recovery {
         /// Which folder.
@@ -88,9 +88,9 @@ pub enum DispatcherError {
 pub struct Running {
     /// The dispatcher's own access: where it listens.
     pub access: Access,
-    /// Where the access file is that others need to join it.
+    /// Path of the access file that clients and executors need.
     pub access_path: PathBuf,
-    /// Jobs that had not ended when the dispatcher did, and go on.
+    /// Jobs from the journal that have not ended and continue.
     pub unfinished: Vec<JobView>,
     work: JoinHandle<()>,
     failed: mpsc::Receiver<JournalError>,

@@ -1,4 +1,4 @@
-//! How a job's tasks went, a part at a time: what a simulated cluster can run again.
+//! Traces of jobs, a part at a time. A simulated cluster can run them again.
 
 use eyas_jobs::{Job, Phase};
 use eyas_wire::client::{RecordedTask, TracePart};

@@ -1,5 +1,6 @@
-//! Checks the output places that a job declares: no two tasks may write the same file, because the last one to end would
-//! replace the other's; and no task may keep two files of the same name in the cluster, because its user would get one.
+//! Checks the output places that a job declares: no two tasks may write the same file, because the last one to end
+//! would replace the other's; and no task may keep two files of the same name in the cluster, because its user would
+//! get one.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

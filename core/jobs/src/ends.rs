@@ -1,4 +1,4 @@
-//! What an end of a try means: whether the task is tried again, and what becomes of those that wait for its outputs.
+//! What the end of a try means: whether the task is tried again, and what its dependents do.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,7 +14,7 @@ use crate::job::{FreedTasks, Phase};
 use crate::jobs::Jobs;
 
 impl Jobs {
-    /// Whether this executor has the task, by the books.
+    /// Whether the task is assigned to this executor.
     pub fn has(&self, executor: ExecutorId, task: TaskId) -> bool {
         let state = self.jobs.get(&task.job).and_then(|job| job.tasks.get(task.index as usize));
         state.is_some_and(|state| state.phase == Phase::Assigned && state.executor == Some(executor))

@@ -1,4 +1,4 @@
-//! What the decider of jobs is told, and what it answers.
+//! Events and effects of the decider of jobs.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::job::JobSummary;
 use crate::log::{JournalRecord, Replay};
 use crate::spec::JobSpec;
 
-/// What has happened.
+/// What the shell tells the decider.
 #[derive(Debug)]
 pub enum Event {
     /// A client submits a job that was checked. Its id is [`Jobs::next_job`](crate::Jobs::next_job).
@@ -40,7 +40,7 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
-    /// There is time to queue more tasks of new jobs.
+    /// The shell has time to queue more tasks of new jobs.
     QueueMore,
     /// An executor has joined.
     ExecutorJoined {
@@ -55,7 +55,7 @@ pub enum Event {
         executor: ExecutorId,
         /// The tasks that were assigned to it.
         tasks: Vec<TaskId>,
-        /// What it had of each resource; `None` if it left in good order, so that no task can be why it is gone.
+        /// Its resources if it was lost; `None` if it left in good order, so that no task is the cause.
         lost_with: Option<Resources>,
         /// Those of its tasks that were suspended.
         suspended: BTreeSet<TaskId>,
@@ -65,7 +65,7 @@ pub enum Event {
         /// The executor.
         executor: ExecutorId,
     },
-    /// So many objects that only this leaving executor holds are being fetched by others.
+    /// Other executors fetch this number of objects that only this leaving executor holds.
     Moving {
         /// The executor.
         executor: ExecutorId,
@@ -132,7 +132,7 @@ pub enum Event {
         task: TaskId,
         /// The earlier task that did the same.
         earlier: TaskId,
-        /// How that ended, if it can be read.
+        /// The outcome of the earlier task, if it can be read.
         outcome: Option<Box<Outcome>>,
     },
     /// A task's outputs are about to appear at these places of persistent storage. Answered by [`Effect::Claimed`], if
@@ -190,13 +190,13 @@ pub enum Event {
         /// The jobs that clients watch.
         watched: BTreeSet<JobId>,
     },
-    /// The journal has written what it was given: results that have gathered can be written.
+    /// The journal is free: results that have gathered can be written.
     Flush,
     /// The cluster stops: executors leave with what they hold, and come back with it.
     Stopping,
 }
 
-/// What is to be done.
+/// What the shell must do.
 #[derive(Debug)]
 pub enum Effect {
     /// Write a record to the journal.
@@ -206,8 +206,8 @@ pub enum Effect {
         /// The job.
         job: JobId,
     },
-    /// Push what all executors are to have that may run the job's tasks. [`Event::Pushed`] follows where tasks wait for
-    /// it.
+    /// Push the inputs that every executor must have which may run the job's tasks. If tasks wait for it,
+    /// [`Event::Pushed`] follows.
     Broadcast {
         /// The job.
         job: JobId,
@@ -217,12 +217,13 @@ pub enum Effect {
         /// The job.
         job: JobId,
     },
-    /// The scheduler is to know the job's name.
+    /// Tell the scheduler the job's name.
     Name {
         /// The job.
         job: JobId,
     },
-    /// All the job's tasks have ended, and their results were given to the journal: nothing else need know the job.
+    /// All of the job's tasks have ended, and the journal has their results. Scheduler and executors may forget the
+    /// job.
     Forget {
         /// The job.
         job: JobId,
@@ -252,7 +253,7 @@ pub enum Effect {
         /// The task.
         task: TaskId,
     },
-    /// An executor has done with a task.
+    /// An executor has finished its work on a task.
     Done {
         /// The executor.
         executor: ExecutorId,
@@ -263,7 +264,7 @@ pub enum Effect {
         /// How long it ran, microseconds; `None` if it was not started.
         ran_us: Option<u64>,
     },
-    /// An executor is given no more tasks, and what it holds counts no more.
+    /// Give an executor no more tasks, and no longer count the objects that it holds.
     Drain {
         /// The executor.
         executor: ExecutorId,
@@ -290,7 +291,7 @@ pub enum Effect {
         /// The executor.
         executor: ExecutorId,
     },
-    /// So many executors are to hold an object until it is released.
+    /// Have this many executors hold an object until it is released.
     Keep {
         /// The object.
         object: ObjectId,
@@ -304,12 +305,12 @@ pub enum Effect {
         /// The object.
         object: ObjectId,
     },
-    /// Executors that are said to hold an object are to look whether they do.
+    /// Have executors check whether they hold an object, as they are said to.
     Verify {
         /// The object.
         object: ObjectId,
     },
-    /// Executors that could not hold an object are asked again.
+    /// Ask executors again that could not hold an object.
     HoldAgain,
     /// Say which of these objects are being fetched from an executor that leaves, and which are nowhere. Answered at
     /// once by [`Event::Located`].
@@ -324,7 +325,7 @@ pub enum Effect {
         /// The earlier task that did the same.
         earlier: TaskId,
     },
-    /// Tell an executor whether a task may let its outputs appear where it has said.
+    /// Tell an executor whether a task may publish its outputs at the places that it named.
     Claimed {
         /// The executor.
         executor: ExecutorId,
@@ -333,7 +334,7 @@ pub enum Effect {
         /// The first place that another task of the job has, and the index of that task.
         by_other: Option<(PlaceId, u32)>,
     },
-    /// Have an executor look whether these objects are on persistent storage. Answered by [`Event::Checked`].
+    /// Have an executor check whether these objects are on persistent storage. Answered by [`Event::Checked`].
     Check {
         /// The executor.
         executor: ExecutorId,

@@ -52,9 +52,9 @@ pub enum Phase {
     Waiting,
     /// An executor has it.
     Assigned,
-    /// It has ended well.
+    /// It has succeeded.
     Succeeded,
-    /// It has ended otherwise.
+    /// It has failed.
     Failed,
     /// It was cancelled.
     Cancelled,
@@ -66,12 +66,12 @@ impl Phase {
         matches!(self, Phase::Succeeded | Phase::Failed | Phase::Cancelled)
     }
 
-    /// Whether it has ended, and not well.
+    /// Whether it has failed or was cancelled.
     pub fn has_ended_unsuccessfully(self) -> bool {
         self.has_ended() && self != Phase::Succeeded
     }
 
-    /// Its name, as people see it.
+    /// Its name in lists.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Blocked => "blocked",
@@ -110,7 +110,7 @@ pub struct TaskState {
 pub struct Job {
     /// Its id.
     pub id: JobId,
-    /// It as it was submitted.
+    /// The job as it was submitted.
     pub spec: Arc<JobSpec>,
     object_ids: Vec<ObjectId>,
     /// Its tasks.
@@ -128,7 +128,7 @@ pub struct Job {
     pub failures: Vec<(TaskId, String)>,
     /// The first task that was not yet put into the queue; jobs are put there in parts.
     pub(crate) next_to_queue: u32,
-    /// It as it was submitted is on disk.
+    /// Whether the job as it was submitted is on disk.
     pub(crate) was_accepted: bool,
     /// Journal entries written or on their way.
     pub entries: u64,
@@ -266,24 +266,24 @@ impl Job {
         }
     }
 
-    /// Its time goes on, because these tasks run again.
+    /// Lets the job's time continue, because these tasks run again.
     fn go_on(&mut self, again: &[u32], paused_us: u64) {
         if !again.is_empty() {
             (self.ended_us, self.paused_us) = (None, paused_us);
         }
     }
 
-    /// Names a task of it.
+    /// The id of its task at this index.
     pub fn task_id(&self, index: u32) -> TaskId {
         TaskId { job: self.id, index }
     }
 
-    /// What the item is made into a task with.
+    /// The template of an item.
     pub fn template_of(&self, item: &TaskItem) -> &TaskTemplate {
         &self.spec.templates[usize::from(item.template)]
     }
 
-    /// The same, of the task at this index.
+    /// The template of the task at this index.
     pub fn template_at(&self, index: u32) -> &TaskTemplate {
         self.template_of(&self.spec.items.get(index))
     }
@@ -392,8 +392,8 @@ impl Job {
         self.enter(index, Phase::Waiting);
     }
 
-    /// The task has ended for good. Books the end, adds the result to the pending ones, and returns the tasks that may run
-    /// now, and those that never can.
+    /// The task has ended for good. Books the end, adds the result to the pending ones, and returns the tasks that may
+    /// run now, and those that never can.
     pub(crate) fn ended(
         &mut self,
         now_us: u64,
@@ -522,12 +522,12 @@ impl Job {
         self.ended_us.is_some()
     }
 
-    /// Whether all that has not ended was told to.
+    /// Whether all tasks that have not ended were told to end.
     pub(crate) fn is_ending(&self) -> bool {
         self.counts.waiting + self.counts.blocked == 0 && self.cancelling.len() as u64 == self.counts.assigned
     }
 
-    /// How it stands.
+    /// Its state.
     pub fn state(&self) -> JobState {
         match (self.has_ended(), self.counts.failed, self.counts.cancelled) {
             (false, _, _) => JobState::Running,

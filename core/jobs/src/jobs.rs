@@ -1,4 +1,4 @@
-//! The decider of jobs: its state, and the way of each event to the part that decides.
+//! The decider of jobs: its state, and the dispatch of each event to the part that decides.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -26,7 +26,7 @@ const MAX_ENDED_IN_MEMORY: usize = 20;
 /// Bytes that ended jobs take in memory, unless told otherwise: some two million tasks.
 const MAX_ENDED_BYTES_IN_MEMORY: u64 = 256 << 20;
 
-/// What may be set about a decider of jobs.
+/// Settings of a decider of jobs.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Captured output that the journal keeps, of all jobs, in bytes. When there is more, the oldest ended jobs are
@@ -189,7 +189,7 @@ impl Jobs {
         self.effects.insert(0, Effect::Withdraw { tasks: withdrawn.into_keys().collect() });
     }
 
-    /// What is due by now, whatever the event was.
+    /// Does what is due by now, whatever the event was.
     fn pass_time(&mut self) {
         self.queue_refused();
         let due = self.health.due(self.now_us);
@@ -206,8 +206,8 @@ impl Jobs {
         [self.refusals.next_timeout(), lineage, self.health.next_timeout()].into_iter().flatten().min()
     }
 
-    /// When the next [`Event::Tick`] is due, microseconds since 1970: there is none while no job runs, unless a snapshot
-    /// is owed.
+    /// When the next [`Event::Tick`] is due, microseconds since 1970: there is none while no job runs, unless a
+    /// snapshot is owed.
     pub fn next_tick(&self) -> Option<u64> {
         let is_due = self.owes_snapshots() || self.jobs.values().any(|job| !job.has_ended());
         is_due.then_some(self.ticked_us + SAMPLE_EVERY_US)

@@ -1,4 +1,4 @@
-//! How much is remembered. Journal: snapshots replace the entries that they cover, and the oldest ended jobs are
+//! How much is remembered. In the journal, snapshots replace the entries that they cover, and the oldest ended jobs are
 //! forgotten. Memory: ended jobs leave it, and are read from the journal when a client asks for them.
 //!
 //! For each job that is remembered, the journal has the job as it was submitted, the last result of each task, one

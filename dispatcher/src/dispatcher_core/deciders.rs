@@ -1,5 +1,5 @@
-//! The shell of the two deciders: tells them what happened, and does what they say. `core/dispatch` passes on what one
-//! says to the other.
+//! Runs the two deciders: tells them events, and carries out their effects. `core/dispatch` passes on what one says to
+//! the other.
 
 use eyas_dispatch::Effect;
 use eyas_jobs as jobs;
@@ -111,14 +111,14 @@ impl DispatcherCore {
         self.executors.send(executor, ToExecutor::Assign(assignment));
     }
 
-    /// Has an executor hold an object, which is kept or pushed.
+    /// Tells an executor to hold an object that is kept or pushed.
     fn have_held(&mut self, executor: ExecutorId, object: ObjectId, holders: &[eyas_sched::Holder]) {
         let Some(spec) = self.jobs.kept_spec(object).or_else(|| self.pushes.spec(object)).cloned() else { return };
         let holders = self.executors.where_to_ask(holders);
         self.executors.send(executor, ToExecutor::Hold { object: spec, holders });
     }
 
-    /// Tells how much others still fetch from executors that are to leave, which go when it is nothing.
+    /// Reports the objects that others still fetch from leaving executors. An executor without such objects leaves.
     pub(super) fn let_leave_those_that_may(&mut self) {
         for executor in self.jobs.leaving().collect::<Vec<_>>() {
             let objects = self.scheduler.moving_from(executor);

@@ -1,4 +1,4 @@
-//! What the core writes to the journal, takes up from it, and shows once it is on disk.
+//! Durability: what the core writes to the journal, reads from it, and shows once it is on disk.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::journal::{JournalError, WrittenRecord, tell_difference};
 const TOLD_AT_ONCE: usize = 4096;
 
 impl DispatcherCore {
-    /// Takes up what the journal has: jobs that had not ended go on.
+    /// Reads the jobs of the journal. Jobs that had not ended continue.
     pub fn recover(&mut self) -> Result<(), JournalError> {
         for (id, summary) in self.journal.jobs()? {
             if let Some(summary) = summary {
@@ -61,7 +61,7 @@ impl DispatcherCore {
         self.replies.answer(ToClient::Accepted { job }, reply);
     }
 
-    /// Puts something to be written.
+    /// Gives a record to the journal.
     pub(super) fn write(&mut self, record: JournalRecord) {
         match &record {
             JournalRecord::Job { .. } => {}
@@ -79,12 +79,12 @@ impl DispatcherCore {
         self.journal.write(record);
     }
 
-    /// An entry that is on its way to the disk.
+    /// An entry that is not on disk yet.
     pub(crate) fn unwritten_entry(&self, job: JobId, number: u64) -> Option<&Arc<Entry>> {
         self.unwritten.get(&(job, number))
     }
 
-    /// Goes on with what is on disk now.
+    /// Handles records that are now on disk.
     pub(super) fn written(&mut self, written: &[WrittenRecord]) {
         for what in written {
             match what {
@@ -109,12 +109,12 @@ impl DispatcherCore {
         self.replies.on_disk(written.len());
     }
 
-    /// Writes down results that have gathered.
+    /// Writes the results that have gathered.
     pub(super) fn write_results(&mut self) {
         self.tell_jobs(jobs::Event::Flush);
     }
 
-    /// Shows watchers how a job stands. All its results were put to be written.
+    /// Shows a job to its watchers. All its results were given to the journal.
     pub(super) fn show(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get(id) {
             let standing = self.standing(job);
@@ -122,7 +122,7 @@ impl DispatcherCore {
         }
     }
 
-    /// How an ended job stands that is not in memory.
+    /// The state of an archived job.
     fn progress_of_archived(&self, summary: &JobSummary) -> JobProgress {
         JobProgress {
             view: self.view_of_archived(summary),
@@ -132,13 +132,13 @@ impl DispatcherCore {
         }
     }
 
-    /// Reads a job from the journal, with what is on its way there.
+    /// Reads a job from the journal, with entries that are not on disk yet.
     fn read_job(&self, job: JobId) -> Result<Replay, JournalError> {
         let unwritten = self.unwritten.range((job, 0)..=(job, u64::MAX));
         self.journal.load(job, unwritten.map(|((_, number), entry)| (*number, entry)))
     }
 
-    /// Reads a job that is not in memory, to answer requests about it. One such job is kept.
+    /// Reads an archived job to answer requests about it. The job that was read last is kept.
     pub(crate) fn load_archived(&mut self, job: JobId) -> Result<(), JournalError> {
         if self.jobs.is_archived(job) && self.loaded.as_ref().is_none_or(|loaded| loaded.id != job) {
             self.loaded = Some(self.read_job(job)?.into_job());
@@ -146,7 +146,7 @@ impl DispatcherCore {
         Ok(())
     }
 
-    /// Takes a job that is not in memory back into it, so that it can go on.
+    /// Takes an archived job back into memory, so that it can continue.
     pub(crate) fn recall(&mut self, job: JobId) -> Result<(), JournalError> {
         if self.jobs.is_archived(job) {
             let replay = Box::new(self.read_job(job)?);
@@ -156,7 +156,7 @@ impl DispatcherCore {
         Ok(())
     }
 
-    /// Whether what the journal has of every job is what is in memory. What differs is told in a file.
+    /// Compares every job in memory with the journal, and writes differences to a file.
     pub(super) fn compare_with_journal(&self, told_in: &Path) -> Result<(), JournalError> {
         let tell = |job, what| {
             if let Err(e) = tell_difference(told_in, job, what) {
@@ -178,14 +178,15 @@ impl DispatcherCore {
         Ok(())
     }
 
-    /// How a job stands.
+    /// The state of a job.
     fn standing(&self, job: &jobs::Job) -> JobProgress {
         let (entries, dropped_results) = (job.entries, job.dropped_results);
         JobProgress { view: self.view(job), entries, dropped_results, is_over: job.has_ended() }
     }
 
-    /// What these tasks of a job keep for its user, or the first of them, and which executors have it. What no executor
-    /// has is made again without further ado; what is doubted is looked at by those that are said to have it.
+    /// The outputs that these tasks of a job keep for its user, or the first of them, and the executors that hold them.
+    /// An output that no executor holds is made again. Executors check the `doubted` objects that they are said to
+    /// hold.
     pub(crate) fn kept_part(&mut self, id: JobId, tasks: Range<u32>, doubted: &[ObjectId]) -> KeptPart {
         doubted.iter().for_each(|object| self.tell_scheduler(eyas_sched::Event::Doubted { object: *object }));
         let mut part = KeptPart::default();

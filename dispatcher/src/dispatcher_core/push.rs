@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use super::DispatcherCore;
 use crate::executors::NoSuchExecutor;
 
-/// ActivePushes of clients at a time.
+/// Pushes of clients at a time.
 const MAX_PUSHES: usize = 64;
-/// Failures of a push that are told in words.
+/// Failures of a push that are described.
 const MAX_PUSH_FAILURES: usize = 100;
 
 /// Why a push cannot begin.
@@ -64,7 +64,7 @@ enum Whose {
 struct ForClient {
     /// The executors that are to have the objects, and their names.
     names: BTreeMap<ExecutorId, String>,
-    /// Those that could not have all.
+    /// Executors that could not get all objects.
     failed: BTreeSet<ExecutorId>,
     failures: Vec<PushFailure>,
     told: watch::Sender<PushView>,
@@ -73,12 +73,12 @@ struct ForClient {
 }
 
 impl ActivePushes {
-    /// Nothing more will come of a push.
+    /// Notes that a push is over.
     pub fn is_over(&mut self, push: PushId) {
         self.over.insert(push);
     }
 
-    /// Whether clients wait for pushes, which are shown how these go on.
+    /// Whether clients wait for a push.
     pub fn are_shown(&self) -> bool {
         self.pushes.values().any(|push| matches!(push.whose, Whose::Client(_)))
     }
@@ -111,7 +111,7 @@ impl ForClient {
 }
 
 impl DispatcherCore {
-    /// Begins a client's push; how it goes on.
+    /// Begins a client's push, and returns its state as it changes.
     pub(super) fn push(&mut self, request: PushRequest) -> Result<watch::Receiver<PushView>, PushError> {
         let PushRequest { objects, kept, to, distribution, wait } = request;
         if !self.caching {
@@ -164,7 +164,7 @@ impl DispatcherCore {
         sources.iter().map(found).collect()
     }
 
-    /// Executors by what a person calls them, and their names.
+    /// Finds executors by names, ids or labels. Returns them with their names.
     fn recipients(&self, to: &[String]) -> Result<BTreeMap<ExecutorId, String>, PushError> {
         let mut recipients = BTreeMap::new();
         let all = || self.executors.iter().map(|(id, executor)| (id, executor.name.clone()));
@@ -190,7 +190,7 @@ impl DispatcherCore {
         if recipients.is_empty() { Err(PushError::NoExecutors) } else { Ok(recipients) }
     }
 
-    /// An executor cannot have an object, which may be pushed to it.
+    /// Notes that an executor cannot get an object, which may be pushed to it.
     pub(super) fn not_pushed(&mut self, executor: ExecutorId, object: ObjectId, reason: &str) {
         for id in self.scheduler.pushes_awaiting(executor, object) {
             let Some(Push { specs, whose }) = self.pushes.pushes.get_mut(&id) else { continue };
@@ -205,7 +205,7 @@ impl DispatcherCore {
         }
     }
 
-    /// ActivePushes what all executors are to have that may run a job's tasks.
+    /// Pushes the inputs that every executor must have which may run the job's tasks.
     pub(super) fn broadcast(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(id).filter(|job| !job.has_ended()) else { return };
         let spec = &job.spec;
@@ -248,7 +248,7 @@ impl DispatcherCore {
         }
     }
 
-    /// A client's push is over: what has not come, or not stayed, has failed.
+    /// Ends a client's push: objects that did not arrive, or were evicted, count as failures.
     fn finish_push(&mut self, id: PushId) {
         let received = self.scheduler.explain_push(id);
         let evicted = self.scheduler.evicted_of_push(id);

@@ -14,7 +14,7 @@ use super::KeysError;
 /// Keys that are remembered after they were replaced or revoked, so that their holders are told why.
 pub(crate) const MAX_KEYS: usize = 10_000;
 
-/// Everything secret that a dispatcher has.
+/// All secrets of a dispatcher.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct KeyRing {
     /// Of the next key.
@@ -125,7 +125,7 @@ impl KeyRing {
         Ok(())
     }
 
-    /// Takes a key back at once. An admin can always get in: there is a new key if it was the last.
+    /// Revokes a key at once. If it was the last admin key, a new one is made.
     pub fn revoke(&mut self, id: KeyId, now_unix_s: u64) -> Result<(), KeysError> {
         let key = self.keys.iter_mut().find(|key| key.id == id).ok_or(KeysError::NoSuchKey(id))?;
         (key.state, key.own) = (State::Revoked, None);
@@ -133,7 +133,7 @@ impl KeyRing {
         self.current(KeyRole::Admin, now_unix_s).map(drop)
     }
 
-    /// New secrets for members; the old ones are accepted until then, or no longer.
+    /// Makes new secrets for members. The old ones are accepted until the given time, or no longer.
     fn renew_secrets(&mut self, until_unix_s: Option<u64>) -> Result<(), KeysError> {
         match until_unix_s {
             Some(until) => {
@@ -147,7 +147,7 @@ impl KeyRing {
         Ok(())
     }
 
-    /// Lets go of what has had its time; tells whether there was any.
+    /// Removes expired keys and secrets. Returns whether there were any.
     pub fn expire(&mut self, now_unix_s: u64) -> bool {
         let before = self.secrets.len();
         self.secrets.retain(|secrets| secrets.until_unix_s.is_none_or(|until| until > now_unix_s));
@@ -160,7 +160,7 @@ impl KeyRing {
         has_changed
     }
 
-    /// When something has had its time next.
+    /// When the next key or secret expires.
     pub fn next_expiry(&self) -> Option<u64> {
         let retiring = self.keys.iter().filter_map(|key| match key.state {
             State::Retiring { until_unix_s } => Some(until_unix_s),
@@ -181,7 +181,7 @@ impl KeyRing {
         Ok(Some((Principal::Key(id, KeyRole::Executor), own)))
     }
 
-    /// What the cluster trusts, but for tokens of jobs.
+    /// What the cluster trusts, without tokens of jobs.
     pub fn trust(&self) -> Trust {
         let refusal = |key: &Key| match key.state {
             State::Replaced => Some((key.id, TrustRefusal::Replaced)),

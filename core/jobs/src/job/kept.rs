@@ -1,5 +1,6 @@
-//! A job's outputs that are kept in the cluster: the outputs, the tasks that still read them, and the moves of tasks when one
-//! is lost. A task then goes from `Succeeded` back to `Waiting`, and those that still need its output to `Blocked`.
+//! A job's outputs that are kept in the cluster: the outputs, the tasks that still read them, and the moves of tasks
+//! when one is lost. A task then goes from `Succeeded` back to `Waiting`, and those that still need its output to
+//! `Blocked`.
 
 use alloc::vec::Vec;
 
@@ -110,7 +111,7 @@ impl Job {
         })
     }
 
-    /// Lets go of all that the job keeps; what that was.
+    /// Releases everything that the job keeps, and returns it.
     pub fn release(&mut self) -> Vec<(u32, ObjectId)> {
         self.is_released = true;
         core::mem::take(&mut self.kept).into_keys().collect()

@@ -1,4 +1,4 @@
-//! Captured output of tasks, which the journal keeps: how much it is, and cutting it where there is no room.
+//! Captured output of tasks, which the journal keeps: its size, and cutting it where there is no room.
 
 use eyas_types::Outcome;
 
@@ -7,7 +7,7 @@ pub fn output_bytes(outcome: &Outcome) -> u64 {
     (outcome.stdout.len() + outcome.stderr.len()) as u64
 }
 
-/// Keeps no more than `room` bytes of it, of standard output first; what is cut is counted.
+/// Keeps at most `room` bytes of it, first of standard output. Bytes that are cut are counted.
 pub(crate) fn cut_output(outcome: &mut Outcome, room: u64) {
     let before = output_bytes(outcome);
     let stdout = room.min(outcome.stdout.len() as u64);

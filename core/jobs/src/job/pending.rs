@@ -1,4 +1,4 @@
-//! Results that were not put to be written yet, cut into the entries that they will be in the journal. An entry is
+//! Results that the journal does not have yet, cut into journal entries. An entry is
 //! read, and sent to a client, as a whole; so it is bounded in bytes too.
 
 use alloc::vec;
@@ -22,7 +22,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Adds a result; which of the entries to come it will be in, from 0.
+    /// Adds a result. Returns the index of its entry among the coming ones, from 0.
     pub fn push(&mut self, end: JobEnd) -> u64 {
         let bytes = output_bytes(&end.result.outcome);
         let has_room = |last: &&mut Vec<_>| last.len() < ENTRY_RESULTS && self.last_bytes < ENTRY_BYTES;
