@@ -35,7 +35,8 @@ built=$((SECONDS - began))
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 # Only what an earlier demo has made, whatever the folder is.
-rm -rf "$out"/survey-* "$out"/partials-* "$out"/report-* "$out"/{single,stacked}*.{fits,png} "$out"/table.txt "$out"/home
+rm -rf "$out"/survey-* "$out"/partials-* "$out"/report-* "$out"/{single,stacked}*.{fits,png}
+rm -rf "$out"/table.txt "$out"/home
 export EYAS_HOME=$out/home
 
 say "2/4  Making two small surveys of SDSS-sized frames (2048 x 1489 pixels, 16 bits, gzip)"
@@ -98,7 +99,8 @@ for locality in "${localities[@]}"; do
             }' >>"$out/table.txt"
         is "$noise" '>=' "$seen" || trouble "locality $locality under $policy: the source is not seen (S/N $noise)"
         expected=$(wc -l <"$survey/tasks.csv")
-        [ "$(field stacked <<<"$sum")" = "$expected" ] || trouble "locality $locality under $policy: not all are stacked"
+        [ "$(field stacked <<<"$sum")" = "$expected" ] ||
+            trouble "locality $locality under $policy: not all are stacked"
     done
     cmp "$out/stacked-$locality-fa.fits" "$out/stacked-$locality-gcc.fits" ||
         trouble "locality $locality: the policies gave different images"
@@ -108,7 +110,8 @@ last=${localities[-1]}
 # The first object alone, for comparison, and as many places without an object.
 IFS=, read -r frame ra dec <"$out/survey-$last/tasks.csv"
 "$bin/stack" --object "$ra,$dec" "$out/survey-$last/$frame" --out "$out/single.fits" >"$out/partials-single.log"
-single=$("$bin/stack" --sum "$out/single.fits" --out "$out/single-mean.fits" --png "$out/single.png" | field signal_to_noise)
+single=$("$bin/stack" --sum "$out/single.fits" --out "$out/single-mean.fits" --png "$out/single.png" |
+    field signal_to_noise)
 "$bin/stack" --list "$out/survey-$last/control.csv" "$out/survey-$last"/frames/* --out "$out/stacked-control.fits" \
     >"$out/partials-control.log"
 empty=$("$bin/stack" --sum "$out/stacked-control.fits" --out "$out/stacked-control-mean.fits" \
@@ -123,7 +126,8 @@ cat <<END
 
 hits: reads that did not go to shared storage. FA caches nothing and always reads there; GCC should read each frame
 from there once, so that the ideal is 1 - frames / tasks, and "reached" is how much of it local and peer hits make up.
-speedup: against FA at the same locality. S/N: of the stacked source; of one frame alone it is $single, of empty sky $empty.
+speedup: against FA at the same locality. S/N: of the stacked source; of one frame alone it is $single, of empty
+sky $empty.
 
 Images:   $out/stacked.png (and one frame alone: $out/single.png)
 Reports:  $out/report-*.html (open in a browser; the same as .csv beside them)

@@ -3,20 +3,21 @@
 
     dev/headline.py [--tiny] [--runs 3] [--files 48] [--patterns 12] [--draw]
 
-Each of 576 tasks counts the lines of one of 48 shared files of 2 MB that have one of 12 patterns (`grep -c -F PATTERN FILE`), in
-a shuffled order. Four nodes with two slots each reach the shared files through one link of 200 Mbit/s. Every system has the
-same testbed, made anew for each run, so that nothing is cached. Workers are up, and each slot has run a task that does
-nothing, before the time begins; it ends when the last result is there, and all results are checked. Runs are
-interleaved: each system once, then each again. Medians count. There are two settings:
+Each of 576 tasks counts the lines of one of 48 shared files of 2 MB that have one of 12 patterns
+(`grep -c -F PATTERN FILE`), in a shuffled order. Four nodes with two slots each reach the shared files through one
+link of 200 Mbit/s. Every system has the same testbed, made anew for each run, so that nothing is cached. Workers are
+up, and each slot has run a task that does nothing, before the time begins; it ends when the last result is there, and
+all results are checked. Runs are interleaved: each system once, then each again. Medians count. There are two
+settings:
 
-    large   nodes keep nothing in memory of what they read from the shared files, as if there were more files than memory
-    small   each node's kernel caches what it has read, as if all files fit in its memory
+    large   nodes keep nothing in memory of what they read from the shared files, as if there were more files than
+    memory small   each node's kernel caches what it has read, as if all files fit in its memory
 
 What each system is told about the data is in SYSTEMS, and stands under the picture. `--draw` makes the picture
 and the table in `benchmarks/RESULTS.md` again from `benchmarks/headline.json`, and measures nothing.
 
-It needs what `dev/testbed/testbed.py check` asks for, `dev/peers.sh`, and eyas: a release build, or EYAS_BIN. Systems that are
-not there are left out and named.
+It needs what `dev/testbed/testbed.py check` asks for, `dev/peers.sh`, and eyas: a release build, or EYAS_BIN. Systems
+that are not there are left out and named.
 """
 
 from __future__ import annotations
@@ -83,12 +84,18 @@ def write_list(bed: Testbed, tasks: list[Task]) -> Path:
 
 
 def write_enter(bed: Testbed) -> Path:
-    """A program that enters a node as `ssh` does, but at once: `enter NODE COMMAND...`. The node `core` is that of the core
-    that HyperQueue gives to a task."""
+    """A program that enters a node as `ssh` does, but at once: `enter NODE COMMAND...`. The node `core` is the node of
+    the core that HyperQueue gives to a task."""
     path = bed.folder / "enter"
     targets = " ".join(f"{node}) target={bed.holder(node)} ;;" for node in bed.nodes()[2:])
     enter = 'exec nsenter --target="$target" --net --mount --uts --pid'
-    lines = ["#!/bin/sh", "node=$1; shift", '[ "$1" != -- ] || shift', "is_core=", "if [ $node = core ]; then is_core=yes"]
+    lines = [
+        "#!/bin/sh",
+        "node=$1; shift",
+        '[ "$1" != -- ] || shift',
+        "is_core=",
+        "if [ $node = core ]; then is_core=yes",
+    ]
     lines += [f"node=n$((${{HQ_CPUS:-0}} / {SLOTS} + 1)); fi", f"case $node in {targets} esac"]
     lines += [f'[ -z "$is_core" ] || {enter} "$@"', f'{enter} sh -c "$*"']
     path.write_text("\n".join(lines) + "\n")
@@ -167,7 +174,14 @@ def run_peer(system: str, start_workers: Callable[[Testbed, Path], None]) -> Cal
         (folder / "job").write_text(json.dumps(job))
         start_workers(bed, folder)
         path = f"PATH={PEERS}{os.pathsep}{os.environ['PATH']}"
-        command = ["env", path, PEERS / "python", Path(__file__).parent / "testbed" / "peers.py", system, folder / "job"]
+        command = [
+            "env",
+            path,
+            PEERS / "python",
+            Path(__file__).parent / "testbed" / "peers.py",
+            system,
+            folder / "job",
+        ]
         # HyperQueue's worker enters the nodes, which is possible from outside of them alone.
         words = list(command) if system == "hyperqueue" else bed.words("head", command)
         _, output = timed(words)
@@ -230,13 +244,20 @@ def version(words: list[str]) -> str:
 
 def machine() -> dict[str, Any]:
     """Where and with what it was measured."""
-    packages = "import importlib.metadata as m; print(*(f'{p} {m.version(p)}' for p in ('dask','parsl','hyperqueue')), sep=', ')"
+    packages = (
+        "import importlib.metadata as m; "
+        "print(*(f'{p} {m.version(p)}' for p in ('dask', 'parsl', 'hyperqueue')), sep=', ')"
+    )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return {
-        "commit": os.environ.get("EYAS_COMMIT") or version(["git", "-C", str(PROJECT), "rev-parse", "--short=7", "HEAD"]),
+        "commit": os.environ.get("EYAS_COMMIT")
+        or version(["git", "-C", str(PROJECT), "rev-parse", "--short=7", "HEAD"]),
         "machine": f"{os.cpu_count()} cores, {memory:.0f} GB of memory, Linux {platform.release().split('-')[0]}",
         "date": time.strftime("%Y-%m-%d"),
-        "versions": f"{version([str(shutil.which('parallel')), '--version'])}, {version([str(PEERS / 'python'), '-c', packages])}",
+        "versions": ", ".join(
+            version([str(program), *words])
+            for program, words in [(shutil.which("parallel"), ["--version"]), (PEERS / "python", ["-c", packages])]
+        ),
     }
 
 
@@ -254,15 +275,15 @@ def report(figures: dict[str, Any]) -> str:
     """The figures as a section of a page."""
     job = figures["job"]
     lines = [
-        "`make headline` (`dev/headline.py`): "
-        f"{job['tasks']} tasks, each `grep -c -F PATTERN FILE` on one of {job['files']} shared files of "
-        f"{job['file_bytes'] / 1e6:.0f} MB, in a shuffled order; {job['nodes']} emulated nodes with {SLOTS} slots each; "
-        f"links of {job['link']}, shared storage behind a link of {job['store_link']}.",
-        f"Medians of {job['runs']} interleaved runs; commit {figures['commit']}, {figures['date']}, {figures['machine']}. "
-        f"Versions: {figures['versions']}. {figures['beside']}",
-        "\n*Large*: nodes keep nothing in memory of what they read from the shared storage, as if the files were larger than "
-        "their memory. *Small*: each node's kernel caches what it has read. *Read*: bytes that the storage sent, divided by "
-        "the size of all files.\n",
+        f"`make headline` (`dev/headline.py`): {job['tasks']} tasks, each `grep -c -F PATTERN FILE` "
+        f"on one of {job['files']} "
+        f"shared files of {job['file_bytes'] / 1e6:.0f} MB, in a shuffled order; {job['nodes']} emulated nodes with "
+        f"{SLOTS} slots each; links of {job['link']}, shared storage behind a link of {job['store_link']}. "
+        f"Medians of {job['runs']} interleaved runs; commit {figures['commit']}, {figures['date']}, "
+        f"{figures['machine']}. Versions: {figures['versions']}. {figures['beside']}",
+        "\n*Large*: nodes keep nothing in memory of what they read from the shared storage, as if the files were "
+        "larger than their memory. *Small*: each node's kernel caches what it has read. *Read*: bytes that the storage "
+        "sent, divided by the size of all files.\n",
         "| system | told about the data | large | range | read | small | range | read |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -274,10 +295,10 @@ def report(figures: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"\n{name} is not in the table: {why}." for name, why in figures["missing"].items()]
     lines.append(
-        "\nGNU parallel and HyperQueue enter a node with `nsenter` where they would use `ssh`, which is faster. The HyperQueue "
-        "package on PyPI has no command that starts workers on other nodes, so one worker has the cores of all nodes, and "
-        "each task enters the node of its core. \"Files copied first\" is what a person can do by hand: of its time, the copies "
-        "take some 16 s, and more with more nodes."
+        "\nGNU parallel and HyperQueue enter a node with `nsenter` where they would use `ssh`, which is faster. The "
+        "HyperQueue package on PyPI has no command that starts workers on other nodes, so one worker has the cores of "
+        'all nodes, and each task enters the node of its core. "Files copied first" is what a person can do by hand: '
+        "of its time, the copies take some 16 s, and more with more nodes."
     )
     return "\n".join(lines)
 
@@ -287,7 +308,8 @@ def write_page(figures: dict[str, Any]) -> None:
     before, rest = PAGE.read_text().split("<!-- headline: begin -->\n")
     _, after = rest.split("<!-- headline: end -->")
     wrapped = "\n".join(
-        line if line.startswith("|") else textwrap.fill(line, 120, break_on_hyphens=False) for line in report(figures).splitlines()
+        line if line.startswith("|") else textwrap.fill(line, 120, break_on_hyphens=False)
+        for line in report(figures).splitlines()
     )
     PAGE.write_text(f"{before}<!-- headline: begin -->\n{wrapped}\n<!-- headline: end -->{after}")
 
@@ -329,7 +351,13 @@ def experiment(asked: argparse.Namespace, bed: Testbed) -> bool:
             rows.append(row)
     job = {name: getattr(asked, name) for name in ("files", "file_bytes", "nodes", "link", "store_link", "runs")}
     load = f"Load average of the machine before it: {before_load:.1f}."
-    figures = {"beside": load, "job": {"tasks": asked.files * asked.patterns, **job}, **machine(), "missing": missing, "rows": rows}
+    figures = {
+        "beside": load,
+        "job": {"tasks": asked.files * asked.patterns, **job},
+        **machine(),
+        "missing": missing,
+        "rows": rows,
+    }
     heads = ["system", *(f"{head}{setting}" for setting in SETTINGS for head in ("s, ", "files read, "))]
     lines = [[row["system"], *(row[s][part] for s in SETTINGS for part in ("seconds", "read"))] for row in rows]
     show(f"medians of {asked.runs} runs; files read: bytes from the store, of all files", heads, lines)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# In CI (`CI` is set) no test is skipped for lack of a program: installs those that some tests need. Elsewhere such a test
-# says that it was skipped, and why.
+# In CI (`CI` is set) no test is skipped for lack of a program: installs those that some tests need. Elsewhere such a
+# test says that it was skipped, and why.
 set -euo pipefail
 [ -n "${CI:-}" ] || exit 0
 packages=()

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# The overlap experiment of the replica-coupled scheduling paper (its figures 7 and 8) on an emulated cluster: on 8 nodes
-# with one slot each, 40 tasks that stage a database of their own and compute, then 8 that only compute. Staging takes 8
-# minutes there, a database task computes for 9.6, the others for 23, so that one after the other takes 111 minutes a node;
-# with overlap the paper came to 88. What can overlap entirely takes 71: the computing alone. Without overlap it takes less
-# than 111 here: who stages while others compute has more of the storage.
+# The overlap experiment of the replica-coupled scheduling paper (its figures 7 and 8) on an emulated cluster: on 8
+# nodes with one slot each, 40 tasks that stage a database of their own and compute, then 8 that only compute. Staging
+# takes 8 minutes there, a database task computes for 9.6, the others for 23, so that one after the other takes 111
+# minutes a node; with overlap the paper came to 88. What can overlap entirely takes 71: the computing alone. Without
+# overlap it takes less than 111 here: who stages while others compute has more of the storage.
 #
 # Runs it without overlap (as in figure 7), with it, and with database tasks of higher priority, for which what only
 # computes is suspended; prints times, utilisation of slots, and what was gained.
 #
 #   dev/overlap.sh [SECONDS]     so many seconds stand for a minute of the paper (0.2: about a minute in all)
 #
-# EYAS names the binary (target/release/eyas), NODES and DATABASES another size of the experiment. Computing is sleeping,
-# so that the machine's processors do not matter; in steps, because a sleep ends in time also while it is suspended.
+# EYAS names the binary (target/release/eyas), NODES and DATABASES another size of the experiment. Computing is
+# sleeping, so that the machine's processors do not matter; in steps, because a sleep ends in time also while it is
+# suspended.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unit=${1:-0.2}

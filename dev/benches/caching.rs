@@ -1,19 +1,19 @@
 //! What 2Mark costs against other eviction policies and against what is possible with foresight (data-diffusion §3.2).
 //!
 //! First the worst that can happen to it, on groups so small that everything that can happen is searched, beside the
-//! bound that the proof gives. Then what it costs on the paper's workloads, Zipf and scans, for 100 stores that together
-//! hold half of the objects, beside the policies that executors evict by, each store alone. Where a task is placed is not
-//! a policy's choice, so it is the same for all: *anywhere*, or *at home* nine times of ten, at the one store that is the
-//! object's own, as under GCC at 0.9. The floor is what a single store of as many slots must load (Belady); moves are not
-//! in it. Costs are averages of a request; loading costs 10, moving 1.
+//! bound that the proof gives. Then what it costs on the paper's workloads, Zipf and scans, for 100 stores that
+//! together hold half of the objects, beside the policies that executors evict by, each store alone. Where a task is
+//! placed is not a policy's choice, so it is the same for all: *anywhere*, or *at home* nine times of ten, at the one
+//! store that is the object's own, as under GCC at 0.9. The floor is what a single store of as many slots must load
+//! (Belady); moves are not in it. Costs are averages of a request; loading costs 10, moving 1.
 //!
-//! Expected before measuring: on uniform reads (MI, SW) no policy can know better, so that all load about the same, and
-//! 2Mark pays for its moves on top; on scans LRU and FIFO miss always, while 2Mark keeps what it marked in this phase no
-//! better than they do; on Zipf LFU and LRU keep the favourites, and marks are a coarse LRU.
+//! Expected before measuring: on uniform reads (MI, SW) no policy can know better, so that all load about the same,
+//! and 2Mark pays for its moves on top; on scans LRU and FIFO miss always, while 2Mark keeps what it marked in this
+//! phase no better than they do; on Zipf LFU and LRU keep the favourites, and marks are a coarse LRU.
 //!
-//! Found: so it is. 2Mark is the best of all once, on MI anywhere, by 0.7%; random is on scans, by a fifth. On Zipf 2Mark
-//! costs up to a fifth more than LRU. Its promise is about the worst case, and the small groups show that it is kept; what
-//! reads are like here, a store alone does as well.
+//! Found: so it is. 2Mark is the best of all once, on MI anywhere, by 0.7%; random is on scans, by a fifth. On Zipf
+//! 2Mark costs up to a fifth more than LRU. Its promise is about the worst case, and the small groups show that it is
+//! kept; what reads are like here, a store alone does as well.
 //!
 //! `cargo bench -p eyas-dev --bench caching`; `-- --tiny` only shows that it runs.
 

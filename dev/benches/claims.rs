@@ -1,18 +1,18 @@
 //! How many chunks of a job `core/blocks` lends in a second on one core, and how many bytes it keeps for each.
 //!
-//! 1,000 workers, each on a node of its own, claim leases of 1,000,000 chunks of 4 MiB with three replicas each, until all
-//! are lent; then they commit. A claim takes the worker's report, finds chunks that its node has, takes them from the lists
-//! of all their nodes, enters the lease, and makes the record to save. The clock runs in
+//! 1,000 workers, each on a node of its own, claim leases of 1,000,000 chunks of 4 MiB with three replicas each, until
+//! all are lent; then they commit. A claim takes the worker's report, finds chunks that its node has, takes them from
+//! the lists of all their nodes, enters the lease, and makes the record to save. The clock runs in
 //! [`Blocks::handle`](eyas_blocks::Blocks) alone, in processor time of its thread; renewals are not in it.
 //!
-//! Expected before measuring: a chunk is in three lists, each a tree of some thousand entries, so about 0.3 µs to take it
-//! from all; a claim beside that costs its worker's entries in three small trees, 0.5 µs. So 1,000,000 chunks/s one at a
-//! time, and twice as many with large leases. Memory: 13 bytes of size, replicas and state, three places of 4 bytes for the
-//! replicas, and 6 to 8 bytes in each list: about 50.
+//! Expected before measuring: a chunk is in three lists, each a tree of some thousand entries, so about 0.3 µs to take
+//! it from all; a claim beside that costs its worker's entries in three small trees, 0.5 µs. So 1,000,000 chunks/s one
+//! at a time, and twice as many with large leases. Memory: 13 bytes of size, replicas and state, three places of 4
+//! bytes for the replicas, and 6 to 8 bytes in each list: about 50.
 //!
-//! Found: half of that rate, since what a worker's claim touches was last touched 1,000 claims ago and is in no near cache;
-//! large leases are as fast as expected. Lists of all chunks in order take 15 bytes an entry rather than 7: they are filled
-//! in order, which leaves the trees' nodes half empty.
+//! Found: half of that rate, since what a worker's claim touches was last touched 1,000 claims ago and is in no near
+//! cache; large leases are as fast as expected. Lists of all chunks in order take 15 bytes an entry rather than 7:
+//! they are filled in order, which leaves the trees' nodes half empty.
 //!
 //! `cargo bench -p eyas-dev --bench claims`; `-- --tiny` only shows that it runs.
 

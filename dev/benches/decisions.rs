@@ -15,8 +15,9 @@
 //! holders an input, more misses again.
 //!
 //! Found: as expected for one input. For two, 38 entries of waiting lists in a decision, half of them of tasks that
-//! came since; reading the tasks they name was a third of the time until entries said what the other input is, and
-//! the lists' own first lines a fifth until those of the next eight objects were read together. A machine whose other cores are busy shows up to a third less, because they share its last cache.
+//! came since; reading the tasks they name was a third of the time until entries said what the other input is, and the
+//! lists' own first lines a fifth until those of the next eight objects were read together. A machine whose other
+//! cores are busy shows up to a third less, because they share its last cache.
 //!
 //! The cases after the first table are those in which one event could cost as much as there are executors, holders or
 //! tasks; their times are of single events.

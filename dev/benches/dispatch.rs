@@ -1,9 +1,9 @@
 //! How many tasks a second go through one dispatcher and two executors on this machine, over real sockets and TLS; and
 //! how long the shortest job takes from its command to its end.
 //!
-//! **No-op tasks** run inside the executor, so that what is measured is eyas alone: queue, placement, two frames, books,
-//! journal, and the client that sees every result. Expected before measuring: 2 to 4 µs a task on each side, most of it
-//! allocation and encoding; the journal and the client share the same two processors. At least 150,000/s.
+//! **No-op tasks** run inside the executor, so that what is measured is eyas alone: queue, placement, two frames,
+//! books, journal, and the client that sees every result. Expected before measuring: 2 to 4 µs a task on each side,
+//! most of it allocation and encoding; the journal and the client share the same two processors. At least 150,000/s.
 //!
 //! **`/bin/true`** is measured beside the least that can be done: two threads that each start it with `posix_spawn` and
 //! wait for it, in a loop. What a process costs is fork, exec, dynamic linking and exit, about 1 ms on a virtual

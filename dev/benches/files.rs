@@ -1,18 +1,19 @@
-//! What the metadata of the cluster's files costs: how many files a second their leaders create and open for clients over
-//! real sockets and TLS, and how much memory a file takes over the ring.
+//! What the metadata of the cluster's files costs: how many files a second their leaders create and open for clients
+//! over real sockets and TLS, and how much memory a file takes over the ring.
 //!
-//! Real executors with `--dfs`, and clients in this process, on connections of their own, with many requests in flight. To
-//! open a file is to be told its whole record. A file is created only once a quorum of its replicas have it on disk; its
-//! client asks before whether there is one of the name. What the executors' resident memory has grown by when all is made
-//! and opened is divided by the files: databases' pages, lists of chunks, and what allocators hold back. Files without
-//! content show what a name and a record take, files of a chunk what three replicas of it add, in the stores' books too.
+//! Real executors with `--dfs`, and clients in this process, on connections of their own, with many requests in
+//! flight. To open a file is to be told its whole record. A file is created only once a quorum of its replicas have it
+//! on disk; its client asks before whether there is one of the name. What the executors' resident memory has grown by
+//! when all is made and opened is divided by the files: databases' pages, lists of chunks, and what allocators hold
+//! back. Files without content show what a name and a record take, files of a chunk what three replicas of it add, in
+//! the stores' books too.
 //!
-//! Expected before measuring: an open takes its leader two frames and a look-up in a B-tree that is in memory, 10 µs; so
-//! 100,000/s from a leader with a processor of its own, and half of that where its clients share it. Records of 100 bytes
-//! with their names, on four nodes and in pages that are two thirds full: 600 bytes a file.
+//! Expected before measuring: an open takes its leader two frames and a look-up in a B-tree that is in memory, 10 µs;
+//! so 100,000/s from a leader with a processor of its own, and half of that where its clients share it. Records of 100
+//! bytes with their names, on four nodes and in pages that are two thirds full: 600 bytes a file.
 //!
-//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` takes the cases with so many nodes, `--files 1000` so many files,
-//! and `-- --tiny` only shows that it runs.
+//! `cargo bench -p eyas-dev --bench files`; `-- --nodes 8` takes the cases with so many nodes, `--files 1000` so many
+//! files, and `-- --tiny` only shows that it runs.
 
 #[path = "files/cluster.rs"]
 mod cluster;
@@ -75,8 +76,8 @@ pub fn run(rows: &[Row]) {
     let runtime = runtime.expect("a runtime");
     println!("{CLIENTS} clients with {IN_FLIGHT} requests in flight each\n");
     println!(
-        "nodes   chunks a file     files   creates/s    opens/s   of goal   leaders' us an open   MB before   MB after   \
-         B a file   of limit"
+        "nodes   chunks a file     files   creates/s    opens/s   of goal   leaders' us an open   MB before   \
+         MB after   B a file   of limit"
     );
     for row in rows {
         runtime.block_on(measure(row));

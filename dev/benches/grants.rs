@@ -1,16 +1,17 @@
 //! How many runs `core/ioq` grants in a second on one core, by policy, while so many requests wait.
 //!
-//! A server's queue is filled; then each run that is completed is followed by as many new requests as it had, so that the
-//! queue stays as long. Requests are of many files and sizes, and one in four continues another. What is timed is
-//! [`Servers::handle`](eyas_ioq::Servers) alone, in processor time of its thread: a completion with the decision after it,
-//! and the arrivals.
+//! A server's queue is filled; then each run that is completed is followed by as many new requests as it had, so that
+//! the queue stays as long. Requests are of many files and sizes, and one in four continues another. What is timed is
+//! [`Servers::handle`](eyas_ioq::Servers) alone, in processor time of its thread: a completion with the decision after
+//! it, and the arrivals.
 //!
-//! Expected before measuring: FIFO and SJF touch a few ordered maps for each request, each some 100 ns at 100,000 entries and
-//! less at 10: 1 to 2 µs in all. WSJF and SOJF also repair a kinetic tree along two paths of about 40 nodes, of which each
-//! costs a few crossings in 128 bits, and what crosses meanwhile: 10 µs. So 100,000 grants/s at least.
+//! Expected before measuring: FIFO and SJF touch a few ordered maps for each request, each some 100 ns at 100,000
+//! entries and less at 10: 1 to 2 µs in all. WSJF and SOJF also repair a kinetic tree along two paths of about 40
+//! nodes, of which each costs a few crossings in 128 bits, and what crosses meanwhile: 10 µs. So 100,000 grants/s at
+//! least.
 //!
-//! Found: 1 µs at 10, 2 to 4 at 1,000; at 100,000 FIFO and SJF take 5 µs, since what they touch is in no near cache, MLF 8, WSJF
-//! and SOJF 10 to 13, the kinetic tree as expected: 77,000 grants/s at worst.
+//! Found: 1 µs at 10, 2 to 4 at 1,000; at 100,000 FIFO and SJF take 5 µs, since what they touch is in no near cache,
+//! MLF 8, WSJF and SOJF 10 to 13, the kinetic tree as expected: 77,000 grants/s at worst.
 //!
 //! `cargo bench -p eyas-dev --bench grants`; `-- --tiny` only shows that it runs.
 

@@ -1,11 +1,12 @@
-//! How many chunks of a job a second the node that leads it lends to workers over real sockets and TLS, and what that costs.
+//! How many chunks of a job a second the node that leads it lends to workers over real sockets and TLS, and what that
+//! costs.
 //!
-//! A real executor with `--dfs` leads the run; the workers are in this process, some to a connection, and say and are told
-//! what tasks of `eyas map` do: each claims leases until there is no more, and commits. They read nothing, so that they are
-//! as fast as they are answered. A file is in the run so often that there are chunks enough.
+//! A real executor with `--dfs` leads the run; the workers are in this process, some to a connection, and say and are
+//! told what tasks of `eyas map` do: each claims leases until there is no more, and commits. They read nothing, so
+//! that they are as fast as they are answered. A file is in the run so often that there are chunks enough.
 //!
-//! Expected before measuring: a claim is a message each way, and 1 µs of the decider, 20 µs in all on both sides; so 100,000
-//! chunks/s on two processors one at a time, and as many times that as a lease has chunks.
+//! Expected before measuring: a claim is a message each way, and 1 µs of the decider, 20 µs in all on both sides; so
+//! 100,000 chunks/s on two processors one at a time, and as many times that as a lease has chunks.
 //!
 //! `cargo bench -p eyas-dev --bench leases`; `-- --tiny` only shows that it runs.
 

@@ -1,15 +1,16 @@
 //! How long a task whose inputs are local takes beyond its process: the cost of a hit.
 //!
 //! This benchmark is the dispatcher of one real executor. It lets it fetch some objects, then gives it one task at a
-//! time that reads them. The task is `date +%s%N`, which tells the moment at which it runs. Between tasks the benchmark
-//! starts the same program itself, with `posix_spawn`, as bare as can be, and before each it lets the executor do a no-op
-//! task, whose round trip is two ways of a message.
+//! time that reads them. The task is `date +%s%N`, which tells the moment at which it runs. Between tasks the
+//! benchmark starts the same program itself, with `posix_spawn`, as bare as can be, and before each it lets the
+//! executor do a no-op task, whose round trip is two ways of a message.
 //!
 //! - *to start*: from sending the assignment to the moment told, less one way, less the same of a bare spawn: reading
-//!   the assignment, waking the slot's thread, the sandbox, a hard link an input, pipes, and a spawn that has more to do.
-//!   The limit is 100 µs.
-//! - *whole life*: what the executor reports from receipt to end, less a bare spawn and wait: with capturing the output,
-//!   the kill of what is left of the group, a look whether inputs were touched, and the removal of the sandbox.
+//!   the assignment, waking the slot's thread, the sandbox, a hard link an input, pipes, and a spawn that has more to
+//!   do. The limit is 100 µs.
+//! - *whole life*: what the executor reports from receipt to end, less a bare spawn and wait: with capturing the
+//!   output, the kill of what is left of the group, a look whether inputs were touched, and the removal of the
+//!   sandbox.
 //!
 //! Expected before measuring: a wake-up at 5 to 20 µs; a folder 10 to 20 µs; 5 µs an input; pipes, the descriptors and
 //! the environment 20 µs. To start about 60 µs with one input, and as much again afterwards.

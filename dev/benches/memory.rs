@@ -1,9 +1,10 @@
 //! How much memory the dispatcher needs for a task that waits.
 //!
-//! A real dispatcher without executors; a client submits 1,000,000 tasks, each of which reads one of 100,000 objects and
-//! has its path as its item. When the last task is in the queue, what the process's resident memory has grown by is
-//! divided by the tasks. It is all there is: the item, the task's state in its job, its place in the queue and in the
-//! waiting list of its input, the objects' names, the catalog, the journal's cache, and what the allocator holds back.
+//! A real dispatcher without executors; a client submits 1,000,000 tasks, each of which reads one of 100,000 objects
+//! and has its path as its item. When the last task is in the queue, what the process's resident memory has grown by
+//! is divided by the tasks. It is all there is: the item, the task's state in its job, its place in the queue and in
+//! the waiting list of its input, the objects' names, the catalog, the journal's cache, and what the allocator holds
+//! back.
 //!
 //! Expected before measuring: the item's own text (50 bytes) with its end (8); state of the job (32); queue and waiting
 //! list (130, the limit of `benches/decisions.rs`); a tenth of an object (250 with its URL, id and catalog entry):

@@ -1,14 +1,15 @@
-//! The abstract model against the simulator, on the experiments with which the paper validated it (data-diffusion §6.6):
-//! stacking on 2 to 128 processors at localities 1, 1.38 and 30, and on 128 at every locality; compressed and not, from
-//! stores (MCU) and from persistent storage alone (FA). The paper's model was 5% off on average, and 29% at worst.
+//! The abstract model against the simulator, on the experiments with which the paper validated it (data-diffusion
+//! §6.6): stacking on 2 to 128 processors at localities 1, 1.38 and 30, and on 128 at every locality; compressed and
+//! not, from stores (MCU) and from persistent storage alone (FA). The paper's model was 5% off on average, and 29% at
+//! worst.
 //!
-//! The model is told nothing that was measured: it estimates where objects are found. The simulator is no machine; where
-//! both make the same mistake, this does not show it.
+//! The model is told nothing that was measured: it estimates where objects are found. The simulator is no machine;
+//! where both make the same mistake, this does not show it.
 //!
-//! Found: where something that all share is the busiest, the two agree to a percent or so. Few processors at locality 1.38
-//! are the worst: their stores hold a part of the files only, and the scheduler takes tasks whose files are just there
-//! before others, which the model, for which any file is read next, does not know. At locality 30 on many processors the
-//! run is so short that beginning and end count.
+//! Found: where something that all share is the busiest, the two agree to a percent or so. Few processors at locality
+//! 1.38 are the worst: their stores hold a part of the files only, and the scheduler takes tasks whose files are just
+//! there before others, which the model, for which any file is read next, does not know. At locality 30 on many
+//! processors the run is so short that beginning and end count.
 //!
 //! `cargo bench -p eyas-dev --bench model`; `-- --tiny` only shows that it runs.
 

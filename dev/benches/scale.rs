@@ -1,16 +1,17 @@
-//! How long simulating large clusters takes on one core, and how much memory; and what several dispatchers gain and lose.
+//! How long simulating large clusters takes on one core, and how much memory; and what several dispatchers gain and
+//! lose.
 //!
-//! All-Pairs as the paper's supercomputers ran it, all tasks there from the beginning: on the SiCortex in both orders, which
-//! is to take less than 60 s and 2 GB; on a Blue Gene/P of 160,000 processors with 10,000,000 tasks, which is to take less
-//! than 20 minutes; and of 1,000,000 processors. A dispatcher that takes 50 us for a decision cannot keep more than 80,000
-//! processors busy with tasks of 4 s; so the larger ones run with several as well.
+//! All-Pairs as the paper's supercomputers ran it, all tasks there from the beginning: on the SiCortex in both orders,
+//! which is to take less than 60 s and 2 GB; on a Blue Gene/P of 160,000 processors with 10,000,000 tasks, which is to
+//! take less than 20 minutes; and of 1,000,000 processors. A dispatcher that takes 50 us for a decision cannot keep
+//! more than 80,000 processors busy with tasks of 4 s; so the larger ones run with several as well.
 //!
-//! Expected before measuring: with `n` dispatchers, `n` times the decisions until all processors are busy, and up to `n` times
-//! the reads from persistent storage; dealt by objects, rows are read once and columns `n` times, but some dispatchers have
-//! more rows than others.
+//! Expected before measuring: with `n` dispatchers, `n` times the decisions until all processors are busy, and up to
+//! `n` times the reads from persistent storage; dealt by objects, rows are read once and columns `n` times, but some
+//! dispatchers have more rows than others.
 //!
-//! Found: so it is; but in turns columns are read once too, as the number of dispatchers goes into that of columns, and no
-//! dispatcher has more than others. Simulating several takes twice as long: more flows are under way at a time.
+//! Found: so it is; but in turns columns are read once too, as the number of dispatchers goes into that of columns,
+//! and no dispatcher has more than others. Simulating several takes twice as long: more flows are under way at a time.
 //!
 //! `cargo bench -p eyas-dev --bench scale`; `-- --only NAME` takes one case, `-- --tiny` only shows that it runs.
 

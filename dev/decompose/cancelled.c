@@ -1,8 +1,7 @@
 /* usage: cancelled thread|jump FILE
  *
- * Reads past the page cache without end, in a thread that is cancelled in the middle of it; or until a signal's handler jumps
- * out of it. Then the program closes its standard output, and lives until its standard input ends.
- */
+ * Reads past the page cache without end, in a thread that is cancelled in the middle of it; or until a signal's
+ * handler jumps out of it. Then the program closes its standard output, and lives until its standard input ends. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,7 +1,6 @@
-/* N processes decompose one file by plain calls: each reads, or writes, its blocks one after the other. It stands for a
- * program that knows nothing of parallel I/O, and of which nothing is changed. Several of it, with --first and --all, are
- * one application on several nodes.
- */
+/* N processes decompose one file by plain calls: each reads, or writes, its blocks one after the other. It stands
+ * for a program that knows nothing of parallel I/O, and of which nothing is changed. Several of it, with --first
+ * and --all, are one application on several nodes. */
 #include "decompose.h"
 
 #include <errno.h>

@@ -1,9 +1,8 @@
-/* What the two programs that decompose a file have in common: who has which blocks, what is in them, and what is said of
- * how it went.
+/* What the two programs that decompose a file have in common: who has which blocks, what is in them, and what is
+ * said of how it went.
  *
- * A file's content follows from its name and the place in it, so that whatever is read is known to be right or wrong, and
- * a file taken for another, or a block for another, is found.
- */
+ * A file's content follows from its name and the place in it, so that whatever is read is known to be right or
+ * wrong, and a file taken for another, or a block for another, is found. */
 #ifndef DECOMPOSE_H
 #define DECOMPOSE_H
 

@@ -1,8 +1,7 @@
-/* The same decomposition by MPI-IO, the peer whose programs have to be written for it: every process says by a file view
- * which blocks it has, and asks for some megabytes of them at a time. Collectively (the two phases of ROMIO: few processes
- * read what is contiguous, and pass it on), or with --independent each for itself (data sieving: it reads over the blocks
- * of others, and throws them away). Reads only.
- */
+/* The same decomposition by MPI-IO, the peer whose programs have to be written for it: every process says by a file
+ * view which blocks it has, and asks for some megabytes of them at a time. Collectively (the two phases of ROMIO:
+ * few processes read what is contiguous, and pass it on), or with --independent each for itself (data sieving: it
+ * reads over the blocks of others, and throws them away). Reads only. */
 #include "decompose.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 //! Pages of the book that are made from the code: limits, the types of JSON answers.
 //!
-//! `make generate` writes them; `dev/tests/reference.rs` fails when they are not current. The parser knows the style of this
-//! repository, which rustfmt keeps, and no more of Rust.
+//! `make generate` writes them; `dev/tests/reference.rs` fails when they are not current. The parser knows the style
+//! of this repository, which rustfmt keeps, and no more of Rust.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -81,10 +81,11 @@ fn cell(text: &str) -> String {
 /// The page of the types of JSON answers, from these files.
 pub fn json(version: &str, sources: &[(&str, &str)]) -> String {
     let mut page = format!(
-        "# JSON answers\n\n<!-- made by `make generate` from the types in wire/src/view.rs -->\n\nWith `--json`, a command \
-         prints one object: `schema_version`, now {version}, and the answer under its name, as in `{{\"schema_version\":\
-         {version},\"jobs\":[…]}}`. A field that changes its meaning gets a new version; new fields do not. `Option` means \
-         that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have their unit at the end of the name.\n"
+        "# JSON answers\n\n<!-- made by `make generate` from the types in wire/src/view.rs -->\n\nWith `--json`, a \
+         command prints one object: `schema_version`, now {version}, and the answer under its name, as in \
+         `{{\"schema_version\":{version},\"jobs\":[…]}}`. A field that changes its meaning gets a new version; new \
+         fields do not. `Option` means that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have their \
+         unit at the end of the name.\n"
     );
     for (file, code) in sources {
         let _ = write!(page, "\n## From `{file}`\n");

@@ -39,8 +39,8 @@ pub fn folder_of(manifest: &str) -> PathBuf {
     folder.strip_prefix(root()).unwrap_or(folder).to_owned()
 }
 
-/// Path from the root, and text, of each file of the project with one of these endings (or, without an ending, one of these
-/// names), in the order of the paths. Folders of build results and of other projects' code are left out.
+/// Path from the root, and text, of each file of the project with one of these endings (or, without an ending, one of
+/// these names), in the order of the paths. Folders of build results and of other projects' code are left out.
 ///
 /// # Panics
 ///

@@ -13,7 +13,9 @@ THEMES = {
 }
 
 
-def draw(title: str, series: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]], theme: str, highlight: str) -> str:
+def draw(
+    title: str, series: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]], theme: str, highlight: str
+) -> str:
     """A group of bars for each row: one bar for each of the series."""
     ink, line, others, ours = THEMES[theme]
     top = max(max(values) for _, values in rows)

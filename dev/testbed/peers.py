@@ -2,9 +2,10 @@
 
     peers.py SYSTEM JOB
 
-JOB is a file of JSON: `tasks` (pairs of a file and a pattern), `nodes`, `slots` a node, `address` of this node, `folder` for
-files of the system's own. Prints a line of JSON: the seconds from the first submission to the last result, and the sum of
-all results. Workers are there, and each slot has run a task that does nothing, before the time begins.
+JOB is a file of JSON: `tasks` (pairs of a file and a pattern), `nodes`, `slots` a node, `address` of this node,
+`folder` for files of the system's own. Prints a line of JSON: the seconds from the first submission to the last
+result, and the sum of all results. Workers are there, and each slot has run a task that does nothing, before the time
+begins.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ COUNT = ["grep", "-c", "-F"]
 
 
 def count_in_file(pattern: str, path: str) -> int:
-    """A task: the program reads the file by its path. It imports what it needs, because Parsl sends the function alone."""
+    """A task: the program reads the file by its path. Parsl sends the function alone, so it imports what it needs."""
     import subprocess
 
     return int(subprocess.run(["grep", "-c", "-F", pattern, path], check=True, capture_output=True).stdout)
@@ -116,8 +117,8 @@ def parsl(job: dict[str, Any]) -> tuple[float, int]:
 
 
 def hyperqueue(job: dict[str, Any]) -> tuple[float, int]:
-    """HyperQueue's server and one worker with the cores of all nodes: the package has no command to start workers elsewhere.
-    So each task enters the node to which its core belongs."""
+    """HyperQueue's server and one worker with the cores of all nodes, because the package cannot start workers
+    elsewhere: each task enters the node to which its core belongs."""
     from hyperqueue import Job, LocalCluster
     from hyperqueue.cluster import WorkerConfig
 

@@ -136,7 +136,8 @@ const LONG: &[(&str, &str)] = &[];
 
 type Arrow = (String, String);
 
-/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to [`FAULTS`] from tests.
+/// Arrows between the workspace's crates, as `cargo metadata --no-deps` has them, without those to [`FAULTS`] from
+/// tests.
 fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
     let packages = metadata["packages"].as_array().expect("packages");
     let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();

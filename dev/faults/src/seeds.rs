@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 ///
 /// - `EYAS_SEED=17`: this one, and prints its outcome. This repeats a failure.
 /// - `EYAS_SOAK_MINUTES=10`: new seeds for 10 minutes (`make soak MINUTES=10`).
-/// - otherwise the first `EYAS_SEEDS` seeds, by default the first `usual_seeds`. Only then does this return the outcomes,
-///   for the caller to assert that enough faults happened in them.
+/// - otherwise the first `EYAS_SEEDS` seeds, by default the first `usual_seeds`. Only then does this return the
+///   outcomes, for the caller to assert that enough faults happened in them.
 ///
 /// `try_seed` panics when the seed fails. The seed is printed then, with the command that tries it again.
 pub fn try_seeds<T: Debug>(usual_seeds: u64, try_seed: impl Fn(u64) -> T) -> Option<Vec<T>> {

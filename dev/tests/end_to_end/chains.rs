@@ -1,5 +1,5 @@
-//! Nodes that want the same input at the same time: one reads persistent storage, the others get it from each other while
-//! it comes.
+//! Nodes that want the same input at the same time: one reads persistent storage, the others get it from each other
+//! while it comes.
 
 use std::collections::BTreeSet;
 

@@ -11,16 +11,18 @@ fn fragile(cluster: &Cluster) -> String {
     cluster.write(
         "fragile.toml",
         "name = \"fragile\"\n[[task]]\narray = \"0-4\"\n\
-         command = [\"sh\", \"-c\", \"echo out {}; echo err {} >&2; echo x >> ran-{}; [ {} = 0 ] || [ -e repaired ]\"]\n",
+         command = [\"sh\", \"-c\", \"echo out {}; echo err {} >&2; echo x >> ran-{}; \
+         [ {} = 0 ] || [ -e repaired ]\"]\n",
     );
     cluster.submit("fragile.toml")
 }
 
 /// A job of tasks that run until there is a file `go`, two at most at a time.
 fn endless(cluster: &Cluster, tasks: u32) -> String {
+    let script = "echo > began-{}; until [ -e go ]; do sleep 0.02; done";
     cluster.write(
         "endless.jsonl",
-        json!({"array": format!("1-{tasks}"), "command": ["sh", "-c", "echo > began-{}; until [ -e go ]; do sleep 0.02; done"]})
+        json!({"array": format!("1-{tasks}"), "command": ["sh", "-c", script]})
             .to_string(),
     );
     cluster.submit("endless.jsonl")

@@ -41,7 +41,8 @@ fn what_was_read_once_is_read_from_local_stores_again() {
     let words = ["run", "-k", "--each", "survey/*", "--", "head", "-c", "1", "{}"];
     let all = 8 * 64 * KIB as u64;
     assert_eq!(cluster.run(&words).exits(0).stdout, "abcdefgh");
-    // A task that was moved to an idle node after its input was fetched takes it from its peer; moved once more, it has it.
+    // A task that was moved to an idle node after its input was fetched takes it from its peer; moved once more, it
+    // has it.
     let [local, peer, persistent] = reads(&cluster.job("1"));
     assert_eq!(local + peer + persistent, all);
     assert!(local + peer <= all / 4, "{local} and {peer} of {all}");

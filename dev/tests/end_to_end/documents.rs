@@ -1,8 +1,9 @@
 //! What documents show works as it stands there.
 //!
-//! Each page is a script: its blocks of commands (` ```sh `) run one after the other in a folder that is empty at first;
-//! blocks whose first line is the name of a file (`# count.toml`) become that file. Every other block needs a reason that
-//! readers see: a sentence before it, in its section, with `not run by the tests`. Blocks of ` ```text ` are output.
+//! Each page is a script. Its blocks of commands (`sh`) run one after the other, in a folder that is empty at first.
+//! A block whose first line is the name of a file (`# count.toml`) becomes that file. Every other block needs a reason
+//! that readers see: a sentence before it, in its section, that contains "not run by the tests". Blocks of `text` are
+//! output.
 
 use std::fmt::Write;
 use std::fs;
@@ -150,4 +151,25 @@ fn every_job_file_of_the_page_runs() {
     cluster.run(&["job", "get", &job_of("lines.toml").to_string(), "--to", "lines"]).exits(0);
     assert_eq!(cluster.read("lines/2/lines.txt").lines().count(), 3);
     assert!(cluster.read("words.txt").lines().any(|line| line.trim() == "2 times"));
+}
+
+#[test]
+fn every_example_runs() {
+    let cluster = Cluster::start(&[&[], &[]]);
+    cluster.write("texts/whale.txt", "call me ishmael\n");
+    cluster.write("texts/cities.txt", "it was the best of times\n");
+    let examples = fs::read_dir(root().join("examples")).expect("a folder of examples");
+    let mut names: Vec<_> = examples.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    for name in names.iter().filter(|name| *name != "README.md") {
+        cluster.write(name, fs::read(root().join("examples").join(name)).unwrap());
+        if name == "scenario.toml" {
+            cluster.run(&["sim", "run", name]).exits(0);
+            cluster.run(&["model", name]).exits(0);
+        } else {
+            cluster.run(&["submit", "--wait", name]).exits(0);
+        }
+    }
+    assert_eq!(cluster.names("sweep"), ["0.txt", "30.txt", "60.txt", "90.txt"]);
+    assert!(cluster.read("frequencies.txt").contains("1 ishmael"));
 }

@@ -78,7 +78,8 @@ fn what_is_there_is_not_overwritten_unless_that_is_wanted() {
 #[test]
 fn a_folder_without_room_is_named_and_nothing_is_left_in_it() {
     let cluster = Cluster::start(&[&[]]);
-    let job = "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 3000000 /dev/zero > big\"]\noutputs = [{ file = \"big\", keep = true }]\n";
+    let job = "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 3000000 /dev/zero > big\"]\n\
+               outputs = [{ file = \"big\", keep = true }]\n";
     cluster.write("job.toml", job);
     cluster.run(&["submit", "--wait", "job.toml"]).exits(0);
     let Some(disk) = SmallDisk::mount("size=1m") else { return };

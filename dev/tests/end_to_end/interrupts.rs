@@ -74,7 +74,8 @@ fn a_killed_run_leaves_no_process_and_no_file() {
 fn everything_killed_at_once_leaves_no_process() {
     let home = Home::new();
     let (child, children) = run(&home);
-    // All of eyas but the guardians, which are there for this; executors first, before they see that the others are gone.
+    // All of eyas but the guardians, which are there for this; executors first, before they see that the others are
+    // gone.
     let processes = home.processes();
     let find =
         |words: &str| processes.iter().filter(|process| process.1.contains(words)).map(|process| process.0).collect();

@@ -141,7 +141,8 @@ fn texts() {
         &["grep", "sort", "sed", "awk"],
         "grep -rc 'line [1-9]*7' . | sort; sort -S 1M -T . lines > sorted; sort -c sorted
          sed -i 's/line/row/' many/*; awk '{ n += $3 } END { print n }' lines; grep -n 'line 99999$' lines
-         while read -r a b c; do [ \"$c\" != 77 ] || echo \"$a $b $c\"; done < many/20; tail -n 3 lines; head -c 100 lines
+         while read -r a b c; do [ \"$c\" != 77 ] || echo \"$a $b $c\"; done < many/20
+         tail -n 3 lines; head -c 100 lines
          cut -c1-5 lines | sort -u | md5sum; tac lines | tail -1; comm -12 sorted sorted | wc -l",
     );
 }
@@ -153,10 +154,12 @@ fn sqlite() {
         &["sqlite3"],
         "sqlite3 db 'create table t (a integer primary key, b text)' 'pragma journal_mode=truncate'
          for part in 1 2 3; do
-             sqlite3 db 'begin' \"insert into t (b) select printf('%d-%d', $part, value) from generate_series(1, 20000)\" 'commit'
+             sqlite3 db 'begin' \"insert into t (b)
+                 select printf('%d-%d', $part, value) from generate_series(1, 20000)\" 'commit'
          done
          sqlite3 db 'create index i on t (b)' 'delete from t where a % 3 = 0' 'vacuum' 'pragma integrity_check'
-         sqlite3 db 'pragma journal_mode=wal' \"update t set b = b || 'x' where a % 5 = 0\" 'pragma wal_checkpoint(truncate)'
+         sqlite3 db 'pragma journal_mode=wal' \"update t set b = b || 'x' where a % 5 = 0\" \\
+             'pragma wal_checkpoint(truncate)'
          sqlite3 db 'select count(*), sum(length(b)), max(b) from t' '.dump' | md5sum
          printf '1,one\\n2,two\\n' > in.csv; sqlite3 db '.import --csv in.csv u' 'select * from u'",
     );
@@ -275,8 +278,8 @@ fn fio_finds_what_it_has_written() {
     ordered.compare(
         &["fio"],
         "for how in write randwrite; do for engine in sync psync pvsync posixaio mmap; do
-             fio --name=a --thread --numjobs=4 --size=2M --bs=16k --verify=crc32c --rw=$how --ioengine=$engine --end_fsync=1 \
-                 --minimal > report
+             fio --name=a --thread --numjobs=4 --size=2M --bs=16k --verify=crc32c --rw=$how --ioengine=$engine \
+                 --end_fsync=1 --minimal > report
              rm -f report a.* *.state
          done; done",
     );

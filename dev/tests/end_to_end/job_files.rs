@@ -65,7 +65,8 @@ fn ids_are_given_once_and_outputs_do_not_go_in_circles() {
     let cluster = dispatcher();
     let task = |id: &str, needs: &str| {
         format!(
-            "[[task]]\nid = \"{id}\"\ncommand = [\"true\"]\noutputs = [{{ file = \"o\", to = \"{id}\" }}]\ninputs = [{needs}]\n"
+            "[[task]]\nid = \"{id}\"\ncommand = [\"true\"]\noutputs = [{{ file = \"o\", to = \"{id}\" }}]\n\
+             inputs = [{needs}]\n"
         )
     };
     let submit = |text: String| {

@@ -210,7 +210,11 @@ fn what_is_kept_does_not_make_room_for_what_is_read() {
     cluster.run(&["run", "--each", "large-*", "--", "wc", "-c", "{}"]).exits(0);
     assert_eq!(holders(&cluster, TEXT), ["n1"]);
     // What cannot be kept fails for now and says why.
-    cluster.write("big.toml", "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 2000000 /dev/zero > big\"]\noutputs = [{ file = \"big\", keep = true }]\n");
+    cluster.write(
+        "big.toml",
+        "[[task]]\ncommand = [\"sh\", \"-c\", \"head -c 2000000 /dev/zero > big\"]\n\
+         outputs = [{ file = \"big\", keep = true }]\n",
+    );
     let job = cluster.submit("big.toml");
     let why = wait_for("it is refused", || {
         let why = cluster.run(&["explain", &format!("{job}.0")]).exits(0).stdout;

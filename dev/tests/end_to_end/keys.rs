@@ -1,5 +1,5 @@
-//! Keys of a running cluster: replacing and revoking them, what each role may do, and what a task may do with the token of
-//! its job.
+//! Keys of a running cluster: replacing and revoking them, what each role may do, and what a task may do with the
+//! token of its job.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -153,8 +153,9 @@ fn a_task_has_the_token_of_its_job_and_not_the_clusters_key() {
     cluster.run(&["dfs", "put", "text", "/text"]).exits(0);
     cluster.run(&["run", "--array", "1-2", "--", "true"]).exits(0);
     let script = "cat $EYAS_ACCESS >token; stat -c %a $EYAS_ACCESS >mode; \
-                  for words in \"job show $EYAS_JOB_ID\" 'job show 1' 'job list' 'run --report none --array 1-2 -- true' stop \
-                  'access show' 'dfs ls' 'dfs cat /text' 'dfs rm /text'; do \
+                  for words in \"job show $EYAS_JOB_ID\" 'job show 1' 'job list' \
+                  'run --report none --array 1-2 -- true' stop 'access show' 'dfs ls' 'dfs cat /text' \
+                  'dfs rm /text'; do \
                   $0 $words >/dev/null 2>>errors && echo \"$words\" >>allowed; done; true";
     let eyas = crate::support::eyas();
     let words = ["run", "--array", "1", "--", "sh", "-c", script, eyas.to_str().unwrap()];

@@ -1,4 +1,5 @@
-//! An executor that is killed together with its guardian: what its tasks have left does not run beside their second try.
+//! An executor that is killed together with its guardian: what its tasks have left does not run beside their second
+//! try.
 
 use std::fs;
 use std::process::Child;

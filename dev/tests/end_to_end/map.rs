@@ -1,5 +1,5 @@
-//! Jobs over the blocks of files: whatever dies, stands still or fails meanwhile, each record counts once, and what is written
-//! is there whole or not at all.
+//! Jobs over the blocks of files: whatever dies, stands still or fails meanwhile, each record counts once, and what is
+//! written is there whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use crate::support::{Cluster, eyas, finish, signal, wait_for, wait_until};
 
 const NODE: &[&str] = &["--dfs", "--cache", "1GB"];
 
-/// Says who it is and who started it. Waits until all have begun, so that each has some of the input, passes its own on, and
-/// waits for leave to end: for all, or for itself.
+/// Says who it is and who started it. Waits until all have begun, so that each has some of the input, passes its own
+/// on, and waits for leave to end: for all, or for itself.
 const WAITER: &str = "touch ran-$PPID-$$; until [ -e begin ]; do sleep 0.02; done; cat
                       until [ -e go ] || [ -e go-$$ ]; do sleep 0.02; done";
 
@@ -124,7 +124,8 @@ fn words_are_counted_by_key_and_in_order() {
     let expected: String = counts.iter().map(|(word, count)| format!("{word}\t{count}\n")).collect();
     let map = r#"tr -s ' ' '\n' | sed 's/$/\t1/'"#;
     // Adds the values of equal keys that follow each other.
-    let add = r#"awk -F'\t' 'NR > 1 && $1 != k { print k "\t" n; n = 0 } { k = $1; n += $2 } END { if (NR) print k "\t" n }'"#;
+    let add = r#"awk -F'\t' 'NR > 1 && $1 != k { print k "\t" n; n = 0 } { k = $1; n += $2 }
+        END { if (NR) print k "\t" n }'"#;
     let words = ["map", "/text", "--reduce", add, "--", "sh", "-c", map];
     assert_eq!(cluster.run(&words).exits(0).stdout, expected);
     let words = ["map", "/text", "--reduce", add, "--combine", add, "--", "sh", "-c", map];

@@ -1,4 +1,5 @@
-//! Data goes encrypted, or in plain where the whole cluster was started so; with both ways at once, processes part and say why.
+//! Data goes encrypted, or in plain where the whole cluster was started so; with both ways at once, processes part and
+//! say why.
 
 use std::fs;
 

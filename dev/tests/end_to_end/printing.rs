@@ -1,5 +1,5 @@
-//! Every command ends in order when what it prints cannot be written, and whatever bytes it is given. The commands are those of
-//! the command line's own tree, as its manual pages show them: one that is new needs a line in [`words_of`].
+//! Every command ends in order when what it prints cannot be written, and whatever bytes it is given. The commands are
+//! those of the command line's own tree, as its manual pages show them: one that is new needs a line in [`words_of`].
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -127,7 +127,8 @@ fn prepared() -> Cluster {
     fs::create_dir(cluster.path("run")).unwrap();
     cluster.write("input", "one line\n");
     cluster.write("small.toml", "[cluster]\nnodes = 2\n[workload.uniform]\nobjects = 5\nsize = \"1 MB\"\ntasks = 20\n");
-    let task = r#"{"command": ["sh", "-c", "echo out; echo > f"], "inputs": ["input"], "outputs": [{"file": "f", "keep": true}]}"#;
+    let task = "{\"command\": [\"sh\", \"-c\", \"echo out; echo > f\"], \"inputs\": [\"input\"], \
+                \"outputs\": [{\"file\": \"f\", \"keep\": true}]}";
     cluster.write("job.jsonl", task);
     cluster.run(&["submit", "--wait", "job.jsonl"]).exits(0);
     cluster.run(&["submit", "--wait", "job.jsonl"]).exits(0);

@@ -2,7 +2,8 @@
 
 use crate::support::{Cluster, wait_until};
 
-/// A text for each file, in persistent storage; all texts together, kept in the cluster; their lines, on standard output.
+/// A text for each file, in persistent storage; all texts together, kept in the cluster; their lines, on standard
+/// output.
 const CHAIN: &str = r#"
     [[task]]
     id = "text"

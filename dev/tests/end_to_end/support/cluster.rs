@@ -1,4 +1,5 @@
-//! A running cluster: a dispatcher and executors as children of the test, which end when the test does, however it ends.
+//! A running cluster: a dispatcher and executors as children of the test, which end when the test does, however it
+//! ends.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Deref;

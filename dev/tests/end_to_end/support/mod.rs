@@ -46,8 +46,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether these programs are there. In CI (`CI` is set, as its services do) they must be; elsewhere the test that needs
-/// them says that it does not test.
+/// Whether these programs are there. In CI (`CI` is set, as its services do) they must be; elsewhere the test that
+/// needs them says that it does not test.
 pub fn can_use(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &&&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());

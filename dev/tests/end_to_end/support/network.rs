@@ -11,8 +11,8 @@ const NET: &str = "198.18.0";
 /// What is joined when all is well, and what is apart.
 const BRIDGES: [&str; 2] = ["together", "apart"];
 
-/// Hosts with a link each to one of two bridges, in network namespaces that no packet leaves. The first is on both bridges, and so
-/// is reached by all, whoever else they do not reach. All of it is gone when this is dropped.
+/// Hosts with a link each to one of two bridges, in network namespaces that no packet leaves. The first is on both
+/// bridges, and so is reached by all, whoever else they do not reach. All of it is gone when this is dropped.
 pub struct Network {
     switch: Namespace,
     hosts: Vec<Namespace>,
