@@ -1,4 +1,4 @@
-//! Benchmarks run, tiny, so that they never rot. What they measure is of no interest here.
+//! Runs the benchmarks in miniature, so that they keep working. Their figures do not matter here.
 
 #[allow(dead_code, reason = "its main is for `cargo bench`")]
 #[path = "../benches/dispatch.rs"]

@@ -1,4 +1,4 @@
-//! Who may use a cluster, and what those can do who may not.
+//! Access to a cluster: keys, roles, and what a client without a valid key cannot do.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! The applications of `apps/` that drive eyas: what they say on several nodes is what one direct computation says.
+//! The applications of `apps/` that drive eyas: on several nodes, they give the same result as one direct computation.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Inputs, outputs and disks that are not as they should be.
+//! Inputs that change or are missing, outputs that cannot be written, damaged stores.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,5 +1,5 @@
-//! Nodes that want the same input at the same time: one reads persistent storage, the others get it from each other
-//! while it comes.
+//! Chains: when nodes want the same input at the same time, one node reads persistent storage, and the others receive
+//! the input from each other while it arrives.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The commands that ask and tell a running cluster, and their `--json`.
+//! The commands that query and change a running cluster, and their `--json`.
 
 use std::process::Command;
 
@@ -20,11 +20,7 @@ fn fragile(cluster: &Cluster) -> String {
 /// A job of tasks that run until there is a file `go`, two at most at a time.
 fn endless(cluster: &Cluster, tasks: u32) -> String {
     let script = "echo > began-{}; until [ -e go ]; do sleep 0.02; done";
-    cluster.write(
-        "endless.jsonl",
-        json!({"array": format!("1-{tasks}"), "command": ["sh", "-c", script]})
-            .to_string(),
-    );
+    cluster.write("endless.jsonl", json!({"array": format!("1-{tasks}"), "command": ["sh", "-c", script]}).to_string());
     cluster.submit("endless.jsonl")
 }
 

@@ -1,4 +1,5 @@
-//! Processes that die, hang or run too long: nothing accepted is lost, nothing is counted twice, nothing runs on.
+//! Processes that die, hang or exceed their time limit: no accepted task is lost, no result is counted twice, and no
+//! process of a task survives.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Where inputs are read from: local stores, peers, persistent storage; and how stores stay within their limits.
+//! Where inputs are read from (local stores, peers, persistent storage), and the limits of stores.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

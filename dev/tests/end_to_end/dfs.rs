@@ -1,4 +1,4 @@
-//! Files of the cluster: what users put there is there, whichever processes die, and what is wrong is said.
+//! Files of the cluster: stored files survive the loss of processes, and errors are reported.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! Chunks of which every replica is damaged: that is said, what is left is kept, and a good copy is taken from whoever
-//! has one.
+//! Chunks of which every replica is damaged: the loss is reported, damaged copies are kept, and a good copy is taken
+//! from a node or a file that has one.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Connections that say nothing, many of them, do not shut out those who have something to say.
+//! Floods: many silent connections do not shut out clients with valid keys.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;

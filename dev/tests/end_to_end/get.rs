@@ -1,4 +1,4 @@
-//! `eyas job get`, `eyas task get`: what is kept in the cluster becomes files on the machine where that is said.
+//! `eyas job get` and `eyas task get`: kept outputs become files on the machine where the command runs.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -1,4 +1,4 @@
-//! Whoever starts `eyas run` can end it, in any way, and nothing runs on.
+//! `eyas run` can be ended by any signal, and no process of it survives.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;

@@ -1,7 +1,7 @@
-//! Coordinated I/O among nodes: one order for all, and nobody who waits for what is gone.
+//! Coordinated I/O between nodes: one order for all of them, and no program waits for a process that is gone.
 //!
-//! A node is a folder for its agent, and a mount of the slow disk that it shares with the others. That something is
-//! ordered is seen by what the coordinator has counted, never by how long it took.
+//! A node is a folder for its agent, and a mount of the slow disk that it shares with the others. The tests see order
+//! in the coordinator's counters, and never in elapsed time.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! Unmodified programs under `eyas io run`: they do what they do without, to the byte.
+//! Unmodified programs under `eyas io run` read and write the same bytes as without it.
 
 use std::collections::BTreeMap;
 use std::fs;

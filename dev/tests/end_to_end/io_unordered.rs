@@ -1,4 +1,4 @@
-//! Coordinated I/O where order gains nothing: programs are left alone, and put in order again when that changes.
+//! Coordinated I/O where order gains nothing: programs are left alone, and ordered again when that changes.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Job files: what they can say, and what is said of their mistakes.
+//! Job files: what they can express, and the messages about mistakes in them.
 
 use crate::support::{Cluster, Home};
 

@@ -1,4 +1,4 @@
-//! Outputs that are kept in the cluster: read by other tasks, held, made again when they are lost.
+//! Outputs that are kept in the cluster: other tasks read them, executors hold them, lost ones are made again.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};

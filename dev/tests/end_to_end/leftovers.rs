@@ -1,5 +1,5 @@
-//! An executor that is killed together with its guardian: what its tasks have left does not run beside their second
-//! try.
+//! An executor that is killed together with its guardian: processes that its tasks left behind are ended before the
+//! tasks run again.
 
 use std::fs;
 use std::process::Child;

@@ -1,4 +1,4 @@
-//! Clusters that are started and stopped again and again: nothing of one is in the way of the next.
+//! Clusters that are started and stopped repeatedly: none leaves anything that hinders the next.
 
 use std::fs;
 use std::process::Stdio;

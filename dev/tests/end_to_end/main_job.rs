@@ -1,4 +1,4 @@
-//! `eyas run`: items, placeholders, inputs, and how it ends.
+//! `eyas run`: items, placeholders, inputs, exit codes.
 
 use crate::support::{Cluster, Home};
 

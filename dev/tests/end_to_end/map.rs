@@ -1,5 +1,5 @@
-//! Jobs over the blocks of files: whatever dies, stands still or fails meanwhile, each record counts once, and what is
-//! written is there whole or not at all.
+//! Jobs over the blocks of files: each record counts once, whatever dies, stands still or fails, and outputs appear
+//! whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fs;

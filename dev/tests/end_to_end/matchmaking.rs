@@ -1,4 +1,4 @@
-//! What tasks require of executors and executors of tasks: labels, requirements, ranks, and what is said of them.
+//! Match expressions: what tasks require of executors and executors of tasks, and the messages about them.
 
 use serde_json::json;
 

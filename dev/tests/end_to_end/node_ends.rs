@@ -1,4 +1,5 @@
-//! A node that is taken back, whose disk is full, or on which whatever it is given fails: its tasks run on other nodes.
+//! Nodes that their batch system takes back, whose disk is full, or on which all tasks fail: the tasks run on other
+//! nodes.
 
 use std::fs;
 

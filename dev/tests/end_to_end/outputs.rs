@@ -1,5 +1,5 @@
-//! Nothing that a task wrote and its outputs name vanishes: it is delivered, whatever its name is, or the task fails
-//! and says why. No task replaces what another task of its job has written.
+//! Every file that a task wrote and that its outputs name is delivered, or the task fails and says why. No task
+//! replaces a file that another task of its job has written.
 
 use std::ffi::OsStr;
 use std::fs;

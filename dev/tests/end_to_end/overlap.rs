@@ -1,4 +1,4 @@
-//! Overlap of staging and computing, and priorities: who is suspended goes on, and nothing of it is left behind.
+//! Staging while other tasks compute, and priorities: a suspended task continues, and leaves nothing behind.
 
 use std::fs;
 use std::process::Child;

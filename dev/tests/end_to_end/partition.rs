@@ -1,5 +1,5 @@
-//! Files of the cluster while links are cut, processes die and a disk is full: what was acknowledged stays, and who
-//! does not reach more than half of the nodes neither shows nor changes anything.
+//! Files of the cluster while links are cut, processes die and a disk is full: acknowledged content survives, and a
+//! node that does not reach more than half of the nodes neither shows nor changes anything.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Patterns of names, wherever files are named: items, inputs, pushes, files of the cluster.
+//! Patterns of names wherever files are named: items, inputs, pushes, files of the cluster.
 
 use crate::support::{Cluster, Home};
 

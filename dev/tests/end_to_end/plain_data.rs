@@ -1,5 +1,5 @@
-//! Data goes encrypted, or in plain where the whole cluster was started so; with both ways at once, processes part and
-//! say why.
+//! Encryption of data: on by default, off for a cluster that was started so; processes with different settings refuse
+//! each other and say why.
 
 use std::fs;
 

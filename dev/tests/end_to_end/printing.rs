@@ -1,5 +1,5 @@
-//! Every command ends in order when what it prints cannot be written, and whatever bytes it is given. The commands are
-//! those of the command line's own tree, as its manual pages show them: one that is new needs a line in [`words_of`].
+//! Every command ends with an exit code when its output cannot be written, and with any bytes as arguments. The
+//! commands come from the command line's own tree: a new command needs a line in [`words_of`].
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

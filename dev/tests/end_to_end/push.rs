@@ -1,4 +1,4 @@
-//! Objects that are with executors before tasks want them: `eyas push`, and inputs that jobs broadcast.
+//! Objects that reach executors before tasks ask for them: `eyas push`, and inputs that jobs broadcast.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! A dispatcher that is killed and started again in its folder: what it has acknowledged holds, and who waits for a job
-//! goes on waiting.
+//! A dispatcher that is killed and started again in its folder: everything that it acknowledged is still there, and
+//! clients that wait for a job continue to wait.
 
 use std::io::{BufRead, BufReader};
 

@@ -1,4 +1,4 @@
-//! What tasks write: standard output, files, reports.
+//! Results of tasks: standard output, files, reports.
 
 use crate::support::{Cluster, Home};
 

@@ -1,4 +1,4 @@
-//! `--reuse`: what was run before, and whose result is still there, is not run again.
+//! `--reuse`: a task whose result exists already does not run again.
 
 use crate::support::{Cluster, wait_until};
 

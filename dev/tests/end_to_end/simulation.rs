@@ -1,4 +1,4 @@
-//! Simulated clusters, as users ask for them: `eyas sim`, `eyas model` of a scenario, and recorded jobs.
+//! Simulated clusters: `eyas sim`, `eyas model` of a scenario, and recorded jobs.
 
 use std::fs;
 use std::path::Path;

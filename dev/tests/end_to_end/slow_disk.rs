@@ -1,4 +1,4 @@
-//! The emulated slow disk: it keeps to its model, and does to files what any file system does.
+//! The emulated slow disk: it follows its model, and does to files what any file system does.
 
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};

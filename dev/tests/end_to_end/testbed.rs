@@ -1,4 +1,4 @@
-//! The emulated cluster of `dev/testbed/`: links have the rate that was asked for, and nothing stays behind.
+//! The emulated cluster of `dev/testbed/`: links have the requested rate, and nothing is left behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Commands that wait for a job: what they show, what they say when the user no longer waits, and what is too much for
-//! a job.
+//! Commands that wait for a job: their progress, their messages when the user interrupts them, and jobs that are too
+//! large.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};

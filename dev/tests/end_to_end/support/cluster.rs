@@ -1,5 +1,4 @@
-//! A running cluster: a dispatcher and executors as children of the test, which end when the test does, however it
-//! ends.
+//! A running cluster: a dispatcher and executors as children of the test, which end with the test in every case.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Deref;

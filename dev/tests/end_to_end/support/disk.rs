@@ -1,4 +1,4 @@
-//! Small disks.
+//! Small disks, mounted for one test.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! An eyas home of a test's own: a folder with everything that its commands and clusters write.
+//! An eyas home for one test: a folder with everything that its commands and clusters write.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Networks of a test's own, whose links can be cut.
+//! Networks for one test, whose links can be cut.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
