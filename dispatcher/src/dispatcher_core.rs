@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use eyas_dispatch::Exchange;
 use eyas_jobs::{self as jobs, Entry, Job, JobSpec, Jobs};
-use eyas_sched::{Event, Profile, Scheduler};
+use eyas_sched::{Event, ExecutorProfile, Scheduler};
 use eyas_session::Outbox;
 use eyas_types::dfs::FileSystemId;
 use eyas_types::matching::Expression;
@@ -291,7 +291,7 @@ impl DispatcherCore {
         let capacity = registration.capacity.clone();
         let name = self.executors.name(id).into();
         let (host, labels) = (registration.host.as_str().into(), registration.labels.clone());
-        let profile = Box::new(Profile { name, host, labels, accept });
+        let profile = Box::new(ExecutorProfile { name, host, labels, accept });
         self.tell_jobs(jobs::Event::ExecutorJoined { executor: id, name: self.executors.name(id) });
         self.tell_scheduler(Event::ExecutorJoined { executor: id, capacity, profile, held: held.into() });
     }

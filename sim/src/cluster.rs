@@ -22,7 +22,6 @@
 //!
 //! What a batch system takes its time for, and what breaks how, is in [`nodes`](crate::nodes).
 
-use eyas_sched::placement;
 use eyas_types::{Distribution, EvictionPolicy, PlacementPolicy};
 use serde::Deserialize;
 
@@ -154,7 +153,7 @@ impl Policies {
 
     /// Whether nodes keep what tasks have read: not under first-available.
     pub fn caches(&self) -> bool {
-        placement::of(self.placement, self.utilisation_threshold).is_data_aware()
+        eyas_sched::is_data_aware(self.placement)
     }
 
     pub(crate) fn sched(&self) -> eyas_sched::Config {

@@ -224,7 +224,7 @@ impl Exchange {
             Said::Drain { executor } => return tell(Event::ExecutorDraining { executor }),
             Said::Evacuate => return tell(Event::Evacuate),
             Said::Left { executor } => return tell(Event::ExecutorLeft { executor }),
-            Said::Keep { object, replicas, on } => return tell(Event::Keep { object, replicas, by: on }),
+            Said::Keep { object, replicas, on } => return tell(Event::Keep { object, replicas, executor: on }),
             Said::Release { object } => return tell(Event::Release { object }),
             Said::Verify { object } => return tell(Event::Doubted { object }),
             Said::HoldAgain => return tell(Event::HoldAgain),

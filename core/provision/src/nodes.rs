@@ -1,12 +1,13 @@
-//! The nodes that are there, with the counts and orders that decisions ask for, so that no decision walks over all nodes.
+//! The nodes that are there, with the counts and orders that decisions ask for, so that no decision walks over all
+//! nodes.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use eyas_types::ExecutorId;
 
-/// Nodes that are gone whose former state is remembered. Beyond it, the node that left first is forgotten, and counts as
-/// new if it comes back.
+/// NodePool that are gone whose former state is remembered. Beyond it, the node that left first is forgotten, and
+/// counts as new if it comes back.
 pub const MAX_AWAY: usize = 4_096;
 
 /// Legal moves: `Staying → Draining → Released`; a node may leave from any of them.
@@ -34,20 +35,22 @@ impl ProvisionedNode {
 }
 
 #[derive(Default)]
-pub(crate) struct Nodes {
+pub(crate) struct NodePool {
     nodes: BTreeMap<ExecutorId, ProvisionedNode>,
-    /// Nodes that are gone without having been given back, the last one at the end. Perhaps only the connection broke.
+    /// NodePool that are gone without having been given back, the last one at the end. Perhaps only the connection
+    /// broke.
     away: VecDeque<(ExecutorId, ProvisionedNode)>,
     staying: u32,
     ours: u32,
-    /// Nodes that may leave, by the time at which they joined.
+    /// NodePool that may leave, by the time at which they joined.
     by_age: BTreeSet<(u64, ExecutorId)>,
     /// Of these, nodes without a task, by the time since which they are idle.
     by_idleness: BTreeSet<(u64, ExecutorId)>,
 }
 
-impl Nodes {
-    /// Adds a node. A node that is back resumes its former state: its walltime has not begun anew. Whether it is draining.
+impl NodePool {
+    /// Adds a node. A node that is back resumes its former state: its walltime has not begun anew. Whether it is
+    /// draining.
     pub fn join(&mut self, now_us: u64, id: ExecutorId, is_ours: bool, was: Option<ExecutorId>) -> bool {
         let index = self.away.iter().position(|(away, _)| Some(*away) == was);
         let before = index.and_then(|index| self.away.remove(index));
@@ -85,12 +88,12 @@ impl Nodes {
         });
     }
 
-    /// Nodes that stay.
+    /// NodePool that stay.
     pub fn staying(&self) -> u32 {
         self.staying
     }
 
-    /// Nodes that were requested here.
+    /// NodePool that were requested here.
     pub fn ours(&self) -> u32 {
         self.ours
     }
@@ -110,14 +113,14 @@ impl Nodes {
         self.by_idleness.first().map(|(since_us, _)| *since_us)
     }
 
-    /// Nodes that may leave and joined no later than that, in the order of their ids.
+    /// NodePool that may leave and joined no later than that, in the order of their ids.
     pub fn joined_until(&self, until_us: u64) -> Vec<ExecutorId> {
         let mut ids: Vec<_> = until(&self.by_age, until_us).collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Nodes that may leave and are idle since then or longer, the longest first, no more than `most`.
+    /// NodePool that may leave and are idle since then or longer, the longest first, no more than `most`.
     pub fn idle_until(&self, until_us: u64, most: u32) -> Vec<ExecutorId> {
         until(&self.by_idleness, until_us).take(most as usize).collect()
     }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use eyas_types::ExecutorId;
 
 use crate::event::{Config, Effect, Event, NodeRequestId, OutstandingWork};
-use crate::nodes::Nodes;
+use crate::nodes::NodePool;
 use crate::policies::{self, Provisioning};
 
 /// Most requests that have not been granted.
@@ -53,8 +53,8 @@ pub struct Provisioner {
     policy: Box<dyn Provisioning>,
     work: OutstandingWork,
     arrivals: ArrivalRate,
-    nodes: Nodes,
-    /// Nodes of each request that have not joined yet.
+    nodes: NodePool,
+    /// NodePool of each request that have not joined yet.
     requests: BTreeMap<NodeRequestId, u32>,
     /// The number of requests that there ever were.
     requested: u64,
@@ -83,7 +83,7 @@ impl Provisioner {
             config,
             work: OutstandingWork::default(),
             arrivals: ArrivalRate::default(),
-            nodes: Nodes::default(),
+            nodes: NodePool::default(),
             requests: BTreeMap::new(),
             requested: 0,
             in_a_row: 0,
@@ -99,7 +99,7 @@ impl Provisioner {
     /// # Panics
     /// If the event contradicts earlier ones (a node that joins twice, or an unknown node).
     pub fn handle(&mut self, now_us: u64, event: Event, effects: &mut Vec<Effect>) {
-        // Nodes begin and end tasks all the time; that makes nothing due at once, only later.
+        // NodePool begin and end tasks all the time; that makes nothing due at once, only later.
         let mut is_due = !matches!(event, Event::NodeBusy { .. } | Event::NodeIdle { .. });
         match event {
             Event::Work(work) => {

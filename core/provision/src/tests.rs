@@ -1,4 +1,5 @@
-//! Provisioners against a made-up batch system: histories told in full, and random ones that are checked after each step.
+//! Provisioners against a made-up batch system: histories told in full, and random ones that are checked after each
+//! step.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -292,7 +293,7 @@ fn a_node_that_is_back_goes_on_as_what_it_was() {
     assert_eq!(run.reconnected(0, 1, 0), []);
     assert_eq!((run.provisioner.staying(), run.provisioner.requested()), (1, 2), "two of three have not come");
     run.tell(Event::RequestFailed { request: NodeRequestId(0) });
-    assert_eq!(run.reconnected(1, 2, 0), [], "nobody has granted anything since it failed");
+    assert_eq!(run.reconnected(1, 2, 0), [], "nothing was granted since the request failed");
     let request = |n| Effect::Request { request: NodeRequestId(n), nodes: 1, walltime_us: 3_600 * SECOND_US };
     assert_eq!(run.pass(15), [(15, request(1))]);
     run.tell(Event::NodeBusy { node: node(2) });
@@ -504,7 +505,7 @@ proptest! {
             failures: 0,
         };
         steps.into_iter().for_each(|(kind, which, amount)| world.step(kind, which, amount));
-        // When there is nothing to do and everybody does as told, the least nodes are left, and nothing is asked for.
+        // Without work, and when every effect is carried out, the least nodes are left and nothing is requested.
         world.tell(Event::Work(OutstandingWork::default()));
         for node in world.idle_since_us.keys().copied().collect::<Vec<_>>() {
             world.idle_since_us.insert(node, Some(world.run.now_us));

@@ -2,8 +2,8 @@
 //!
 //! The bandwidth of persistent storage is shared by all nodes. Where it is the bottleneck, more nodes help only if the
 //! objects being read were in a store before and had been evicted, because more stores have more room. Nodes that hold
-//! objects which are read are useful beyond what they compute, as long as storage could not deliver those objects in their
-//! place.
+//! objects which are read are useful beyond what they compute, as long as storage could not deliver those objects in
+//! their place.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -13,8 +13,8 @@ use crate::event::OutstandingWork;
 
 /// The weight that earlier sums keep at each report.
 const REMEMBERED: f64 = 7.0 / 8.0;
-/// Evicted objects that are remembered. Beyond it, the object evicted the longest ago is forgotten, and counts as new when
-/// it is read again.
+/// Evicted objects that are remembered. Beyond it, the object evicted the longest ago is forgotten, and counts as new
+/// when it is read again.
 pub const MAX_EVICTED: usize = 262_144;
 
 /// Decaying sums over recent events.
@@ -101,9 +101,9 @@ impl WorkMeter {
         work
     }
 
-    /// The number of nodes whose objects persistent storage, at its highest rate so far, could not deliver in their place.
-    /// Each node is taken to hold an equal part of what is read from stores. For example, if 10 nodes deliver 90 MB/s and
-    /// storage could deliver 10 MB/s more than it does, 9 of the nodes are needed (rounded up).
+    /// The number of nodes whose objects persistent storage, at its highest rate so far, could not deliver in their
+    /// place. Each node is taken to hold an equal part of what is read from stores. For example, if 10 nodes deliver 90
+    /// MB/s and storage could deliver 10 MB/s more than it does, 9 of the nodes are needed (rounded up).
     fn holding(&self, nodes: u32) -> u64 {
         let from_stores = self.single_bytes - self.storage_bytes;
         let beyond_storage = self.single_bytes - self.storage_per_us * self.passed_us;
@@ -174,8 +174,8 @@ mod tests {
         left.abs_diff(right) <= 1 + right / 100
     }
 
-    /// A minute in which `tasks` tasks ended each second. Each ran 50 ms and read 10 MB; `from_storage` of them read from
-    /// persistent storage.
+    /// A minute in which `tasks` tasks ended each second. Each ran 50 ms and read 10 MB; `from_storage` of them read
+    /// from persistent storage.
     fn minute(meter: &mut WorkMeter, nodes: u32, tasks: u64, from_storage: u64, replicas: usize) -> OutstandingWork {
         let mut work = OutstandingWork::default();
         for _ in 0..60 {

@@ -1,10 +1,11 @@
-//! What the scheduler is told and what it answers.
+//! What the scheduler is told, and what it answers.
 
 use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
 
+use eyas_types::matching::{Expression, Labels};
 use eyas_types::{Distribution, Ended, ExecutorId, JobId, Need, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
-
-use crate::matchmaking::Profile;
 
 /// Most holders named in a [`Hint`].
 pub const MAX_HINTS: usize = 4;
@@ -16,18 +17,18 @@ pub struct Config {
     pub policy: PlacementPolicy,
     /// GCC's threshold (the paper uses 0.8 and 0.9).
     pub utilisation_threshold: f64,
-    /// `W`: entries looked at in one decision, and how often the oldest task may be overtaken. `None`: it may be
-    /// overtaken 100 times for each executor, at least 2,500 times, and 2,500 entries are looked at (data-diffusion
-    /// §4.4, §5.1.1).
+    /// `W`: the number of entries that are read in one decision, and the number of times that the oldest task may be
+    /// overtaken. `None`: it may be overtaken 100 times for each executor and at least 2,500 times, and 2,500 entries
+    /// are read (data-diffusion §4.4, §5.1.1).
     pub window: Option<u64>,
-    /// Whether who is still receiving an object is named as one that can give it. If not, simultaneous demand reads
-    /// persistent storage as often as there are executors, as in the paper. For comparison.
+    /// Whether an executor that is still receiving an object may give it to others. If not, simultaneous demand reads
+    /// persistent storage once for each executor, as in the paper. For comparison.
     pub relays: bool,
-    /// Whether who may take any task looks first for one of which it holds inputs. If not, it takes the oldest, as figure 5
-    /// of data-diffusion says to the letter (line 24). For comparison.
+    /// Whether an executor that may take any task looks first for one of which it holds inputs. If not, it takes the
+    /// oldest, as figure 5 of data-diffusion says literally (line 24). For comparison.
     pub hits_first: bool,
-    /// Whether executors that hold as much of many tasks bring different objects for them (see `partial.rs`). If not, of
-    /// equals the oldest task goes first, as in the paper. For comparison.
+    /// Whether executors that hold equal shares of many tasks fetch different objects for them (see `partial_hits.rs`).
+    /// If not, the oldest of equals goes first, as in the paper. For comparison.
     pub spread: bool,
 }
 
@@ -38,65 +39,62 @@ impl Default for Config {
     }
 }
 
+/// What is reported of an executor, and what it requires of tasks.
+#[derive(Clone, Debug, Default)]
+pub struct ExecutorProfile {
+    /// Its name.
+    pub name: Box<str>,
+    /// The name of its host.
+    pub host: Box<str>,
+    /// Its labels.
+    pub labels: Labels,
+    /// It takes a task only if all of these hold.
+    pub accept: Box<[Arc<dyn Expression>]>,
+}
+
+impl ExecutorProfile {
+    /// The site, if it has the label: executors at one site are near each other.
+    pub(crate) fn site(&self) -> Option<&str> {
+        self.labels.get("site").map(String::as_str)
+    }
+
+    /// The rack at its site, if it has the label: executors in one rack are the nearest.
+    pub(crate) fn rack(&self) -> Option<&str> {
+        self.labels.get("rack").map(String::as_str)
+    }
+
+    /// Whether it accepts tasks by attributes of one task or of the moment.
+    pub(crate) fn is_constraining(&self) -> bool {
+        self.accept.iter().any(|part| !part.is_fixed())
+    }
+}
+
 /// What has happened.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// An executor is there, and no task is on it.
+    /// An executor has joined, without a task.
     ExecutorJoined {
-        /// Its id, never used before.
+        /// The executor's id, never used before.
         executor: ExecutorId,
-        /// What it has for tasks.
+        /// The resources that it has for tasks.
         capacity: Resources,
-        /// What else is said of it.
-        profile: Box<Profile>,
-        /// Objects it holds, with their sizes in bytes.
+        /// What else is known of it.
+        profile: Box<ExecutorProfile>,
+        /// Objects that it holds, with their sizes in bytes.
         held: Box<[(ObjectId, u64)]>,
     },
-    /// An executor is about to leave: it is given no more tasks, and what it holds counts no more.
+    /// An executor is about to leave: it is given no more tasks, and its replicas no longer count.
     ExecutorDraining {
-        /// Which.
+        /// The executor.
         executor: ExecutorId,
     },
-    /// An executor is gone, with all it held. Its tasks are queued again, first in line.
+    /// An executor is gone with all its replicas. Its tasks are queued again, at the front.
     ExecutorLeft {
-        /// Which.
+        /// The executor.
         executor: ExecutorId,
     },
-    /// A task may run.
-    TaskReady {
-        /// Its id, not in use.
-        task: TaskId,
-        /// Objects it reads, with their sizes in bytes; each once.
-        inputs: Box<[(ObjectId, u64)]>,
-        /// What it needs.
-        need: Need,
-    },
-    /// A job, of which tasks are going to be ready, is called so.
-    JobNamed {
-        /// Which.
-        job: JobId,
-        /// Its name.
-        name: Box<str>,
-    },
-    /// An executor says what its disk has for inputs and sandboxes: what is free, and what its store could give up.
-    FreeDisk {
-        /// Which.
-        executor: ExecutorId,
-        /// Bytes.
-        bytes: u64,
-    },
-    /// A task shall not run, or not go on.
-    TaskCancelled {
-        /// Which.
-        task: TaskId,
-    },
-    /// Tasks that wait shall not run for now; tasks that are not in the queue are passed over.
-    TasksWithdrawn {
-        /// The tasks.
-        tasks: Box<[TaskId]>,
-    },
-    /// An executor is given no more tasks until it is taken back, and those that it has not started are asked back. What it
-    /// holds stays in the catalog, and it goes on giving it.
+    /// An executor is given no tasks until it is taken back, and tasks that it has not started are recalled. Its
+    /// replicas stay in the catalog, and it goes on giving them.
     ExecutorSetAside {
         /// The executor.
         executor: ExecutorId,
@@ -106,102 +104,135 @@ pub enum Event {
         /// The executor.
         executor: ExecutorId,
     },
-    /// A task is over, wherever it is; if it was assigned, its executor is about to leave.
-    TaskDropped {
-        /// Which.
+    /// A task may run.
+    TaskReady {
+        /// The task's id, not in use.
+        task: TaskId,
+        /// Objects that it reads, with their sizes in bytes; each once.
+        inputs: Box<[(ObjectId, u64)]>,
+        /// What it needs.
+        need: Need,
+    },
+    /// A job whose tasks are going to be ready has this name.
+    JobNamed {
+        /// The job.
+        job: JobId,
+        /// The job's name.
+        name: Box<str>,
+    },
+    /// An executor reports the disk space for inputs and sandboxes: what is free, and what its store could give up.
+    FreeDisk {
+        /// The executor.
+        executor: ExecutorId,
+        /// The disk space in bytes.
+        bytes: u64,
+    },
+    /// A task must not start, or must not go on.
+    TaskCancelled {
+        /// The task.
         task: TaskId,
     },
-    /// An executor has done with a task.
-    TaskEnded {
-        /// The executor it was assigned to.
-        executor: ExecutorId,
-        /// Which.
+    /// Waiting tasks must not start for now. Tasks that are not known are passed over.
+    TasksWithdrawn {
+        /// The tasks.
+        tasks: Box<[TaskId]>,
+    },
+    /// A task is over, wherever it is. If it was assigned, its executor is about to leave.
+    TaskDropped {
+        /// The task.
         task: TaskId,
-        /// How.
+    },
+    /// An executor is done with a task.
+    TaskEnded {
+        /// The executor that it was assigned to.
+        executor: ExecutorId,
+        /// The task.
+        task: TaskId,
+        /// How it ended.
         ended: Ended,
-        /// How long it ran, microseconds; `None` if it was not started.
+        /// The run time, microseconds; `None` if the task was not started.
         ran_us: Option<u64>,
     },
     /// An executor holds a replica.
     Stored {
-        /// Which.
+        /// The executor.
         executor: ExecutorId,
-        /// Of which object.
+        /// The object.
         object: ObjectId,
-        /// Its size.
+        /// The object's size in bytes.
         size_bytes: u64,
     },
-    /// An executor has fetched an object, which it is going to say that it stored.
+    /// An executor has fetched an object; `Stored` follows.
     Fetched {
-        /// Which executor.
+        /// The executor.
         executor: ExecutorId,
-        /// Which object.
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// The source.
         from: Origin,
-        /// How long it took, microseconds.
+        /// The duration, microseconds.
         took_us: u64,
     },
-    /// An executor's data-intensive tasks that are being staged leave so much of its processors to others.
+    /// An executor lends processors of data-intensive tasks that it stages to other tasks.
     Staging {
-        /// Which.
+        /// The executor.
         executor: ExecutorId,
-        /// Processors that they will take, thousandths.
+        /// Processors that the staged tasks will take, thousandths.
         lent_milli: u64,
-        /// Tasks that read fewer bytes may have them meanwhile.
+        /// Tasks that read fewer bytes may use them meanwhile.
         light_bytes: u64,
     },
     /// An executor no longer holds a replica.
     Evicted {
-        /// Which.
+        /// The executor.
         executor: ExecutorId,
-        /// Of which object.
+        /// The object.
         object: ObjectId,
     },
-    /// An executor cannot have an object that it was to hold.
+    /// An executor cannot get an object that it was told to hold.
     NotHeld {
-        /// Which.
+        /// The executor.
         executor: ExecutorId,
-        /// Which object.
+        /// The object.
         object: ObjectId,
     },
-    /// So many executors shall hold an object until it is released.
+    /// An object must be held by `replicas` executors until it is released.
     Keep {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// How many.
+        /// The number of executors.
         replicas: u8,
-        /// An executor that holds it already, without being told.
-        by: Option<ExecutorId>,
+        /// An executor that holds it already, without having been told.
+        executor: Option<ExecutorId>,
     },
     /// An object need not be held any longer.
     Release {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// A task could not have a kept object: those that are said to hold it shall look whether they do.
+    /// A task could not get a kept object: executors that reported it verify that they have it.
     Doubted {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// A while has passed: executors that could not hold an object may be able to now.
+    /// Time has passed: executors that could not hold an object may be able to now.
     HoldAgain,
     /// An executor that is draining stays until others have what only it holds.
     Evacuate,
-    /// Objects shall be with executors ahead of demand.
+    /// Executors get objects ahead of demand.
     Push {
-        /// Its id, not in use.
+        /// The push's id, not in use.
         push: PushId,
-        /// Which, with their sizes in bytes; each once.
+        /// The objects, with their sizes in bytes; each once.
         objects: Box<[(ObjectId, u64)]>,
-        /// With whom.
+        /// The executors that get them.
         to: Recipients,
-        /// Which way they go.
+        /// How they are distributed.
         distribution: Distribution,
     },
-    /// Nobody need be told of a push's objects any longer.
+    /// No executor need be told of a push's objects any longer.
     PushEnded {
-        /// Which.
+        /// The push.
         push: PushId,
     },
 }
@@ -210,113 +241,113 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PushId(pub u64);
 
-/// Who gets what is pushed.
+/// The executors that get pushed objects.
 #[derive(Clone, Debug)]
 pub enum Recipients {
     /// These executors, if they are there.
     Executors(Box<[ExecutorId]>),
-    /// Those that are large enough for one of these needs and match it by all that never changes; in a chain, those that
-    /// join later, too.
+    /// Executors that are large enough for one of these needs and match it by everything that never changes. In a
+    /// chain, also those that join later.
     Takers(Box<[Need]>),
 }
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Give the task to the executor.
+    /// Give a task to an executor.
     Assign {
-        /// To which.
+        /// The executor.
         executor: ExecutorId,
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// How often it was assigned before.
+        /// The number of earlier assignments.
         attempt: u32,
-        /// Who can give the inputs that this executor does not hold.
+        /// Holders of the inputs that this executor lacks.
         hints: Box<[Hint]>,
     },
-    /// Ask for a task back if it has not started, because another executor is idle.
+    /// Ask an executor to return a task if it has not started, because another executor is idle.
     Recall {
-        /// From which.
+        /// The executor.
         executor: ExecutorId,
-        /// Which task.
+        /// The task.
         task: TaskId,
     },
     /// Kill a task.
     Cancel {
-        /// On which.
+        /// The executor.
         executor: ExecutorId,
-        /// Which task.
+        /// The task.
         task: TaskId,
     },
-    /// Have an executor hold an object: fetch it if it is not there, and not evict it. It answers with `Stored`, or with
-    /// `NotHeld`.
+    /// Have an executor hold an object: fetch it if it is not there, and not evict it. The executor answers with
+    /// `Stored` or `NotHeld`.
     Hold {
-        /// Which executor.
+        /// The executor.
         executor: ExecutorId,
-        /// Which object.
+        /// The object.
         object: ObjectId,
-        /// Who can give it, the first to be tried first.
+        /// Executors that can give it, the first to be tried first.
         holders: Box<[Holder]>,
     },
     /// Let an executor evict an object that it holds.
     Release {
-        /// Which executor.
+        /// The executor.
         executor: ExecutorId,
-        /// Which object.
+        /// The object.
         object: ObjectId,
     },
-    /// Have an executor look whether it really has an object; if not, it says `Evicted`.
+    /// Have an executor check whether it really has an object; if not, it answers with `Evicted`.
     Verify {
-        /// Which executor.
+        /// The executor.
         executor: ExecutorId,
-        /// Which object.
+        /// The object.
         object: ObjectId,
     },
-    /// Everybody has what was pushed, or will not have it; may be said again, until the push has ended.
+    /// Every recipient has the pushed objects, or will not get them. May be reported again, until the push has ended.
     Pushed {
-        /// Which push.
+        /// The push.
         push: PushId,
     },
-    /// No executor that stays holds this kept object. Said when it is to be kept and no executor has it, when the last
-    /// replica is gone or its executor is about to leave, and again when that executor has left.
+    /// No executor that stays holds this kept object. Reported when the object is to be kept and no executor has it,
+    /// when the last replica is gone or its executor is about to leave, and again when that executor has left.
     Lost {
         /// The kept object.
         object: ObjectId,
     },
-    /// An executor that stays holds this kept object again, which was said to be lost.
+    /// An executor that stays holds this kept object again, which was reported as lost.
     Found {
         /// The kept object.
         object: ObjectId,
     },
-    /// Every executor that is large enough for the task has refused it; it is forgotten.
+    /// Every executor that is large enough for the task has refused it; the task is forgotten.
     Unplaceable {
-        /// Which.
+        /// The task.
         task: TaskId,
     },
 }
 
-/// Who can give an input: a hint, never a promise.
+/// Executors that can give an input: a hint, never a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
-    /// The input's place among the task's inputs.
+    /// The index of the input among the task's inputs.
     pub input: u16,
-    /// Up to [`MAX_HINTS`] of them, the first to be tried first.
+    /// Up to [`MAX_HINTS`] holders, the first to be tried first.
     pub holders: Box<[Holder]>,
 }
 
 /// An executor that can give an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Which.
+    /// The executor.
     pub executor: ExecutorId,
-    /// It is receiving the object itself, or about to: a partial replica.
+    /// The executor is receiving the object itself, or about to: a partial replica.
     pub is_relay: bool,
-    /// To how many others it gives objects.
+    /// The number of other executors that it gives objects to.
     pub others: u32,
 }
 
 impl Holder {
-    /// One with a whole replica, which it gives to nobody else.
+    /// An executor with a whole replica, which gives it to no other executor.
     pub(crate) fn of_whole(executor: ExecutorId) -> Self {
         Holder { executor, is_relay: false, others: 0 }
     }

@@ -1,62 +1,59 @@
-//! Why a task waits or where it went: views of the scheduler's state for people.
+//! Why a task waits, or where it went: views of the scheduler's state for people.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use eyas_types::{Estimate, ExecutorId, ObjectId, Resources, TaskId};
+use eyas_types::{Estimate, ExecutorId, Need, ObjectId, Resources, TaskId};
 
-use crate::executors::{ExecutorKey, Level};
-use crate::matchmaking::{Meeting, Mismatch};
-use crate::placement::Otherwise;
-use crate::queue::{Class, State, TaskKey};
+use crate::estimate::Estimator;
+use crate::placement::Fallback;
 use crate::scheduler::Scheduler;
-use crate::search;
-use eyas_types::Need;
+use crate::state::{ClassKey, ExecutorKey, Mismatch, ObjectKey, Pairing, PlacementLevel, PlacementState, TaskKey};
 
 /// A task as the scheduler sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskView {
-    /// Where it is assigned, if it is.
+pub struct TaskPlacement {
+    /// The executor that it is assigned to, if any.
     pub executor: Option<ExecutorId>,
-    /// Where tasks go where they would be done the soonest, what was estimated when it was assigned.
+    /// The estimate at the time of the assignment, where tasks go where they would be done the soonest.
     pub estimate: Option<Estimate>,
-    /// How often it was assigned.
+    /// The number of assignments so far.
     pub assigned: u32,
     /// What it needs.
     pub need: Need,
-    /// Its inputs: who holds each.
-    pub inputs: Vec<ObjectView>,
+    /// Its inputs, and where each is.
+    pub inputs: Vec<ObjectLocations>,
     /// Why it waits, if it does.
     pub waits: Option<WaitReason>,
 }
 
 /// An object in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectView {
-    /// Its id.
+pub struct ObjectLocations {
+    /// The object's id.
     pub object: ObjectId,
-    /// Its size.
+    /// The object's size in bytes.
     pub size_bytes: u64,
-    /// Who holds a replica.
+    /// Executors with a replica.
     pub holders: Vec<ExecutorId>,
-    /// Who was told to fetch it and has not got all of it yet: partial replicas.
+    /// Executors that were told to fetch it and do not have all of it yet: partial replicas.
     pub receivers: Vec<ExecutorId>,
-    /// How many waiting tasks want it.
+    /// The number of waiting tasks that want it.
     pub wanted: u32,
 }
 
 /// An executor as the scheduler sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExecutorView {
-    /// Its id.
+pub struct ExecutorOccupancy {
+    /// The executor's id.
     pub executor: ExecutorId,
-    /// What it has.
+    /// The resources that it has.
     pub capacity: Resources,
-    /// Processors that assigned tasks ask for, thousandths; more than the capacity where tasks are lined up.
+    /// Processors that assigned tasks ask for, thousandths; more than the capacity where tasks wait behind its slots.
     pub assigned_milli: u64,
-    /// Tasks it was given.
+    /// The number of tasks that it was given and has not ended.
     pub in_flight: usize,
-    /// Objects it holds.
+    /// The number of objects that it holds.
     pub held: usize,
 }
 
@@ -65,9 +62,9 @@ pub struct ExecutorView {
 pub enum WaitReason {
     /// No executor has joined.
     NoExecutors,
-    /// No executor has as much as the task needs.
+    /// No executor has as many resources as the task needs.
     TooLarge,
-    /// There are executors, and none that it matches now: what keeps it from how many of them.
+    /// The task matches no executor now: each mismatch, and the number of executors that it excludes.
     Unmatched(Vec<(Mismatch, u32)>),
     /// These executors could not take it (full disk, too small a store); the others are busy.
     Refused(Vec<ExecutorId>),
@@ -75,101 +72,113 @@ pub enum WaitReason {
     SlotsTaken,
     /// The policy lets it wait for the executors that hold the most of its inputs, which are busy.
     ForHolders(Vec<ExecutorId>),
-    /// It would be done no sooner elsewhere than where it is lined up.
+    /// It would be done no sooner on another executor than at its home.
     Soonest {
-        /// Where that is.
+        /// The home.
         home: ExecutorId,
-        /// How soon it would be done there.
+        /// The estimate at its home.
         there: Estimate,
-        /// How soon on whom of those who are free.
+        /// The best other executor with a free slot, and the estimate there.
         elsewhere: Option<(ExecutorId, Estimate)>,
     },
 }
 
 impl Scheduler {
     /// The task, if it is known and has not ended.
-    pub fn explain_task(&self, id: TaskId) -> Option<TaskView> {
-        let key = self.queue.find(id)?;
-        let task = &self.queue[key];
+    pub fn explain_task(&self, id: TaskId) -> Option<TaskPlacement> {
+        let state = self.state();
+        let key = state.queue.find(id)?;
+        let task = &state.queue[key];
         let executor = match task.state {
-            State::Assigned { executor, .. } => Some(self.executors[executor].id),
+            PlacementState::Assigned { executor, .. } => Some(state.executors[executor].id),
             _ => None,
         };
-        Some(TaskView {
+        Some(TaskPlacement {
             executor,
             estimate: self.estimate_of(id),
             assigned: task.attempt,
-            need: self.queue.need(task.class).need.clone(),
-            inputs: task.inputs.as_slice().iter().map(|input| self.object_view(*input)).collect(),
+            need: state.need_of(key).need.clone(),
+            inputs: state.inputs(key).iter().map(|input| self.object_locations(*input)).collect(),
             waits: executor.is_none().then(|| self.why_waiting(key)),
         })
     }
 
-    /// What was estimated when the task was assigned, if it is and that decided it.
+    /// The estimate at the time of the task's assignment, if it is assigned and the estimate decided that.
     pub fn estimate_of(&self, id: TaskId) -> Option<Estimate> {
-        match self.queue[self.queue.find(id)?].state {
-            State::Assigned { executor, number, .. } => self.executors[executor].in_flight(number).estimate,
+        let state = self.state();
+        match state.queue[state.queue.find(id)?].state {
+            PlacementState::Assigned { executor, number, .. } => state.executors[executor].in_flight(number).estimate,
             _ => None,
         }
     }
 
-    /// Who holds a replica of the object, in no particular order.
-    pub fn who_holds(&self, id: ObjectId) -> impl Iterator<Item = ExecutorId> {
-        let holders = self.catalog.find(id).into_iter().flat_map(|key| &self.catalog[key].holders);
-        holders.map(|holder| self.executors[*holder].id)
-    }
-
     /// The object, if a task wants it or an executor holds it.
-    pub fn explain_object(&self, id: ObjectId) -> Option<ObjectView> {
-        self.catalog.find(id).map(|key| self.object_view(key))
+    pub fn explain_object(&self, id: ObjectId) -> Option<ObjectLocations> {
+        self.state().catalog.find(id).map(|key| self.object_locations(key))
     }
 
-    /// Tasks an executor was given and has not ended, in the order of their ids.
+    /// Tasks that an executor was given and has not ended, in the order of their ids.
     pub fn tasks_of(&self, executor: ExecutorId) -> Vec<TaskId> {
-        let Some(key) = self.executors.find(executor) else { return Vec::new() };
-        let mut tasks: Vec<_> = self.executors[key].in_flight.iter().map(|given| self.queue[given.task].id).collect();
+        let state = self.state();
+        let Some(key) = state.executors.find(executor) else { return Vec::new() };
+        let mut tasks: Vec<_> = state.executors[key].in_flight.iter().map(|given| state.queue[given.task].id).collect();
         tasks.sort_unstable();
         tasks
     }
 
     /// All executors, in the order of their ids.
-    pub fn explain_executors(&self) -> Vec<ExecutorView> {
-        let mut views: Vec<_> = self.executors.all().map(|(_, executor)| executor.view()).collect();
-        views.sort_unstable_by_key(|view| view.executor);
-        views
+    pub fn explain_executors(&self) -> Vec<ExecutorOccupancy> {
+        let all = self.state().executors.all().map(|(_, executor)| ExecutorOccupancy {
+            executor: executor.id,
+            capacity: executor.capacity.clone(),
+            assigned_milli: executor.assigned_milli(),
+            in_flight: executor.in_flight.len(),
+            held: executor.replicas.len(),
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by_key(|executor| executor.executor);
+        all
     }
 
-    /// Whether tasks of that need are known, and there is no executor that is large enough and matches them by all that
+    /// Whether tasks with that need are known, and no executor is large enough and matches them by everything that
     /// never changes.
-    pub fn is_matched_by_nobody(&self, need: &Need) -> bool {
-        let has_nobody = |class: Class| !self.executors.all().any(|(_, by)| by.is_large_enough(self.queue.need(class)));
-        self.queue.class(need).is_some_and(has_nobody)
+    pub fn is_unmatched(&self, need: &Need) -> bool {
+        let state = self.state();
+        let is_unmatched = |class: ClassKey| {
+            let need = state.queue.need(class);
+            !state.executors.all().any(|(_, executor)| executor.is_large_enough(need))
+        };
+        state.queue.class(need).is_some_and(is_unmatched)
     }
 
-    /// Whether tasks of that need are known, and the largest of them would not fit on the disk of any executor that is
-    /// large enough.
-    pub fn is_without_disk(&self, need: &Need) -> bool {
-        self.queue.class(need).map(|class| self.queue.need(class)).is_some_and(|need| {
-            let large_enough = self.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
+    /// Whether tasks with that need are known, and the largest of them fits on the disk of no executor that is large
+    /// enough.
+    pub fn exceeds_disks(&self, need: &Need) -> bool {
+        let state = self.state();
+        state.queue.class(need).map(|class| state.queue.need(class)).is_some_and(|need| {
+            let large_enough = state.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
             let most = large_enough.map(|(_, executor)| executor.free_disk_bytes).max();
             most.is_some_and(|most| most < need.most_bytes)
         })
     }
 
-    fn object_view(&self, key: crate::ObjectKey) -> ObjectView {
-        let object = &self.catalog[key];
-        let holders = self.holders(object.id);
-        let receivers = self.relays.receivers(key).map(|receiver| self.executors[receiver].id).collect();
-        let (size_bytes, wanted) = (self.catalog.size_bytes(key), object.wanted);
-        ObjectView { object: object.id, size_bytes, holders, receivers, wanted }
+    fn object_locations(&self, key: ObjectKey) -> ObjectLocations {
+        let state = self.state();
+        let object = &state.catalog[key];
+        ObjectLocations {
+            object: object.id,
+            size_bytes: state.catalog.size_bytes(key),
+            holders: state.sorted_holders(object.id),
+            receivers: state.transfers.receivers(key).map(|receiver| state.executors[receiver].id).collect(),
+            wanted: object.waiting.wanted(),
+        }
     }
 
-    /// What keeps the task from how many executors, if it is kept from all.
+    /// Everything that keeps the task from executors, with the number of executors, if it is kept from all.
     fn mismatches(&self, task: TaskKey) -> Option<Vec<(Mismatch, u32)>> {
         let mut counts = BTreeMap::new();
-        let Scheduler { queue, catalog, executors, .. } = self;
-        for (by, _) in executors.all().filter(|(_, executor)| !executor.is_draining) {
-            let mismatches = Meeting::of_task(queue, catalog, executors, by, task).mismatches();
+        for (executor, _) in self.state().executors.all().filter(|(_, executor)| !executor.is_draining) {
+            let mismatches = Pairing::of_task(self.state(), executor, task).mismatches();
             if mismatches.is_empty() {
                 return None;
             }
@@ -178,43 +187,43 @@ impl Scheduler {
         Some(counts.into_iter().collect())
     }
 
-    /// Of those with a free slot for the task, the one where it would be done the soonest.
-    fn idle(&self, task: TaskKey, home: ExecutorKey) -> Option<(ExecutorId, Estimate)> {
-        let Scheduler { queue, catalog, executors, .. } = self;
-        let free = |by| by != home && search::may_take(queue, catalog, executors, by, task, Level::Slot);
-        let idle = executors.all().filter(|(by, _)| free(*by));
-        let estimator = self.estimator();
-        let estimates =
-            idle.map(|(by, executor)| (executor.id, estimator.estimate(task, by, executor.assigned_share())));
+    /// Of the executors with a free slot for the task, other than its home, the one where it would be done the soonest.
+    fn soonest_elsewhere(&self, task: TaskKey, home: ExecutorKey) -> Option<(ExecutorId, Estimate)> {
+        let state = self.state();
+        let is_free = |executor| executor != home && state.may_take(executor, task, PlacementLevel::Slot);
+        let free = state.executors.all().filter(|(executor, _)| is_free(*executor));
+        let estimator = Estimator::new(state);
+        let estimates = free.map(|(key, executor)| (executor.id, estimator.behind_assigned(task, key)));
         estimates.min_by_key(|(_, estimate)| estimate.finish_us())
     }
 
     fn why_waiting(&self, task: TaskKey) -> WaitReason {
-        let need = self.queue.resources(self.queue[task].class);
-        if self.executors.all().all(|(_, executor)| executor.is_draining) {
+        let state = self.state();
+        let resources = state.resources_of(task);
+        let staying = || state.executors.all().filter(|(_, executor)| !executor.is_draining);
+        if staying().next().is_none() {
             return WaitReason::NoExecutors;
         }
-        if !self.executors.all().any(|(_, executor)| !executor.is_draining && executor.capacity.covers(need)) {
+        if !staying().any(|(_, executor)| executor.capacity.covers(resources)) {
             return WaitReason::TooLarge;
         }
         if let Some(mismatches) = self.mismatches(task) {
             return WaitReason::Unmatched(mismatches);
         }
-        if let Some(refusals) = self.queue.refusals.get(&task) {
-            return WaitReason::Refused(refusals.iter().map(|by| self.executors[*by].id).collect());
+        let refusals = state.queue.refusals(task);
+        if !refusals.is_empty() {
+            return WaitReason::Refused(refusals.iter().map(|executor| state.executors[*executor].id).collect());
         }
-        if let Some((home, there)) = self.estimator().at_home(&self.lines, task) {
-            return WaitReason::Soonest { home: self.executors[home].id, there, elsewhere: self.idle(task, home) };
+        if let Some((home, there)) = self.placement().estimate_at_home(state, task) {
+            let elsewhere = self.soonest_elsewhere(task, home);
+            return WaitReason::Soonest { home: state.executors[home].id, there, elsewhere };
         }
-        let Scheduler { queue, catalog, executors, .. } = self;
-        let free = |level| executors.all().any(|(by, _)| search::may_take(queue, catalog, executors, by, task, level));
-        if free(Level::Slot) && self.otherwise() == Otherwise::OnlyBestHolder {
-            let shares = self.executors.all().map(|(by, executor)| {
-                (search::share_held(&self.queue, &self.catalog, &self.executors, task, by), executor.id)
-            });
-            let shares: Vec<_> = shares.collect();
-            let most = shares.iter().map(|(share, _)| *share).max().unwrap_or(0);
-            let best = shares.iter().filter(|(share, _)| *share == most).map(|(_, id)| *id);
+        let is_free = state.executors.all().any(|(executor, _)| state.may_take(executor, task, PlacementLevel::Slot));
+        if is_free && self.placement().fallback(state) == Fallback::OnlyBestHolder {
+            let all = state.executors.all();
+            let shares: Vec<_> = all.map(|(key, executor)| (state.share_held(task, key), executor.id)).collect();
+            let most = shares.iter().map(|(share, _)| *share).max();
+            let best = shares.iter().filter(|(share, _)| Some(*share) == most).map(|(_, id)| *id);
             return WaitReason::ForHolders(best.collect());
         }
         WaitReason::SlotsTaken

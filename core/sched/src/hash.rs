@@ -1,23 +1,23 @@
-//! A fixed hash for keys that nobody outside can choose freely: same events, same tables, on any machine.
+//! A fixed hash for keys that no outsider can choose freely: the same events give the same tables on any machine.
 
 use core::hash::{BuildHasher, Hasher};
 
-/// Multiplies and folds each word. Ids are dense integers or digests, so that more mixing buys nothing.
+/// Multiplies and folds each word. Ids are dense integers or digests, so more mixing gains nothing.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Fixed;
+pub(crate) struct FixedHash;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Folded(u64);
+pub(crate) struct FoldedHasher(u64);
 
-impl BuildHasher for Fixed {
-    type Hasher = Folded;
+impl BuildHasher for FixedHash {
+    type Hasher = FoldedHasher;
 
-    fn build_hasher(&self) -> Folded {
-        Folded(0)
+    fn build_hasher(&self) -> FoldedHasher {
+        FoldedHasher(0)
     }
 }
 
-impl Hasher for Folded {
+impl Hasher for FoldedHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -44,4 +44,4 @@ impl Hasher for Folded {
     }
 }
 
-pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, Fixed>;
+pub(crate) type Map<K, V> = hashbrown::HashMap<K, V, FixedHash>;

@@ -1,52 +1,38 @@
 //! Where tasks run: the wait queue, the catalog of replicas, and placement (data-diffusion §2.3).
 //!
-//! [`Scheduler`] is a pure state machine: facts come in as [`Event`]s with the time they happened, what is to be
-//! done goes out as [`Effect`]s, and the same events give the same effects. It must never read a clock, block, or
-//! know what a task runs.
+//! [`Scheduler`] is a pure state machine: facts come in as [`Event`]s with the time they took, what is to be done goes
+//! out as [`Effect`]s, and the same events give the same effects. It must never read a clock, block, or know what a
+//! task runs.
 //!
-//! The paper scans a window of the queue for each decision. Here an index from each object to the tasks that wait
-//! for it, and from each executor to the objects it holds, finds the same task in a few look-ups, so that the
-//! window may be the whole queue; see `search.rs`.
+//! Each part has an owner: `state` is what is known, `placement` decides what executors are given, `replication` which
+//! executors get which objects from where, and `estimate` says how soon a task would be done where. [`Scheduler`]
+//! routes events between them.
+//!
+//! The paper scans a window of the queue for each decision. Here an index from each object to the tasks that wait for
+//! it, and from each executor to the objects that it holds, finds the same task in a few look-ups. So the window may be
+//! the whole queue; see `placement/search.rs`.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod assigned;
-mod catalog;
-mod choosy;
-mod cold;
-mod decide;
 mod estimate;
 mod event;
-mod executors;
 mod explain;
-mod fill;
 mod growth;
 mod hash;
-mod kept;
-mod lines;
-mod matchmaking;
-mod partial;
-pub mod placement;
-mod push;
-mod queue;
-mod rates;
-mod recall;
-mod relay;
+mod placement;
+mod replication;
 mod scheduler;
-mod search;
+mod state;
 #[cfg(test)]
 mod tests;
-mod to_search;
-mod tree;
-mod ways;
 
-pub use catalog::ObjectKey;
-pub use event::{Config, Effect, Event, Hint, Holder, MAX_HINTS, PushId, Recipients};
-pub use explain::{ExecutorView, ObjectView, TaskView, WaitReason};
+pub use event::{Config, Effect, Event, ExecutorProfile, Hint, Holder, MAX_HINTS, PushId, Recipients};
+pub use explain::{ExecutorOccupancy, ObjectLocations, TaskPlacement, WaitReason};
 pub use eyas_types::{Ended, Need};
-pub use matchmaking::{Mismatch, Profile};
-pub use push::Received;
+pub use placement::is_data_aware;
+pub use replication::PushProgress;
 pub use scheduler::Scheduler;
+pub use state::{Mismatch, Utilisation};

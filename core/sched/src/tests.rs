@@ -11,12 +11,9 @@ use alloc::vec::Vec;
 use eyas_types::{ExecutorId, JobId, ObjectId, Origin, PlacementPolicy, Resources, TaskId};
 use proptest::prelude::*;
 
-use crate::executors::Level;
-use crate::placement::{Otherwise, Utilisation};
-use crate::push::Push;
-use crate::queue::State;
-use crate::search::{self, FULL};
-use crate::{Config, Effect, Ended, Event, Holder, Need, Scheduler};
+use crate::placement::Fallback;
+use crate::state::{PlacementLevel, PlacementState};
+use crate::{Config, Effect, Ended, Event, Holder, Need, Scheduler, Utilisation};
 
 mod cost;
 mod kept;
@@ -92,59 +89,44 @@ impl Scheduler {
         self.tasks_of(ExecutorId(id)).iter().map(|task| task.index).collect()
     }
 
-    /// Both sides of the catalog agree, counts are sums, and everybody stands in one line.
+    /// Both sides of the catalog agree, counts are sums, and every task has at most one home.
     fn validate(&self) {
+        let state = self.state();
+        let is_data_aware = self.placement().is_data_aware();
         let mut waiting = 0;
-        for (key, task) in self.queue.tasks() {
+        for (key, task) in state.queue.tasks() {
             match task.state {
-                State::Waiting => waiting += 1,
-                State::Assigned { executor, number, .. } => {
-                    assert_eq!(self.executors[executor].in_flight(number).task, key);
+                PlacementState::Waiting => waiting += 1,
+                PlacementState::Assigned { executor, number, .. } => {
+                    assert_eq!(state.executors[executor].in_flight(number).task, key);
                 }
-                State::Held | State::Forgotten => panic!("{} left between states", task.id),
+                PlacementState::InTransition | PlacementState::Forgotten => panic!("{} left between states", task.id),
             }
-            for input in task.inputs.as_slice() {
-                let object = &self.catalog[*input];
-                let listed = object
-                    .waiting
-                    .iter()
-                    .map(|wait| wait.ticket)
-                    .filter(|t| t.task == key && self.queue.is_waiting(*t))
-                    .count();
-                let expected = task.state == State::Waiting && self.policy_is_data_aware();
+            for input in state.inputs(key) {
+                let object = &state.catalog[*input];
+                let tickets = object.waiting.tickets();
+                let listed = tickets.filter(|t| t.task == key && state.queue.is_waiting(*t)).count();
+                let expected = task.state == PlacementState::Waiting && is_data_aware;
                 assert_eq!(listed, usize::from(expected), "{} in the list of {}", task.id, object.id);
             }
         }
-        assert_eq!(waiting, self.queue.waiting());
-        let (mut busy, mut coming_back) = (0, 0);
-        for (key, executor) in self.executors.all() {
-            let tasks = executor.in_flight.iter().map(|given| &self.queue[given.task]);
-            let cpus = |task: &crate::queue::Task| u64::from(self.queue.resources(task.class).cpus_milli);
-            let is_recalled = |task: &&crate::queue::Task| matches!(task.state, State::Assigned { recalled: true, .. });
+        assert_eq!(waiting, state.queue.waiting());
+        let (mut busy, mut returning) = (0, 0);
+        for (_, executor) in state.executors.all().filter(|(_, executor)| executor.takes_tasks()) {
+            let tasks = executor.in_flight.iter().map(|given| given.task);
+            let cpus = |task| u64::from(state.resources_of(task).cpus_milli);
             let all: u64 = tasks.clone().map(cpus).sum();
-            let recalled: u64 = tasks.filter(is_recalled).map(cpus).sum();
+            let recalled: u64 = tasks.filter(|task| state.is_recalled(*task)).map(cpus).sum();
             let slots = u64::from(executor.capacity.cpus_milli);
-            busy += if executor.takes_tasks() { all.min(slots) } else { 0 };
-            coming_back += if executor.takes_tasks() { recalled.min(all.saturating_sub(slots)) } else { 0 };
-            for (object, held) in &executor.held {
-                assert_eq!(self.catalog[*object].holders[held.place as usize], key);
-                let to_tell = self.catalog[*object].to_tell.iter().filter(|by| **by == key).count();
-                assert_eq!(to_tell, usize::from(!held.alerted));
-                assert!(!held.alerted || executor.to_search.contains(object));
-                let object = &self.catalog[*object];
-                let is_searched = held.alerted || object.wanted == 0 || held.list == object.list;
-                assert!(is_searched, "{} will never search {}", executor.id, object.id);
-            }
+            busy += all.min(slots);
+            returning += recalled.min(all.saturating_sub(slots));
         }
         assert_eq!(busy, self.utilisation().busy_milli);
-        assert_eq!(coming_back, self.executors.coming_back_milli());
-        self.relays.validate(&self.executors);
-        self.lines.validate(&self.queue);
-        self.pushes.values().for_each(Push::validate);
-    }
-
-    fn policy_is_data_aware(&self) -> bool {
-        crate::placement::of(self.policy_name(), 0.9).is_data_aware()
+        assert_eq!(returning, state.executors.returning_milli());
+        state.validate_index();
+        state.transfers.validate(state.executors.all().map(|(executor, _)| executor));
+        self.placement().validate(state);
+        self.replication().pushes().validate();
     }
 }
 
@@ -243,26 +225,29 @@ impl World {
         self.no_better_task_was_passed_over();
     }
 
-    /// Nobody who asks for work is left without a task that the scan of figure 5 would have given it.
+    /// No executor that asks for work is left without a task that the scan of figure 5 would have given it.
     fn no_better_task_was_passed_over(&self) {
-        let Scheduler { queue, catalog, executors, .. } = &self.scheduler;
-        for (by, executor) in executors.all() {
-            let makes_way = queue.waiting_classes().any(|class| queue.way_made_by(class) == Some(by));
-            for (key, task) in queue.tasks().filter(|(_, task)| task.state == State::Waiting) {
-                if makes_way || !search::may_take(queue, catalog, executors, by, key, Level::Slot) {
+        let state = self.scheduler.state();
+        let placement = self.scheduler.placement();
+        for (key, executor) in state.executors.all() {
+            let is_reserved =
+                state.queue.waiting_classes().any(|class| state.queue.reserved_executor(class) == Some(key));
+            for (waiting, task) in state.queue.tasks().filter(|(_, task)| task.state == PlacementState::Waiting) {
+                if is_reserved || !state.may_take(key, waiting, PlacementLevel::Slot) {
                     continue;
                 }
-                let share = search::share_held(queue, catalog, executors, key, by);
-                let takes_any = self.scheduler.otherwise() == Otherwise::AnyTask;
-                let is_full_hit = self.scheduler.policy_is_data_aware() && share == FULL;
+                let share = state.share_held(waiting, key);
+                let takes_any = placement.fallback(state) == Fallback::AnyTask;
+                let is_full_hit = placement.is_data_aware() && share.is_full();
                 assert!(!is_full_hit, "{} idles beside {}, all of which it holds", executor.id, task.id);
                 assert!(!takes_any, "{} idles beside {} and may take any", executor.id, task.id);
-                let is_best = self.scheduler.otherwise() == Otherwise::OnlyBestHolder
-                    && share > 0
-                    && !executor.partial.has_forgotten
-                    && !search::someone_holds_more(queue, catalog, executors, key, by);
-                assert!(!is_best, "{} idles beside {}, of which nobody holds more", executor.id, task.id);
-                assert!(!self.scheduler.is_cold(key), "{} idles beside {}, which is cold", executor.id, task.id);
+                let is_best = placement.fallback(state) == Fallback::OnlyBestHolder
+                    && !share.is_none()
+                    && !executor.agenda.has_forgotten()
+                    && !placement.is_outdone(state, waiting, key);
+                assert!(!is_best, "{} idles beside {}, of which no executor holds more", executor.id, task.id);
+                let is_holderless = placement.is_holderless(state, waiting);
+                assert!(!is_holderless, "{} idles beside {}, which has no holder", executor.id, task.id);
             }
         }
     }
@@ -353,7 +338,7 @@ impl World {
                 self.run(Event::TaskCancelled { task });
             }
         }
-        let held = self.scheduler.executors.all().map(|(_, executor)| executor.held.len()).sum::<usize>();
+        let held = self.scheduler.state().executors.all().map(|(_, executor)| executor.replicas.len()).sum::<usize>();
         assert_eq!(held, self.held.len());
     }
 

@@ -1,7 +1,7 @@
 //! Why a task waits, or what became of it, in words.
 
 use eyas_jobs::{Job, Phase, RetainedOutput};
-use eyas_sched::{Mismatch, ObjectView as ScheduledObject, WaitReason};
+use eyas_sched::{Mismatch, ObjectLocations, WaitReason};
 use eyas_types::{Estimate, ExecutorId, TaskId, units};
 use eyas_wire::view::{Explanation, TaskView};
 
@@ -82,7 +82,7 @@ impl DispatcherCore {
         }
     }
 
-    fn where_inputs_were(&self, executor: ExecutorId, inputs: &[ScheduledObject]) -> Option<String> {
+    fn where_inputs_were(&self, executor: ExecutorId, inputs: &[ObjectLocations]) -> Option<String> {
         let all: u64 = inputs.iter().map(|input| input.size_bytes).sum();
         let held = inputs.iter().filter(|input| input.holders.contains(&executor));
         let held: u64 = held.map(|input| input.size_bytes).sum();

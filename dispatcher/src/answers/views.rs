@@ -1,7 +1,7 @@
 //! Jobs, tasks, executors and objects as clients are shown them.
 
 use eyas_jobs::{Job, JobSummary, Phase};
-use eyas_sched::ObjectView as ScheduledObject;
+use eyas_sched::ObjectLocations;
 use eyas_types::{ExecutorId, ExecutorLoad, InputFrom, Name, ObjectId, Resources, TaskItem, units};
 use eyas_wire::view::{ExecutorView, JobReport, JobView, ObjectView, TaskView};
 
@@ -95,7 +95,7 @@ impl DispatcherCore {
                      why it waits"
                         .into(),
                 );
-            } else if job.spec.needs().any(|need| self.scheduler.is_without_disk(&need)) {
+            } else if job.spec.needs().any(|need| self.scheduler.exceeds_disks(&need)) {
                 view.warnings.push(
                     "no executor has room on its disk for what the largest of its tasks reads and takes: make some, or \
                      start executors with less --keep-free"
@@ -132,7 +132,7 @@ impl DispatcherCore {
     fn is_matched_by_nobody(&self, job: &Job) -> bool {
         let is_asked =
             job.spec.terms.iter().any(Option::is_some) || self.executors.iter().any(|(_, e)| e.accept.is_some());
-        is_asked && job.spec.needs().any(|need| self.scheduler.is_matched_by_nobody(&need))
+        is_asked && job.spec.needs().any(|need| self.scheduler.is_unmatched(&need))
     }
 
     pub(super) fn tasks(&self, job: &Job, from: u32, limit: u32, failed: bool) -> Vec<TaskView> {
@@ -233,7 +233,7 @@ impl DispatcherCore {
         }
     }
 
-    pub(super) fn object_view(&self, view: &ScheduledObject, source: Option<Name>) -> ObjectView {
+    pub(super) fn object_view(&self, view: &ObjectLocations, source: Option<Name>) -> ObjectView {
         ObjectView {
             object: view.object,
             source,

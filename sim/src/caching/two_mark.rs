@@ -3,14 +3,14 @@
 //!
 //! Stores have slots of one size, and an object is in one store at a time. Loading an object from persistent storage is
 //! expensive; moving or exchanging objects within the group is cheap. The marking algorithm of paging is used at two
-//! levels: an object is marked *locally* when it is requested at its store, and *globally* when it is requested anywhere.
-//! An object that leaves its store has no local mark; an object that leaves the group has no global mark. When all are
-//! marked, a new phase begins.
+//! levels: an object is marked *locally* when it is requested at its store, and *globally* when it is requested
+//! anywhere. An object that leaves its store has no local mark; an object that leaves the group has no global mark.
+//! When all are marked, a new phase begins.
 //!
-//! Where the paper says "arbitrary", the lowest id is taken. Its line 20 is repaired: a new global phase begins when all
-//! objects are marked *and all stores are full*. As printed, two stores of one slot would evict an object again and again
-//! while the other store is empty. With persistent storage `s` times as expensive as a move, the proof then gives that
-//! 2Mark costs at most `NM (1 + 2/s)` times the optimum with foresight ([`TwoMark::bound`]), up to a constant. For
+//! Where the paper says "arbitrary", the lowest id is taken. Its line 20 is repaired: a new global phase begins when
+//! all objects are marked *and all stores are full*. As printed, two stores of one slot would evict an object again and
+//! again while the other store is empty. With persistent storage `s` times as expensive as a move, the proof then gives
+//! that 2Mark costs at most `NM (1 + 2/s)` times the optimum with foresight ([`TwoMark::bound`]), up to a constant. For
 //! example 2 stores of 3 slots and `s = 10` give 7.2.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,9 +103,9 @@ impl TwoMark {
         }
     }
 
-    /// The worst cost of 2Mark as a multiple of the optimum with foresight, where loading an object costs `storage_cost`
-    /// times as much as moving it: per global phase `sNM + 2vM + NM`, and one more for each load that moves an object out
-    /// of its way, against `s + v` (data-diffusion §3.2, equation 11 after its proof).
+    /// The worst cost of 2Mark as a multiple of the optimum with foresight, where loading an object costs
+    /// `storage_cost` times as much as moving it: per global phase `sNM + 2vM + NM`, and one more for each load that
+    /// moves an object out of its way, against `s + v` (data-diffusion §3.2, equation 11 after its proof).
     pub fn bound(stores: usize, slots: usize, storage_cost: f64) -> f64 {
         (stores * slots) as f64 * (1.0 + 2.0 / storage_cost)
     }
@@ -150,8 +150,8 @@ impl TwoMark {
         moves.push(Move::Exchange { places: [(object, from), (other, store)] });
     }
 
-    /// Takes an object out of a full store: out of the group if one has no global mark, else into another store, which may
-    /// evict one for it.
+    /// Takes an object out of a full store: out of the group if one has no global mark, else into another store, which
+    /// may evict one for it.
     fn make_room(&mut self, store: usize, moves: &mut Vec<Move>) {
         if self.with_room.is_empty() && self.with_unmarked.is_empty() {
             self.begin_global_phase();
@@ -283,14 +283,16 @@ mod tests {
                 moves.into_iter().for_each(|move_| apply(&mut places, move_, slots));
                 group.validate();
                 assert_eq!(&places, &group.places);
-                assert!(group.objects(store).contains(&(object, true, true)), "what was asked for is there, and marked");
+                let is_marked = group.objects(store).contains(&(object, true, true));
+                assert!(is_marked, "the requested object is there, and marked");
             }
         }
     }
 
     #[test]
     fn two_objects_of_one_store_share_the_group() {
-        // Asked for in turns at the first of two stores of one slot: as printed, line 20 would load each of them every time.
+        // Asked for in turns at the first of two stores of one slot: as printed, line 20 would load each of them every
+        // time.
         let mut group = TwoMark::new(2, 1);
         let [one, other] = [1, 2].map(|n| ObjectId([n; 16]));
         let mut request = |object| {

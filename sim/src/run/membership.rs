@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use eyas_node::Event as NodeEvent;
 use eyas_provision::{self as provision, NodeRequestId};
-use eyas_sched::{Event, Profile};
+use eyas_sched::{Event, ExecutorProfile};
 use eyas_types::ExecutorId;
 
 use super::executor::{Executor, Links, Replica};
@@ -155,7 +155,7 @@ impl Run<'_> {
         }
         self.note_joined(number);
         let executor = ExecutorId(number);
-        let (capacity, profile) = (Executor::capacity(self.cluster), Box::<Profile>::default());
+        let (capacity, profile) = (Executor::capacity(self.cluster), Box::<ExecutorProfile>::default());
         self.tell_scheduler(self.dispatcher_of(number), Event::ExecutorJoined { executor, capacity, profile, held });
         // Who was to leave is told so again, when it can be.
         self.tell_provisioner(provision::Event::NodeJoined { node: executor, request, was });

@@ -24,7 +24,8 @@ impl Cluster {
         assigned(&self.0.run(Event::TaskReady { task: task(index), inputs, need: Need::default() }))
     }
 
-    /// Executor 1 fetches object 9 and so learns that from persistent storage it takes so long; a task of a second too.
+    /// Executor 1 fetches object 9, which teaches the time of a fetch from persistent storage, and runs a task of a
+    /// second.
     fn learn(&mut self, seconds: u64) {
         let (by, _) = self.submit(1000, 9)[0];
         let (executor, object) = (ExecutorId(by), object(9));
@@ -47,10 +48,10 @@ fn tasks_wait_for_their_data_until_their_line_is_longer_than_fetching() {
     let mut cluster = Cluster::new(1);
     cluster.learn(1);
     cluster.store(1, 1);
-    // A peer takes 0.8 s, as nobody has learned otherwise: longer than the half of a task that runs.
+    // A peer takes 0.8 s, because nothing else was learned: longer than the half of a task that runs.
     assert_eq!(cluster.submit(0, 1), [(1, 0)]);
     cluster.0.join(2, 1);
-    assert_eq!(cluster.submit(1, 1), [(1, 1)], "lined up where its input is, though another is idle");
+    assert_eq!(cluster.submit(1, 1), [(1, 1)], "queued where its input is, though another is idle");
     // The third in a row waits longer.
     assert_eq!(cluster.submit(2, 1), [(2, 2)]);
 }
@@ -79,7 +80,7 @@ fn who_asked_for_a_task_gets_it_if_it_still_would_have_it() {
     for (case, meanwhile, gets_it) in cases {
         let mut cluster = Cluster::new(1);
         cluster.learn(1);
-        // The longest line is one that nobody else takes from: its input takes hours.
+        // The home with the longest wait is one from which no other executor takes: its input takes hours.
         cluster.0.join(3, 1);
         cluster.0.run(Event::Stored { executor: ExecutorId(3), object: object(3), size_bytes: 1_000_000 * MB });
         (20..30).for_each(|index| drop(cluster.submit_of(1_000_000 * MB, index, 3)));
@@ -97,7 +98,7 @@ fn where_fetching_takes_longer_more_wait() {
     let moved = |peer_seconds: u64| {
         let mut cluster = Cluster::new(2);
         cluster.learn(1);
-        // Executor 1 got object 8 from executor 2 in so long.
+        // Executor 1 got object 8 from executor 2 in that time.
         cluster.store(2, 8);
         cluster.evict(2, 9);
         cluster.store(1, 1);
@@ -141,7 +142,7 @@ fn what_is_estimated_can_be_asked_for() {
         cluster.submit(index, 1);
     }
     let Some(WaitReason::Soonest { home, there, elsewhere }) = cluster.0.explain_task(task(2)).unwrap().waits else {
-        panic!("it is lined up")
+        panic!("it is queued")
     };
     let mean_us = cluster.0.explain_task(task(0)).unwrap().estimate.unwrap().compute_us;
     assert_eq!((home, elsewhere, mean_us), (ExecutorId(1), None, 1_000_000));
@@ -182,7 +183,7 @@ fn a_slow_executor_is_waited_for_less() {
 }
 
 #[test]
-fn nobody_waits_for_tasks_of_which_nothing_is_known() {
+fn no_slot_is_waited_for_before_run_times_are_known() {
     let mut cluster = Cluster::new(1);
     cluster.store(1, 1);
     (2..=8).for_each(|id| drop(cluster.0.join(id, 1)));
@@ -219,13 +220,13 @@ fn what_does_not_come_is_waited_for_no_more() {
         cluster.submit(index, 1);
     }
     cluster.0.join(2, 1);
-    // Executor 1 cannot have object 1, by which the others had been lined up there.
+    // Executor 1 cannot have object 1, by which the others had been queued there.
     cluster.0.end(1, 0, Ended::Refused);
     cluster.0.end(1, 1, Ended::Refused);
-    let lined_up = (2..20).filter(|index| {
+    let queued = (2..20).filter(|index| {
         cluster.0.explain_task(task(*index)).is_some_and(|task| matches!(task.waits, Some(WaitReason::Soonest { .. })))
     });
-    assert!(lined_up.count() < 18, "they are cold");
+    assert!(queued.count() < 18, "they have no holder");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use super::*;
 
 const OBJECT: u8 = 7;
 
-fn keep(replicas: u8, by: Option<u32>) -> Event {
-    Event::Keep { object: object(OBJECT), replicas, by: by.map(ExecutorId) }
+fn keep(replicas: u8, executor: Option<u32>) -> Event {
+    Event::Keep { object: object(OBJECT), replicas, executor: executor.map(ExecutorId) }
 }
 
 fn hold(executor: u32, holders: &[u32]) -> Effect {
@@ -44,14 +44,14 @@ fn as_many_hold_an_object_as_were_asked_for() {
     let mut scheduler = three();
     scheduler.store(1, OBJECT);
     assert_eq!(scheduler.run(keep(2, Some(1))), [hold(0, &[1])]);
-    // One that cannot is not asked again; the next is, and who joins later.
+    // An executor that cannot is not asked again; the next is, and one that joins later.
     assert_eq!(scheduler.evict(0, OBJECT), [hold(2, &[1])]);
     assert_eq!(scheduler.store(2, OBJECT), []);
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) }), []);
     assert_eq!(scheduler.join(3, 1), [hold(3, &[2])]);
     let release = |id| Effect::Release { executor: ExecutorId(id), object: object(OBJECT) };
     assert_eq!(scheduler.run(Event::Release { object: object(OBJECT) }), [release(2), release(3)]);
-    assert_eq!(scheduler.evict(2, OBJECT), [], "nobody keeps it any more");
+    assert_eq!(scheduler.evict(2, OBJECT), [], "it is no longer kept");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn who_could_not_hold_an_object_is_asked_again_after_a_while() {
 }
 
 #[test]
-fn who_has_it_already_is_told_first_and_who_comes_back_with_it_is_told_again() {
+fn holders_are_told_first_and_told_again_when_they_come_back() {
     let mut scheduler = three();
     scheduler.store(2, OBJECT);
     scheduler.store(0, 1);
@@ -173,7 +173,7 @@ proptest! {
                 }
                 KeptStep::Keep(n, replicas) => {
                     kept.insert(object(n), replicas);
-                    Event::Keep { object: object(n), replicas, by: None }
+                    Event::Keep { object: object(n), replicas, executor: None }
                 }
                 KeptStep::Release(n) => {
                     kept.remove(&object(n));

@@ -1,4 +1,4 @@
-//! Who suits whom: expressions are functions here.
+//! Matchmaking between tasks and executors; expressions are functions here.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use eyas_types::matching::{Attribute, EvaluationError, Expression, Fact, Facts, Terms};
 
 use super::*;
-use crate::{Mismatch, Profile, WaitReason};
+use crate::{ExecutorProfile, Mismatch, WaitReason};
 
 /// What an expression would be compiled to.
 #[derive(Clone)]
@@ -111,20 +111,20 @@ pub(super) fn need_of(which: u8, resources: Resources) -> Need {
 }
 
 /// One of several executors; the first matches all that [`need_of`] gives.
-pub(super) fn profile_of(which: u8) -> Box<Profile> {
+pub(super) fn profile_of(which: u8) -> Box<ExecutorProfile> {
     let site = if which < 4 { "a" } else { "b" };
     let accept = match which {
         1 => parts(&[ONE_CPU]),
         2 => parts(&[NIGHTLY]),
         _ => Box::default(),
     };
-    Box::new(Profile { labels: [("site".into(), site.into())].into(), accept, ..Profile::default() })
+    Box::new(ExecutorProfile { labels: [("site".into(), site.into())].into(), accept, ..ExecutorProfile::default() })
 }
 
 impl Scheduler {
     fn join_at(&mut self, id: u32, slots: u32, site: Option<&str>, accept: &[Asks]) -> Vec<Effect> {
         let labels = site.map(|site| ("site".to_string(), site.to_string())).into_iter().collect();
-        let profile = Box::new(Profile { labels, accept: parts(accept), ..Profile::default() });
+        let profile = Box::new(ExecutorProfile { labels, accept: parts(accept), ..ExecutorProfile::default() });
         let (capacity, held) = (cpus(slots * 1000), Box::default());
         self.run(Event::ExecutorJoined { executor: ExecutorId(id), capacity, profile, held })
     }
@@ -149,7 +149,7 @@ fn a_task_goes_to_the_one_executor_that_it_requires() {
         let mut scheduler = scheduler(*policy);
         (0..100).for_each(|id| drop(scheduler.join_at(id, 1, Some(if id == 80 { "a" } else { "b" }), &[])));
         let need = requires(&[SITE_A]);
-        // One to run and one lined up; others hold inputs of it, and do not match.
+        // One to run and one queued; others hold inputs of it, and do not match.
         scheduler.store(3, 1);
         assert_eq!(assigned(&scheduler.submit_needing(0, &[1], &need)), [(80, 0)], "{policy}");
         assert_eq!(assigned(&scheduler.submit_needing(1, &[1], &need)), [(80, 1)], "{policy}");
@@ -160,7 +160,7 @@ fn a_task_goes_to_the_one_executor_that_it_requires() {
 }
 
 #[test]
-fn a_class_that_nobody_matches_holds_nobody_up() {
+fn an_unmatched_class_holds_up_no_other() {
     for policy in PlacementPolicy::ALL {
         for impossible in [SITE_A, NEVER] {
             let mut scheduler = scheduler(*policy);
@@ -178,7 +178,7 @@ fn a_class_that_nobody_matches_holds_nobody_up() {
 }
 
 #[test]
-fn why_nobody_matches_is_told_by_part() {
+fn mismatches_are_reported_by_part() {
     let mut scheduler = scheduler(PlacementPolicy::GoodCacheCompute);
     scheduler.join_at(1, 1, Some("b"), &[]);
     scheduler.join_at(2, 1, None, &[]);
@@ -207,14 +207,14 @@ fn what_has_no_value_is_no_match() {
             );
             assert_eq!(assigned(&scheduler.submit(1, &[])), [(1, 1)], "{policy}");
             scheduler.join_at(2, 1, None, core::slice::from_ref(&asks));
-            assert_eq!(assigned(&scheduler.submit(2, &[])), [(1, 2)], "{policy}: lined up, though 2 is idle");
+            assert_eq!(assigned(&scheduler.submit(2, &[])), [(1, 2)], "{policy}: queued, though 2 is idle");
             assert_eq!(assigned(&scheduler.join_at(3, 1, Some("a"), &[])).first(), Some(&(3, 0)), "{policy}");
         }
     }
 }
 
 #[test]
-fn nobody_makes_way_for_a_task_that_it_does_not_match() {
+fn no_executor_is_reserved_for_a_task_that_it_does_not_match() {
     for is_fixed in [true, false] {
         let mut scheduler =
             Scheduler::new(Config { policy: PlacementPolicy::MaxComputeUtil, window: Some(2), ..Config::default() });
@@ -314,10 +314,10 @@ fn a_disk_without_room_is_no_match_until_it_has_some() {
         scheduler.free_disk(2, 5);
         assert_eq!(assigned(&scheduler.submit(1, &[1, 2])), [], "{policy}");
         assert_eq!(scheduler.why(1), Some(WaitReason::Unmatched(vec![(Mismatch::Disk, 2)])));
-        assert!(scheduler.is_without_disk(&Need::default()), "{policy}");
+        assert!(scheduler.exceeds_disks(&Need::default()), "{policy}");
         assert_eq!(assigned(&scheduler.submit(2, &[1])), [(1, 2)], "{policy}");
         assert_eq!(assigned(&scheduler.free_disk(2, 20)), [(2, 1)], "{policy}");
-        assert!(!scheduler.is_without_disk(&Need::default()), "{policy}");
+        assert!(!scheduler.exceeds_disks(&Need::default()), "{policy}");
     }
 }
 
@@ -333,7 +333,7 @@ fn disk_for_the_sandbox_counts_beside_the_inputs() {
 }
 
 #[test]
-fn a_task_that_suits_somebody_is_found_behind_many_that_suit_nobody() {
+fn a_task_that_an_executor_suits_is_found_behind_many_that_none_suits() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         let need = requires(&[LARGE_INPUTS]);
@@ -350,7 +350,7 @@ fn a_task_that_suits_somebody_is_found_behind_many_that_suit_nobody() {
 }
 
 #[test]
-fn nobody_waits_for_a_holder_that_does_not_match() {
+fn no_task_waits_for_a_holder_that_does_not_match() {
     for asks in [SITE_A, IDLE] {
         let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
         scheduler.join_at(1, 2, Some("b"), &[]);
@@ -362,7 +362,7 @@ fn nobody_waits_for_a_holder_that_does_not_match() {
 }
 
 #[test]
-fn what_is_lined_up_elsewhere_comes_back_only_for_one_that_matches() {
+fn what_is_queued_elsewhere_comes_back_only_for_one_that_matches() {
     for is_fixed in [true, false] {
         let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
         scheduler.join_at(1, 1, Some("a"), &[]);

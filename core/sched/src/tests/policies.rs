@@ -7,7 +7,7 @@ fn busy_holder(policy: PlacementPolicy) -> Scheduler {
     let mut scheduler = scheduler(policy);
     scheduler.join(1, 1);
     assert_eq!(assigned(&scheduler.submit(0, &[9])), [(1, 0)]);
-    // Executor 1 also has one task lined up, so that it takes no more.
+    // Executor 1 also has one task queued, so that it takes no more.
     assert_eq!(assigned(&scheduler.submit(1, &[9])), [(1, 1)]);
     scheduler.store(1, 1);
     scheduler.join(2, 1);
@@ -17,7 +17,7 @@ fn busy_holder(policy: PlacementPolicy) -> Scheduler {
 #[test]
 fn max_cache_hit_waits_for_the_busy_holder() {
     let mut scheduler = busy_holder(PlacementPolicy::MaxCacheHit);
-    // Task 1 was lined up on executor 1; executor 2 is idle and asks for it back.
+    // Task 1 was queued on executor 1; executor 2 is idle and asks for it back.
     assert_eq!(assigned(&scheduler.submit(2, &[1])), []);
     assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, 2)]);
 }
@@ -29,7 +29,7 @@ fn max_compute_util_moves_the_data_instead() {
     assert_eq!(assigned(&effects), [(2, 2)]);
     let Effect::Assign { hints, .. } = &effects[0] else { panic!("{effects:?}") };
     let holder = Holder { executor: ExecutorId(1), is_relay: false, others: 0 };
-    assert_eq!(*hints[0].holders, [holder], "the executor is told who holds the input");
+    assert_eq!(*hints[0].holders, [holder], "the hint names the holder");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
         let config = Config { policy: PlacementPolicy::MaxComputeUtil, hits_first, ..Config::default() };
         let mut scheduler = Scheduler::new(config);
         scheduler.join(1, 1);
-        // One runs, one is lined up, and two wait, the later of which finds its input there.
+        // One runs, one is queued, and two wait, the later of which finds its input there.
         [9, 9, 5, 1].iter().zip(0..).for_each(|(input, index)| _ = scheduler.submit(index, &[*input]));
         scheduler.store(1, 1);
         assert_eq!(assigned(&scheduler.finish(1, 0)), [(1, taken)]);
@@ -64,7 +64,7 @@ fn to_the_letter_of_figure_5_the_oldest_goes_before_what_is_held() {
 }
 
 #[test]
-fn to_the_letter_of_figure_5_who_refused_the_only_task_looks_no_further() {
+fn literally_by_figure_5_an_executor_that_refused_the_only_task_looks_no_further() {
     let config = Config { policy: PlacementPolicy::MaxComputeUtil, hits_first: false, ..Config::default() };
     let mut scheduler = Scheduler::new(config);
     scheduler.join(1, 1);
@@ -123,7 +123,7 @@ fn the_oldest_task_is_overtaken_no_more_than_a_window() {
     scheduler.join(2, 1);
     scheduler.store(1, 1);
     scheduler.store(2, 2);
-    // Executor 2 runs one task for ever and has another lined up; a third waits for it.
+    // Executor 2 runs one task for ever and has another queued; a third waits for it.
     for index in 0..3 {
         scheduler.submit(index, &[2]);
     }
@@ -221,7 +221,7 @@ fn tasks_that_are_withdrawn_leave_the_queue_together() {
 }
 
 #[test]
-fn an_idle_executor_gets_what_is_lined_up_elsewhere() {
+fn an_idle_executor_gets_what_is_queued_elsewhere() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 1);
     scheduler.submit(0, &[]);
@@ -239,7 +239,7 @@ fn what_waits_for_a_busy_holder_is_not_asked_back() {
     scheduler.store(1, 1);
     assert_eq!(assigned(&scheduler.submit(0, &[1])), [(1, 0)]);
     assert_eq!(assigned(&scheduler.submit(1, &[1])), [(1, 1)]);
-    // Executor 2 would not take task 1, which would come back to be lined up again, for ever.
+    // Executor 2 would not take task 1, which would come back to be queued again, for ever.
     assert_eq!(scheduler.join(2, 1), []);
     // Now it holds as much.
     let recall = Effect::Recall { executor: ExecutorId(1), task: task(1) };

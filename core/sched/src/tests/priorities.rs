@@ -41,7 +41,7 @@ fn a_full_executor_takes_what_goes_before_all_it_has() {
         assert_eq!(scheduler.submit_at(0, 0, &[]).len() + scheduler.submit_at(0, 1, &[]).len(), 2);
         assert_eq!(assigned(&scheduler.submit_at(0, 2, &[])), []);
         assert_eq!(assigned(&scheduler.submit_at(1, 3, &[(1, 10)])), [(1, 3)], "{policy}");
-        assert_eq!(assigned(&scheduler.submit_at(1, 4, &[])), [(1, 4)], "{policy}: lined up behind 3");
+        assert_eq!(assigned(&scheduler.submit_at(1, 4, &[])), [(1, 4)], "{policy}: queued behind 3");
         assert_eq!(assigned(&scheduler.submit_at(1, 5, &[])), [], "{policy}");
         assert_eq!(assigned(&scheduler.submit_at(2, 6, &[])), [(1, 6)], "{policy}");
         assert_eq!(assigned(&scheduler.finish(1, 3)), [], "{policy}: 4 and 6 are no lower than 5");

@@ -3,7 +3,7 @@
 use eyas_types::Distribution::{self, Chain, SpanningTree};
 
 use super::*;
-use crate::push::MAX_PUSHED_AT_ONCE;
+use crate::replication::MAX_PUSHED_AT_ONCE;
 use crate::{PushId, Recipients};
 
 const PUSH: PushId = PushId(1);
@@ -43,7 +43,7 @@ fn what_is_pushed_to_many_goes_along_a_chain_and_is_cached() {
     assert_eq!(
         told,
         [hold(1, 7, &[]), hold(2, 7, &[(1, true)]), hold(3, 7, &[(2, true), (1, true)])].map(|effect| {
-            // The one behind the giver gives to somebody already.
+            // The one behind the giver gives to another executor already.
             let Effect::Hold { executor, object, mut holders } = effect else { panic!() };
             holders.iter_mut().skip(1).for_each(|holder| holder.others = 1);
             Effect::Hold { executor, object, holders }
@@ -61,7 +61,7 @@ fn what_is_pushed_to_many_goes_along_a_chain_and_is_cached() {
 }
 
 #[test]
-fn who_cannot_or_dies_holds_nobody_up() {
+fn an_executor_that_cannot_or_dies_holds_up_no_other() {
     let mut scheduler = cluster(4);
     scheduler.run(push(PUSH, &[7], these(&[1, 2, 3, 4, 99]), Chain));
     assert_eq!(scheduler.run(not_held(2, 7)), []);
@@ -97,21 +97,21 @@ fn a_push_tells_of_a_few_objects_at_a_time() {
     assert_eq!(told.len(), MAX_PUSHED_AT_ONCE);
     assert_eq!(scheduler.store(1, 3), [release(1, 3), hold(1, MAX_PUSHED_AT_ONCE as u8, &[])]);
     assert_eq!(scheduler.run(Event::PushEnded { push: PUSH }).len(), MAX_PUSHED_AT_ONCE);
-    assert_eq!(scheduler.store(1, 4), [], "nobody pushes it any more");
+    assert_eq!(scheduler.store(1, 4), [], "no push waits for it any longer");
 }
 
 #[test]
 fn what_is_kept_or_pushed_twice_is_held_for_the_other() {
     let mut scheduler = cluster(2);
     scheduler.store(1, 7);
-    scheduler.run(Event::Keep { object: object(7), replicas: 1, by: Some(ExecutorId(1)) });
+    scheduler.run(Event::Keep { object: object(7), replicas: 1, executor: Some(ExecutorId(1)) });
     let told = scheduler.run(push(PUSH, &[7], these(&[1, 2]), Chain));
-    assert_eq!(told, [hold(1, 7, &[]), hold(2, 7, &[(1, false)])], "who has it is asked whether it does");
+    assert_eq!(told, [hold(1, 7, &[]), hold(2, 7, &[(1, false)])], "the holder is asked to verify it");
     let other = PushId(2);
     assert_eq!(scheduler.run(push(other, &[7], these(&[2]), Chain)), [hold(2, 7, &[(1, false)])]);
     assert_eq!(scheduler.store(1, 7), [], "it is kept there");
     assert_eq!(scheduler.run(Event::PushEnded { push: other }), [], "it is still pushed there");
-    assert_eq!(scheduler.run(Event::Keep { object: object(7), replicas: 2, by: None }).len(), 1);
+    assert_eq!(scheduler.run(Event::Keep { object: object(7), replicas: 2, executor: None }).len(), 1);
     assert_eq!(scheduler.run(Event::Release { object: object(7) }), [release(1, 7)]);
     assert_eq!(scheduler.store(2, 7), [release(2, 7), Effect::Pushed { push: PUSH }]);
 }
@@ -149,7 +149,7 @@ enum PushStep {
     Join,
     Leave(u8),
     Drain(u8),
-    Push { objects: BTreeSet<u8>, who: u8, is_tree: bool },
+    Push { objects: BTreeSet<u8>, selector: u8, is_tree: bool },
     End(u8),
     Evict(u8),
     Answer(u8, bool),
@@ -161,7 +161,7 @@ fn push_step() -> impl Strategy<Value = PushStep> {
         1 => any::<u8>().prop_map(PushStep::Leave),
         1 => any::<u8>().prop_map(PushStep::Drain),
         2 => (prop::collection::btree_set(0u8..20, 1..14), any::<u8>(), any::<bool>())
-            .prop_map(|(objects, who, is_tree)| PushStep::Push { objects, who, is_tree }),
+            .prop_map(|(objects, selector, is_tree)| PushStep::Push { objects, selector, is_tree }),
         1 => any::<u8>().prop_map(PushStep::End),
         1 => any::<u8>().prop_map(PushStep::Evict),
         16 => (any::<u8>(), 0u8..12).prop_map(|(which, n)| PushStep::Answer(which, n > 0)),
@@ -286,14 +286,17 @@ proptest! {
                     world.held.retain(|(by, _)| *by != executor);
                     world.run(Event::ExecutorDraining { executor });
                 }
-                PushStep::Push { objects, who, is_tree } => {
+                PushStep::Push { objects, selector, is_tree } => {
                     let id = PushId(next_push);
                     next_push += 1;
-                    let to = match who {
+                    let to = match selector {
                         0..128 => Recipients::Takers([Need::default()].into()),
-                        _ => Recipients::Executors(world.here.iter().copied().filter(|id| id.0 % 3 != u32::from(who) % 3).collect()),
+                        _ => {
+                            let is_recipient = |id: &ExecutorId| id.0 % 3 != u32::from(selector) % 3;
+                            Recipients::Executors(world.here.iter().copied().filter(is_recipient).collect())
+                        }
                     };
-                    let is_open = who < 128 && !is_tree;
+                    let is_open = selector < 128 && !is_tree;
                     let objects: Vec<u8> = objects.into_iter().collect();
                     objects.iter().for_each(|n| *world.pushed.entry(object(*n)).or_default() += 1);
                     let pushed = Pushed {
@@ -312,7 +315,8 @@ proptest! {
                 }
                 PushStep::Evict(which) => {
                     let idle: Vec<_> = world.stored.difference(&world.held).copied().collect();
-                    let Some((executor, object)) = idle.get(usize::from(which) % idle.len().max(1)).copied() else { continue };
+                    let index = usize::from(which) % idle.len().max(1);
+                    let Some((executor, object)) = idle.get(index).copied() else { continue };
                     world.stored.remove(&(executor, object));
                     world.run(Event::Evicted { executor, object });
                 }
@@ -335,8 +339,9 @@ proptest! {
             }
         }
         let held: Vec<_> = world.held.iter().filter(|(by, _)| !world.draining.contains(by)).collect();
-        prop_assert!(held.is_empty(), "{held:?} are held for nobody");
-        let receivers = (0..20).filter_map(|n| world.scheduler.explain_object(object(n))).map(|view| view.receivers.len());
-        prop_assert_eq!(receivers.sum::<usize>(), 0, "receipts are left");
+        prop_assert!(held.is_empty(), "{held:?} are held for no push");
+        let objects = (0..20).filter_map(|n| world.scheduler.explain_object(object(n)));
+        let receivers: usize = objects.map(|object| object.receivers.len()).sum();
+        prop_assert_eq!(receivers, 0, "receipts are left");
     }
 }

@@ -1,7 +1,7 @@
-//! Chains: whom executors are told to get an object from that they want at the same time.
+//! Chains: the givers that are planned for executors that want one object at the same time.
 
 use super::*;
-use crate::{Holder, Profile};
+use crate::{ExecutorProfile, Holder};
 
 fn relay(id: u32) -> Holder {
     Holder { executor: ExecutorId(id), is_relay: true, others: 0 }
@@ -13,7 +13,7 @@ fn sources(effects: &[Effect]) -> (u32, Vec<Holder>) {
     (executor.0, hints.first().map_or(Vec::new(), |hint| hint.holders.to_vec()))
 }
 
-/// Executors 1 to `count` get a task each that reads object 1; whom each was told to get it from.
+/// Executors 1 to `count` get a task each that reads object 1; the givers that each was told.
 fn at_once(scheduler: &mut Scheduler, count: u32) -> Vec<Vec<Holder>> {
     let told = (1..=count).map(|id| {
         scheduler.join(id, 1);
@@ -30,7 +30,7 @@ fn one_reads_persistent_storage_and_a_chain_comes_about() {
     let told = at_once(&mut scheduler, 6);
     assert_eq!(told[0], []);
     assert_eq!(told[1], [relay(1)]);
-    // Behind each giver stands who gives to it, for when it dies.
+    // Each giver is followed by its own giver, in case it dies.
     assert_eq!(told[2][..1], [relay(2)]);
     assert_eq!(told[5].iter().map(|holder| holder.executor.0).collect::<Vec<_>>(), [5, 4, 3, 2]);
     let view = scheduler.explain_object(object(1)).unwrap();
@@ -49,21 +49,21 @@ fn without_relays_all_read_persistent_storage_until_one_has_the_object() {
 }
 
 #[test]
-fn whole_replicas_that_give_to_nobody_come_first() {
+fn whole_replicas_that_give_nothing_yet_come_first() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     at_once(&mut scheduler, 2);
     scheduler.store(1, 1);
     scheduler.store(2, 1);
     let mut next = |id| {
         scheduler.join(id, 1);
-        // Both holders have a task lined up for each slot, so that the new one gets this.
+        // Both holders have a task queued for each slot, so that the new one gets this.
         sources(&scheduler.submit(id, &[1])).1
     };
     next(3);
     next(4);
     let told: Vec<_> = (5..=8).map(&mut next).filter(|told| !told.is_empty()).collect();
     let givers: BTreeSet<_> = told.iter().map(|told| told[0].executor).collect();
-    assert_eq!(givers.len(), told.len(), "nobody gives twice while others give nothing: {told:?}");
+    assert_eq!(givers.len(), told.len(), "no executor gives twice while others give nothing: {told:?}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_task_that_leaves_takes_its_link_out_of_the_chain() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     at_once(&mut scheduler, 3);
     scheduler.end(2, 2, Ended::Finished);
-    // Executor 2 did not get the object: who would have got it from there goes up the chain, and so it has no circle.
+    // Executor 2 did not get the object: its receivers go up the chain, so that no cycle results.
     let effects = scheduler.submit(9, &[1]);
     assert_eq!(sources(&effects), (2, vec![relay(3), Holder { others: 1, ..relay(1) }]));
 }
@@ -82,7 +82,7 @@ fn who_has_left_gives_nothing() {
     at_once(&mut scheduler, 2);
     scheduler.run(Event::ExecutorLeft { executor: ExecutorId(2) });
     scheduler.join(3, 1);
-    // Its task is lined up behind executor 1's.
+    // Its task is queued behind executor 1's.
     assert_eq!(sources(&scheduler.submit(9, &[1])), (3, vec![relay(1)]));
 }
 
@@ -91,7 +91,7 @@ fn one_at_each_site_reads_persistent_storage() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     let mut told = Vec::new();
     for (id, site) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "b")] {
-        let profile = Profile { labels: [("site".into(), site.into())].into(), ..Profile::default() };
+        let profile = ExecutorProfile { labels: [("site".into(), site.into())].into(), ..ExecutorProfile::default() };
         let (capacity, held) = (cpus(1000), Box::default());
         scheduler.run(Event::ExecutorJoined { executor: ExecutorId(id), capacity, profile: Box::new(profile), held });
         told.push(sources(&scheduler.submit(id, &[1])).1.first().map(|holder| holder.executor.0));

@@ -1,15 +1,15 @@
-//! Spanning trees: how many rounds, who gives, and what becomes of nodes that leave.
+//! Spanning trees: the number of rounds, the givers, and nodes that leave.
 
 use super::*;
-use crate::tree::Tree;
+use crate::replication::SpanningTree;
 
 fn nodes(count: u32) -> Vec<ExecutorId> {
     (0..count).map(ExecutorId).collect()
 }
 
 /// Plays rounds to the end; after each of `leave` receptions the next to receive leaves instead. How many rounds there
-/// were, and who had everything at the end.
-fn play(tree: &mut Tree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSet<usize>) -> usize {
+/// were, and the executors that had everything at the end.
+fn play(tree: &mut SpanningTree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSet<usize>) -> usize {
     let (mut rounds, mut receptions, mut reads) = (0, 0, 0);
     let mut served = has.clone();
     loop {
@@ -28,7 +28,7 @@ fn play(tree: &mut Tree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSet<usize>
                     assert!(givers.insert(giver), "{giver} gives to one at a time");
                 }
                 None => {
-                    assert!(before.is_empty(), "persistent storage is read while nobody has it");
+                    assert!(before.is_empty(), "persistent storage is read only while no executor has it");
                     reads += 1;
                 }
             }
@@ -51,7 +51,7 @@ fn play(tree: &mut Tree, has: &mut BTreeSet<ExecutorId>, leave: &BTreeSet<usize>
 fn those_that_have_it_double_with_each_round() {
     for count in 0..70u32 {
         let mut has = BTreeSet::new();
-        let rounds = play(&mut Tree::new(Vec::new(), nodes(count)), &mut has, &BTreeSet::new());
+        let rounds = play(&mut SpanningTree::new(Vec::new(), nodes(count)), &mut has, &BTreeSet::new());
         assert_eq!(has.len(), count as usize);
         // One reads persistent storage; then there are n others.
         let others = count.saturating_sub(1);
@@ -69,7 +69,7 @@ proptest! {
     ) {
         let all = nodes(has + count);
         let (whole, lacking) = all.split_at(has as usize);
-        let mut tree = Tree::new(whole.to_vec(), lacking.to_vec());
+        let mut tree = SpanningTree::new(whole.to_vec(), lacking.to_vec());
         let mut served: BTreeSet<_> = whole.iter().copied().collect();
         play(&mut tree, &mut served, &leave);
         let left = leave.iter().filter(|reception| **reception <= count as usize).count();
@@ -79,7 +79,7 @@ proptest! {
 
 #[test]
 fn who_has_left_neither_gives_nor_receives() {
-    let mut tree = Tree::new(nodes(2), vec![ExecutorId(2), ExecutorId(3), ExecutorId(4)]);
+    let mut tree = SpanningTree::new(nodes(2), vec![ExecutorId(2), ExecutorId(3), ExecutorId(4)]);
     tree.left(ExecutorId(0));
     tree.left(ExecutorId(3));
     assert_eq!(tree.next_round(), [ExecutorId(2)]);
@@ -87,5 +87,5 @@ fn who_has_left_neither_gives_nor_receives() {
     tree.left(ExecutorId(1));
     tree.left(ExecutorId(2));
     assert_eq!(tree.next_round(), [ExecutorId(4)]);
-    assert_eq!(tree.giver_of(ExecutorId(4)), None, "nobody is left to give");
+    assert_eq!(tree.giver_of(ExecutorId(4)), None, "no executor is left to give");
 }

@@ -88,7 +88,7 @@ fn the_one_of_many_idle_executors_that_is_large_enough_is_found() {
 }
 
 #[test]
-fn cold_tasks_too_large_for_anybody_do_not_hide_others() {
+fn holderless_tasks_too_large_for_any_executor_do_not_hide_others() {
     let mut scheduler = scheduler(PlacementPolicy::MaxCacheHit);
     scheduler.join(1, 1);
     (0..100).for_each(|index| drop(scheduler.submit_with(index, &[], gpu())));
@@ -105,7 +105,7 @@ fn a_task_is_given_up_when_those_large_enough_refused_it() {
 }
 
 #[test]
-fn a_task_nobody_can_take_does_not_stop_recalls() {
+fn a_task_that_no_executor_can_take_does_not_stop_recalls() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 1);
     scheduler.submit(0, &[]);
@@ -124,12 +124,12 @@ fn a_recall_that_came_too_late_does_not_stop_others() {
     // Task 1 starts before it is asked for, and runs for long.
     scheduler.finish(1, 0);
     (2..5).for_each(|index| drop(scheduler.submit(index, &[])));
-    let lined_up = *scheduler.on(1).last().expect("task 1, and one behind it");
+    let queued = *scheduler.on(1).last().expect("task 1, and one behind it");
     let mut recalled = Vec::new();
     while let Some(index) = scheduler.on(2).first().copied() {
         recalled.extend(scheduler.finish(2, index));
     }
-    assert_eq!(recalled, [Effect::Recall { executor: ExecutorId(1), task: task(lined_up) }]);
+    assert_eq!(recalled, [Effect::Recall { executor: ExecutorId(1), task: task(queued) }]);
 }
 
 #[test]
@@ -151,11 +151,11 @@ fn tasks_do_not_go_to_and_fro_for_ever_and_others_are_asked_for_then() {
     let mut scheduler = scheduler(PlacementPolicy::MaxComputeUtil);
     scheduler.join(1, 20);
     (0..40).for_each(|index| drop(scheduler.submit(index, &[])));
-    for lined_up in (20..40).rev() {
+    for queued in (20..40).rev() {
         for newcomer in 2..6 {
-            assert_eq!(scheduler.join(newcomer, 1), [Effect::Recall { executor: ExecutorId(1), task: task(lined_up) }]);
+            assert_eq!(scheduler.join(newcomer, 1), [Effect::Recall { executor: ExecutorId(1), task: task(queued) }]);
             scheduler.run(Event::ExecutorLeft { executor: ExecutorId(newcomer) });
-            assert_eq!(assigned(&scheduler.end(1, lined_up, Ended::Returned)), [(1, lined_up)]);
+            assert_eq!(assigned(&scheduler.end(1, queued, Ended::Returned)), [(1, queued)]);
         }
     }
     assert_eq!(scheduler.join(6, 1), []);
@@ -196,7 +196,7 @@ fn partial_hits_that_are_too_large_do_not_hide_others() {
 }
 
 #[test]
-fn nobody_waits_for_a_holder_that_is_too_small() {
+fn no_task_waits_for_a_holder_that_is_too_small() {
     for policy in [PlacementPolicy::MaxCacheHit, PlacementPolicy::GoodCacheCompute] {
         let mut scheduler = scheduler(policy);
         scheduler.join(1, 20);
@@ -216,7 +216,7 @@ fn a_search_goes_on_after_turns_have_come_round() {
     scheduler.store(1, 1);
     (10..13).for_each(|index| drop(scheduler.submit(index, &[1])));
     (10..13).for_each(|index| drop(scheduler.finish(1, index)));
-    scheduler.queue.skip_turns(1 << 31);
+    scheduler.state_mut().skip_turns(1 << 31);
     scheduler.store(1, 8);
     (1..3).for_each(|index| drop(scheduler.submit(index, &[8])));
     scheduler.submit(3, &[1]);
@@ -233,7 +233,7 @@ fn what_never_ran_teaches_no_run_time() {
         let (executor, task) = (ExecutorId(1), task(first));
         scheduler.run(Event::TaskEnded { executor, task, ended: Ended::Finished, ran_us: None });
     }
-    assert_eq!(scheduler.on(1).len(), 2, "one runs and one is lined up");
+    assert_eq!(scheduler.on(1).len(), 2, "one runs and one is queued");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn any_number_of_needs_may_come_and_go() {
         scheduler.handle(Event::TaskReady { task: task(index), inputs: Box::default(), need }, effects);
         scheduler.handle(Event::TaskCancelled { task: task(index) }, effects);
     }
-    assert_eq!(scheduler.queue.only_class(), None);
+    assert_eq!(scheduler.state().queue.only_class(), None);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn an_executor_short_of_memory_lines_tasks_up() {
         let of_memory = |cpus_milli, memory_bytes| Resources { memory_bytes, ..cpus(cpus_milli) };
         scheduler.join_with(1, of_memory(8000, 16));
         (0..4).for_each(|index| drop(scheduler.submit_with(index, &[], of_memory(1000, 8))));
-        assert_eq!(scheduler.on(1), [0, 1, 2, 3], "{policy}: two run and two are lined up");
+        assert_eq!(scheduler.on(1), [0, 1, 2, 3], "{policy}: two run and two are queued");
     }
 }
 

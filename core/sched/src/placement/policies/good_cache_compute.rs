@@ -1,0 +1,18 @@
+//! Good-cache-compute (GCC): MCH while utilisation is at its threshold, MCU while it is below.
+
+use super::{Fallback, PlacementRules};
+use crate::state::Utilisation;
+
+pub(super) struct GoodCacheCompute {
+    pub utilisation_threshold: f64,
+}
+
+impl PlacementRules for GoodCacheCompute {
+    fn may_hold_back(&self) -> bool {
+        true
+    }
+
+    fn fallback(&self, utilisation: Utilisation) -> Fallback {
+        if utilisation.is_at_least(self.utilisation_threshold) { Fallback::OnlyBestHolder } else { Fallback::AnyTask }
+    }
+}

@@ -1,0 +1,187 @@
+//! Replication: which executors get which objects from where, beyond what tasks read: kept objects, pushes, and the
+//! sources of all fetches.
+
+mod kept;
+mod pushes;
+mod sources;
+mod spanning_tree;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use eyas_types::{ExecutorId, ObjectId};
+
+use crate::event::{Effect, Hint, PushId};
+use crate::state::{ExecutorKey, SchedulerState, TaskKey};
+use kept::KeptObjects;
+#[cfg(test)]
+pub(crate) use pushes::MAX_PUSHED_AT_ONCE;
+pub(crate) use pushes::NewPush;
+pub use pushes::PushProgress;
+use pushes::PushTable;
+use sources::SourceRequest;
+#[cfg(test)]
+pub(crate) use spanning_tree::SpanningTree;
+
+pub(crate) struct Replication {
+    kept: KeptObjects,
+    pushes: PushTable,
+    /// Whether an executor that is still receiving an object may give it.
+    from_relays: bool,
+}
+
+impl Replication {
+    pub fn new(from_relays: bool) -> Self {
+        Replication { kept: KeptObjects::default(), pushes: PushTable::default(), from_relays }
+    }
+
+    pub fn kept(&self) -> &KeptObjects {
+        &self.kept
+    }
+
+    pub fn pushes(&self) -> &PushTable {
+        &self.pushes
+    }
+
+    /// Holders of the task's inputs that the executor lacks, from which it is to fetch them.
+    pub fn hints(&self, state: &mut SchedulerState, executor: ExecutorKey, task: TaskKey) -> Box<[Hint]> {
+        // Different holders for each task, so that none serves all of them.
+        let turn = state.assignments() as usize;
+        let mut hints = Vec::new();
+        for index in 0..state.inputs(task).len() {
+            let object = state.inputs(task)[index];
+            if !state.executors[executor].replicas.contains_key(&object) {
+                let crosses_sites = self.kept.contains(state.catalog[object].id);
+                let from_relays = self.from_relays;
+                let request = SourceRequest { object, executor, task: Some(task), crosses_sites, from_relays };
+                let holders = sources::plan(state, request, turn);
+                if !holders.is_empty() {
+                    hints.push(Hint { input: index as u16, holders });
+                }
+            }
+        }
+        hints.into()
+    }
+
+    // ---- executors
+
+    /// An executor has joined, with objects that it holds.
+    pub fn joined(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        held: &[(ObjectId, u64)],
+        effects: &mut Vec<Effect>,
+    ) {
+        if !self.kept.is_empty() {
+            let id = state.executors[executor].id;
+            held.iter().for_each(|(object, _)| self.kept.stored(state, id, *object, effects));
+            self.kept.replicate_all(state, effects);
+        }
+        self.pushes.joined(state, &self.kept, executor, effects);
+    }
+
+    /// An executor is leaving, and the objects that it held no longer count.
+    pub fn draining(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorKey,
+        held: &[ObjectId],
+        effects: &mut Vec<Effect>,
+    ) {
+        if !self.kept.is_empty() {
+            self.kept.draining(state, state.executors[executor].id, held, effects);
+        }
+        self.pushes.draining(state, executor);
+    }
+
+    /// An executor has left.
+    pub fn left(&mut self, state: &SchedulerState, executor: ExecutorId, effects: &mut Vec<Effect>) {
+        self.kept.left(state, executor, effects);
+    }
+
+    /// Goes on with all pushes: with one recipient less, a round may be over, or a whole push.
+    pub fn continue_pushes(&mut self, state: &mut SchedulerState, effects: &mut Vec<Effect>) {
+        self.pushes.continue_all(state, &self.kept, effects);
+    }
+
+    // ---- objects
+
+    /// An executor reports that it has an object.
+    pub fn stored(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+        effects: &mut Vec<Effect>,
+    ) {
+        if state.replicas(object) > 0 {
+            self.kept.stored(state, executor, object, effects);
+        }
+        self.pushes.answered(state, &self.kept, executor, (object, true), effects);
+    }
+
+    /// An executor does not have an object that it was told to hold.
+    pub fn not_held(
+        &mut self,
+        state: &mut SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.kept.gone(state, executor, object, effects);
+        self.pushes.answered(state, &self.kept, executor, (object, false), effects);
+    }
+
+    /// An executor has evicted an object.
+    pub fn evicted(
+        &mut self,
+        state: &SchedulerState,
+        executor: ExecutorId,
+        object: ObjectId,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.kept.gone(state, executor, object, effects);
+    }
+
+    // ---- kept objects
+
+    pub fn keep(
+        &mut self,
+        state: &SchedulerState,
+        object: ObjectId,
+        replicas: u8,
+        executor: Option<ExecutorId>,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.kept.keep(state, object, replicas, executor, effects);
+    }
+
+    pub fn release(&mut self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
+        let told = self.kept.release(object);
+        let told = told.filter(|executor| !self.pushes.is_pushed_to(state, *executor, object));
+        effects.extend(told.map(|executor| Effect::Release { executor, object }));
+    }
+
+    pub fn verify(&self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
+        self.kept.verify(state, object, effects);
+    }
+
+    pub fn ask_again(&mut self, state: &SchedulerState, effects: &mut Vec<Effect>) {
+        self.kept.ask_again(state, effects);
+    }
+
+    pub fn replicate_all(&mut self, state: &SchedulerState, effects: &mut Vec<Effect>) {
+        self.kept.replicate_all(state, effects);
+    }
+
+    // ---- pushes
+
+    pub fn push(&mut self, state: &mut SchedulerState, push: NewPush, effects: &mut Vec<Effect>) {
+        self.pushes.begin(state, &self.kept, push, effects);
+    }
+
+    pub fn end_push(&mut self, state: &mut SchedulerState, id: PushId, effects: &mut Vec<Effect>) {
+        self.pushes.end(state, &self.kept, id, effects);
+    }
+}

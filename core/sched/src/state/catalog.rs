@@ -1,0 +1,113 @@
+//! The catalog: which executor holds which object, and which waiting tasks want it (the paper's `I_map`).
+//!
+//! Loosely coherent: it is what executors last reported. An object is remembered while a task names it or an executor
+//! holds it.
+
+use alloc::vec::Vec;
+
+use eyas_types::ObjectId;
+
+use super::keys::{ExecutorKey, ObjectKey};
+use super::waiting_list::WaitingList;
+use crate::hash::Map;
+
+#[derive(Default)]
+pub(crate) struct Catalog {
+    keys: Map<ObjectId, ObjectKey>,
+    objects: Vec<CatalogObject>,
+    /// Sizes by the index of the object. Apart from the objects, so that all sizes fit a processor's cache: shares are
+    /// computed for tasks that are met once, and whose objects are not read otherwise.
+    sizes_bytes: Vec<u64>,
+    free: Vec<ObjectKey>,
+}
+
+pub(crate) struct CatalogObject {
+    pub id: ObjectId,
+    /// Executors with a replica, in no particular order.
+    pub holders: Vec<ExecutorKey>,
+    pub waiting: WaitingList,
+    /// The number of known tasks and pushes that name the object.
+    references: u32,
+}
+
+impl Catalog {
+    /// The object's key, for a task or push that names the object until it is [released](Self::release).
+    pub fn refer(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
+        let key = self.key_for_replica(id, size_bytes);
+        self.get_mut(key).references += 1;
+        key
+    }
+
+    /// The key for a replica report. The object may be one that no task has named yet.
+    pub(super) fn key_for_replica(&mut self, id: ObjectId, size_bytes: u64) -> ObjectKey {
+        let key = match self.keys.get(&id) {
+            Some(key) => *key,
+            None => self.insert(id),
+        };
+        self.sizes_bytes[key.index()] = size_bytes;
+        key
+    }
+
+    fn insert(&mut self, id: ObjectId) -> ObjectKey {
+        let object = CatalogObject { id, holders: Vec::new(), waiting: WaitingList::default(), references: 0 };
+        let key = match self.free.pop() {
+            Some(key) => {
+                self.objects[key.index()] = object;
+                key
+            }
+            None => {
+                self.objects.push(object);
+                self.sizes_bytes.push(0);
+                ObjectKey::at(self.objects.len() - 1)
+            }
+        };
+        self.keys.insert(id, key);
+        key
+    }
+
+    /// A task or push that named the object is forgotten.
+    pub fn release(&mut self, key: ObjectKey) {
+        self.get_mut(key).references -= 1;
+        self.forget_if_unused(key);
+    }
+
+    pub(super) fn forget_if_unused(&mut self, key: ObjectKey) {
+        let object = &mut self.objects[key.index()];
+        if object.references == 0 && object.holders.is_empty() {
+            object.waiting.clear();
+            self.keys.remove(&object.id);
+            self.free.push(key);
+        }
+    }
+
+    pub fn find(&self, id: ObjectId) -> Option<ObjectKey> {
+        self.keys.get(&id).copied()
+    }
+
+    pub(super) fn get_mut(&mut self, key: ObjectKey) -> &mut CatalogObject {
+        &mut self.objects[key.index()]
+    }
+
+    pub fn size_bytes(&self, key: ObjectKey) -> u64 {
+        self.sizes_bytes[key.index()]
+    }
+
+    /// The weight of an object in a task's share. An empty file counts as one byte, so that the share of a task whose
+    /// inputs are all empty is defined.
+    pub fn weight(&self, key: ObjectKey) -> u64 {
+        self.size_bytes(key).max(1)
+    }
+
+    /// The number of known objects.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
+
+impl core::ops::Index<ObjectKey> for Catalog {
+    type Output = CatalogObject;
+
+    fn index(&self, key: ObjectKey) -> &CatalogObject {
+        &self.objects[key.index()]
+    }
+}

@@ -1,0 +1,163 @@
+//! The room that an executor has for tasks, in its slots and beyond them, and how long a task waits there for a slot.
+
+use eyas_types::{Need, Resources};
+
+use super::{Executor, InFlight};
+use crate::state::keys::PlacementLevel;
+use crate::state::queue::ClassNeed;
+use crate::state::shares::LoadPpm;
+use crate::state::usage::ResourceUsage;
+
+/// Most tasks that one executor is given at once, however short they are.
+const MAX_IN_FLIGHT: usize = 4096;
+/// An executor is given this much work beyond its slots, so that it does not wait for the network between tasks.
+const LOOKAHEAD_US: u64 = 20_000;
+/// Most tasks beyond its slots, per slot, for the reason that fetching takes longer than computing.
+const MAX_FETCH_LOOKAHEAD: u64 = 3;
+/// Most tasks beyond its slots, per slot.
+const MAX_LOOKAHEAD: u64 = 1024;
+
+impl Executor {
+    /// Whether the executor is given tasks at all.
+    pub fn takes_tasks(&self) -> bool {
+        !self.is_draining && !self.is_set_aside
+    }
+
+    /// Whether an empty executor could take a task with that need, by everything that never changes.
+    pub fn is_large_enough(&self, need: &ClassNeed) -> bool {
+        !self.is_draining && self.capacity.covers(&need.need.resources) && !self.excluded.contains(need.class)
+    }
+
+    /// The usage of its tasks of a priority.
+    pub(super) fn usage_of_priority_mut(&mut self, priority: i32) -> &mut ResourceUsage {
+        let index = self.usage_of_priority.binary_search_by_key(&priority, |(priority, _)| *priority);
+        let index = index.unwrap_or_else(|index| {
+            self.usage_of_priority.insert(index, (priority, ResourceUsage::default()));
+            index
+        });
+        &mut self.usage_of_priority[index].1
+    }
+
+    /// Whether the executor can take a task with that need at `level`.
+    pub fn has_room(&self, need: &ClassNeed, level: PlacementLevel) -> bool {
+        let stretch = match level {
+            PlacementLevel::Slot => 1,
+            PlacementLevel::Lookahead => 1 + self.lookahead(),
+        };
+        self.takes_tasks()
+            && self.is_large_enough(need)
+            && self.in_flight.len() < MAX_IN_FLIGHT
+            && (self.usage.fits_with(&need.need.resources, &self.capacity, stretch)
+                || (level == PlacementLevel::Lookahead && self.fits_above_lower(&need.need, stretch)))
+    }
+
+    /// Whether there is room without tasks of lower priority, which the executor suspends or starts later.
+    fn fits_above_lower(&self, need: &Need, stretch: u64) -> bool {
+        if self.usage_of_priority.first().is_none_or(|(lowest, _)| *lowest >= need.priority) {
+            return false;
+        }
+        let mut above = ResourceUsage::default();
+        let not_lower = self.usage_of_priority.iter().filter(|(other, _)| *other >= need.priority);
+        not_lower.for_each(|(_, usage)| above.add_all(usage));
+        above.fits_with(&need.resources, &self.capacity, stretch)
+    }
+
+    /// Whether a task with that need can run on processors of tasks that are being staged.
+    pub fn has_room_to_backfill(&self, need: &ClassNeed) -> bool {
+        let lent_milli = self.lent_milli.min(self.usage.cpus_milli);
+        // Short tasks are given in advance here too; of long tasks, one for each processor.
+        let stretch = self.lookahead();
+        let limit_milli = u64::from(self.capacity.cpus_milli) * stretch;
+        let resources = &need.need.resources;
+        let without_cpus = Resources { cpus_milli: 0, ..resources.clone() };
+        self.takes_tasks()
+            && self.is_large_enough(need)
+            && self.in_flight.len() < MAX_IN_FLIGHT
+            && self.usage.cpus_milli - lent_milli + u64::from(resources.cpus_milli) <= limit_milli
+            && self.usage.fits_with(&without_cpus, &self.capacity, 1 + stretch)
+    }
+
+    /// Whether the executor can be given any task in advance. If not, only the end of a task can change that.
+    pub fn has_any_room(&self) -> bool {
+        let limit_milli = u64::from(self.capacity.cpus_milli) * (1 + self.lookahead());
+        self.takes_tasks() && self.in_flight.len() < MAX_IN_FLIGHT && self.usage.cpus_milli < limit_milli
+    }
+
+    /// The number of tasks beyond each slot: enough for [`LOOKAHEAD_US`] of work or for the time of a fetch, and at
+    /// least one, so that its inputs are staged while others compute.
+    fn lookahead(&self) -> u64 {
+        let mean_run_us = self.mean_run_us.unwrap_or(LOOKAHEAD_US);
+        let fetching = (self.mean_fetch_us / mean_run_us.max(1)).min(MAX_FETCH_LOOKAHEAD);
+        (LOOKAHEAD_US / mean_run_us.max(1)).max(fetching).clamp(1, MAX_LOOKAHEAD)
+    }
+
+    /// The assignment with that number.
+    pub fn in_flight(&self, number: u64) -> &InFlight {
+        let index = self.in_flight.binary_search_by_key(&number, |given| given.number);
+        &self.in_flight[index.expect("an assigned task is in flight")]
+    }
+
+    /// The load that a task with that need is: of the resource of which it takes the largest part.
+    pub fn load_of(&self, need: &Resources) -> LoadPpm {
+        let Resources { cpus_milli, memory_bytes, disk_bytes, .. } = self.capacity;
+        let named = need.named.iter().map(|(name, amount)| LoadPpm::of(*amount, self.capacity.amount_of(name)));
+        let loads = [
+            LoadPpm::of(need.cpus_milli.into(), cpus_milli.into()),
+            LoadPpm::of(need.memory_bytes, memory_bytes),
+            LoadPpm::of(need.disk_bytes, disk_bytes),
+        ];
+        loads.into_iter().chain(named).max().unwrap_or(LoadPpm::NONE)
+    }
+
+    /// The load of all its tasks together.
+    pub fn load(&self) -> LoadPpm {
+        self.usage.load(&self.capacity)
+    }
+
+    /// Seconds until a task whose load is `own` gets a slot, when tasks with a load of `ahead` go before it.
+    ///
+    /// With `excess = max(0, ahead + own - 1)` executors, the wait is `(excess - min(own / 2, excess)) * run_seconds`,
+    /// because the running tasks are half done on average. For example one slot with two tasks of 10 s ahead: `excess`
+    /// is 2, and the wait is 15 s. The run time is the executor's recent mean, or `run_seconds` if that is longer.
+    pub fn wait_seconds(&self, ahead: LoadPpm, own: LoadPpm, run_seconds: f64) -> f64 {
+        let excess = (ahead + own).saturating_sub(LoadPpm::WHOLE);
+        let half_done = own.half().min(excess);
+        let run_seconds = run_seconds.max(self.mean_run_us.unwrap_or(LOOKAHEAD_US) as f64 / 1e6);
+        excess.saturating_sub(half_done).as_wholes() * run_seconds
+    }
+
+    /// Processors that assigned tasks ask for, in thousandths.
+    pub fn assigned_milli(&self) -> u64 {
+        self.usage.cpus_milli
+    }
+
+    /// Whether a processor, or a part of one, is without a task.
+    pub fn has_free_slot(&self) -> bool {
+        self.usage.cpus_milli < self.capacity.cpus_milli.into()
+    }
+
+    /// Whether tasks wait behind its slots.
+    pub fn is_overbooked(&self) -> bool {
+        self.excess_milli() > 0
+    }
+
+    /// Processors that are missing for the tasks behind its slots, in thousandths.
+    pub fn excess_milli(&self) -> u64 {
+        let excess = self.usage.cpus_milli.saturating_sub(self.capacity.cpus_milli.into());
+        if self.takes_tasks() { excess } else { 0 }
+    }
+
+    pub(super) fn total_milli(&self) -> u64 {
+        if self.takes_tasks() { self.capacity.cpus_milli.into() } else { 0 }
+    }
+
+    /// Processors with a task, in thousandths; 0 if the executor takes no tasks.
+    pub fn busy_milli(&self) -> u64 {
+        self.usage.cpus_milli.min(self.total_milli())
+    }
+
+    /// Processors of recalled tasks that may still return, in thousandths.
+    pub(super) fn returning_milli(&self) -> u64 {
+        self.recalled_milli.min(self.excess_milli())
+    }
+}

@@ -1,0 +1,367 @@
+//! What the scheduler knows: tasks, objects, executors, transfers and run times.
+//!
+//! All owners can read the parts. What changes several parts at once (a task that joins or leaves the queue, an
+//! assignment, a replica, an executor that leaves) is a method of [`SchedulerState`], and parts can be changed only by
+//! the transitions that they offer. Nothing here decides where a task runs.
+
+mod catalog;
+mod class_set;
+mod executors;
+mod keys;
+mod matchmaking;
+mod partial_hits;
+mod queue;
+mod run_times;
+mod search_agenda;
+mod search_index;
+mod shares;
+mod topology;
+mod transfer_rates;
+mod transfers;
+mod usage;
+mod waiting_list;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use eyas_types::{Estimate, ExecutorId, JobId, Need, ObjectId, Origin, Resources, TaskId};
+
+pub(crate) use catalog::Catalog;
+pub(crate) use executors::{Executors, InFlight};
+pub(crate) use keys::{ClassKey, ExecutorKey, ObjectKey, PlacementLevel, TaskKey, Ticket};
+pub use matchmaking::Mismatch;
+pub(crate) use matchmaking::Pairing;
+pub(crate) use partial_hits::PartialHit;
+pub(crate) use queue::{ClassNeed, PlacementState, TaskQueue};
+pub(crate) use run_times::RunTimes;
+pub(crate) use search_index::ReadAhead;
+pub(crate) use shares::{LoadPpm, LocalShare};
+pub(crate) use transfers::{ExpectedFetch, Transfers};
+pub use usage::Utilisation;
+pub(crate) use waiting_list::WaitingTask;
+
+use crate::event::ExecutorProfile;
+
+/// An estimate compares this many of the executors that hold an object.
+const ESTIMATE_LOOKS: usize = 4;
+
+/// See the [module's](self) documentation.
+pub(crate) struct SchedulerState {
+    pub queue: TaskQueue,
+    pub catalog: Catalog,
+    pub executors: Executors,
+    pub transfers: Transfers,
+    pub run_times: RunTimes,
+    /// Whether replicas count at all. If not, no waiting lists are kept.
+    is_data_aware: bool,
+    /// The number of events so far.
+    pub events: u64,
+    /// The number of assignments so far.
+    assignments: u64,
+}
+
+impl SchedulerState {
+    pub fn new(is_data_aware: bool) -> Self {
+        SchedulerState {
+            queue: TaskQueue::default(),
+            catalog: Catalog::default(),
+            executors: Executors::default(),
+            transfers: Transfers::default(),
+            run_times: RunTimes::default(),
+            is_data_aware,
+            events: 0,
+            assignments: 0,
+        }
+    }
+
+    /// The number of assignments so far.
+    pub fn assignments(&self) -> u64 {
+        self.assignments
+    }
+
+    pub fn inputs(&self, task: TaskKey) -> &[ObjectKey] {
+        self.queue[task].inputs.as_slice()
+    }
+
+    /// What the task's class needs.
+    pub fn need_of(&self, task: TaskKey) -> &ClassNeed {
+        self.queue.need(self.queue[task].class)
+    }
+
+    /// The resources that the task holds while it runs.
+    pub fn resources_of(&self, task: TaskKey) -> &Resources {
+        &self.need_of(task).need.resources
+    }
+
+    // ---- executors
+
+    pub fn join(&mut self, id: ExecutorId, capacity: Resources, profile: Box<ExecutorProfile>) -> ExecutorKey {
+        let executor = self.executors.join(id, capacity, profile);
+        self.transfers.join(executor, &self.executors[executor].profile);
+        self.match_executor(executor);
+        executor
+    }
+
+    /// An executor takes no more tasks. Returns the objects that it holds, in the order of their keys; they are to be
+    /// dropped.
+    pub fn drain(&mut self, executor: ExecutorKey) -> Vec<ObjectKey> {
+        self.executors.drain(executor);
+        self.queue.end_reservations(executor);
+        let mut objects: Vec<_> = self.executors[executor].replicas.keys().copied().collect();
+        objects.sort_unstable();
+        objects
+    }
+
+    /// An executor that is drained, and whose tasks have been taken from it, is gone.
+    pub fn leave(&mut self, executor: ExecutorKey) {
+        self.queue.forget_refusals_of(executor);
+        self.transfers.leave(executor, &self.executors[executor].profile);
+        self.executors.leave(executor);
+    }
+
+    /// An executor is given no tasks for now.
+    pub fn set_aside(&mut self, executor: ExecutorKey) {
+        self.executors.set_aside(executor, true);
+        self.queue.end_reservations(executor);
+    }
+
+    /// An executor that was set aside is given tasks again.
+    pub fn take_back(&mut self, executor: ExecutorKey) {
+        self.executors.set_aside(executor, false);
+        self.executors.make_ready(executor, PlacementLevel::Slot);
+    }
+
+    /// An executor reports the free disk for inputs and sandboxes.
+    pub fn set_free_disk(&mut self, executor: ExecutorKey, bytes: u64) {
+        let before = self.executors.set_free_disk(executor, bytes);
+        if before < bytes && before < self.queue.most_bytes() && !self.executors[executor].is_draining {
+            // Its searches may have passed tasks that had no room there.
+            self.search_again(executor);
+            self.executors.unpark(executor);
+        }
+    }
+
+    // ---- replicas
+
+    /// An executor reports a replica.
+    pub fn add_replica_of(&mut self, executor: ExecutorId, object: ObjectId, size_bytes: u64) {
+        let Some(executor) = self.executors.find_staying(executor) else { return };
+        let key = self.catalog.key_for_replica(object, size_bytes);
+        self.transfers.received(key, executor);
+        self.add_replica(executor, key);
+    }
+
+    /// An executor no longer has a replica that it had. Whether queued tasks want the object.
+    pub fn drop_replica(&mut self, executor: ExecutorKey, key: ObjectKey) -> bool {
+        self.remove_replica(executor, key);
+        let is_wanted = self.catalog[key].waiting.wanted() > 0;
+        self.catalog.forget_if_unused(key);
+        is_wanted
+    }
+
+    /// The number of executors that stay and have a replica.
+    pub fn replicas(&self, object: ObjectId) -> usize {
+        self.catalog.find(object).map_or(0, |key| self.catalog[key].holders.len())
+    }
+
+    /// Executors with a replica of the object, in no particular order.
+    pub fn holders(&self, object: ObjectId) -> impl Iterator<Item = ExecutorId> {
+        let holders = self.catalog.find(object).into_iter().flat_map(|key| &self.catalog[key].holders);
+        holders.map(|holder| self.executors[*holder].id)
+    }
+
+    /// Executors with a replica of the object, in the order of their ids.
+    pub fn sorted_holders(&self, object: ObjectId) -> Vec<ExecutorId> {
+        let mut holders: Vec<_> = self.holders(object).collect();
+        holders.sort_unstable();
+        holders
+    }
+
+    /// An executor evicted an object: receivers that were to get it from there now get it from elsewhere.
+    pub fn reroute_receivers(&mut self, executor: ExecutorKey, key: ObjectKey) {
+        self.transfers.evicted(key, executor);
+    }
+
+    /// An executor reports how long a fetch took.
+    pub fn learn_fetch(&mut self, executor: ExecutorKey, object: ObjectKey, from: Origin, took_us: u64) {
+        self.executors.learn_fetch_time(executor, took_us);
+        self.transfers.learn_fetch(&self.catalog, object, executor, (from, took_us as f64 / 1e6));
+    }
+
+    // ---- tasks
+
+    /// A task becomes known; it waits once it is [enqueued](Self::enqueue).
+    pub fn add_task(&mut self, id: TaskId, inputs: &[(ObjectId, u64)], need: &Need) -> TaskKey {
+        let keys: Vec<_> = inputs.iter().map(|(id, size_bytes)| self.catalog.refer(*id, *size_bytes)).collect();
+        let input_bytes = inputs.iter().map(|(_, size_bytes)| *size_bytes).fold(0, u64::saturating_add);
+        let had_priorities = self.queue.has_priorities();
+        let task = self.queue.insert(id, &keys, input_bytes, need);
+        if self.queue.has_priorities() && !had_priorities {
+            self.executors.wake_full();
+        }
+        if let Some(class) = self.queue.take_new_class() {
+            self.match_class(class);
+        }
+        task
+    }
+
+    /// Puts a task in transition into the queue, and alerts the holders of its inputs.
+    pub fn enqueue(&mut self, task: TaskKey, front: bool) -> Ticket {
+        let ticket = self.queue.push(task, front);
+        if self.is_data_aware {
+            self.want_inputs(ticket);
+        }
+        ticket
+    }
+
+    /// Takes a task out of the queue.
+    pub fn dequeue(&mut self, task: TaskKey) {
+        let ticket = self.queue.ticket(task);
+        if let Some(reserved) = self.queue.take(task) {
+            self.executors.make_ready(reserved, PlacementLevel::Slot);
+        }
+        if self.is_data_aware {
+            self.unwant_inputs(ticket);
+        }
+    }
+
+    /// Assigns a task in transition. Returns the attempt, which counts from 0.
+    pub fn assign(&mut self, executor: ExecutorKey, task: TaskKey, estimate: Option<Estimate>) -> u32 {
+        let number = self.assignments;
+        self.assignments += 1;
+        let need = &self.queue.need(self.queue[task].class).need;
+        self.executors.assign(executor, InFlight { number, task, estimate }, need);
+        let task = self.queue.get_mut(task);
+        assert_eq!(task.state, PlacementState::InTransition, "task {} assigned while it is queued", task.id);
+        task.state = PlacementState::Assigned { executor, number, recalled: false };
+        task.attempt += 1;
+        task.attempt - 1
+    }
+
+    /// Takes an assigned task from its executor.
+    pub fn unassign(&mut self, task: TaskKey, executor: ExecutorKey) {
+        let entry = &self.queue[task];
+        let PlacementState::Assigned { executor: assigned, number, recalled } = entry.state else {
+            panic!("task {} ended but is {:?}", entry.id, entry.state);
+        };
+        assert_eq!(assigned, executor, "task {} ended by another executor than it was assigned to", entry.id);
+        self.executors.unassign(executor, number, recalled, &self.queue.need(entry.class).need);
+        self.transfers.done_with(Some(task), executor, self.queue[task].inputs.as_slice());
+        self.queue.get_mut(task).state = PlacementState::InTransition;
+    }
+
+    /// Forgets a task in transition.
+    pub fn forget(&mut self, task: TaskKey) {
+        let task = self.queue.remove(task);
+        task.inputs.as_slice().iter().for_each(|input| self.catalog.release(*input));
+    }
+
+    /// Forgets a job all of whose tasks are forgotten.
+    pub fn forget_job(&mut self, job: JobId) {
+        self.run_times.forget(job);
+        self.queue.remove_job(job);
+    }
+
+    pub fn name_job(&mut self, job: JobId, name: Box<str>) {
+        self.queue.name_job(job, name);
+    }
+
+    /// A task of the job ran for `ran_us` on the executor.
+    pub fn learn_run_time(&mut self, executor: ExecutorKey, job: JobId, ran_us: u64) {
+        self.executors.learn_run_time(executor, ran_us);
+        if let Some(ratio) = self.run_times.learn(job, ran_us as f64 / 1e6) {
+            let slowness = &mut self.executors.get_mut(executor).slowness;
+            *slowness = run_times::moved_slowness(*slowness, ratio);
+        }
+    }
+
+    /// An assigned task was returned without having been tried.
+    pub fn note_returned(&mut self, task: TaskKey) {
+        let task = self.queue.get_mut(task);
+        task.attempt -= 1;
+        task.returns = task.returns.saturating_add(1);
+    }
+
+    /// An executor could not take the task, or tried and failed.
+    pub fn refuse(&mut self, task: TaskKey, executor: ExecutorKey, has_failed: bool) {
+        self.queue.refuse(task, executor, has_failed);
+    }
+
+    /// Executors that failed the task may try it again.
+    pub fn forget_failures(&mut self, task: TaskKey) {
+        self.queue.forget_failures(task);
+    }
+
+    /// Sets whether an assigned task is expected back. Returns the executor.
+    pub fn expect_back(&mut self, task: TaskKey, is_expected: bool) -> ExecutorKey {
+        let entry = self.queue.get_mut(task);
+        let PlacementState::Assigned { executor, recalled, .. } = &mut entry.state else {
+            panic!("task {} recalled but is {:?}", entry.id, entry.state);
+        };
+        assert_ne!(core::mem::replace(recalled, is_expected), is_expected, "task {} recalled twice", entry.id);
+        let (executor, class) = (*executor, entry.class);
+        self.executors.expect_back(executor, self.queue.resources(class), is_expected);
+        executor
+    }
+
+    /// Whether the task is assigned and was recalled.
+    pub fn is_recalled(&self, task: TaskKey) -> bool {
+        matches!(self.queue[task].state, PlacementState::Assigned { recalled: true, .. })
+    }
+
+    /// Whether every executor that is large enough for the task has refused it, and there is such an executor.
+    pub fn is_hopeless(&self, task: TaskKey) -> bool {
+        let need = self.need_of(task);
+        let large_enough = self.executors.all().filter(|(_, executor)| executor.is_large_enough(need));
+        let mut large_enough = large_enough.peekable();
+        large_enough.peek().is_some() && large_enough.all(|(executor, _)| self.queue.has_refused(executor, task))
+    }
+
+    /// Whether an executor that takes tasks could try the task and has neither refused nor failed it.
+    pub fn has_untried(&self, task: TaskKey) -> bool {
+        self.executors.all().any(|(executor, _)| self.may_ever_take(executor, task))
+    }
+
+    #[cfg(test)]
+    pub fn skip_turns(&mut self, count: u32) {
+        self.queue.skip_turns(count);
+    }
+
+    // ---- transfers
+
+    /// Seconds to bring those of the objects that the executor lacks.
+    ///
+    /// Each comes from the holder at its site that would give it the soonest. If none holds it, it comes from a
+    /// receiver, which may be the executor itself and has it in a number of seconds, as far as `coming` knows. All
+    /// others come from persistent storage together.
+    pub fn transfer_seconds(
+        &self,
+        objects: &[ObjectKey],
+        executor: ExecutorKey,
+        coming: impl Fn(ObjectKey) -> Option<(ExecutorKey, f64)>,
+    ) -> f64 {
+        let replicas = &self.executors[executor].replicas;
+        let (mut seconds, mut from_storage) = (0.0, 0);
+        for object in objects.iter().filter(|object| !replicas.contains_key(*object)) {
+            let bytes = self.catalog.size_bytes(*object);
+            let holders = self.catalog[*object].holders.iter().copied().take(ESTIMATE_LOOKS);
+            let givers = holders.map(|giver| (giver, 0.0)).chain(coming(*object));
+            let givers = givers.filter(|(giver, _)| self.transfers.is_one_site(*giver, executor));
+            let seconds_from = |(giver, until_there): (ExecutorKey, f64)| {
+                if giver == executor {
+                    until_there
+                } else {
+                    self.transfers.peer_seconds(giver, executor, bytes).max(until_there)
+                }
+            };
+            match givers.map(seconds_from).min_by(f64::total_cmp) {
+                Some(from_peer) => seconds += from_peer,
+                None => from_storage += bytes,
+            }
+        }
+        if from_storage > 0 {
+            seconds += self.transfers.storage_seconds(from_storage);
+        }
+        seconds
+    }
+}

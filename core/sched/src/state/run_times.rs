@@ -1,0 +1,58 @@
+//! How long the tasks of each job run, learned from those that have ended.
+
+use eyas_types::JobId;
+
+use crate::hash::Map;
+
+/// Executors whose tasks run at most this many times longer or shorter than others' count as equally fast: the
+/// difference is in their tasks.
+const ALIKE: f64 = 1.25;
+/// The weight that earlier runs keep when another one is learned.
+const REMEMBERED: f64 = 15.0 / 16.0;
+/// A run counts at most as this many times the usual.
+const MAX_RATIO: f64 = 10.0;
+
+#[derive(Default)]
+pub(crate) struct RunTimes {
+    /// The moving mean of each job, seconds.
+    of_job: Map<JobId, f64>,
+}
+
+impl RunTimes {
+    /// Learns from a task that ran for `seconds`. Returns the ratio of that to the usual time of its job.
+    pub(super) fn learn(&mut self, job: JobId, seconds: f64) -> Option<f64> {
+        match self.of_job.get_mut(&job) {
+            Some(mean) => {
+                let ratio = (*mean > 0.0).then(|| seconds / *mean);
+                *mean = *mean * REMEMBERED + seconds * (1.0 - REMEMBERED);
+                ratio
+            }
+            None => {
+                self.of_job.insert(job, seconds);
+                None
+            }
+        }
+    }
+
+    /// Whether a task of the job has ended.
+    pub fn is_known(&self, job: JobId) -> bool {
+        self.of_job.contains_key(&job)
+    }
+
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.of_job.remove(&job);
+    }
+
+    /// Seconds that a task of the job computes on an executor whose tasks run `slowness` times as long as others'; 0
+    /// before a task of the job has ended.
+    pub fn seconds(&self, job: JobId, slowness: f64) -> f64 {
+        let is_alike = slowness < ALIKE && slowness > 1.0 / ALIKE;
+        let factor = if is_alike { 1.0 } else { slowness };
+        self.of_job.get(&job).map_or(0.0, |mean| mean * factor)
+    }
+}
+
+/// The slowness of an executor after one of its tasks ran `ratio` times as long as usual.
+pub(super) fn moved_slowness(slowness: f64, ratio: f64) -> f64 {
+    slowness * REMEMBERED + ratio.min(MAX_RATIO) * (1.0 - REMEMBERED)
+}
