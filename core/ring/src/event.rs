@@ -8,8 +8,8 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{FileId, FileName, FileRecord, FileSystemId, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::ballot::Acceptor;
 use crate::message::RingMessage;
-use crate::paxos::Acceptor;
 use crate::record::{RecordVersion, Round, Stored};
 use crate::view::{DEFAULT_PARTITIONS, View};
 

@@ -19,6 +19,7 @@
 
 extern crate alloc;
 
+mod ballot;
 mod event;
 mod fetch;
 mod lease;
@@ -42,12 +43,11 @@ mod under_replicated;
 mod view;
 mod view_change;
 
+pub use ballot::{Acceptor, Ballot, Proposal};
 pub use event::{Config, Effect, Event, FileAnswer, FileOperation, Listing, Refusal, Save, Saved};
 pub use message::{MessageBody, Page, RingMessage};
 pub use node::RingNode;
-pub use paxos::{Acceptor, Ballot, Proposal};
 pub use placement::replica_targets;
-pub use record::{NameEntry, RecordVersion, Records, Round, Stored};
-pub use record_view::Digest;
+pub use record::{Digest, NameEntry, RecordVersion, Records, Round, Stored};
 pub use ring::Ring;
 pub use view::{DEFAULT_PARTITIONS, View, majority, read_quorum, write_quorum};

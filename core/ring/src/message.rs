@@ -7,9 +7,8 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{Chunk, FileName, FileRecord};
 use serde::{Deserialize, Serialize};
 
-use crate::paxos::{Ballot, Proposal};
-use crate::record::{RecordVersion, Round, Stored};
-use crate::record_view::Digest;
+use crate::ballot::{Ballot, Proposal};
+use crate::record::{Digest, RecordVersion, Round, Stored};
 use crate::view::View;
 
 /// A message, with the view of its sender. A node ignores messages of other views, except that the node with the later

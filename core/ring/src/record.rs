@@ -74,6 +74,10 @@ pub struct Stored {
     pub entry: NameEntry,
 }
 
+/// Digest of all entries of a partition, independent of their order. Equal if the same names have the same versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digest(pub(crate) u128);
+
 /// Read access to the records on the node's disk. A read shows every [`Save`](crate::Save) of earlier calls of
 /// [`handle`](crate::RingNode::handle), whether it is durable or not.
 pub trait Records {

@@ -7,20 +7,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use eyas_types::dfs::FileName;
-use serde::{Deserialize, Serialize};
 
 use crate::event::{Effect, Save};
 use crate::message::Page;
-use crate::record::{NameEntry, Records, Stored};
+use crate::record::{Digest, NameEntry, Records, Stored};
 
 /// Maximum number of entries in a page.
 pub const MAX_PAGE_ENTRIES: usize = 256;
 /// A page with this number of chunks gets no further entry.
 pub const MAX_PAGE_CHUNKS: usize = 1 << 14;
-
-/// Digest of all entries of a partition, independent of their order. Equal if the same names have the same versions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Digest(u128);
 
 pub(crate) struct RecordView<'a> {
     before: &'a dyn Records,

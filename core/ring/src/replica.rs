@@ -10,8 +10,7 @@ use eyas_types::dfs::{FileName, NodeId};
 use crate::event::{Effect, Save};
 use crate::message::{MessageBody, Page};
 use crate::node::{RingNode, Step};
-use crate::record::{Round, Stored};
-use crate::record_view::Digest;
+use crate::record::{Digest, Round, Stored};
 
 /// A partition that is being synchronized from its leader.
 pub(crate) struct CatchUp {

@@ -23,8 +23,7 @@ use eyas_types::dfs::NodeId;
 use crate::event::{Effect, Save};
 use crate::message::{MessageBody, Page};
 use crate::node::{CurrentView, RingNode, Step};
-use crate::record::Round;
-use crate::record_view::Digest;
+use crate::record::{Digest, Round};
 use crate::view::{View, majority};
 
 /// Maximum number of partitions that a leader collects or synchronizes at the same time.
