@@ -54,10 +54,7 @@ impl Auditors {
     fn all_since(&mut self, members: &BTreeSet<NodeId>, now: Instant) -> Option<Instant> {
         let patience = AUDIT_EVERY * MISSED_AUDITS;
         let asks = |node: &NodeId| self.last.get(node).is_some_and(|last| now - *last < patience);
-        self.all_since = match members.iter().all(asks) {
-            true => self.all_since.or(Some(now)),
-            false => None,
-        };
+        self.all_since = if members.iter().all(asks) { self.all_since.or(Some(now)) } else { None };
         self.all_since
     }
 }

@@ -384,8 +384,8 @@ async fn discover(
                 }
                 (address, Ok(_)) => {
                     last = FilesError::unreachable(format!(
-                        "the node at {address} has not joined the file system yet; if the one that began it never comes back, \
-                         see docs/guides/files.md"
+                        "the node at {address} has not joined the file system yet; if the node that founded it never \
+                         comes back, see docs/guides/files.md"
                     ));
                 }
                 (_, Err(error)) => last = error,

@@ -77,7 +77,8 @@ impl Database {
         let redb = Redb::builder().set_cache_size(CACHE_BYTES).create_file(file).map_err(|e| match e {
             redb::DatabaseError::DatabaseAlreadyOpen => failed("is in use by another executor".into()),
             e => failed(format!(
-                "{e}. If it is damaged, move it away: the node then joins as a new one, and gets its data from the others"
+                "{e}. If it is damaged, move it away: the node then joins as a new one, and gets its data from the \
+                 others"
             )),
         })?;
         let database = Database { redb, path: path.to_owned() };

@@ -68,9 +68,9 @@ pub enum NodeError {
     Database(#[from] DatabaseError),
     /// The folder of the node belongs to another file system than the cluster's.
     #[error(
-        "{folder} belongs to file system {own}, and the cluster's is {cluster}. To let this node join the cluster's file \
-         system, move {folder} away, with the data of {own}. To continue with {own}, stop all executors that keep \
-         files, call `eyas dfs recover --anew`, and start this executor first"
+        "{folder} belongs to file system {own}, and the cluster's is {cluster}. To let this node join the cluster's \
+         file system, move {folder} away, with the data of {own}. To continue with {own}, stop all executors that \
+         keep files, call `eyas dfs recover --anew`, and start this executor first"
     )]
     OtherFileSystem {
         /// The folder.
@@ -282,10 +282,7 @@ impl DfsNode {
 impl Identity {
     fn may_be_of(&self, cluster: FileSystemId) -> Result<(), NodeError> {
         let (own, folder) = (self.system, self.folder.display().to_string());
-        match own == cluster {
-            true => Ok(()),
-            false => Err(NodeError::OtherFileSystem { folder, own, cluster }),
-        }
+        if own == cluster { Ok(()) } else { Err(NodeError::OtherFileSystem { folder, own, cluster }) }
     }
 }
 

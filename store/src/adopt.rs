@@ -43,9 +43,10 @@ impl ObjectStore {
         let executable = metadata.mode() & 0o111 != 0;
         let spec = name(size_bytes, checksum, executable);
         let entry = IndexEntry { size_bytes, checksum, executable, verified: true };
-        match self.adopt_inode(path, &file, spec.id(), entry)? {
-            true => self.remembered().insert(spec.id(), &summing),
-            false => self.copy(&mut file, spec.id(), entry, &failed)?,
+        if self.adopt_inode(path, &file, spec.id(), entry)? {
+            self.remembered().insert(spec.id(), &summing);
+        } else {
+            self.copy(&mut file, spec.id(), entry, &failed)?;
         }
         Ok(spec)
     }

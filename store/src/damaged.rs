@@ -213,10 +213,11 @@ impl ObjectStore {
         let partial = self.new_partial();
         rustix::fs::renameat(damaged.folder(), &name, self.partial(), &partial).map_err(|e| failed(e.into()))?;
         let entry = IndexEntry { size_bytes, checksum, executable: false, verified: true };
-        match self.publish(&partial, object, entry)? {
-            true => self.remembered().insert(object, &summing),
+        if self.publish(&partial, object, entry)? {
+            self.remembered().insert(object, &summing);
+        } else {
             // A good copy has arrived in the meantime.
-            false => self.discard_partial(&partial),
+            self.discard_partial(&partial);
         }
         tracing::info!(%object, "a damaged copy was repaired and is used again");
         Ok(true)

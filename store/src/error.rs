@@ -102,8 +102,8 @@ impl StorageError {
     /// The content at `url` is no longer the promised version.
     pub(crate) fn changed(url: impl std::fmt::Display, how: impl std::fmt::Display) -> Self {
         let message = format!(
-            "`{url}` changed while the job was running ({how}), so its tasks would not all see the same data. Submit the \
-             job again to use the new version"
+            "`{url}` changed while the job was running ({how}), so its tasks would not all see the same data. Submit \
+             the job again to use the new version"
         );
         StorageError::new(StorageErrorKind::Changed, message)
     }

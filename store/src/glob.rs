@@ -1,12 +1,12 @@
-//! Patterns of file names, and the files that they name. Names are bytes here: a name that is not UTF-8 is matched as any
-//! other, each byte that is no part of a character counting as one.
+//! Patterns of file names, and the files that match them. Names are bytes: a name that is not UTF-8 can be matched too,
+//! and each byte that is not part of a character counts as a character.
 //!
-//! | pattern | names |
+//! | pattern | matches |
 //! | --- | --- |
 //! | `?` | one character |
 //! | `*` | any characters of one component |
-//! | `[abc]`, `[a-z]`, `[!a-z]` | one of these characters, one of a range, one of no range; `[*]` is a plain `*` |
-//! | `**` | as a whole component: any folders, or none; as the last one all that is in them |
+//! | `[abc]`, `[a-z]`, `[!a-z]` | one of these characters, one in the range, one not in the range; `[*]` is a plain `*` |
+//! | `**` | as a whole component: any number of folders, or none; as the last component: all files in them |
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -242,11 +242,12 @@ impl Search<'_> {
             [] => Ok(()),
             [Part::Plain(name), rest @ ..] => {
                 let next = path.join(name);
-                match rest.is_empty() {
-                    true if self.folder.join(&next).symlink_metadata().is_ok() => self.found.insert(next),
-                    true => false,
-                    false => return self.look(&next, rest),
-                };
+                if !rest.is_empty() {
+                    return self.look(&next, rest);
+                }
+                if self.folder.join(&next).symlink_metadata().is_ok() {
+                    self.found.insert(next);
+                }
                 Ok(())
             }
             [Part::Pattern(tokens), rest @ ..] => {

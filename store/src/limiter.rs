@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_clock_runs_at_the_rate_and_forgives_a_late_sleeper() {
-        // 1 MB at 10 MB/s takes 100 ms, one after the other, whoever asks.
+        // 1 MB at 10 MB/s takes 100 ms, one request after the other.
         assert_eq!(passed_ns(0, 5 * S, 1_000_000, 10_000_000), 5 * S - SLACK_NS + S / 10);
         assert_eq!(passed_ns(6 * S, 5 * S, 1_000_000, 10_000_000), 6 * S + S / 10);
         // Woken 3 ms late: the next bytes are booked as if it had been on time.

@@ -385,9 +385,10 @@ impl ObjectStore {
     /// Removes an object that was found damaged, unless a good copy has replaced it in the meantime. The damaged copy
     /// is kept if it may be the last one.
     pub(crate) fn drop_damaged(&self, id: ObjectId, seen: IndexEntry) {
-        let dropped = match self.0.damaged.is_kept(id) {
-            true => self.set_aside(id, seen),
-            false => self.remove_if(id, |entry| entry == seen).map(drop),
+        let dropped = if self.0.damaged.is_kept(id) {
+            self.set_aside(id, seen)
+        } else {
+            self.remove_if(id, |entry| entry == seen).map(drop)
         };
         if let Err(error) = dropped {
             tracing::warn!(object = %id, %error, "cannot remove a damaged object");

@@ -73,14 +73,14 @@ pub(crate) fn text_of(url: &[u8]) -> Result<&str, StorageError> {
 /// `Invalid` for a relative path, which would have another meaning on every node, and for a malformed URL.
 pub fn url_of(path_or_url: &(impl AsRef<[u8]> + ?Sized)) -> Result<Name, StorageError> {
     let given = path_or_url.as_ref();
-    let url = match given.starts_with(b"/") {
-        true => Name::concat(&[b"file://", given]),
-        false if has_scheme(given) => Name::from(given),
-        false => {
-            let what = "is a relative path, which another node would look for elsewhere: write the absolute path, or a \
-                        file, http, https or s3 URL";
-            return Err(invalid(given, what));
-        }
+    let url = if given.starts_with(b"/") {
+        Name::concat(&[b"file://", given])
+    } else if has_scheme(given) {
+        Name::from(given)
+    } else {
+        let what = "is a relative path, which another node would look for elsewhere: write the absolute path, or a \
+                    file, http, https or s3 URL";
+        return Err(invalid(given, what));
     };
     SourceUrl::of(&url)?;
     Ok(url)

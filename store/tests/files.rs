@@ -108,14 +108,14 @@ async fn results_appear_whole_in_folders_that_are_made_for_them() {
     assert_eq!(fs::read(&to).unwrap(), vec![7; 3_000_000]);
     assert_eq!(spec, storage().stat(&url(&to), None).await.unwrap());
     assert!(spec.executable);
-    // Over what was there, and through the slow path that an emulation takes.
+    // Over an existing file, and through the slow path of an emulation.
     fs::write(&from, b"again").unwrap();
     let shared = tempfile::tempdir().unwrap();
     let limits = "storage=800Mbit/s,storage-latency=1us".parse::<eyas_store::Emulation>().unwrap();
     let emulated = Storage::new(limits.limits(shared.path()).unwrap());
     let spec = put(&emulated, &from, &url(&to)).await.unwrap();
     assert_eq!((spec.size_bytes(), fs::read(&to).unwrap()), (5, b"again".to_vec()));
-    // What is prepared is not seen, and what is not published is gone.
+    // A prepared output is invisible, and is removed if it is not published.
     let prepared = storage()
         .prepare(&from, &spot(&storage(), &url(&to.with_file_name("unpublished"))).await.unwrap())
         .await

@@ -1,4 +1,4 @@
-//! Persistent storage on the web: good servers, simple ones, and ones that fail.
+//! Persistent storage on the web: good servers, simple servers, and servers that fail.
 
 mod web;
 
@@ -90,7 +90,7 @@ async fn a_page_that_changed_is_refused() {
         // ... and during it.
         site.web.put("/x", Page { is_simple, etag_after_read: Some("\"v2\"".into()), ..tagged(etag) });
         assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
-        // It grew without a new tag.
+        // The page became longer and kept its tag.
         site.web.put("/x", Page { content: vec![0; 3_000_001], is_simple, ..tagged(etag) });
         assert_eq!(site.fetch(&spec).await.unwrap_err().kind, StorageErrorKind::Changed, "{etag} {is_simple}");
     }
@@ -112,7 +112,7 @@ async fn what_passes_is_tried_again() {
 #[tokio::test]
 async fn a_server_that_falls_silent_is_asked_four_times_in_all() {
     let site = Site::new();
-    // With a strong tag the content alone is asked for; else the tag is looked at before.
+    // With a strong tag one request is enough; otherwise the tag is checked before.
     for etag in ["\"v1\"", "W/\"v1\""] {
         site.web.put("/x", tagged(etag));
         let spec = site.stat("/x").await.unwrap();

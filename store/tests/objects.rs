@@ -1,5 +1,5 @@
-//! The node-local store on a real disk: what goes in comes out, and nothing that a crash, a power cut or a misbehaving
-//! task leaves behind is ever given out.
+//! The node-local store on a real disk: content that is stored can be read again, and damage by a crash, a power
+//! failure or a faulty task is never given out.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ fn get(store: &ObjectStore, id: ObjectId) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// Past the test harness, which would keep it to itself.
+/// Prints directly, since the test harness would capture the message.
 fn skipped(why: &str) {
     std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes()).unwrap();
 }
@@ -74,10 +74,10 @@ fn what_a_task_wrote_is_adopted_with_its_inode_unless_others_can_write_to_it() {
     assert_eq!(get(&store, plain.id()).unwrap(), b"what it wrote");
     assert_eq!(store.open_object(plain.id()).unwrap().file.metadata().unwrap().ino(), inode);
     assert!(store.verify_untouched(plain.id()));
-    // The same content is the same object, and another is another.
+    // The same content is the same object; different content is another one.
     assert_eq!(adopt(&file("again", "what it wrote")), plain);
     assert_ne!(adopt(&file("other", "something else")).id(), plain.id());
-    // Through its other name it can still be written.
+    // It can still be written through its other link.
     let path = file("linked", "two names");
     fs::hard_link(&path, dir.path().join("name")).unwrap();
     let linked = adopt(&path);
@@ -112,7 +112,7 @@ fn what_is_handed_out_is_a_file_like_any_other() {
     assert_eq!(metadata.mode() & 0o100, 0o100);
     assert!(metadata.modified().unwrap().elapsed().unwrap() < Duration::from_secs(60));
     assert!(!store.contains(A));
-    // What is there stays unless it is to be replaced.
+    // An existing file stays unless it may be replaced.
     put(&store, B, b"another", false);
     assert!(store.hand_out(B, &out, false).is_err());
     assert_eq!(fs::read(&out).unwrap(), b"a tool");
@@ -174,7 +174,7 @@ fn what_was_under_way_at_a_crash_is_gone() {
     let (store, _) = ObjectStore::open(dir.path()).unwrap();
     let mut incoming = store.begin(A, 100, false).unwrap();
     incoming.write(b"half").unwrap();
-    // Neither dropped nor committed, as when the process is killed.
+    // Neither dropped nor committed, as if the process had been killed.
     std::mem::forget(incoming);
     assert_eq!(files(&dir.path().join("partial")).len(), 1);
     drop(store);
@@ -225,7 +225,7 @@ fn what_is_being_received_can_be_passed_on() {
     arriving.file.read_exact_at(&mut prefix, 0).unwrap();
     assert_eq!(prefix, first);
 
-    // Of two receipts, the first is passed on.
+    // Of two receipts, others read the first.
     let again = store.begin(A, size_bytes, true).unwrap();
     assert!(Arc::ptr_eq(&arriving, &store.arriving(A, Duration::ZERO).unwrap()));
     drop(again);
@@ -239,7 +239,7 @@ fn what_is_being_received_can_be_passed_on() {
     assert_eq!(checksum, Checksum::of(&[&first[..], second].concat()));
     assert_eq!(store.open_object(A).unwrap().pieces.unwrap()[..], [Checksum::of(&first), Checksum::of(second)]);
     assert!(store.arriving(A, Duration::from_secs(60)).is_none(), "it is here");
-    // Who still passes it on does not keep it from being executed.
+    // A reader of the partial replica does not keep the object from being executed.
     let path = dir.path().join("script");
     store.stage(A, &path).unwrap();
     let ran = std::process::Command::new(&path).spawn();
@@ -263,7 +263,7 @@ fn damage_is_found_at_the_first_use_after_a_restart() {
         put(&store, id, content, false);
     }
     drop(store);
-    // As after a power cut: name, size and times are there, the content is zeros.
+    // As after a power failure: name, size and times are there, and the content is zeros.
     let objects = files(&dir.path().join("objects"));
     let damaged = objects.iter().find(|path| path.to_str().unwrap().contains("/aa/")).unwrap();
     let modified = fs::metadata(damaged).unwrap().modified().unwrap();
@@ -288,7 +288,7 @@ fn files_that_are_not_what_their_name_says_are_dropped_at_open() {
     drop(store);
     for (path, length) in files(&dir.path().join("objects")).iter().zip([4, 10]) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
-        // One is cut short, the other only touched: a task wrote to it while the executor was down.
+        // One is truncated. The other was only touched: a task wrote to it while the executor was down.
         fs::File::options().write(true).open(path).unwrap().set_len(length).unwrap();
         fs::File::options().write(true).open(path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
     }
@@ -308,7 +308,7 @@ fn a_file_removed_behind_our_back_is_not_here() {
     assert_eq!(store.stage(B, &dir.path().join("b")).unwrap_err().kind, StoreErrorKind::NotHere);
     assert_eq!((store.len(), store.total_bytes()), (0, 0));
     put(&store, A, b"0123456789", false);
-    // The destination's folder is what is missing here, and the object stays.
+    // The folder of the destination is missing, and the object stays.
     assert_eq!(store.stage(A, &dir.path().join("no/such")).unwrap_err().kind, StoreErrorKind::Io);
     assert!(store.contains(A));
 }
@@ -333,7 +333,7 @@ fn two_puts_of_one_object_leave_one_good_copy() {
     });
     put(&store, A, b"the same content", false);
     assert_eq!(get(&store, A).unwrap(), b"the same content");
-    // Other content under one id should not be; if it is, the last word counts.
+    // Other content with the same id should not happen; if it does, the last one counts.
     put(&store, A, b"corrected", false);
     assert_eq!(get(&store, A).unwrap(), b"corrected");
     assert_eq!((store.len(), store.total_bytes()), (1, 9));
@@ -365,12 +365,12 @@ fn staging_links_the_inode_and_a_write_through_it_is_noticed() {
     assert_eq!(store.stage(A, &staged).unwrap_err().kind, StoreErrorKind::Io, "it is there already");
     let object = files(&dir.path().join("store/objects")).remove(0);
     assert_eq!(fs::metadata(&object).unwrap().ino(), fs::metadata(&staged).unwrap().ino());
-    // Links and reads come and go without harm.
+    // Links and reads do no harm.
     fs::read(&staged).unwrap();
     fs::hard_link(&staged, dir.path().join("another")).unwrap();
     assert!(store.verify_untouched(A));
 
-    // A program that insists on writing to its input.
+    // A program that changes the mode of its input to write to it.
     fs::set_permissions(&staged, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(&staged, b"INPUT DATA").unwrap();
     fs::set_permissions(&staged, fs::Permissions::from_mode(0o444)).unwrap();
@@ -419,10 +419,10 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
         put(&store, A, &vec![1; 3 << 20], false);
         assert_eq!(store.begin(B, 2 << 20, false).err().unwrap().kind, StoreErrorKind::Full);
         assert_eq!(store.free_space().unwrap().inodes, before.inodes - 1);
-        // No room to move a file aside must not keep it from being removed.
+        // A full disk must not prevent a removal.
         assert!(store.remove(A).unwrap());
         assert_eq!(store.free_space().unwrap(), before);
-        // Nor are inodes without end.
+        // Inodes run out as well.
         let mut tiny = Vec::new();
         let error = (0..600).find_map(|_| store.begin(B, 0, false).map(|incoming| tiny.push(incoming)).err()).unwrap();
         assert_eq!(error.kind, StoreErrorKind::Full);
@@ -433,7 +433,7 @@ fn a_full_disk_is_known_at_once_and_leaves_nothing_behind() {
     outcome.unwrap();
 }
 
-/// Damages the content of an object, and leaves its name, its size and its times.
+/// Damages the content of an object, but not its name, size and times.
 fn rot(dir: &Path, id: ObjectId) -> (PathBuf, Vec<u8>) {
     let objects = files(&dir.join("objects"));
     let path = objects.into_iter().find(|path| path.to_str().unwrap().contains(&id.to_string())).unwrap();
@@ -465,7 +465,7 @@ fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes
     assert_eq!((store.damaged().copies, store.damaged().bytes, aside().len()), (1, 10, 1));
     assert_eq!(get(&store, A), None);
     assert!(!store.restore(A).unwrap() && !store.restore(B).unwrap());
-    // It survives a restart, and somebody puts the good content in its place.
+    // The damaged copy survives a restart, and a person replaces it by good content.
     drop(store);
     let (store, found) = ObjectStore::open(dir.path()).unwrap();
     assert!(found.is_empty() && store.has_damaged(A));
@@ -479,7 +479,7 @@ fn damaged_copies_of_what_is_irreplaceable_are_kept_aside_until_a_good_one_comes
     assert!(!store.verify_again(A).unwrap());
     put(&store, A, b"0123456789", false);
     assert_eq!((get(&store, A).unwrap(), store.damaged().copies, aside().len()), (b"0123456789".to_vec(), 0, 0));
-    // Asked for no longer.
+    // No leader asks for it any longer.
     rot(dir.path(), A);
     assert!(!store.verify_again(A).unwrap());
     store.forget_damaged_before(std::time::Instant::now());
@@ -494,7 +494,7 @@ fn what_a_store_finds_damaged_at_open_waits_until_it_is_known_what_matters() {
     put(&store, B, b"abcdefghij", false);
     drop(store);
     for path in files(&dir.path().join("objects")) {
-        // As a copy of the folder has it: another time, and the content as it was.
+        // As in a copy of the folder: another time, and the original content.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
     }
@@ -517,7 +517,7 @@ fn damaged_copies_are_bounded() {
         put(&store, id(number), b"x", false);
         rot(dir.path(), id(number));
         assert!(!store.verify_again(id(number)).unwrap());
-        // It is asked for, now and then.
+        // It is asked for from time to time.
         assert!(!store.restore(id(0)).unwrap());
     }
     assert_eq!(store.damaged().copies as usize, MAX_DAMAGED);

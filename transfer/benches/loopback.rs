@@ -1,6 +1,6 @@
-//! How fast a peer's object gets from its page cache into this node's store, encrypted and in plain, and what processor time that
-//! takes on both sides together; next to one stream of `iperf3`, which throws away what it receives. All run in turns, so that a
-//! noisy machine is noisy for all.
+//! The rate at which an object gets from a peer's page cache into this node's store, encrypted and plain, and the
+//! processor time on both sides together; for comparison, one stream of `iperf3`, which discards its data. All of them
+//! run in turns, so noise of the machine affects all.
 //!
 //! ```text
 //! cargo bench -p eyas-transfer --bench loopback
@@ -27,7 +27,7 @@ struct Plan {
     iperf_seconds: Option<u32>,
 }
 
-/// One way to move data between the two stores, and what was measured of it.
+/// One way to move data between the two stores, and its measurements.
 struct Way {
     name: &'static str,
     server: PeerServer,
@@ -37,7 +37,7 @@ struct Way {
     small_us: Vec<f64>,
 }
 
-/// What a fetch took.
+/// The cost of a fetch.
 struct Took {
     wall_s: f64,
     cpu_s: f64,
@@ -68,7 +68,7 @@ fn main() {
     let way = |name, mode| Way::new(name, &there, DataKeys::of(&access.clone().with_data(mode)));
     let mut ways = [way("encrypted", DataMode::Encrypted), way("plain", DataMode::Plain)];
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    // The removal in between is not counted: a node evicts when it must, not with every object that comes in.
+    // The removal in between is not counted: a node evicts only when it must, not with every object.
     let fetch = |way: &Way, id, size_bytes: usize| {
         let (started, before) = (Instant::now(), cpu_time());
         let into = here.begin(id, size_bytes as u64, false).expect("room");
@@ -123,7 +123,7 @@ impl Way {
     }
 }
 
-/// What this process, which is both nodes, has used of its processors.
+/// Processor time of this process, which is both nodes.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -152,7 +152,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// An `iperf3` server of our own.
+/// An `iperf3` server.
 struct Iperf {
     server: Child,
     port: String,
@@ -166,9 +166,9 @@ impl Iperf {
         Some(Iperf { server, port: free })
     }
 
-    /// MB/s received in a test of one stream.
+    /// MB/s that one stream has received.
     fn measure(&self, seconds: u32) -> Option<f64> {
-        // The server takes a moment to listen, and another between two tests.
+        // The server takes a moment to listen, and another one between two tests.
         for _ in 0..50 {
             let seconds = seconds.to_string();
             let run = Command::new("iperf3")
@@ -189,7 +189,7 @@ impl Iperf {
 
 impl Drop for Iperf {
     fn drop(&mut self) {
-        // Nothing is left to clean up if it has ended by itself.
+        // If it has ended by itself, there is nothing to clean up.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }

@@ -124,15 +124,16 @@ impl<'a> Pieces<'a> {
         while let Some((content, checksum)) = self.next(buffer)? {
             let is_piece = into.written_bytes().is_multiple_of(PIECE_BYTES as u64)
                 && (content.len() == PIECE_BYTES || into.written_bytes() + content.len() as u64 == into.size_bytes());
-            match is_piece {
-                true => into.write_piece(content, checksum)?,
-                false => into.write(content)?,
+            if is_piece {
+                into.write_piece(content, checksum)?;
+            } else {
+                into.write(content)?;
             }
         }
         match self.checksum()? {
             checksum if checksum == into.checksum() => Ok(()),
             _ => {
-                let what = format!("sent object {} damaged, or another before it did", into.id());
+                let what = format!("sent object {} damaged, or an earlier source did", into.id());
                 Err(TransferFailure::of(PeerErrorKind::Corrupt, self.addr, what))
             }
         }

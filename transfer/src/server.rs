@@ -226,15 +226,14 @@ fn serve(shared: &Arc<Shared>, stream: Arc<TcpStream>, peer: SocketAddr, guest: 
     while let Some(message) = read_message(&mut link, shared.limits.idle_timeout)? {
         let Some(request) = session.read_request(&message) else { return Ok(()) };
         if !link.is_trusted(&shared.keys) {
-            tracing::debug!(%peer, "the key of a peer does not count any longer; closed");
+            tracing::debug!(%peer, "closed a connection: the key of the peer is no longer valid");
             return Ok(());
         }
-        match request.is_push {
-            true => {
-                let Shared { link_in, limits, .. } = &**shared;
-                shared.expectations.receive(&mut link, peer, &session, request, link_in, limits)?;
-            }
-            false => answer(shared, &mut link, &session, request)?,
+        if request.is_push {
+            let Shared { link_in, limits, .. } = &**shared;
+            shared.expectations.receive(&mut link, peer, &session, request, link_in, limits)?;
+        } else {
+            answer(shared, &mut link, &session, request)?;
         }
         if shared.is_stopping() {
             break;

@@ -1,4 +1,4 @@
-//! Where an object comes from when several have it, none has it, or those who should have it do not.
+//! The source of an object when several holders have it, when none has it, and when hints are wrong.
 
 mod cluster;
 
@@ -30,7 +30,7 @@ async fn sources_are_tried_in_the_papers_order() {
     // Here: no hint is looked at.
     let fetched = fetcher.fetch(&spec, &[holder(nobody())]).await.unwrap();
     assert_eq!(fetched, FetchedObject { from: FetchSource::Local, bytes });
-    // Wrong hints, then a right one.
+    // Wrong hints, and then a right one.
     here.store.remove(id).unwrap();
     there.put(id, &content(100_000));
     let wrong = Node::new();
@@ -65,7 +65,7 @@ async fn what_is_nowhere_else_is_asked_for_also_of_a_peer_that_is_avoided() {
     assert!(error.message.contains("damaged"), "{error}");
     there.store.remove(spec.id()).unwrap();
     there.put(spec.id(), &content(100_000));
-    // What persistent storage has is not asked for where damage came from a moment ago.
+    // Persistent storage is used instead of a peer that sent damaged data a moment ago.
     let elsewhere = source(&here, "input", 10).await;
     there.put(elsewhere.id(), &content(10));
     assert_eq!(fetcher.fetch(&elsewhere, &holders).await.unwrap().from, FetchSource::Persistent);
@@ -89,7 +89,7 @@ async fn a_failure_lists_what_was_tried() {
     std::fs::write(here.dir.path().join("input"), "changed").unwrap();
     let error = fetcher(&here).fetch(&spec, &[]).await.unwrap_err();
     assert_eq!(error.kind, FetchErrorKind::Changed);
-    // No disk has room for this; no other source is asked in vain.
+    // No disk has space for this, and no other source is tried.
     spec.version = Version::Modified { mtime_ns: 0, size_bytes: 1 << 60 };
     let error = fetcher(&here).fetch(&spec, &[]).await.unwrap_err();
     assert!(matches!(error.kind, FetchErrorKind::Full | FetchErrorKind::Local), "{error}");

@@ -1,4 +1,4 @@
-//! Two nodes: what one has, the other gets, and no one else; what is damaged goes nowhere.
+//! Two nodes: one fetches the objects of the other, strangers get nothing, and damaged objects are not sent.
 
 mod cluster;
 
@@ -17,7 +17,7 @@ use eyas_types::access::{KeyId, KeyRole, Principal};
 use eyas_wire::DataMode;
 use eyas_wire::trust::{Trust, TrustRefusal};
 
-/// What TLS says to a stranger: that it closes the connection.
+/// The TLS alert that a stranger gets when the connection is closed.
 const ALERT_BYTES: usize = 7;
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn damaged_objects_are_not_kept_and_not_spread() {
     assert_eq!(again.kind, PeerErrorKind::Avoided, "{again}");
     assert!(again.message.contains("damaged"), "{again}");
 
-    // After a restart the server looks before it sends.
+    // After a restart, the server verifies an object before it sends it.
     let Node { dir, store, server, .. } = there;
     drop((store, server));
     let store = reopen(&dir.path().join("store"));
@@ -173,7 +173,7 @@ async fn a_key_that_is_revoked_gets_nothing_on_its_open_connection_either() {
 async fn a_recorded_conversation_cannot_be_played_again() {
     let (there, here) = (Node::with(plain(), limits()), Node::with(plain(), limits()));
     there.put(ID, b"secret");
-    // A node in the middle that writes down what the client says.
+    // A proxy that records what the client sends.
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let (addr, target) = (middle.local_addr().unwrap(), there.addr());
     let recording = std::thread::spawn(move || {
@@ -192,7 +192,7 @@ async fn a_recorded_conversation_cannot_be_played_again() {
     });
     here.fetch(addr, ID, 6).await.unwrap();
     let said = recording.join().unwrap();
-    // The hello alone gets a greeting, which has a nonce of its own; the request then fits nothing.
+    // The hello alone gets a welcome, which has a new nonce. The recorded request is not valid for it.
     assert_eq!(tell(there.addr(), &said).len(), 64);
     assert_eq!(there.server.served().count, 1);
 }
@@ -208,11 +208,11 @@ async fn the_silent_and_the_slow_are_dropped() {
     let (there, here) = (Node::with(keys(), short), Node::with(keys(), short));
     assert_eq!(tell(there.addr(), b""), b"");
     assert_eq!(tell(there.addr(), b"\x16\x03\x01\x02\x00half a hello"), b"");
-    // A kept connection that the server has closed is replaced without a word.
+    // A kept connection that the server has closed is replaced.
     there.put(ID, b"x");
     here.fetch(there.addr(), ID, 1).await.unwrap();
 
-    // A client waits only so long for a peer that accepts and says nothing.
+    // A client does not wait for ever for a peer that accepts and is silent.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let started = Instant::now();
     let error = here.fetch(silent.local_addr().unwrap(), ID, 1).await.unwrap_err();
@@ -248,7 +248,7 @@ async fn a_server_with_too_many_connections_says_so() {
     // The first keeps its connection for its next request.
     let error = second.fetch(there.addr(), ID, 1).await.unwrap_err();
     assert_eq!(error.kind, PeerErrorKind::Busy);
-    // Once it is gone there is room again; being busy is no reason to be avoided.
+    // Once the first is gone, there is room again. A busy peer is not avoided.
     drop(first);
     let deadline = Instant::now() + Duration::from_secs(10);
     while let Err(error) = second.fetch(there.addr(), ID, 1).await {
@@ -321,13 +321,13 @@ async fn links_go_at_their_rate_both_ways() {
         let started = Instant::now();
         let into = here.store.begin(ID, 2_000_000, false).unwrap();
         peers.fetch(addr, into, false, false).await.unwrap();
-        // 100 ms less the slack of an idle link; how much longer it takes is the machine's business.
+        // 100 ms, less the slack of an idle link. The upper limit depends on the machine.
         assert!(started.elapsed() >= Duration::from_millis(85), "{:?}", started.elapsed());
         here.store.remove(ID).unwrap();
     }
 }
 
-/// A node in the middle of one connection to `target`: what the two sides say, once it has ended.
+/// A proxy for one connection to `target`: returns what both sides have sent, once the connection has ended.
 fn record(target: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = middle.local_addr().unwrap();
@@ -353,7 +353,7 @@ fn record(target: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
     (addr, recording)
 }
 
-/// The old server's threads let go of the store when they see that their connections are cut.
+/// Opens the store again once the threads of the old server have seen that their connections are cut.
 fn reopen(dir: &std::path::Path) -> ObjectStore {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {

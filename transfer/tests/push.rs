@@ -1,4 +1,4 @@
-//! A node takes what it expects, from whoever brings it, and passes it on while it comes.
+//! A node receives the object that it expects from any client, and relays it while it arrives.
 
 mod cluster;
 
@@ -66,7 +66,7 @@ async fn one_that_broke_off_goes_on_where_it_stopped() {
     let mut into = there.store.begin(ID, content.len() as u64, false).unwrap();
     into.write(&content[..600_000]).unwrap();
     let expected = there.server.expect(into);
-    // Whose first part differs, which only the whole shows.
+    // The first part differs, which only the checksum of the whole shows.
     let mut other = content.clone();
     other[0] ^= 1;
     assert!(here.peers.push(there.addr(), ID, Arc::new(other)).await.is_err());

@@ -1,5 +1,5 @@
-//! Nodes that want the same object at the same time: each gives to the next what it has so far, and when one dies,
-//! lies or is slow, who comes after it goes on elsewhere from where it was.
+//! Nodes that want the same object at the same time: each relays to the next what it has so far. When a relay dies,
+//! sends wrong data or is slow, the next node continues with another source.
 
 mod cluster;
 
@@ -21,7 +21,7 @@ fn relay(node: &Node) -> PeerHolder {
     PeerHolder { is_relay: true, ..holder(node.addr()) }
 }
 
-/// Begins a fetch to `node`, from persistent storage at that rate if no holder gives it.
+/// Begins a fetch to `node`, from persistent storage at this rate if no holder has the object.
 fn begin(
     node: &Node,
     spec: &ObjectSpec,
@@ -34,7 +34,7 @@ fn begin(
     tokio::spawn(async move { fetcher.fetch(&spec, &holders).await })
 }
 
-/// Returns once more than `bytes` of the object are on `node`; tells how many.
+/// Waits until more than `bytes` of the object are on `node`. Returns their number.
 async fn wait_past(node: &Node, spec: &ObjectSpec, bytes: usize) -> u64 {
     let (store, id) = (node.store.clone(), spec.id());
     let waiting = tokio::task::spawn_blocking(move || {
@@ -48,7 +48,7 @@ async fn wait_past(node: &Node, spec: &ObjectSpec, bytes: usize) -> u64 {
 async fn a_chain_reads_persistent_storage_once_and_each_gives_it_once() {
     let nodes: Vec<_> = (0..6).map(|_| Node::new()).collect();
     let spec = source(&nodes[0], "input", BYTES).await;
-    // From the last to the first: each asks for what the one before it does not even expect yet.
+    // From the last node to the first: each asks for an object that the one before it does not even expect yet.
     let later: Vec<_> = (1..6).rev().map(|at| begin(&nodes[at], &spec, "1kB/s", &[relay(&nodes[at - 1])])).collect();
     let first = begin(&nodes[0], &spec, "20MB/s", &[]);
     assert_eq!(first.await.unwrap().unwrap().from, FetchSource::Persistent);
@@ -103,7 +103,7 @@ async fn a_damaged_piece_is_fetched_again_and_no_more_than_that() {
 
 #[tokio::test]
 async fn a_relay_with_another_content_spoils_nothing() {
-    // What it says of its pieces is true, and so is the sum: only it is not the object that the rest is of.
+    // Its pieces and their checksums agree, but they belong to another object.
     let [here, other, honest] = [(); 3].map(|()| Node::new());
     let spec = source(&here, "input", BYTES).await;
     let mut wrong = content(BYTES);
@@ -178,7 +178,7 @@ async fn a_change_under_the_root_ends_in_no_object_anywhere() {
 async fn garbage_in_place_of_pieces_is_an_error() {
     let [here, there] = [(); 2].map(|()| Node::new());
     there.put(ID, &content(BYTES));
-    // The first piece's header.
+    // The header of the first piece.
     let garbage = in_the_middle_raw(there.addr(), |at, byte| if (128..132).contains(&at) { 0xff } else { byte });
     let into = here.store.begin(ID, BYTES as u64, false).unwrap();
     let broken = here.peers.fetch(garbage, into, false, false).await.unwrap_err();
@@ -186,7 +186,7 @@ async fn garbage_in_place_of_pieces_is_an_error() {
     assert_eq!(broken.rest.unwrap().written_bytes(), 0);
 }
 
-/// A node in the middle that changes content on its way; `change` gets the place in the content.
+/// A proxy that changes content on its way; `change` gets the offset in the content.
 fn in_the_middle(target: SocketAddr, change: impl Fn(usize, u8) -> u8 + Send + 'static) -> SocketAddr {
     // Greeting and reply, then pieces with 16 bytes before and 8 behind each.
     const PIECE: usize = PIECE_BYTES;

@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(rate, Some(2_000_000));
         assert_eq!(measured(rate, 8_000_000, 2_000_000, 4_000_000), Some(3_000_000), "early, it is the mean");
         assert_eq!(measured(rate, 40_000_000, MEMORY_US, 100 * MEMORY_US), Some(3_000_000));
-        assert_eq!(measured(None, 0, 0, 0), Some(1), "nobody divides by it in vain");
+        assert_eq!(measured(None, 0, 0, 0), Some(1), "a rate is never 0");
         assert_eq!(duration_us(4_000_000, 2_000_000), 2_000_000);
     }
 }

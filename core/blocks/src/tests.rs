@@ -1,4 +1,4 @@
-//! Worked examples, and histories told in full.
+//! Worked examples, and complete histories.
 
 extern crate std;
 
@@ -24,7 +24,7 @@ impl Blocks {
         effects
     }
 
-    /// The same without what is saved.
+    /// The same, without the records to save.
     fn ask(&mut self, now_us: u64, event: Event) -> Vec<Effect> {
         let mut effects = self.tell(now_us, event);
         effects.retain(|effect| !matches!(effect, Effect::Save(_)));
@@ -36,7 +36,7 @@ fn lean(sizes: Sizes) -> BlockPolicy {
     BlockPolicy::Lean(Lean { alpha: Alpha::Fixed(0.0), sizes })
 }
 
-/// A job over so many chunks of 1 MB, all of them on nodes 1 and 2.
+/// A job over chunks of 1 MB, all of them on nodes 1 and 2.
 fn job(config: &Config, chunks: usize, epoch: u32, records: Vec<Record>) -> Blocks {
     let all = vec![(MB, &[NodeId(1), NodeId(2)][..]); chunks];
     Blocks::new(config.clone(), all, epoch, records, 0)
@@ -136,7 +136,7 @@ fn an_idle_worker_takes_the_tail_and_never_what_is_confirmed() {
         blocks.ask(SECOND, renew(1, lease, 8, 1)),
         [Effect::Renewed { worker: WorkerId(1), lease, chunks: 8, confirmed: 2 }]
     );
-    // Seven are left to the first, one of them in work; both are taken to be as fast.
+    // The first worker keeps seven chunks, one of them in progress; both are assumed to be equally fast.
     let (_, taken, confirmed) = granted(&blocks.ask(SECOND, claim(2, None, 0, 0)));
     assert_eq!((taken, confirmed), (vec![5, 6, 7], 1));
     assert_eq!(
@@ -151,7 +151,7 @@ fn a_fast_worker_asks_seldom() {
     let config = Config { window_us: 10 * SECOND, ..config(Sizes::Fixed(100)) };
     let mut blocks = job(&config, 100, 1, Vec::new());
     let (lease, ..) = granted(&blocks.ask(0, claim(1, None, 0, 0)));
-    // One chunk a second: ten more while the second is in work.
+    // One chunk a second: ten more while the second is being read.
     assert_eq!(
         blocks.ask(SECOND, renew(1, lease, 100, 1)),
         [Effect::Renewed { worker: WorkerId(1), lease, chunks: 100, confirmed: 12 }]
@@ -166,7 +166,8 @@ fn at_the_end_the_first_to_commit_counts() {
         let (fast, ..) = granted(&blocks.ask(0, claim(2, None, 0, 0)));
         assert_eq!(blocks.ask(SECOND, claim(2, Some(fast), 1, 1)), [Effect::NoMore { worker: WorkerId(2), chunks: 1 }]);
         blocks.ask(SECOND, commit(2, fast, 1));
-        // The node of worker 2 reads 1 MB/s; worker 1 has shown nothing for as long as that takes, and no longer.
+        // The node of worker 2 reads 1 MB/s. Worker 1 has made no progress for as long as one chunk takes there, and
+        // not longer.
         let next = Event::RequestLease {
             worker: WorkerId(3),
             node: NodeId(2),
@@ -193,7 +194,7 @@ fn a_lost_end_of_what_was_saved_makes_no_chunk_count_twice() {
     let mut records: Vec<_> = saved(blocks.tell(0, claim(1, None, 0, 0))).collect();
     let lease = LeaseId(1 << 40);
     assert_eq!(records.len(), 1);
-    // Others take chunks from the tail, of which the first is told; then both are forgotten.
+    // Other workers take chunks from the tail, and the first worker is told. Then both records are lost.
     records.extend(saved(blocks.tell(0, claim(2, None, 0, 0))));
     let [Record::Granted { .. }, Record::Shortened { chunks: left, .. }, Record::Granted { lease: taken, .. }] =
         records[..]
@@ -211,7 +212,7 @@ fn a_lost_end_of_what_was_saved_makes_no_chunk_count_twice() {
     assert_eq!(restarted.committed_chunks(), left);
     let (later, chunks, _) = granted(&restarted.ask(0, claim(3, None, 0, 0)));
     assert!(later > taken && chunks.len() as u32 == 4 - left);
-    // Where nothing is forgotten, both count.
+    // If no record is lost, both count.
     let mut restarted = job(&config, 4, 2, records);
     restarted.ask(0, commit(2, taken, 4 - left));
     restarted.ask(0, commit(1, lease, left));

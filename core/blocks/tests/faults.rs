@@ -1,11 +1,11 @@
-//! Jobs in which whatever can fail does: messages come late, twice or not at all; workers die, stall, come back when they
-//! have been given up, and commit late; the leader restarts with what it had saved, the end of which may be lost.
+//! Jobs with faults: messages are delayed, repeated or lost; workers die, stall, come back after they were given up,
+//! and commit late; the leader restarts from its saved records, the last of which may be lost.
 //!
-//! What counts is what the workers of committed runs have really read. Each chunk is read once in it, whatever fails, and
-//! in the end all are.
+//! Only the chunks that workers of committed runs have really read count. Each chunk is read once in them, whatever
+//! fails, and in the end all chunks are.
 //!
-//! `cargo test` tries a thousand seeds, `make soak MINUTES=10` others for as long as asked. A seed that fails is tried
-//! again by `EYAS_SEED=17 make soak`.
+//! `cargo test` tries 1,000 seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10` tries new seeds for 10
+//! minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 #[path = "faults/world.rs"]
 mod world;
@@ -39,7 +39,7 @@ fn try_seed(seed: u64) -> Outcome {
     outcome
 }
 
-/// A small job of that seed.
+/// A small job for this seed.
 fn faulty(seed: u64) -> Case {
     let mut dice = Dice::new(seed);
     let (_, mut policy) = POLICIES[dice.below(POLICIES.len() as u64) as usize];
@@ -96,7 +96,8 @@ fn lean_ends_when_it_could_at_best_and_a_chunk_of_the_slowest_later() {
     for seed in 0..150 {
         let mut dice = Dice::new(seed);
         let (workers, is_known) = (2 + dice.below(15), dice.below(2) == 0);
-        // Two in three runs have one straggler, as in the worked example; in the others everybody has a speed of their own.
+        // Two in three runs have one straggler, as in the worked example. In the others, each worker has its own
+        // speed.
         let speed = |worker, dice: &mut Dice| match seed % 3 {
             0 => (2 + dice.below(40)) * 1_000_000,
             1 => {

@@ -92,7 +92,7 @@ mod tests {
         at_replica.promise(leader, 1000);
         assert!(at_leader.is_granted(replica, 1699) && !at_leader.is_granted(replica, 1700));
         assert_eq!((at_leader.granted(1699), at_leader.granted(1700)), (1, 0));
-        assert!(at_replica.is_free(1001), "in its own view it waits for nobody");
+        assert!(at_replica.is_free(1001), "in its own view it waits for no leader");
         at_replica.enter_view();
         assert!(!at_replica.is_free(1799) && at_replica.is_free(1800));
         at_leader.enter_view();

@@ -63,21 +63,23 @@ impl RingNode {
             let (at, from) = core::mem::take(&mut self.repairs.cursor);
             let Some(partition) = self.rounds.range(at..).next().map(|(partition, _)| *partition) else {
                 let has_passed = core::mem::take(&mut self.repairs.has_passed);
-                let rest_us = match self.has_settled() {
+                let rest_us = if !self.has_settled() {
                     // Partitions that are not served yet were skipped.
-                    false => 0,
-                    true if has_passed => self.config.resend_us,
-                    true => self.config.patience_us,
+                    0
+                } else if has_passed {
+                    self.config.resend_us
+                } else {
+                    self.config.patience_us
                 };
                 self.repairs.rest_until_us = step.now_us + rest_us;
                 break;
             };
             let from = if partition == at { from } else { String::new() };
             self.repairs.cursor = match step.records.first(partition, &from) {
-                Some((name, stored)) => match self.check_name(partition, &name, stored, step) {
-                    true => (partition, following(name.as_str())),
-                    false => (partition, name.as_str().to_owned()),
-                },
+                Some((name, stored)) => {
+                    let is_done = self.check_name(partition, &name, stored, step);
+                    (partition, if is_done { following(name.as_str()) } else { name.as_str().to_owned() })
+                }
                 None => (partition + 1, String::new()),
             };
         }

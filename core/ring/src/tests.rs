@@ -1,4 +1,4 @@
-//! One node alone, which is a quorum of itself: what each request comes to.
+//! A single node, which is a quorum by itself: the result of each request.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -177,7 +177,7 @@ fn lists_are_sorted_and_come_in_pages() {
     assert_eq!(alone.ask(other), Err(Refusal::OtherView { view: 1 }));
 }
 
-/// With a second node in the view, which says nothing: nothing can be acknowledged.
+/// Adds a second node to the view that never answers, so nothing can be acknowledged.
 fn with_a_silent_other() -> Alone {
     let mut alone = Alone::new();
     let view = View::founded_by(SYSTEM, ME, 4, 3).followed_by([ME, NodeId(2)].into(), true).unwrap();
@@ -304,7 +304,8 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
         searched.flatten().collect::<Vec<u8>>()
     };
     assert_eq!(searched_after(&mut alone, 1_000_000), []);
-    // Of the first it was the only replica, of the second another is said to be at who is no member.
+    // The node has the only replica of the first chunk. Of the second, the record names another replica on a node that
+    // is not a member.
     alone.run(bad(&[1, 2]));
     assert_eq!(replicas(&mut alone), [vec![ME], vec![NodeId(2)]], "the record goes on naming the last that had it");
     alone.run(Event::Tick);
@@ -322,7 +323,7 @@ fn a_chunk_without_a_good_replica_is_searched_for_until_one_comes_back() {
     alone.run(good(&[1, 2, 3], ME));
     assert_eq!(replicas(&mut alone), [vec![ME], vec![NodeId(2), ME]]);
     assert_eq!(searched_after(&mut alone, 30_000_000), []);
-    // What was not searched for is not counted.
+    // A replica that was not searched for does not count.
     alone.run(good(&[1], ME));
     alone.run(bad(&[1]));
     assert_eq!(searched_after(&mut alone, 1_000_000), [1]);

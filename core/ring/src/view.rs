@@ -47,9 +47,10 @@ impl View {
 
     /// The next view, with these members. `None` if it would have too many sources.
     pub fn followed_by(&self, members: BTreeSet<NodeId>, is_settled: bool) -> Option<View> {
-        let (base, mut sources, lost) = match is_settled {
-            true => (self.number, Vec::new(), BTreeSet::new()),
-            false => (self.base, self.sources.clone(), self.lost.clone()),
+        let (base, mut sources, lost) = if is_settled {
+            (self.number, Vec::new(), BTreeSet::new())
+        } else {
+            (self.base, self.sources.clone(), self.lost.clone())
         };
         if !sources.contains(&self.members) {
             sources.push(self.members.clone());

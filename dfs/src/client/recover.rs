@@ -74,7 +74,8 @@ impl DfsClient {
                 && lost.contains(&node)
             {
                 let why = format!(
-                    "node {node} is not lost, since it answers at {address}: check the network between it and the other nodes"
+                    "node {node} is not lost, since it answers at {address}: check the network between it and the \
+                     other nodes"
                 );
                 return Err(FilesError::new(FilesErrorKind::Invalid, why));
             }

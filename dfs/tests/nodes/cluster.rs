@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// In which whatever is waited for has to happen.
+/// Deadline of everything that tests wait for.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 const SYSTEM: FileSystemId = FileSystemId(1);
@@ -34,7 +34,7 @@ pub struct Node {
     place: usize,
 }
 
-/// Room without end, or none at all.
+/// A store with unlimited space, or with none.
 struct Disk {
     store: ObjectStore,
     is_full: bool,
@@ -58,7 +58,7 @@ impl ChunkSpace for Disk {
 }
 
 impl Cluster {
-    /// So many nodes that have all joined.
+    /// Starts this number of nodes, and waits until all have joined.
     pub async fn of(count: usize) -> Self {
         let access = Access::create("test", "127.0.0.1:1");
         let mut cluster = Cluster { access, nodes: Vec::new(), folders: Vec::new() };
@@ -75,10 +75,10 @@ impl Cluster {
         self.start(self.folders.len() - 1, is_full).await;
     }
 
-    /// A node that has ended starts again in its folder.
+    /// Restarts a node in its folder.
     pub async fn start(&mut self, place: usize, is_full: bool) {
         let folder = self.folders[place].path();
-        // What a node was about when it ended lets go of its folder soon.
+        // Tasks of the node that has ended release its folder soon.
         let mut opened = None;
         eventually("the folder is free", async || {
             let both = (ObjectStore::open(folder.join("store")), Site::open(&folder.join("files"), LOCALHOST));
@@ -100,7 +100,7 @@ impl Cluster {
         self.nodes.push(Node { node: node.unwrap(), store, _server: server, place });
     }
 
-    /// A node ends, without a word.
+    /// Ends a node without a message to the others.
     pub fn end(&mut self, node: usize) -> usize {
         let node = self.nodes.remove(node);
         node.place
@@ -114,7 +114,7 @@ impl Cluster {
         self.nodes.iter().map(|node| node.node.address()).collect()
     }
 
-    /// Waits until all nodes are members, and nobody else is.
+    /// Waits until exactly these nodes are members.
     pub async fn settles(&self) {
         let files = self.files().await;
         eventually("all are members", async || {
@@ -146,7 +146,7 @@ pub fn name(text: &str) -> FileName {
     text.parse().unwrap()
 }
 
-/// Lines, some of which end where chunks would.
+/// Lines, some of which end at multiples of the chunk size.
 pub fn lines(bytes: usize) -> Vec<u8> {
     let mut content = Vec::with_capacity(bytes + 100);
     let mut number: u64 = 1;

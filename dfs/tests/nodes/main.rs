@@ -1,4 +1,4 @@
-//! Files on several nodes: what was acknowledged is there, whatever becomes of nodes and replicas.
+//! Files on several nodes: acknowledged content survives failures of nodes and replicas.
 
 mod cluster;
 mod runs;
@@ -36,7 +36,7 @@ async fn a_file_is_written_read_appended_renamed_and_removed() {
     let more = files.append(&name("/a/1000000"), io::Cursor::new(lines(200_000)), |_| {}).await.unwrap();
     let appended = [content, lines(200_000)].concat();
     assert_eq!(content_of(&files, "/a/1000000").await, appended);
-    // As if it had been written at once.
+    // The same as if it had been written at once.
     let at_once = write(&files, "/b", &appended).await.unwrap();
     let sizes = |file: &eyas_dfs::File| file.record.chunks.iter().map(|chunk| chunk.size_bytes).collect::<Vec<_>>();
     assert_eq!(sizes(&more), sizes(&at_once));
@@ -106,7 +106,7 @@ async fn what_was_cut_off_never_appears() {
     assert_eq!(error.kind, FilesErrorKind::Invalid, "{error}");
 }
 
-/// Says when it is read, and then waits to be told what to give.
+/// Reports when it is read, and then waits for its content.
 struct Told {
     is_read: mpsc::Sender<()>,
     told: mpsc::Receiver<Vec<u8>>,
@@ -189,14 +189,14 @@ async fn files_outlive_nodes() {
         write(&files, &format!("/f{number}"), &content[number * 100_000..]).await.unwrap();
     }
     let (one, _other) = (cluster.end(0), cluster.end(0));
-    // With two of five gone at once, all is there at once.
+    // When two of five nodes are lost, everything is still there at once.
     for number in 0..20 {
         assert_eq!(content_of(&files, &format!("/f{number}")).await, content[number * 100_000..]);
     }
     cluster.settles().await;
     write(&files, "/new", &content).await.unwrap();
     whole(&cluster, 3).await;
-    // One comes back with what it had: it is brought up to date.
+    // One comes back with its old data, and is synchronized.
     files.remove(&name("/f3")).await.unwrap();
     cluster.start(one, false).await;
     cluster.settles().await;
@@ -205,7 +205,7 @@ async fn files_outlive_nodes() {
     assert_eq!(files.list("/").await.unwrap().len(), 20);
 }
 
-/// Waits until every chunk has so many replicas, which are all there.
+/// Waits until every chunk has this number of replicas, all of which are stored.
 async fn whole(cluster: &Cluster, replicas: usize) {
     let files = cluster.files().await;
     eventually("all chunks have all replicas", async || {
@@ -229,7 +229,7 @@ async fn chunks_whose_rows_are_lost_are_known_again() {
     let written = write(&files, "/file", &lines(300_000)).await.unwrap();
     let path = cluster.folder(2).join("files/files.redb");
     let place = cluster.end(2);
-    // As if the machine had crashed before they were on its disk.
+    // As if the machine had crashed before the chunks were durable.
     eventually("the database is free", async || {
         let Ok(database) = redb::Database::open(&path) else { return false };
         let write = database.begin_write().unwrap();
@@ -249,7 +249,7 @@ async fn damage_is_found_and_mended() {
     let files = cluster.files().await;
     let content = lines(300_000);
     write(&files, "/file", &content).await.unwrap();
-    // One node loses a chunk, another's is changed on its disk.
+    // One node loses a chunk; a chunk of another node is changed on its disk.
     let mut damaged = 0;
     for node in 0..2 {
         let chunk = some_chunk(&cluster, node);

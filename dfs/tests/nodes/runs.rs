@@ -1,4 +1,4 @@
-//! Runs: workers of real nodes' runs, which are killed and start again.
+//! Runs on real nodes with workers that are killed, and nodes that restart.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use eyas_types::dfs::NodeId;
 
 use crate::cluster::{Cluster, eventually, lines, write};
 
-/// Never forgotten in a test.
+/// An idle time that no test reaches.
 const LONG: Duration = Duration::from_secs(3600);
 
 async fn open(files: &DfsClient, file: &str, idle: Duration) -> (RunAddress, u32) {
@@ -19,7 +19,7 @@ async fn open(files: &DfsClient, file: &str, idle: Duration) -> (RunAddress, u32
     (files.open_run(RunSpec { files: vec![file], policy, slots, term_us, idle }).await.unwrap(), chunks)
 }
 
-/// A worker that reads whatever it gets, until there is no more or it has read `most` chunks.
+/// A worker that reads all chunks it gets, until there are no more or it has read `most`.
 async fn read(attendance: &mut RunAttendance, owner: &mut WorkerBlock, most: u32) {
     while owner.done() < most && !owner.is_at_end() {
         match owner.current() {
@@ -35,7 +35,7 @@ async fn read(attendance: &mut RunAttendance, owner: &mut WorkerBlock, most: u32
     }
 }
 
-/// Says something until it is answered.
+/// Repeats an event until it is answered.
 async fn told(attendance: &mut RunAttendance, event: Event) -> Effect {
     loop {
         attendance.tell(event.clone()).await;
@@ -70,7 +70,7 @@ async fn a_run_goes_on_where_it_was_when_its_node_starts_again() {
     let status = files.run_status(place).await.unwrap();
     assert_eq!((status.committed_chunks, status.parts.len()), (4, 1));
     assert_eq!((status.parts[0].worker, status.parts[0].chunks), (first.worker(), 4));
-    // The second goes on, and reads all that the first has not.
+    // The second worker continues, and reads everything that the first one has not read.
     read(&mut second, &mut other, u32::MAX).await;
     let commit = other.commit().unwrap();
     eventually("it is committed", async || matches!(told(&mut second, commit.clone()).await, Effect::Committed { .. }))

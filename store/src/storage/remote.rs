@@ -117,12 +117,11 @@ impl Remote {
             self.check(spec, tries).await?;
         }
         // A web server may ignore ranges, so its pages are read from the start in one request.
-        let (chunk, concurrent, offset) = match is_s3 {
-            true if spec.size_bytes() > 2 * RANGE_BYTES as u64 => {
-                (Some(RANGE_BYTES), CONCURRENT_RANGES, writer.sent_bytes)
-            }
-            true => (None, 1, writer.sent_bytes),
-            false => (None, 1, 0),
+        let offset = if is_s3 { writer.sent_bytes } else { 0 };
+        let (chunk, concurrent) = if is_s3 && spec.size_bytes() > 2 * RANGE_BYTES as u64 {
+            (Some(RANGE_BYTES), CONCURRENT_RANGES)
+        } else {
+            (None, 1)
         };
         // Bytes that were received before.
         let mut to_skip = writer.sent_bytes - offset;

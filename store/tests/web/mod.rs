@@ -1,4 +1,5 @@
-//! A web server and a small part of S3, on a port of its own, for tests: one request after the other on each connection.
+//! A web server and a small part of S3 for tests, on its own port. Each connection handles one request after the
+//! other.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -7,19 +8,19 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What a page is and how the server misbehaves about it.
+/// A page and the faults of the server with it.
 #[derive(Clone, Default)]
 pub struct Page {
     pub content: Vec<u8>,
     pub etag: Option<String>,
     pub last_modified: Option<String>,
-    /// Takes no notice of `Range` and `If-Match`, as simple servers do.
+    /// Ignores `Range` and `If-Match`, as simple servers do.
     pub is_simple: bool,
-    /// Answers so many requests with 503 first.
+    /// Answers this number of requests with 503 first.
     pub fail_first: usize,
-    /// Cuts the first so many bodies in the middle.
+    /// Cuts this number of bodies in the middle first.
     pub cut_first: usize,
-    /// Says nothing more in the middle of the first so many answers, and keeps the connection open.
+    /// Becomes silent in the middle of this number of answers first, and keeps the connection open.
     pub silent_first: usize,
     /// Gets this tag after the next GET.
     pub etag_after_read: Option<String>,
@@ -61,7 +62,7 @@ impl Web {
         self.state.lock().unwrap().pages.insert(target.to_string(), page);
     }
 
-    /// How often `METHOD target` was asked for, whatever the query.
+    /// Number of requests `METHOD target`, whatever the query.
     pub fn count(&self, request: &str) -> usize {
         let is_it = |seen: &&String| *seen == request || seen.starts_with(&format!("{request}?"));
         self.state.lock().unwrap().requests.iter().filter(is_it).count()
@@ -104,7 +105,7 @@ impl Web {
                 stream.shutdown(std::net::Shutdown::Both).ok()?;
                 None
             }
-            // Until the other side has had enough of it.
+            // Until the client gives up.
             Fault::Silent => reader.read(&mut [0]).ok().and(None),
         }
     }

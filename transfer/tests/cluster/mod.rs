@@ -17,7 +17,7 @@ use eyas_types::{ObjectId, ObjectSpec};
 use eyas_wire::DataMode;
 
 pub const ID: ObjectId = ObjectId([0xab; 16]);
-/// What all nodes of these tests share.
+/// The access file that all nodes of these tests share.
 static ACCESS: LazyLock<Access> = LazyLock::new(|| Access::create("test", "127.0.0.1:1"));
 
 pub fn keys() -> DataKeys {
@@ -29,7 +29,7 @@ pub fn plain() -> DataKeys {
     DataKeys::of(&ACCESS.clone().with_data(DataMode::Plain))
 }
 
-/// Of another cluster.
+/// Keys of another cluster.
 pub fn strange(mode: DataMode) -> DataKeys {
     DataKeys::of(&Access::create("another", "127.0.0.1:1").with_data(mode))
 }
@@ -71,7 +71,7 @@ impl Node {
         incoming.commit().unwrap();
     }
 
-    /// Fetches into the store; what comes of a broken transfer is dropped.
+    /// Fetches into the store. The rest of an interrupted transfer is dropped.
     pub async fn fetch(&self, addr: SocketAddr, id: ObjectId, size: usize) -> Result<Checksum, PeerError> {
         let into = self.store.begin(id, size as u64, false).unwrap();
         self.peers.fetch(addr, into, false, false).await.map_err(|broken| broken.error)
@@ -83,7 +83,7 @@ impl Node {
         content
     }
 
-    /// Changes a byte on disk in a way that only the checksum can tell.
+    /// Changes a byte on disk, which only the checksum reveals.
     pub fn damage(&self, id: ObjectId) {
         let path = self.object_file(id);
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
@@ -104,12 +104,12 @@ impl Node {
     }
 }
 
-/// Short enough for tests that wait for one, long enough not to be met by accident.
+/// Short for tests that wait for them, long enough not to expire by accident.
 pub fn limits() -> PeerLimits {
     PeerLimits { handshake_timeout: Duration::from_secs(2), avoid: Duration::from_secs(60), ..PeerLimits::default() }
 }
 
-/// A file in persistent storage, as a job was promised it.
+/// A file in persistent storage, with its promised version.
 pub async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
     let path = node.dir.path().join(name);
     std::fs::write(&path, content(size)).unwrap();
@@ -117,7 +117,7 @@ pub async fn source(node: &Node, name: &str, size: usize) -> ObjectSpec {
     Storage::new(Limits::default()).stat(&url, None).await.unwrap()
 }
 
-/// One that has an object, and nothing else to do.
+/// A holder that has the whole object and no other transfers.
 pub fn holder(addr: SocketAddr) -> PeerHolder {
     PeerHolder { addr, is_relay: false, others: 0 }
 }
@@ -126,11 +126,11 @@ pub fn content(size: usize) -> Vec<u8> {
     (0..size).map(|at| (at / 3) as u8).collect()
 }
 
-/// Everything that `addr` says to someone who sends `bytes`, until it closes.
+/// Everything that the server at `addr` sends to a client that sends `bytes`, until it closes the connection.
 pub fn tell(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // The server may close before all of it is sent.
+    // The server may close before all bytes are sent.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {

@@ -55,10 +55,8 @@ impl Records for Csv {
                 self.quote = Quote::Closed { opened, end: offset + at as u64 };
                 continue;
             }
-            let found = match at < skipped {
-                true => memchr(b'"', &bytes[at..skipped]),
-                false => memchr2(b'"', b'\n', &bytes[at..]),
-            };
+            let found =
+                if at < skipped { memchr(b'"', &bytes[at..skipped]) } else { memchr2(b'"', b'\n', &bytes[at..]) };
             let Some(found) = found.map(|found| at + found) else {
                 at = if at < skipped { skipped } else { bytes.len() };
                 continue;

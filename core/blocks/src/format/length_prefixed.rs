@@ -27,9 +27,10 @@ impl LengthPrefixed {
     /// Reads the next byte of a prefix.
     fn read_prefix(&mut self, byte: u8) {
         let byte = u64::from(byte);
-        self.length_bytes = match self.is_big_endian {
-            true => self.length_bytes << 8 | byte,
-            false => self.length_bytes | byte << (8 * self.read_bytes),
+        self.length_bytes = if self.is_big_endian {
+            self.length_bytes << 8 | byte
+        } else {
+            self.length_bytes | byte << (8 * self.read_bytes)
         };
         self.read_bytes += 1;
         self.rest_bytes = self.length_bytes;

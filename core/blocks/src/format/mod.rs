@@ -157,7 +157,8 @@ impl fmt::Display for BadContent {
         let BadContent { format, offset, problem } = self;
         write!(
             f,
-            "this is not {format}: {problem}, at byte {offset}. Correct the file, or name another format; `lines` accepts any file"
+            "this is not {format}: {problem}, at byte {offset}. Correct the file, or name another format; `lines` \
+             accepts any file"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Chunks of files whose records are known, however their content comes.
+//! Chunks of files whose records are known, independent of how their content is divided into calls.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Feeds `content` in pieces of these sizes, again and again. Gives where chunks ended, but for the last, and how it ended.
+/// Feeds `content` in pieces of these sizes, in rotation. Returns the borders of its chunks except the last one, and
+/// how the file ended.
 fn feed(cutter: &mut Cutter, content: &[u8], piece_bytes: &[usize]) -> (Vec<u64>, Result<Ending, BadContent>) {
     let (mut ends, mut rest) = (Vec::new(), content);
     let mut sizes = piece_bytes.iter().cycle();
@@ -51,7 +52,8 @@ fn chunks_end_with_records() {
         ("lines", 4, "", &[], Whole),
         ("lines", 4, "ab", &["ab"], Open),
         ("lines", 4, "abc\nd\n\n\ne\nf", &["abc\n", "d\n\n\n", "e\nf"], Open),
-        // The second chunk would begin at 4: the record at 3 goes beyond it, and the next one is of the third.
+        // The second chunk would begin at 4. The record at 3 goes beyond that, and the next record belongs to the
+        // third chunk.
         ("lines", 4, "ab\ncdefgh\ni\njk\nl\n", &["ab\ncdefgh\n", "i\n", "jk\nl\n"], Whole),
         ("lines", 1, "\n\r\n\0\n", &["\n", "\r\n", "\0\n"], Whole),
         ("lines", u64::MAX, "a\nb\n", &["a\nb\n"], Whole),
@@ -146,7 +148,7 @@ fn a_chunk_may_be_larger_than_any_file() {
     assert_eq!(cutter.cut(b"a\nb\n"), Ok(None));
 }
 
-/// Bytes that mean something to one of the formats, and others.
+/// Bytes that have a meaning in one of the formats, and other bytes.
 fn telling() -> impl Strategy<Value = u8> {
     prop::sample::select(&b"\n\n\r\"\",;>>@@++ \0\x01\x02aA\xff"[..])
 }
@@ -155,7 +157,7 @@ fn line_end() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["\n", "\r\n"])
 }
 
-/// So many bytes that are none of these.
+/// Bytes that are none of the `refused` ones.
 fn without(refused: &'static [u8], bytes: core::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
     vec_of(telling().prop_map(move |byte| if refused.contains(&byte) { b'a' } else { byte }), bytes)
 }
@@ -204,7 +206,7 @@ fn read() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A format and a file's records.
+/// A format and the records of a file.
 fn file() -> impl Strategy<Value = (Format, Vec<Vec<u8>>)> {
     let of_text = prop_oneof![
         (Just(Format::Lines), vec_of(line(), 0..12)),
@@ -225,9 +227,12 @@ fn file() -> impl Strategy<Value = (Format, Vec<Vec<u8>>)> {
     });
     let prefix = (prop::sample::select(vec![1u8, 2, 4, 8]), any::<bool>());
     let prefixed = (prefix, vec_of(vec_of(telling(), 0..9), 0..12)).prop_map(|((size, is_big_endian), records)| {
-        let prefix = |length: usize| match is_big_endian {
-            true => length.to_be_bytes()[8 - size as usize..].to_vec(),
-            false => length.to_le_bytes()[..size as usize].to_vec(),
+        let prefix = |length: usize| {
+            if is_big_endian {
+                length.to_be_bytes()[8 - size as usize..].to_vec()
+            } else {
+                length.to_le_bytes()[..size as usize].to_vec()
+            }
         };
         let records = records.into_iter().map(|record| [prefix(record.len()), record].concat()).collect();
         (Format::LengthPrefixed { prefix_bytes: size, is_big_endian }, records)
@@ -236,7 +241,8 @@ fn file() -> impl Strategy<Value = (Format, Vec<Vec<u8>>)> {
     prop_oneof![5 => of_text, 1 => fixed, 1 => prefixed, 1 => whole]
 }
 
-/// Where the chunks of these records end, but for the last: each record is of the chunk that has its first byte.
+/// The expected borders of the chunks of these records, except the last one: each record belongs to the chunk that has
+/// its first byte.
 fn expected(records: &[Vec<u8>], chunk_bytes: u64) -> Vec<u64> {
     let mut begins = Vec::new();
     let mut offset = 0;
@@ -248,13 +254,13 @@ fn expected(records: &[Vec<u8>], chunk_bytes: u64) -> Vec<u64> {
     begins.windows(2).filter(|pair| is_border(pair)).map(|pair| pair[1]).collect()
 }
 
-/// Without the end of a file's content, which a format may take for a chunk's end, or not see as one.
+/// Without the end of the content, which only some formats recognize as a border.
 fn inner(mut ends: Vec<u64>, content: &[u8]) -> Vec<u64> {
     ends.retain(|&end| end < content.len() as u64);
     ends
 }
 
-/// Where rows end, told byte by byte.
+/// The ends of rows, found byte by byte.
 fn row_ends(content: &[u8]) -> Vec<u64> {
     let (mut ends, mut is_quoted, mut at) = (Vec::new(), false, 0);
     let mut begins_field = true;
@@ -284,7 +290,10 @@ proptest! {
 
     #[test]
     fn records_are_of_the_chunk_that_has_their_first_byte(
-        (format, records) in file(), chunk_bytes in 1..60u64, pieces in vec_of(1..20usize, 1..4), split in any::<prop::sample::Index>()
+        (format, records) in file(),
+        chunk_bytes in 1..60u64,
+        pieces in vec_of(1..20usize, 1..4),
+        split in any::<prop::sample::Index>(),
     ) {
         let content = records.concat();
         let expected = expected(&records, chunk_bytes);
@@ -292,7 +301,7 @@ proptest! {
         prop_assert_eq!(&inner(ends, &content), &expected);
         prop_assert!(ending.is_ok());
 
-        // A file that was appended to has the chunks that it would have had at once.
+        // A file that was appended to has the same chunks as one that was written at once.
         let before = &content[..split.index(content.len() + 1)];
         let (ends, _) = feed(&mut Cutter::new(format, chunk_bytes), before, &pieces);
         let mut ends = inner(ends, before);
@@ -304,7 +313,10 @@ proptest! {
 
     #[test]
     fn any_content_is_cut_the_same_however_it_comes(
-        (format, _) in file(), content in vec_of(telling(), 0..60), chunk_bytes in 1..20u64, pieces in vec_of(1..20usize, 1..4)
+        (format, _) in file(),
+        content in vec_of(telling(), 0..60),
+        chunk_bytes in 1..20u64,
+        pieces in vec_of(1..20usize, 1..4),
     ) {
         let at_once = feed(&mut Cutter::new(format, chunk_bytes), &content, &[content.len().max(1)]);
         let piecewise = feed(&mut Cutter::new(format, chunk_bytes), &content, &pieces);

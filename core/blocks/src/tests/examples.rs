@@ -1,4 +1,4 @@
-//! The worked examples: makespans of workers whose claims cost nothing, and who gets which chunks.
+//! The worked examples: makespans if leases cost no time, and the chunks of each worker.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -9,11 +9,11 @@ use eyas_types::dfs::NodeId;
 use super::{MB, SECOND, job, lean};
 use crate::{Alpha, BlockPolicy, Blocks, Config, Effect, Lean, POLICIES, Sizes, WorkerBlock, WorkerId};
 
-/// Seven workers at one chunk a second, the last at a quarter of that.
+/// Seven workers at one chunk a second, and one at a quarter of that.
 const SPEEDS: [u64; 8] = [MB, MB, MB, MB, MB, MB, MB, MB / 4];
 
-/// When all of 64 chunks are committed, in units of a chunk on a fast worker. Of two who ask at a time the lower goes
-/// first; each asks when it has nothing more to read.
+/// The time at which all of 64 chunks are committed, in units of a chunk on a fast worker. If two workers ask at the
+/// same time, the lower one goes first. A worker asks when it has nothing more to read.
 fn makespan(config: Config, speeds: &[u64]) -> f64 {
     let nodes: Vec<_> = (0..speeds.len() as u64).map(NodeId).collect();
     let mut blocks = Blocks::new(config, vec![(MB, &nodes[..]); 64], 1, [], 0);
@@ -42,7 +42,7 @@ fn makespan(config: Config, speeds: &[u64]) -> f64 {
     panic!("{} of 64 chunks are committed", blocks.committed_chunks());
 }
 
-/// One slot a worker, nothing taken from others, as in the examples.
+/// One slot for each worker, and no stealing, as in the examples.
 fn plain(policy: BlockPolicy) -> Config {
     let slots = (0..8).map(|node| (NodeId(node), None)).collect();
     Config { steal: false, speculate: false, term_us: 1_000 * SECOND, ..Config::new(policy, slots) }
@@ -81,7 +81,7 @@ fn lean_as_it_is_meant_comes_close_to_the_bound() {
     }
 }
 
-/// All chunks that each worker is given when each takes one lease after the other, until nothing is left.
+/// The chunks of each worker if the workers take leases in turn until none is left.
 fn dealt(blocks: &mut Blocks, nodes: &[NodeId]) -> Vec<Vec<Vec<u32>>> {
     let mut dealt = vec![Vec::new(); nodes.len()];
     let mut owners: Vec<_> =
@@ -126,7 +126,7 @@ fn every_scheduler_deals_each_chunk_once_and_where_it_is() {
     for (name, policy) in POLICIES {
         let config = plain(*policy);
         let config = Config { slots: nodes.map(|node| (node, Some(MB))).to_vec(), ..config };
-        // Each chunk on two of the nodes, some on none.
+        // Each chunk is on two of the nodes, some are on none.
         let replicas: Vec<_> = (0..96).map(|n| [nodes[n % 4], nodes[(n + 1 + n / 4 % 3) % 4]]).collect();
         let chunks = replicas.iter().enumerate();
         let chunks = chunks.map(|(n, nodes)| (MB, if n % 24 == 0 { &[][..] } else { &nodes[..] }));

@@ -7,25 +7,25 @@ use eyas_faults::Dice;
 use eyas_types::dfs::NodeId;
 
 pub const SECOND: u64 = 1_000_000;
-/// A worker is given up when it has been silent for so long.
+/// A worker is given up when it was silent for this time.
 const TERM_US: u64 = 6 * SECOND;
-/// A job that has not ended by then never does.
+/// A job that has not ended by this time never does.
 const LIMIT_US: u64 = 10_000 * SECOND;
 
-/// What fails, and how often.
+/// The faults, and how often they happen.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// From then on nothing does, so that the job ends.
+    /// After this time nothing fails, so that the job ends.
     pub until_us: u64,
-    /// Longest delay of a message; at least half of it without faults.
+    /// Longest delay of a message; without faults, at least half of it.
     pub delay_us: u64,
-    /// Shares of messages that are lost, or come twice.
+    /// Fractions of messages that are lost or repeated.
     pub lost: f64,
     pub repeated: f64,
-    /// Shares of steps of a worker, two a chunk, in which it dies, or stops for a while.
+    /// Fractions of steps of a worker, two for each chunk, in which it dies or stalls.
     pub died: f64,
     pub stalled: f64,
-    /// The leader restarts about as often.
+    /// Mean time between restarts of the leader.
     pub leader_us: u64,
 }
 
@@ -34,7 +34,7 @@ impl Faults {
         Faults { until_us: 0, delay_us: 0, lost: 0.0, repeated: 0.0, died: 0.0, stalled: 0.0, leader_us: u64::MAX };
 }
 
-/// A job, who works at it, and what fails.
+/// A job, its workers, and the faults.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub policy: BlockPolicy,
@@ -43,7 +43,7 @@ pub struct Case {
     /// Whether the leader knows the speeds in advance.
     pub is_known: bool,
     pub window_us: u64,
-    /// Of each slot, every one on a node of its own, bytes a second.
+    /// The rate of each slot, bytes per second. Each slot is on a node of its own.
     pub speeds: Vec<u64>,
     pub sizes_bytes: Vec<u64>,
     pub replication: usize,
@@ -51,15 +51,15 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub makespan_us: u64,
     pub restarts: u64,
     pub lost_records: u64,
-    /// Workers that were told that their work does not count.
+    /// Number of workers that were told that their work does not count.
     pub given_up: u64,
-    /// Those of them that had asked to commit.
+    /// Number of those that had asked to commit.
     pub late_commits: u64,
     pub split: u64,
     pub copied: u64,
@@ -89,7 +89,7 @@ impl Case {
             window_us: self.window_us,
             ..Config::new(self.policy, slots.collect())
         };
-        // Replicas of a chunk are on nodes next to each other.
+        // Replicas of a chunk are on neighbouring nodes.
         let twice = nodes.repeat(2);
         let replicas = |chunk| &twice[chunk % nodes.len()..][..self.replication.min(nodes.len())];
         let chunks = self.sizes_bytes.iter().enumerate().map(|(chunk, size)| (*size, replicas(chunk)));
@@ -100,16 +100,16 @@ impl Case {
 enum Next {
     ToLeader(Event),
     ToWorker(WorkerId, Effect),
-    /// The leader's timer, set by that epoch.
+    /// The leader's timer, set in this epoch.
     Timer(u32),
-    /// The leader crashes, and is up again.
+    /// The leader crashes and restarts.
     Crash,
     Restart,
     /// A worker has read half of a chunk.
     Step(WorkerId),
-    /// A worker says that it is alive.
+    /// A worker sends a heartbeat.
     Beat(WorkerId),
-    /// A stalled worker goes on.
+    /// A stalled worker continues.
     Resume(WorkerId),
     /// A slot gets a new worker.
     Start(usize),
@@ -128,18 +128,18 @@ struct World<'a> {
     case: &'a Case,
     dice: Dice,
     now_us: u64,
-    /// What happens when, by order of arrival among equals.
+    /// Events by time, and by order of arrival at the same time.
     agenda: BTreeMap<(u64, u64), Next>,
     arrivals: u64,
     leader: Option<Blocks>,
     epoch: u32,
     timer_us: Option<u64>,
     saved: Vec<Record>,
-    /// So many of these are on disk for sure.
+    /// Number of saved records that are durable.
     synced: usize,
     workers: BTreeMap<WorkerId, Worker>,
     started: u64,
-    /// What each run that asked to commit has read.
+    /// The chunks that each run that asked to commit has read.
     read: BTreeMap<(WorkerId, LeaseId), Vec<u32>>,
     committed: BTreeSet<WorkerId>,
     /// Chunks of committed runs.
@@ -189,7 +189,7 @@ impl<'a> World<'a> {
         self.is_faulty() && self.dice.happens(probability)
     }
 
-    /// Sends a message, or loses it, or sends it twice, each time with a delay of its own.
+    /// Sends a message, loses it, or sends it twice, each time with its own delay.
     fn send(&mut self, message: impl Fn() -> Next) {
         let Faults { delay_us, lost, repeated, .. } = self.case.faults;
         let copies = if self.fails(lost) { 0 } else { 1 + u32::from(self.fails(repeated)) };
@@ -285,7 +285,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What a committed run has read counts.
+    /// The chunks that a committed run has read count.
     fn count(&mut self, worker: WorkerId, lease: LeaseId) {
         if self.committed.insert(worker) {
             for chunk in &self.read[&(worker, lease)] {
@@ -306,7 +306,7 @@ impl<'a> World<'a> {
         self.drive(worker);
     }
 
-    /// A worker is no more; its slot gets another.
+    /// A worker is gone; its slot gets another one.
     fn end(&mut self, worker: WorkerId, after_us: u64) {
         let slot = self.workers.remove(&worker).expect("who ends was there").slot;
         self.after(after_us, Next::Start(slot));
@@ -315,7 +315,7 @@ impl<'a> World<'a> {
     fn tell(&mut self, worker: WorkerId, effect: &Effect) {
         let Some(state) = self.workers.get_mut(&worker) else { return };
         if state.is_stalled {
-            // Its node is cut off.
+            // Its node is cut off from the network.
             return;
         }
         state.owner.told(effect);
@@ -331,7 +331,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Has a worker do what it can, and ask for what it needs.
+    /// Lets a worker do what it can, and ask for what it needs.
     fn drive(&mut self, worker: WorkerId) {
         let Some(state) = self.workers.get_mut(&worker).filter(|state| !state.is_stalled) else { return };
         if !state.is_reading

@@ -1,4 +1,4 @@
-//! Clients that create, replace, remove, rename and look for files, and ask again when no answer comes.
+//! Clients that create, replace, remove, rename and stat files, and ask again when no answer comes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use eyas_types::dfs::{Chunk, FileId, FileName, FileRecord, Format, NodeId};
 use crate::cluster::{Cluster, MAX_DELAY_US, MS};
 use crate::history::Attempt;
 
-/// When a client does not wait longer for an answer.
+/// Time after which a client no longer waits for an answer.
 const PATIENCE_US: u64 = 1_000 * MS;
 
 pub fn record(id: FileId, stamp: u64) -> FileRecord {
@@ -17,13 +17,13 @@ pub fn record(id: FileId, stamp: u64) -> FileRecord {
 
 #[derive(Default)]
 struct Client {
-    /// The request that it waits for, and its attempt.
+    /// The request that it waits for, and the attempt.
     waits: Option<(u64, usize)>,
-    /// When it does something next.
+    /// The time of its next operation.
     next_us: u64,
-    /// What it does again.
+    /// An operation to repeat.
     again: Option<(FileOperation, u64, NodeId)>,
-    /// What it knows of names.
+    /// Its knowledge of names.
     known: BTreeMap<FileName, (RecordVersion, FileRecord)>,
 }
 
@@ -44,9 +44,9 @@ impl Clients {
         Clients { names, clients, history: Vec::new(), void: Vec::new(), requests: 0, acknowledged: 0 }
     }
 
-    /// Removes what is left of all files; what was seen of them counts no more.
+    /// Removes all remaining files, and forgets the history.
     pub fn begin_anew(&mut self, cluster: &mut Cluster) {
-        // What was asked before comes late.
+        // Delayed requests arrive first.
         let until_us = cluster.now_us + MAX_DELAY_US + PATIENCE_US;
         while cluster.step(until_us) {}
         for name in self.names.clone() {
@@ -63,9 +63,9 @@ impl Clients {
         *self = Clients { names, clients, history: Vec::new(), void: Vec::new(), requests, acknowledged };
     }
 
-    /// Looks at every name, when nothing breaks, and whether lists of all folders have the same files.
+    /// Checks every name when nothing fails, and that the lists of all folders have the same files.
     pub fn look_at_all(&mut self, cluster: &mut Cluster) {
-        // What was asked before comes late.
+        // Delayed requests arrive first.
         let until_us = cluster.now_us + MAX_DELAY_US + PATIENCE_US;
         while cluster.step(until_us) {}
         let mut found = BTreeMap::new();
@@ -85,7 +85,7 @@ impl Clients {
         }
     }
 
-    /// What all nodes list, page by page.
+    /// The lists of all nodes, page by page.
     fn list(&mut self, folder: &str, cluster: &mut Cluster) -> BTreeMap<FileName, FileId> {
         let mut all = BTreeMap::new();
         for node in cluster.up() {
@@ -95,7 +95,7 @@ impl Clients {
                 let operation = FileOperation::List { view, folder: folder.to_owned(), after: after.clone(), most: 2 };
                 let (files, has_more) = match self.answer(node, operation, cluster) {
                     Ok(FileAnswer::Listed { files, has_more }) => (files, has_more),
-                    // The same members are in it.
+                    // The new view has the same members.
                     Err(Refusal::OtherView { .. }) => continue,
                     other => panic!("{other:?} is no list"),
                 };
@@ -114,7 +114,7 @@ impl Clients {
         all
     }
 
-    /// Asks until there is an answer.
+    /// Repeats a request until there is an answer.
     pub fn answer(
         &mut self,
         node: NodeId,
@@ -136,13 +136,13 @@ impl Clients {
         panic!("{operation:?} is not answered")
     }
 
-    /// What counts of what was tried.
+    /// The attempts that count.
     pub fn history(&self) -> Vec<Attempt> {
         let counts = |(index, _): &(usize, &Attempt)| !self.void.contains(index);
         self.history.iter().enumerate().filter(counts).map(|(_, attempt)| attempt.clone()).collect()
     }
 
-    /// Clients that are not waiting do something.
+    /// Lets clients that are not waiting do something.
     pub fn act(&mut self, cluster: &mut Cluster) {
         for (request, answer) in std::mem::take(&mut cluster.answers) {
             let waits = |client: &&mut Client| client.waits.is_some_and(|(other, _)| other == request);
@@ -248,7 +248,7 @@ impl Clients {
     }
 }
 
-/// Puts a new chunk where it is to be.
+/// Stores a new chunk on the nodes of its replicas.
 fn add_chunk(record: &mut FileRecord, cluster: &mut Cluster) {
     let Some(ring) = any_ring(cluster) else { return };
     let checksum = cluster.dice.throw();

@@ -1,4 +1,4 @@
-//! Simulated nodes, their disks, clocks and network, and everything that goes wrong with them.
+//! Simulated nodes with their disks, clocks and network, and everything that can fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use eyas_types::ObjectId;
 use eyas_types::dfs::{FileName, FileSystemId, NodeId};
 
 pub const MS: u64 = 1_000;
-/// Nothing takes longer on its way.
+/// Longest delay of a message.
 pub const MAX_DELAY_US: u64 = 1_500 * MS;
 
-/// What can go wrong for now, in so many of 1000 cases each.
+/// How often faults happen, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub lost: u64,
@@ -21,7 +21,7 @@ pub struct Faults {
     pub late: u64,
     /// A node crashes before some effect.
     pub crash: u64,
-    /// Who lives is told wrongly.
+    /// Gossip is wrong about which nodes are alive.
     pub wrong: u64,
 }
 
@@ -67,11 +67,11 @@ pub struct Machine {
     pub disk: Disk,
     /// Chunks.
     pub store: BTreeSet<ObjectId>,
-    /// While it runs.
+    /// `None` while it is down.
     pub node: Option<RingNode>,
-    /// How often it was started here, so that nothing reaches a later process that was meant for an earlier.
+    /// Number of starts, so that a message for an earlier process does not reach a later one.
     starts: u64,
-    /// What its clock shows is this much more, and runs by so many of 1000 faster.
+    /// Its clock is this much ahead, and this many thousandths faster.
     ahead_us: u64,
     faster: u64,
     group: u8,
@@ -93,7 +93,7 @@ enum What {
     Closed { node: NodeId, to: NodeId },
 }
 
-/// An answer that reached its client.
+/// An answer that has reached its client.
 pub type Answered = (u64, Result<eyas_ring::FileAnswer, Refusal>);
 
 pub struct Cluster {
@@ -123,7 +123,7 @@ impl Cluster {
         }
     }
 
-    /// A node that was never here before.
+    /// Adds a new node.
     pub fn add(&mut self, found: bool, partitions: u16, replication: u8) -> NodeId {
         let node = NodeId(self.dice.throw());
         let config = Config {
@@ -182,7 +182,7 @@ impl Cluster {
         self.close(node);
     }
 
-    /// The connections of a node to others end, as far as these hear of it.
+    /// Ends the connections of a node, as far as the other nodes notice.
     fn close(&mut self, node: NodeId) {
         let group = self.machines[&node].group;
         let others = self.machines.iter().filter(|(other, machine)| **other != node && machine.group == group);
@@ -192,7 +192,7 @@ impl Cluster {
         }
     }
 
-    /// Nodes of different groups do not hear each other.
+    /// Splits the network: nodes in different groups cannot reach each other.
     pub fn split(&mut self) {
         let groups = 1 + self.dice.below(3);
         for machine in self.machines.values_mut() {
@@ -224,7 +224,7 @@ impl Cluster {
         MS + self.dice.below(if late { MAX_DELAY_US } else { 10 * MS })
     }
 
-    /// Does what is next; false, if that is after `until_us`.
+    /// Carries out the next step; `false` if it is after `until_us`.
     pub fn step(&mut self, until_us: u64) -> bool {
         let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until_us) else {
             self.now_us = until_us;
@@ -296,7 +296,7 @@ impl Cluster {
         }
     }
 
-    /// All whom a leader reaches say what they have of what it searches.
+    /// All nodes that a leader can reach report which of the searched chunks they have.
     fn search(&mut self, leader: NodeId, name: &FileName, objects: &[ObjectId]) {
         let Some(group) = self.machines.get(&leader).map(|machine| machine.group) else { return };
         let reached = self.machines.iter().filter(|(_, machine)| machine.node.is_some() && machine.group == group);
@@ -322,7 +322,7 @@ impl Cluster {
         self.at_most_one_answers(at);
     }
 
-    /// Something happened at a node: it answers for no partition for which another does.
+    /// After an event at a node: no partition that it answers for is answered by another node as well.
     fn at_most_one_answers(&self, at: NodeId) {
         let answers = |machine: &Machine, partition| {
             let clock_us = machine.clock_us(self.now_us);

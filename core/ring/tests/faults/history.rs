@@ -1,5 +1,4 @@
-//! What clients saw, and whether one file system could have shown it (linearizability: Herlihy and Wing 1990; checked as by
-//! Lowe 2017, in the order in which answers came).
+//! Linearizability of what clients saw (Herlihy and Wing 1990), checked as by Lowe 2017 in the order of answers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Debug};
@@ -12,10 +11,10 @@ use eyas_types::dfs::{FileId, FileName};
 #[derive(Clone, Debug)]
 pub struct Attempt {
     pub operation: FileOperation,
-    /// What the client thinks it replaces or renames, by the time at which it was written.
+    /// The version that the client intends to replace or rename, given by the time when it was written.
     pub stamp: u64,
     pub asked_us: u64,
-    /// None, if it may happen at any time after.
+    /// `None` if the operation may happen at any later time.
     pub answer: Option<(u64, Result<FileAnswer, Refusal>)>,
 }
 
@@ -48,7 +47,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Panics if what the clients saw contradicts itself.
+/// Panics if the history is not linearizable.
 pub fn check(history: &[Attempt]) {
     let mut names = BTreeSet::new();
     let mut ids = BTreeSet::new();
@@ -71,7 +70,8 @@ pub fn check(history: &[Attempt]) {
     }
 }
 
-/// What may be at a name after an attempt: the file, and when it was written. None, if it does not concern the name.
+/// The state of a name after an attempt: its file and when it was written. `None` if the attempt does not concern the
+/// name.
 type AtName = Option<(FileId, u64)>;
 
 fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtName>> {
@@ -131,7 +131,7 @@ fn at_name(name: &FileName, attempt: &Attempt, state: &AtName) -> Option<Vec<AtN
     })
 }
 
-/// Where a file is.
+/// The state of a file: its name.
 fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Vec<Option<FileName>>> {
     let answer = attempt.answer.as_ref().map(|(_, answer)| answer);
     let is_at = |name: &FileName| state.as_ref() == Some(name);
@@ -166,7 +166,7 @@ fn of_file(id: FileId, attempt: &Attempt, state: &Option<FileName>) -> Option<Ve
     })
 }
 
-/// Takes attempts, in some order that respects which ended before which began, from state to state.
+/// Applies the attempts in all orders that respect which ended before which began.
 fn linearize<S: Clone + Ord + Debug>(
     of: &str,
     history: &[Attempt],
@@ -181,7 +181,7 @@ fn linearize<S: Clone + Ord + Debug>(
     }
     moments.sort_unstable();
     let mut open = BTreeSet::new();
-    // What the state can be, and which of the open attempts have happened then.
+    // The possible states, each with the open attempts that have happened in it.
     let mut cases: BTreeSet<(S, BTreeSet<usize>)> = [(start, BTreeSet::new())].into();
     for (place, (_, is_end, index)) in moments.iter().enumerate() {
         if *is_end == 0 {
@@ -198,7 +198,7 @@ fn linearize<S: Clone + Ord + Debug>(
             }
             for other in open.iter().filter(|other| !happened.contains(other)) {
                 for after in step(of_it[*other], &state).expect("it concerns this") {
-                    // What nobody waits for need not happen without effect.
+                    // An attempt without an answer and without an effect need not be tried.
                     if after == state && of_it[*other].answer.is_none() {
                         continue;
                     }

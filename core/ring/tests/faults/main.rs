@@ -1,13 +1,13 @@
-//! Runs with whatever breaks: a few nodes and clients, a network that loses, delays, doubles and reorders, partitions,
-//! crashes between any two effects, clocks that differ, wrong hints about who lives, nodes that are lost for ever and new
-//! ones that join, all of them thrown with one seed.
+//! Small clusters with faults: the network loses, delays, repeats and reorders messages, and is split; nodes crash
+//! between any two effects; clocks differ; gossip is wrong; nodes are lost for ever, and new ones join. One seed
+//! decides everything.
 //!
-//! At each step at most one node answers for a partition. After each run everything is healed; then everything
-//! acknowledged is there, what clients saw is what one file system could have shown, and every chunk is at as many nodes as
-//! it is to be.
+//! At each step at most one node answers for a partition. After each run all faults are healed. Then every
+//! acknowledged entry is there, the history that clients saw is linearizable, and every chunk has its number of
+//! replicas.
 //!
-//! `cargo test` tries a few seeds, with `EYAS_SEEDS=10000` so many, and `make soak MINUTES=10` others for as long as asked.
-//! A seed that fails is tried again by `EYAS_SEED=17 make soak`.
+//! `cargo test` tries a few seeds (`EYAS_SEEDS=10000` tries 10,000), and `make soak MINUTES=10` tries new seeds for 10
+//! minutes. `EYAS_SEED=17 make soak` repeats a seed that failed.
 
 mod clients;
 mod cluster;
@@ -23,9 +23,10 @@ use cluster::{Cluster, Faults, MS};
 
 /// Seeds that `cargo test` tries.
 const SEEDS: u64 = 40;
-/// A cluster that is not whole again by then, after all was healed, never is.
+/// A cluster that is not healthy this long after all faults were healed never becomes so.
 const HEALED_WITHIN_US: u64 = 120_000 * MS;
-/// It is whole when nothing was wrong at so many looks in a row: longer than it takes to be found missing.
+/// The cluster is healthy if nothing was wrong in this number of consecutive checks, which take longer than noticing a
+/// missing node.
 const QUIET: u64 = 3;
 
 #[test]
@@ -83,7 +84,7 @@ impl Run {
         Run { cluster, clients: Clients::new(names, clients), partitions, replication, lost: 0 }
     }
 
-    /// The number of the latest view, and who is in it.
+    /// The number and the members of the latest view.
     fn view(&self) -> (u64, Vec<NodeId>) {
         let nodes = self.cluster.machines.values().filter_map(|machine| machine.node.as_ref()?.view());
         let latest = nodes.max_by_key(|view| view.number).expect("somebody has founded it");
@@ -131,7 +132,7 @@ impl Run {
         }
     }
 
-    /// Everything works again, and goes on until all is as it should be, and stays so in one view.
+    /// Heals all faults, and continues until the cluster is healthy and stays so in one view.
     fn heal(&mut self) {
         self.cluster.heal();
         let until_us = self.cluster.now_us + HEALED_WITHIN_US;
@@ -148,7 +149,7 @@ impl Run {
         }
     }
 
-    /// What is not as it should be when nothing breaks.
+    /// The first thing that is wrong in a cluster without faults.
     fn wrong(&self) -> Option<String> {
         let (number, members) = self.view();
         let up = self.cluster.up();
@@ -188,7 +189,7 @@ impl Run {
         None
     }
 
-    /// What the leaders have.
+    /// The entries of all leaders.
     fn led(&self) -> Vec<(FileName, NameEntry)> {
         let mut led = Vec::new();
         for (node, machine) in &self.cluster.machines {
@@ -202,7 +203,7 @@ impl Run {
         led
     }
 
-    /// As many nodes as may be are lost for ever, all at once, and new ones join.
+    /// Loses as many nodes as allowed for ever, all at once, and adds new ones.
     fn lose_some(&mut self) {
         let (_, members) = self.view();
         let most = (u64::from(self.replication) - 1).min((members.len() as u64 - 1) / 2);
@@ -217,7 +218,7 @@ impl Run {
         }
     }
 
-    /// Looks at every name, and then at all that was seen.
+    /// Checks every name, and then the whole history.
     fn check(&mut self) {
         self.clients.look_at_all(&mut self.cluster);
         history::check(&self.clients.history());

@@ -1,6 +1,7 @@
-//! Runs in which more than half of the nodes are lost, a person has the others go on, and some of the lost come back.
+//! Runs in which more than half of the nodes are lost, a person lets the others continue, and some lost nodes come
+//! back.
 //!
-//! What was acknowledged before may be gone; what is left is one file system that works, and loses nothing from then on.
+//! Entries from before may be gone. The rest is a working file system, which loses nothing from then on.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use eyas_types::dfs::NodeId;
 use crate::cluster::MS;
 use crate::{Run, SEEDS};
 
-/// In which nodes are found missing, and leases have ended.
+/// Time in which missing nodes are noticed and leases expire.
 const MISSED_US: u64 = 5_000 * MS;
 
 #[test]
@@ -29,7 +30,7 @@ fn what_is_left_goes_on() {
 }
 
 impl Run {
-    /// More than half of the members are lost; those who may come back are fewer than that.
+    /// Loses more than half of the members. Fewer than a majority may come back.
     fn lose_most(&mut self) -> BTreeSet<NodeId> {
         let (_, mut members) = self.view();
         let left = 1 + self.cluster.dice.below((members.len() as u64 - 1) / 2);
@@ -65,7 +66,7 @@ impl Run {
         let recovered = self.clients.answer(asked, without(lost), &mut self.cluster);
         let left: BTreeSet<NodeId> = self.cluster.up().into_iter().collect();
         assert_eq!(recovered, Ok(FileAnswer::Recovered { members: left }));
-        // Again, it has nothing to do.
+        // The second time there is nothing to do.
         self.go_on(MISSED_US);
         assert_eq!(self.clients.answer(asked, without(lost), &mut self.cluster), Err(Refusal::HasMajority));
         self.clients.begin_anew(&mut self.cluster);
