@@ -6,7 +6,8 @@ CARGO := cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny docs generate headline clean need
+.PHONY: help demo test soak check supply-chain fmt layers lint doc spelling unit bench bench-tiny docs \
+        generate headline clean need
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +35,8 @@ docs: need ## The documentation as a book, in target/book; builds mdbook first
 
 generate: need ## Write the pages of the book that are made from the code
 	$(CARGO) build --locked --workspace
-	EYAS_GENERATE=1 EYAS_BIN=$(TARGET)/debug/eyas $(CARGO) test --locked --workspace --test reference --test end_to_end -- current
+	EYAS_GENERATE=1 EYAS_BIN=$(TARGET)/debug/eyas \
+		$(CARGO) test --locked --workspace --test reference --test end_to_end -- current
 
 headline: need ## Run one data-heavy job under five systems, and draw the picture of README; needs root
 	$(CARGO) build --locked --release -p eyas-cli

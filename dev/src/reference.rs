@@ -84,8 +84,8 @@ pub fn json(version: &str, sources: &[(&str, &str)]) -> String {
         "# JSON answers\n\n<!-- made by `make generate` from the types in wire/src/view.rs -->\n\nWith `--json`, a \
          command prints one object: `schema_version`, now {version}, and the answer under its name, as in \
          `{{\"schema_version\":{version},\"jobs\":[…]}}`. A field that changes its meaning gets a new version; new \
-         fields do not. `Option` means that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have their \
-         unit at the end of the name.\n"
+         fields do not. `Option` means that the value may be `null`, `Vec` a list, `BTreeMap` an object; numbers have \
+         their unit at the end of the name.\n"
     );
     for (file, code) in sources {
         let _ = write!(page, "\n## From `{file}`\n");

@@ -1,8 +1,7 @@
-//! Who may import whom, and other rules that a compiler does not check. `ARCHITECTURE.md` says why; this fails when the
-//! code says otherwise.
+//! Which room may import which, and other rules that a compiler does not check. `ARCHITECTURE.md` gives the reasons.
 //!
-//! The tables are data: a new arrow between rooms, a file with unsafe code, a long file each need a row with a reason,
-//! and a row that nothing needs any more must go. So the tables are true in both directions.
+//! The tables are data. A new import between rooms, a file with unsafe code, and a long file each need a row with a
+//! reason; a row that the code does not need must be removed. So the tables are true in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +10,7 @@ use std::path::Path;
 use eyas_dev::tree::{files, folder_of, metadata, root};
 use serde_json::Value;
 
-/// Whose `Cargo.toml` may name whom, in whatever kind of dependency, and what for.
+/// Imports between rooms, by their `Cargo.toml`: from, to, and what for. Any kind of dependency counts.
 const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-sched", "eyas-types", "ids, resources, policies' names"),
     ("eyas-provision", "eyas-types", "ids of executors and objects, policies' names"),
@@ -85,7 +84,7 @@ const ARROWS: &[(&str, &str, &str)] = &[
     ("eyas-cli", "eyas-store", "its Emulation, which the executor takes, and URLs of paths"),
 ];
 
-/// Rooms of pure deciders: no other arrow than to the words, whatever the table says, and no standard library.
+/// Rooms of pure deciders: they import `types` alone, whatever the table says, and no standard library.
 const CORE: &[&str] = &[
     "eyas-sched",
     "eyas-provision",
@@ -98,14 +97,14 @@ const CORE: &[&str] = &[
 ];
 /// Joins two deciders and decides nothing itself: of the core, only this room imports others.
 const EXCHANGE: &str = "eyas-dispatch";
-/// Imports whom it likes, and nobody imports it.
+/// May import every room; no room imports it.
 const DEV: &str = "eyas-dev";
 /// What fault tests share: a development dependency of any room, and no other kind of dependency.
 const FAULTS: &str = "eyas-faults";
 /// The words.
 const TYPES: &str = "eyas-types";
 
-/// Files with unsafe code, and why it cannot be done without.
+/// Files with unsafe code, and why it is necessary.
 const UNSAFE: &[(&str, &str)] = &[
     ("coordinator/board/src/page_cache.rs", "asks the kernel what it has in memory, by a call that no library has"),
     ("coordinator/board/src/peer.rs", "no safe wrapper of SO_PEERCRED has processes that are in another namespace"),
@@ -151,13 +150,13 @@ fn arrows(metadata: &Value) -> BTreeSet<Arrow> {
     arrows.filter(|(from, to)| members.contains(to) && from != to).collect()
 }
 
-/// What is wrong with `arrows`, held against `table`.
+/// The differences between `arrows` and `table`.
 fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str, &str, &str)]) -> Vec<String> {
     let allowed: BTreeMap<(&str, &str), &str> = table.iter().map(|(from, to, why)| ((*from, *to), *why)).collect();
     let mut wrong = Vec::new();
     for (from, to) in arrows {
         if to == DEV || apps.contains(to) {
-            wrong.push(format!("{from} -> {to}: nobody imports dev or apps"));
+            wrong.push(format!("{from} -> {to}: dev and apps must not be imported"));
         } else if to == FAULTS {
             wrong.push(format!("{from} -> {to}: only a development dependency may name it"));
         } else if from == FAULTS {
@@ -172,7 +171,7 @@ fn violations(arrows: &BTreeSet<Arrow>, apps: &BTreeSet<String>, table: &[(&str,
     }
     for (from, to, _) in table {
         if !arrows.contains(&((*from).to_owned(), (*to).to_owned())) {
-            wrong.push(format!("{from} -> {to}: the row is not needed any more"));
+            wrong.push(format!("{from} -> {to}: the row is no longer needed"));
         }
     }
     wrong
@@ -194,11 +193,11 @@ fn has_unsafe(code: &str) -> bool {
     words.any(|word| word == "unsafe")
 }
 
-/// Holds what was found against a table of exceptions: neither may have what the other has not.
+/// Compares the files that were found with a table of exceptions: both must list the same files.
 fn compare(found: &BTreeSet<String>, table: &[(&str, &str)], what: &str) -> Vec<String> {
     let listed: BTreeSet<String> = table.iter().map(|(file, _)| (*file).to_owned()).collect();
     let unlisted = found.difference(&listed).map(|file| format!("{file} {what}, and no row says why"));
-    let stale = listed.difference(found).map(|file| format!("{file} is listed, but not one that {what}"));
+    let stale = listed.difference(found).map(|file| format!("{file} is listed, but is not a file that {what}"));
     unlisted.chain(stale).collect()
 }
 
@@ -306,7 +305,7 @@ fn every_rust_file_says_what_it_is() {
     assert_none(&silent.map(|(file, _)| format!("{file} does not open with `//! `")).collect::<Vec<_>>());
 }
 
-/// What stands between backquotes.
+/// The texts between backquotes.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -358,9 +357,9 @@ fn wrong_arrows_are_found() {
     let faults = ("eyas-faults", "dev/faults", &["eyas-types"][..]);
     let wrong = check(&[types, node, stacking, dev, executor, sched, ring, faults]);
     let expected = [
-        "eyas-executor -> eyas-dev: nobody imports dev or apps",
+        "eyas-executor -> eyas-dev: dev and apps must not be imported",
         "eyas-executor -> eyas-node: no row allows it; a new arrow is a design decision",
-        "eyas-executor -> eyas-stacking: nobody imports dev or apps",
+        "eyas-executor -> eyas-stacking: dev and apps must not be imported",
         "eyas-faults -> eyas-types: it is below every room",
         "eyas-sched -> eyas-faults: only a development dependency may name it",
         "eyas-sched -> eyas-node: a decider imports eyas-types only",
@@ -368,7 +367,7 @@ fn wrong_arrows_are_found() {
     ];
     assert_eq!(wrong, expected);
     let wrong = check(&[types, node, ("eyas-executor", "executor", &["eyas-types"])]);
-    assert_eq!(wrong, ["eyas-sched -> eyas-node: the row is not needed any more"]);
+    assert_eq!(wrong, ["eyas-sched -> eyas-node: the row is no longer needed"]);
 }
 
 #[test]
@@ -382,5 +381,5 @@ fn unsafe_code_is_told_from_talk_about_it() {
 fn exceptions_are_held_against_what_there_is() {
     let found = ["a.rs", "b.rs"].map(str::to_owned).into();
     let wrong = compare(&found, &[("b.rs", "a reason"), ("c.rs", "a reason")], "is long");
-    assert_eq!(wrong, ["a.rs is long, and no row says why", "c.rs is listed, but not one that is long"]);
+    assert_eq!(wrong, ["a.rs is long, and no row says why", "c.rs is listed, but is not a file that is long"]);
 }

@@ -159,9 +159,9 @@ impl Home {
         files.map(|file| file.expect("readable").path()).collect()
     }
 
-    /// Checks every journal that dispatchers have left: reading it gives the same state each time, and every result that
-    /// was acknowledged. Dispatchers themselves compare what they have in memory with the journal when they end, and
-    /// whenever a snapshot replaces entries.
+    /// Checks every journal that dispatchers have left: reading it gives the same state each time, and every result
+    /// that was acknowledged. Dispatchers themselves compare what they have in memory with the journal when they end,
+    /// and whenever a snapshot replaces entries.
     fn check_journals(&self) {
         if let Ok(differences) = fs::read_to_string(self.path("journal-differs")) {
             panic!("a journal is not what its dispatcher had in memory:\n{differences}");
