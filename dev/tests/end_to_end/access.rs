@@ -64,10 +64,10 @@ fn the_access_file_of_another_cluster_lets_nobody_in() {
     fs::write(&forged, text.replace(&address(&other), &address(&cluster))).unwrap();
     fs::set_permissions(&forged, fs::Permissions::from_mode(0o600)).unwrap();
     let forged = forged.to_str().unwrap();
-    cluster.eyas(&["--access", forged, "job", "list"]).exits(1).says(&["would not let us in", "access file"]);
+    cluster.eyas(&["--access", forged, "job", "list"]).exits(1).says(&["refused this access file", "access file"]);
     let folder = cluster.path("intruder");
     let words = ["start", "executor", "--access", forged, "--folder", folder.to_str().unwrap()];
-    cluster.eyas(&words).exits(1).says(&["would not let us in"]);
+    cluster.eyas(&words).exits(1).says(&["refused this access file"]);
     cluster.run(&["job", "list"]).exits(0);
 }
 

@@ -37,7 +37,7 @@ fn an_executor_that_moves_data_otherwise_does_not_join() {
         cluster.add_executor(other).wait();
         let log = fs::read_to_string(cluster.path("log")).expect("the cluster's log");
         let told: Vec<_> = log.lines().filter(|line| line.contains("one decision for the whole cluster")).collect();
-        for side in ["was started with --plain-data", "moves data unencrypted (--plain-data)"] {
+        for side in ["was started with --plain-data", "sends data unencrypted (--plain-data)"] {
             assert!(told.iter().any(|line| line.contains(side)), "the executor and the dispatcher both say so: {log}");
         }
         cluster.wait_for_executors(1);

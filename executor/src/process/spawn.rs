@@ -1,10 +1,10 @@
-//! Starting a task's process so that the kernel kills it when its executor dies, in whatever way (`PR_SET_PDEATHSIG`).
+//! Starts a task's process so that the kernel kills it when its executor dies for any reason (`PR_SET_PDEATHSIG`).
 //!
-//! The standard library could do so only by `fork`, which copies this process's page tables: with a store of many
-//! objects that takes longer than many a task. So this does what `posix_spawn` does: the child shares this process's
-//! memory until it executes its program, and the thread that starts it waits until then.
+//! The standard library could do so only by `fork`, which copies this process's page tables. With a store of many
+//! objects that takes longer than many tasks. So this does what `posix_spawn` does: the child shares this process's
+//! memory until it executes its program, and the thread that starts the child waits until then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io;
@@ -13,43 +13,61 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use std::ptr;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// The child's stack until it executes its program: it calls a few system calls, and nothing that nests.
+/// The child's stack until it executes its program: it makes a few system calls without nesting.
 const STACK_BYTES: usize = 64 << 10;
-/// Where programs are looked for without a `PATH`.
+/// Folders with programs if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// How a child ends that could not execute its program; nobody sees it.
+/// Exit code of a child that could not execute its program. No process sees it.
 const NOT_EXECUTED: c_int = 127;
-/// Signals have numbers up to this.
+/// The highest number of a signal.
 const MAX_SIGNAL: c_int = 64;
+/// A program is searched for in all folders of the `PATH` again after this time, so that a new program in an earlier
+/// folder is found. Until then the folder in which it was found is tried first.
+const SEARCH_AGAIN: Duration = Duration::from_secs(1);
+/// Programs whose folders are remembered; at this number all are forgotten.
+const MAX_REMEMBERED: usize = 256;
 
-/// All that the child needs, made before: it must not allocate.
+/// The folder in which a program was found, as its index in the `PATH`, and when it was searched for.
+static FOUND: LazyLock<Mutex<HashMap<ProgramAndPath, (usize, Instant)>>> = LazyLock::new(Mutex::default);
+
+type ProgramAndPath = (OsString, OsString);
+
+/// All that the child needs. It is made before, because the child must not allocate.
 struct Plan {
-    /// Places of the program, to be tried in order.
+    /// Possible paths of the program, in the order of the `PATH`.
     programs: Vec<CString>,
+    /// Index of the path to try before all others.
+    first: Option<usize>,
+    /// Index of the path that was tried last: the executed program, if there was no error.
+    tried: usize,
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
     folder: Option<CString>,
-    /// What become its descriptors 0, 1 and 2.
+    /// The child's descriptors 0, 1 and 2.
     streams: [RawFd; 3],
     parent: libc::pid_t,
-    /// Why it could not be started; 0 if it was.
+    /// Why the program could not be executed; 0 if it was.
     error: c_int,
 }
 
-/// Starts a command's program as the leader of a new process group, with nothing to read and these streams to write
-/// to. Of the command, the program, arguments, environment and folder count. The process is killed if the thread that
-/// calls this ends first.
+/// Starts a command's program as the leader of a new process group, with an empty standard input and these streams as
+/// its output. Only the program, arguments, environment and folder of the command count. The process is killed if the
+/// calling thread ends first.
 ///
 /// # Errors
-/// As the system says; the process is gone then.
+/// The system's error; the process is gone then.
 pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedFd<'_>) -> io::Result<Pid> {
     let null = File::open("/dev/null")?;
     let environment = environment(command);
     let path = environment.get(OsStr::new("PATH")).map_or(OsStr::new(DEFAULT_PATH), OsString::as_os_str);
-    let programs = places(command.get_program(), path)?;
+    let programs = paths(command.get_program(), path)?;
+    let searched = (programs.len() > 1).then(|| (command.get_program().to_owned(), path.to_owned()));
+    let first = searched.as_ref().and_then(remembered);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words = words.map(c_string).collect::<io::Result<Vec<_>>>()?;
     let variables = environment
@@ -59,6 +77,8 @@ pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedF
     let folder = command.get_current_dir().map(|folder| c_string(folder.as_os_str())).transpose()?;
     let mut plan = Plan {
         programs,
+        first,
+        tried: 0,
         arguments: pointers(&words),
         environment: pointers(&variables),
         folder,
@@ -68,9 +88,14 @@ pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedF
     };
     let child = start(&mut plan)?;
     match plan.error {
-        0 => Ok(child),
+        0 => {
+            if let (Some(searched), true) = (searched, first != Some(plan.tried)) {
+                remember(searched, plan.tried);
+            }
+            Ok(child)
+        }
         error => {
-            // It has ended; whether it can be reaped says nothing of why it could not be started.
+            // The child has ended. An error of reaping would hide the reason why it could not be started.
             let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
             Err(io::Error::from_raw_os_error(error))
         }
@@ -80,11 +105,11 @@ pub(crate) fn spawn(command: &Command, stdout: BorrowedFd<'_>, stderr: BorrowedF
 fn start(plan: &mut Plan) -> io::Result<Pid> {
     let mut stack = Box::<[u8]>::new_uninit_slice(STACK_BYTES);
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: The stack is the child's alone; its end is aligned as all ABIs want. The child runs `child` with a plan
-    // that lives until it has executed its program or ended, since CLONE_VFORK has this thread wait for that; it uses
-    // what it points to, which nothing changes meanwhile, and calls only what may be called between fork and exec. No
-    // handler of a signal runs in it with this process's memory: all signals are blocked until it has reset them. The
-    // masks are written before they are read.
+    // SAFETY: The stack is used by the child alone, and its end is aligned as all ABIs require. The child runs `child`
+    // with a plan that lives until the child has executed its program or ended, because CLONE_VFORK makes this thread
+    // wait for that. Nothing changes the data behind the plan meanwhile, and the child makes only calls that are
+    // allowed between fork and exec. No signal handler runs in the child with this process's memory: all signals are
+    // blocked until the child has reset their handlers. The masks are written before they are read.
     let (child, error) = unsafe {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigfillset(all.as_mut_ptr());
@@ -100,36 +125,41 @@ fn start(plan: &mut Plan) -> io::Result<Pid> {
     Pid::from_raw(child).filter(|_| child > 0).ok_or(error)
 }
 
-/// What the child does, in the memory of the executor.
+/// The child's main function, in the memory of the executor.
 extern "C" fn child(plan: *mut c_void) -> c_int {
-    // SAFETY: `start` passes a plan that lives longer than this does, and waits meanwhile.
+    // SAFETY: `start` passes a plan that outlives this call, and waits meanwhile.
     let plan = unsafe { &mut *plan.cast::<Plan>() };
     plan.error = execute(plan);
     NOT_EXECUTED
 }
 
-/// Executes the program; if it returns, why it could not.
-fn execute(plan: &Plan) -> c_int {
-    // SAFETY: All pointers are to strings and lists that end with a null, which live in the plan or beside it in
-    // `spawn`; a zeroed sigaction is the default one; nothing here allocates, locks, or touches memory that others
-    // use.
+/// Executes the program. Returns only if that fails, with the error.
+fn execute(plan: &mut Plan) -> c_int {
+    // SAFETY: All pointers are to strings and lists that end with a null, and live in the plan or beside it in
+    // `spawn`. A zeroed sigaction is the default one. Nothing here allocates, locks, or touches memory that other
+    // threads use.
     unsafe {
         let failed = libc::setpgid(0, 0) != 0
             || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
-            // It may have died just before, which no signal will tell.
+            // The executor may have died just before; then no signal comes.
             || libc::getppid() != plan.parent
             || (0..).zip(plan.streams).any(|(number, stream)| libc::dup2(stream, number) < 0)
             || plan.folder.as_ref().is_some_and(|folder| libc::chdir(folder.as_ptr()) != 0);
         if failed {
             return errno();
         }
-        // What is handled here is not handled there; what was ignored before stays so, but for a closed pipe, which
-        // only Rust programs ignore.
+        // Handlers of this process must not run in the child, so they are reset. Ignored signals stay ignored, except
+        // for closed pipes, which only Rust programs ignore. Most signals have the default already.
         let default: libc::sigaction = std::mem::zeroed();
         for number in 1..=MAX_SIGNAL {
             let mut now: libc::sigaction = std::mem::zeroed();
             let is_known = libc::sigaction(number, ptr::null(), &mut now) == 0;
-            if is_known && (now.sa_sigaction != libc::SIG_IGN || number == libc::SIGPIPE) {
+            let is_reset = match now.sa_sigaction {
+                libc::SIG_DFL => false,
+                libc::SIG_IGN => number == libc::SIGPIPE,
+                _ => true,
+            };
+            if is_known && is_reset {
                 libc::sigaction(number, &default, ptr::null_mut());
             }
         }
@@ -137,10 +167,11 @@ fn execute(plan: &Plan) -> c_int {
         libc::sigemptyset(&mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &none, ptr::null_mut());
         let mut why = libc::ENOENT;
-        for program in &plan.programs {
-            libc::execve(program.as_ptr(), plan.arguments.as_ptr(), plan.environment.as_ptr());
+        for tried in plan.first.into_iter().chain(0..plan.programs.len()) {
+            plan.tried = tried;
+            libc::execve(plan.programs[tried].as_ptr(), plan.arguments.as_ptr(), plan.environment.as_ptr());
             match errno() {
-                // Looked for in the next folder, as shells do.
+                // The next folder is tried, as in shells.
                 libc::ENOENT | libc::ENOTDIR => {}
                 libc::EACCES => why = libc::EACCES,
                 other => return other,
@@ -151,11 +182,11 @@ fn execute(plan: &Plan) -> c_int {
 }
 
 fn errno() -> c_int {
-    // Never 0, which would mean that nothing has failed.
+    // Never 0, which would mean success.
     io::Error::last_os_error().raw_os_error().filter(|error| *error != 0).unwrap_or(libc::EIO)
 }
 
-/// This process's environment, as the command changes it.
+/// This process's environment with the command's changes.
 fn environment(command: &Command) -> BTreeMap<OsString, OsString> {
     let mut environment: BTreeMap<_, _> = std::env::vars_os().collect();
     for (name, value) in command.get_envs() {
@@ -167,19 +198,78 @@ fn environment(command: &Command) -> BTreeMap<OsString, OsString> {
     environment
 }
 
-/// Where a program may be: where its name says, or in the folders of the path.
-fn places(program: &OsStr, path: &OsStr) -> io::Result<Vec<CString>> {
+/// The possible paths of a program: its own if it has a slash, otherwise one in each folder of the `PATH`.
+fn paths(program: &OsStr, path: &OsStr) -> io::Result<Vec<CString>> {
     if program.is_empty() || program.as_bytes().contains(&b'/') {
         return Ok(vec![c_string(program)?]);
     }
     std::env::split_paths(path).map(|folder| c_string(folder.join(program).as_os_str())).collect()
 }
 
-fn c_string(text: &OsStr) -> io::Result<CString> {
-    CString::new(text.as_bytes()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a NUL byte in a word"))
+/// The folder in which a program was found less than [`SEARCH_AGAIN`] ago.
+fn remembered(program: &ProgramAndPath) -> Option<usize> {
+    let found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    found.get(program).filter(|(_, searched)| searched.elapsed() < SEARCH_AGAIN).map(|(index, _)| *index)
 }
 
-/// A list for the kernel, which ends with a null.
+fn remember(program: ProgramAndPath, index: usize) {
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if found.len() >= MAX_REMEMBERED {
+        found.clear();
+    }
+    found.insert(program, (index, Instant::now()));
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a word of the command contains a NUL byte"))
+}
+
+/// A null-terminated list for the kernel.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text: &CString| CStr::as_ptr(text)).chain([ptr::null()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::process::{WaitOptions, waitpid};
+
+    use super::*;
+
+    /// The exit code of `program` on this path.
+    fn run(program: &str, path: &OsStr) -> io::Result<Option<i32>> {
+        let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let mut command = Command::new(program);
+        command.env("PATH", path);
+        let child = spawn(&command, std::os::fd::AsFd::as_fd(&null), std::os::fd::AsFd::as_fd(&null))?;
+        let (_, status) = waitpid(Some(child), WaitOptions::empty())?.expect("it is waited for");
+        Ok(status.exit_status())
+    }
+
+    #[test]
+    fn a_remembered_program_that_moves_or_goes_is_searched_for_again() {
+        let outer = tempfile::tempdir().unwrap();
+        let folders = ["first", "second", "third"].map(|name| outer.path().join(name));
+        folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        let path = std::env::join_paths(&folders).unwrap();
+        let make = |folder: usize, code: i32| {
+            let (file, program) = (folders[folder].join("new"), folders[folder].join("program"));
+            fs::write(&file, format!("#!/bin/sh\nexit {code}\n")).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::rename(&file, program).unwrap();
+        };
+        let name: ProgramAndPath = ("program".into(), path.clone());
+        make(1, 3);
+        let found = || FOUND.lock().unwrap().get(&name).map(|(index, _)| *index);
+        assert_eq!((found(), run("program", &path).unwrap(), found()), (None, Some(3), Some(1)));
+        assert_eq!(run("program", &path).unwrap(), Some(3));
+        make(2, 4);
+        fs::remove_file(folders[1].join("program")).unwrap();
+        assert_eq!((run("program", &path).unwrap(), found()), (Some(4), Some(2)));
+        fs::remove_file(folders[2].join("program")).unwrap();
+        assert_eq!(run("program", &path).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
 }
