@@ -1,4 +1,4 @@
-//! What can go wrong with a file, said so that a person can act on it: always the file's name, then the trouble.
+//! Errors of files: the file's name, then the problem.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,30 +6,30 @@ use std::path::{Path, PathBuf};
 /// A file that could not be used, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
-pub struct FileError {
+pub struct StackingError {
     /// The file as the caller named it.
     pub path: PathBuf,
-    /// What is wrong with it.
-    pub problem: Problem,
+    /// The problem.
+    pub problem: FileProblem,
 }
 
-impl FileError {
+impl StackingError {
     /// `problem` met in `path`.
-    pub fn new(path: &Path, problem: Problem) -> Self {
+    pub fn new(path: &Path, problem: FileProblem) -> Self {
         let path = path.to_owned();
         Self { path, problem }
     }
 }
 
-/// What is wrong with a file.
+/// Problems of files.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
-    /// The operating system refused. The only kind that a retry can cure.
+pub enum FileProblem {
+    /// A system call has failed. The only problem that a retry can solve.
     #[error("cannot {action}: {error}")]
     Io {
-        /// What we tried: "open", "read", "write".
+        /// The attempted action: "open", "read", "write".
         action: &'static str,
-        /// What the operating system said.
+        /// The system's reason.
         error: io::Error,
     },
     /// The first bytes are not those of a FITS file, after gunzip if it was gzip.
@@ -38,35 +38,35 @@ pub enum Problem {
     /// The file ends before its header or its image does.
     #[error("truncated: it ends before {missing}")]
     Truncated {
-        /// What should have followed.
+        /// The missing part.
         missing: &'static str,
     },
     /// The gzip stream is damaged.
     #[error("damaged gzip data: {0}")]
     Gzip(io::Error),
-    /// The header is no legal FITS header.
+    /// The header is not a valid FITS header.
     #[error("bad FITS header: {0}")]
     Header(String),
-    /// A header keyword that we cannot do without.
+    /// A required header keyword is missing.
     #[error("the FITS header lacks {keyword} ({purpose})")]
     Missing {
         /// The keyword.
         keyword: &'static str,
-        /// What it is needed for.
+        /// The purpose of the keyword.
         purpose: &'static str,
     },
-    /// A header keyword whose value we cannot use.
+    /// The value of a header keyword cannot be used.
     #[error("FITS keyword {keyword}: {trouble}")]
     Keyword {
         /// The keyword.
         keyword: &'static str,
-        /// What is wrong with its value.
+        /// The mistake in its value.
         trouble: String,
     },
     /// A list of objects that cannot be read; lines count from one.
     #[error("object list{}: {trouble}", line.map(|line| format!(" line {line}")).unwrap_or_default())]
     List {
-        /// The line, where there is one to blame.
+        /// The line, if it is known.
         line: Option<u64>,
         /// What is wrong with it.
         trouble: String,
@@ -79,16 +79,16 @@ pub enum Problem {
     Picture(#[from] png::EncodingError),
 }
 
-impl Problem {
+impl FileProblem {
     /// Wraps an I/O error; shaped for `map_err`.
-    pub fn io(action: &'static str) -> impl Fn(io::Error) -> Problem {
-        move |error| Problem::Io { action, error }
+    pub fn io(action: &'static str) -> impl Fn(io::Error) -> FileProblem {
+        move |error| FileProblem::Io { action, error }
     }
 
-    /// Exit code after sysexits.h: 74 (`EX_IOERR`) where trying again may help, 65 (`EX_DATAERR`) where it cannot.
+    /// Exit code as in sysexits.h: 74 (`EX_IOERR`) if a retry may help, 65 (`EX_DATAERR`) if not.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Problem::Io { .. } => 74,
+            FileProblem::Io { .. } => 74,
             _ => 65,
         }
     }

@@ -11,8 +11,8 @@ use fitsrs::hdu::header::extension::image::Image;
 use fitsrs::hdu::header::{Bitpix, Header};
 use fitsrs::{Fits, HDU};
 
-use crate::error::{FileError, Problem};
-use crate::source::Source;
+use crate::error::{FileProblem, StackingError};
+use crate::source::ByteSource;
 
 /// FITS files come in blocks of this many bytes.
 pub const BLOCK_BYTES: usize = 2880;
@@ -26,7 +26,7 @@ const MAX_HEADER_BLOCKS: usize = 1000;
 /// A FITS file whose header has been read, and whose image has not.
 #[derive(Debug)]
 pub struct FitsFile {
-    source: Source,
+    source: ByteSource,
     header: Header<Image>,
     header_bytes: u64,
     width: usize,
@@ -45,29 +45,29 @@ struct PixelFormat {
 
 impl FitsFile {
     /// Opens `path` and reads its header.
-    pub fn open(path: &Path) -> Result<Self, FileError> {
-        Self::read_header(Source::open(path)?)
+    pub fn open(path: &Path) -> Result<Self, StackingError> {
+        Self::read_header(ByteSource::open(path)?)
     }
 
     /// Reads the header of a freshly opened source.
-    pub fn read_header(mut source: Source) -> Result<Self, FileError> {
+    pub fn read_header(mut source: ByteSource) -> Result<Self, StackingError> {
         let bytes = header_blocks(&mut source)?;
         let header_bytes = bytes.len() as u64;
         let header = match Fits::from_reader(Cursor::new(bytes)).next() {
             Some(Ok(HDU::Primary(hdu))) => hdu.get_header().clone(),
-            Some(Err(error)) => return Err(source.error(Problem::Header(error.to_string()))),
-            _ => return Err(source.error(Problem::NotFits)),
+            Some(Err(error)) => return Err(source.error(FileProblem::Header(error.to_string()))),
+            _ => return Err(source.error(FileProblem::NotFits)),
         };
         let image = header.get_xtension();
         let &[width, height] = image.get_naxis() else {
             let trouble = format!("{}, but an image has 2 axes", image.get_naxis().len());
-            return Err(source.error(Problem::Keyword { keyword: "NAXIS", trouble }));
+            return Err(source.error(FileProblem::Keyword { keyword: "NAXIS", trouble }));
         };
         let bitpix = image.get_bitpix();
         let total = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(bitpix.byte_size() as u64));
         if total.is_none_or(|bytes| bytes == 0 || bytes > isize::MAX as u64) {
             let trouble = format!("an image of {width} x {height} pixels");
-            return Err(source.error(Problem::Keyword { keyword: "NAXIS1", trouble }));
+            return Err(source.error(FileProblem::Keyword { keyword: "NAXIS1", trouble }));
         }
         let mut file = Self {
             source,
@@ -89,7 +89,7 @@ impl FitsFile {
     }
 
     /// `problem`, with this file's name.
-    pub fn error(&self, problem: Problem) -> FileError {
+    pub fn error(&self, problem: FileProblem) -> StackingError {
         self.source.error(problem)
     }
 
@@ -109,7 +109,7 @@ impl FitsFile {
     }
 
     /// The finite number of a keyword that may be absent.
-    pub fn optional_number(&self, keyword: &'static str) -> Result<Option<f64>, FileError> {
+    pub fn optional_number(&self, keyword: &'static str) -> Result<Option<f64>, StackingError> {
         if self.header.get(keyword).is_none() {
             return Ok(None);
         }
@@ -117,14 +117,14 @@ impl FitsFile {
             Ok(number) if number.is_finite() => Ok(Some(number)),
             _ => {
                 let trouble = "its value is no number".to_owned();
-                Err(self.error(Problem::Keyword { keyword, trouble }))
+                Err(self.error(FileProblem::Keyword { keyword, trouble }))
             }
         }
     }
 
     /// The finite number of a keyword that must be there, needed for `purpose`.
-    pub fn number(&self, keyword: &'static str, purpose: &'static str) -> Result<f64, FileError> {
-        self.optional_number(keyword)?.ok_or_else(|| self.error(Problem::Missing { keyword, purpose }))
+    pub fn number(&self, keyword: &'static str, purpose: &'static str) -> Result<f64, StackingError> {
+        self.optional_number(keyword)?.ok_or_else(|| self.error(FileProblem::Missing { keyword, purpose }))
     }
 
     /// The text of a keyword, if it is there and is text.
@@ -132,9 +132,9 @@ impl FitsFile {
         self.header.get_parsed::<String>(keyword).ok()
     }
 
-    /// Reads the rows `wanted` and, as far as it is cheap (see [`Source::check_whole`]), makes sure that the image is
-    /// all there; with `verify`, to the last byte and the gzip checksum.
-    pub fn rows(mut self, wanted: Range<usize>, verify: bool) -> Result<Rows, FileError> {
+    /// Reads the rows `wanted` and, as far as it is cheap (see [`ByteSource::check_whole`]), makes sure that the image
+    /// is all there; with `verify`, to the last byte and the gzip checksum.
+    pub fn rows(mut self, wanted: Range<usize>, verify: bool) -> Result<Rows, StackingError> {
         assert!(wanted.start <= wanted.end && wanted.end <= self.height, "rows {wanted:?} of {}", self.height);
         const MISSING: &str = "the last row of its image";
         let row_bytes = self.width * self.format.bitpix.byte_size();
@@ -153,21 +153,21 @@ impl FitsFile {
 }
 
 /// Reads blocks up to and with the one that has the END card.
-fn header_blocks(source: &mut Source) -> Result<Vec<u8>, FileError> {
+fn header_blocks(source: &mut ByteSource) -> Result<Vec<u8>, StackingError> {
     let mut header = Vec::new();
     let mut block = [0; BLOCK_BYTES];
     for _ in 0..MAX_HEADER_BLOCKS {
         let missing = if header.is_empty() { "one block of 2880 bytes" } else { "the END of its header" };
         source.read(&mut block, missing)?;
         if header.is_empty() && !block.starts_with(b"SIMPLE  =") {
-            return Err(source.error(Problem::NotFits));
+            return Err(source.error(FileProblem::NotFits));
         }
         header.extend_from_slice(&block);
         if block.chunks_exact(CARD_BYTES).any(|card| card.starts_with(b"END     ")) {
             return Ok(header);
         }
     }
-    Err(source.error(Problem::Header(format!("no END card in {MAX_HEADER_BLOCKS} blocks"))))
+    Err(source.error(FileProblem::Header(format!("no END card in {MAX_HEADER_BLOCKS} blocks"))))
 }
 
 /// Some neighbouring rows of an image, as stored.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::error::{FileError, Problem};
+use crate::error::{FileProblem, StackingError};
 
 /// A place on the sky, ICRS.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,39 +14,59 @@ pub struct SkyObject {
     pub dec: f64,
 }
 
+/// A text is not the position of a sky object.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SkyObjectError {
+    /// There is no comma.
+    #[error("give RA,DEC in degrees, such as 150.1163,2.2058")]
+    Form,
+    /// A coordinate is not a number in its range.
+    #[error("{axis} '{text}' is not from {min} to {max} degrees")]
+    Coordinate {
+        /// `ra` or `dec`.
+        axis: &'static str,
+        /// The coordinate.
+        text: String,
+        /// The smallest value.
+        min: f64,
+        /// The largest value.
+        max: f64,
+    },
+}
+
 impl SkyObject {
-    fn parse(ra: &str, dec: &str) -> Result<Self, String> {
-        let degrees = |name: &str, text: &str, range: std::ops::RangeInclusive<f64>| match text.trim().parse::<f64>() {
-            Ok(value) if range.contains(&value) => Ok(value),
-            _ => Err(format!("{name} '{text}' is not from {} to {} degrees", range.start(), range.end())),
+    fn parse(ra: &str, dec: &str) -> Result<Self, SkyObjectError> {
+        let degrees = |axis, text: &str, min, max| match text.trim().parse::<f64>() {
+            Ok(value) if (min..=max).contains(&value) => Ok(value),
+            _ => Err(SkyObjectError::Coordinate { axis, text: text.to_owned(), min, max }),
         };
-        Ok(Self { ra: degrees("ra", ra, 0.0..=360.0)?, dec: degrees("dec", dec, -90.0..=90.0)? })
+        Ok(Self { ra: degrees("ra", ra, 0.0, 360.0)?, dec: degrees("dec", dec, -90.0, 90.0)? })
     }
 }
 
 /// `RA,DEC` in degrees, as on the command line.
 impl FromStr for SkyObject {
-    type Err = String;
+    type Err = SkyObjectError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (ra, dec) = text.split_once(',').ok_or("give RA,DEC in degrees, such as 150.1163,2.2058")?;
+    fn from_str(text: &str) -> Result<Self, SkyObjectError> {
+        let (ra, dec) = text.split_once(',').ok_or(SkyObjectError::Form)?;
         Self::parse(ra, dec)
     }
 }
 
 /// Reads the list in `path`.
-pub fn read(path: &Path) -> Result<Vec<SkyObject>, FileError> {
+pub fn read(path: &Path) -> Result<Vec<SkyObject>, StackingError> {
     let csv_error = |error: csv::Error| {
         let line = error.position().map(csv::Position::line);
-        FileError::new(
+        StackingError::new(
             path,
             match error.into_kind() {
-                csv::ErrorKind::Io(error) => Problem::Io { action: "read", error },
-                other => Problem::List { line, trouble: format!("{other:?}") },
+                csv::ErrorKind::Io(error) => FileProblem::Io { action: "read", error },
+                other => FileProblem::List { line, trouble: format!("{other:?}") },
             },
         )
     };
-    let list_error = |line, trouble| FileError::new(path, Problem::List { line, trouble });
+    let list_error = |line, trouble| StackingError::new(path, FileProblem::List { line, trouble });
 
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(csv_error)?;
     let header = reader.byte_headers().map_err(csv_error)?;
@@ -63,7 +83,7 @@ pub fn read(path: &Path) -> Result<Vec<SkyObject>, FileError> {
     while reader.read_byte_record(&mut record).map_err(csv_error)? {
         let line = record.position().map(csv::Position::line);
         let field = |column| std::str::from_utf8(&record[column]).unwrap_or("(not UTF-8)");
-        objects.push(SkyObject::parse(field(ra), field(dec)).map_err(|trouble| list_error(line, trouble))?);
+        objects.push(SkyObject::parse(field(ra), field(dec)).map_err(|error| list_error(line, error.to_string()))?);
     }
     Ok(objects)
 }

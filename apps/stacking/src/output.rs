@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use crate::error::{FileError, Problem};
+use crate::error::{FileProblem, StackingError};
 
 /// Writes `bytes` to `path`, replacing what was there.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StackingError> {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.part", std::process::id()));
@@ -15,6 +15,6 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).map_err(|error| {
         // Leave nothing half-written; the first error is the one to tell.
         let _ = fs::remove_file(&part);
-        FileError::new(path, Problem::Io { action: "write", error })
+        StackingError::new(path, FileProblem::Io { action: "write", error })
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::FileError;
+use crate::error::StackingError;
 use crate::output;
 use crate::stack::Image;
 
@@ -16,7 +16,7 @@ const CUT: (f64, f64) = (0.01, 0.999);
 const SOFTENING: f64 = 3.0;
 
 /// Writes `image` to the PNG file `path`.
-pub fn write(path: &Path, image: &Image) -> Result<(), FileError> {
+pub fn write(path: &Path, image: &Image) -> Result<(), StackingError> {
     let factor = (PICTURE_PIXELS / image.size).max(1);
     let edge = image.size * factor;
     let grey = grey_levels(image);
@@ -26,7 +26,7 @@ pub fn write(path: &Path, image: &Image) -> Result<(), FileError> {
         let wide: Vec<u8> = row.iter().flat_map(|&level| std::iter::repeat_n(level, factor)).collect();
         (0..factor).for_each(|_| picture.extend_from_slice(&wide));
     }
-    let file = encode(&picture, edge).map_err(|error| FileError::new(path, error.into()))?;
+    let file = encode(&picture, edge).map_err(|error| StackingError::new(path, error.into()))?;
     output::write_whole(path, &file)
 }
 

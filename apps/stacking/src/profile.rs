@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// A code block of section 6.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
+pub enum CodeBlock {
     /// Open the FITS file for reading.
     Open,
     /// Convert coordinates from right ascension and declination to x and y.
@@ -27,25 +27,25 @@ pub enum Block {
 }
 
 /// The blocks and their names in the paper.
-const BLOCKS: [(Block, &str); 9] = [
-    (Block::Open, "open"),
-    (Block::Radec2xy, "radec2xy"),
-    (Block::ReadHdu, "readHDU"),
-    (Block::GetTile, "getTile"),
-    (Block::ConvertArray, "convertArray"),
-    (Block::Calibration, "calibration"),
-    (Block::Interpolation, "interpolation"),
-    (Block::DoStacking, "doStacking"),
-    (Block::WriteStacking, "writeStacking"),
+const BLOCKS: [(CodeBlock, &str); 9] = [
+    (CodeBlock::Open, "open"),
+    (CodeBlock::Radec2xy, "radec2xy"),
+    (CodeBlock::ReadHdu, "readHDU"),
+    (CodeBlock::GetTile, "getTile"),
+    (CodeBlock::ConvertArray, "convertArray"),
+    (CodeBlock::Calibration, "calibration"),
+    (CodeBlock::Interpolation, "interpolation"),
+    (CodeBlock::DoStacking, "doStacking"),
+    (CodeBlock::WriteStacking, "writeStacking"),
 ];
 
 /// Time spent in each block, summed over frames and objects. Displays as `open=0.12 radec2xy=0.01 …`, milliseconds.
 #[derive(Debug, Default)]
-pub struct Profile([Duration; BLOCKS.len()]);
+pub struct BlockProfile([Duration; BLOCKS.len()]);
 
-impl Profile {
+impl BlockProfile {
     /// Does `work`, and books its time on `block`.
-    pub fn time<T>(&mut self, block: Block, work: impl FnOnce() -> T) -> T {
+    pub fn time<T>(&mut self, block: CodeBlock, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();
         self.0[block as usize] += start.elapsed();
@@ -53,10 +53,10 @@ impl Profile {
     }
 }
 
-impl fmt::Display for Profile {
+impl fmt::Display for BlockProfile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (block, name) in BLOCKS {
-            let separator = if block == Block::Open { "" } else { "\t" };
+            let separator = if block == CodeBlock::Open { "" } else { "\t" };
             write!(out, "{separator}{name}={:.3}", self.0[block as usize].as_secs_f64() * 1e3)?;
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 use fitsrs::{ImgXY, LonLat, WCS};
 
-use crate::error::{FileError, Problem};
+use crate::error::{FileProblem, StackingError};
 use crate::fits_read::FitsFile;
 
 /// Sky to pixel and back for one frame.
@@ -15,13 +15,14 @@ pub struct Projection(WCS);
 
 impl Projection {
     /// The projection in the header of `file`.
-    pub fn of(file: &FitsFile) -> Result<Self, FileError> {
+    pub fn of(file: &FitsFile) -> Result<Self, StackingError> {
         const PURPOSE: &str = "where the frame is on the sky";
         for (keyword, axis) in [("CTYPE1", "RA---"), ("CTYPE2", "DEC--")] {
-            let ctype = file.text(keyword).ok_or_else(|| file.error(Problem::Missing { keyword, purpose: PURPOSE }))?;
+            let ctype =
+                file.text(keyword).ok_or_else(|| file.error(FileProblem::Missing { keyword, purpose: PURPOSE }))?;
             if !(ctype.is_ascii() && ctype.len() >= 8 && ctype.starts_with(axis)) {
                 let trouble = format!("is '{ctype}', should be like '{axis}TAN'");
-                return Err(file.error(Problem::Keyword { keyword, trouble }));
+                return Err(file.error(FileProblem::Keyword { keyword, trouble }));
             }
         }
         for keyword in ["CRVAL1", "CRVAL2", "CRPIX1", "CRPIX2"] {
@@ -29,12 +30,14 @@ impl Projection {
         }
         let scale = |keyword| file.optional_number(keyword);
         if scale("CD1_1")?.or(scale("CD1_2")?).is_none() && scale("CDELT1")?.is_none() {
-            return Err(file.error(Problem::Missing { keyword: "CD1_1", purpose: "the size of a pixel on the sky" }));
+            return Err(
+                file.error(FileProblem::Missing { keyword: "CD1_1", purpose: "the size of a pixel on the sky" })
+            );
         }
         WCS::try_from(file.header()).map(Projection).map_err(|_| {
             // That crate's error has no details.
             let trouble = "a projection that we do not know, or with keywords that make no sense".to_owned();
-            file.error(Problem::Keyword { keyword: "CTYPE1", trouble })
+            file.error(FileProblem::Keyword { keyword: "CTYPE1", trouble })
         })
     }
 

@@ -8,14 +8,14 @@
 use std::str::FromStr;
 
 use crate::fits_read::Rows;
-use crate::profile::{Block, Profile};
+use crate::profile::{BlockProfile, CodeBlock};
 
 /// The background of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sky {
     /// The same everywhere, in counts.
     Counts(f64),
-    /// What the median pixel of each ROI has: stars and the object itself cover few of its pixels.
+    /// The median pixel of each ROI: stars and the object itself cover few of its pixels.
     Median,
 }
 
@@ -32,14 +32,19 @@ impl Sky {
     }
 }
 
-impl FromStr for Sky {
-    type Err = String;
+/// A text is not a background.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither a number of counts nor `median`")]
+pub struct SkyError(pub String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Sky {
+    type Err = SkyError;
+
+    fn from_str(text: &str) -> Result<Self, SkyError> {
         match text.parse::<f64>() {
             _ if text == "median" => Ok(Sky::Median),
             Ok(counts) if counts.is_finite() => Ok(Sky::Counts(counts)),
-            _ => Err(format!("`{text}` is neither a number of counts nor `median`")),
+            _ => Err(SkyError(text.to_owned())),
         }
     }
 }
@@ -79,18 +84,18 @@ impl Window {
 
     /// Cuts this window out of `rows` and makes it ready to be summed; `cal` is in flux per count. None where one of
     /// its pixels is undefined (BLANK or NaN).
-    pub fn cut(&self, rows: &Rows, sky: Sky, cal: f64, profile: &mut Profile) -> Option<Vec<f64>> {
+    pub fn cut(&self, rows: &Rows, sky: Sky, cal: f64, profile: &mut BlockProfile) -> Option<Vec<f64>> {
         let edge = self.tile_size();
-        let tile = profile.time(Block::GetTile, || rows.tile(self.x, self.y, edge, edge));
-        let mut pixels = profile.time(Block::ConvertArray, || tile.convert());
+        let tile = profile.time(CodeBlock::GetTile, || rows.tile(self.x, self.y, edge, edge));
+        let mut pixels = profile.time(CodeBlock::ConvertArray, || tile.convert());
         if pixels.iter().any(|pixel| !pixel.is_finite()) {
             return None;
         }
-        profile.time(Block::Calibration, || {
+        profile.time(CodeBlock::Calibration, || {
             let sky = sky.counts(&pixels);
             calibrate(&mut pixels, sky, cal);
         });
-        Some(profile.time(Block::Interpolation, || interpolate(&pixels, self.size, self.shift_x, self.shift_y)))
+        Some(profile.time(CodeBlock::Interpolation, || interpolate(&pixels, self.size, self.shift_x, self.shift_y)))
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::error::{FileError, Problem};
+use crate::error::{FileProblem, StackingError};
 
 /// RFC 1952: the two bytes that every gzip member begins with.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -22,7 +22,7 @@ const SKIP_BYTES: usize = 16 << 10;
 
 /// An open file, positioned at some byte of its (gunzipped) content.
 #[derive(Debug)]
-pub struct Source {
+pub struct ByteSource {
     path: PathBuf,
     stream: Stream,
     claimed_bytes: u64,
@@ -34,10 +34,10 @@ enum Stream {
     Gzip(Box<MultiGzDecoder<BufReader<File>>>),
 }
 
-impl Source {
+impl ByteSource {
     /// Opens `path` and looks at its first and last bytes.
-    pub fn open(path: &Path) -> Result<Self, FileError> {
-        let fail = |action| move |error| FileError::new(path, Problem::io(action)(error));
+    pub fn open(path: &Path) -> Result<Self, StackingError> {
+        let fail = |action| move |error| StackingError::new(path, FileProblem::io(action)(error));
         let mut file = File::open(path).map_err(fail("open"))?;
         let file_bytes = file.metadata().map_err(fail("open"))?.len();
 
@@ -68,12 +68,12 @@ impl Source {
     }
 
     /// `problem`, with this file's name.
-    pub fn error(&self, problem: Problem) -> FileError {
-        FileError::new(&self.path, problem)
+    pub fn error(&self, problem: FileProblem) -> StackingError {
+        StackingError::new(&self.path, problem)
     }
 
     /// Fills `buffer` with the next bytes. `missing` is what the file ends before, if it does.
-    pub fn read(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<(), FileError> {
+    pub fn read(&mut self, buffer: &mut [u8], missing: &'static str) -> Result<(), StackingError> {
         let done = match &mut self.stream {
             Stream::Plain(file) => file.read_exact(buffer),
             Stream::Gzip(inflate) => inflate.read_exact(buffer),
@@ -82,7 +82,7 @@ impl Source {
     }
 
     /// Passes over the next `bytes` bytes.
-    pub fn skip(&mut self, bytes: u64, missing: &'static str) -> Result<(), FileError> {
+    pub fn skip(&mut self, bytes: u64, missing: &'static str) -> Result<(), StackingError> {
         if let Stream::Plain(file) = &mut self.stream {
             // Past the end is legal here; the next read, or `check_whole`, finds out.
             return match file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX)) {
@@ -113,24 +113,24 @@ impl Source {
         padded_end: u64,
         verify: bool,
         missing: &'static str,
-    ) -> Result<(), FileError> {
+    ) -> Result<(), StackingError> {
         match &mut self.stream {
             Stream::Plain(_) if self.claimed_bytes >= end => Ok(()),
-            Stream::Plain(_) => Err(self.error(Problem::Truncated { missing })),
+            Stream::Plain(_) => Err(self.error(FileProblem::Truncated { missing })),
             Stream::Gzip(_) if !verify && self.claimed_bytes == padded_end & 0xffff_ffff => Ok(()),
             Stream::Gzip(inflate) => match io::copy(inflate, &mut io::sink()) {
                 Ok(rest) if position + rest >= end => Ok(()),
-                Ok(_) => Err(self.error(Problem::Truncated { missing })),
+                Ok(_) => Err(self.error(FileProblem::Truncated { missing })),
                 Err(error) => Err(self.read_error(error, missing)),
             },
         }
     }
 
-    fn read_error(&self, error: io::Error, missing: &'static str) -> FileError {
+    fn read_error(&self, error: io::Error, missing: &'static str) -> StackingError {
         self.error(match error.kind() {
-            ErrorKind::UnexpectedEof => Problem::Truncated { missing },
-            ErrorKind::InvalidInput | ErrorKind::InvalidData => Problem::Gzip(error),
-            _ => Problem::Io { action: "read", error },
+            ErrorKind::UnexpectedEof => FileProblem::Truncated { missing },
+            ErrorKind::InvalidInput | ErrorKind::InvalidData => FileProblem::Gzip(error),
+            _ => FileProblem::Io { action: "read", error },
         })
     }
 }

@@ -6,15 +6,15 @@
 
 use std::path::Path;
 
-use crate::error::{FileError, Problem};
+use crate::error::{FileProblem, StackingError};
 use crate::fits_read::FitsFile;
 use crate::fits_write::Cards;
 use crate::objects::SkyObject;
 use crate::output;
-use crate::profile::{Block, Profile};
+use crate::profile::{BlockProfile, CodeBlock};
 use crate::projection::Projection;
 use crate::roi::{Sky, Window};
-use crate::source::Source;
+use crate::source::ByteSource;
 
 /// A square image of doubles, row after row; the object is at pixel `size / 2` in both directions.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,11 +121,11 @@ impl Stack {
         path: &Path,
         objects: &[SkyObject],
         verify: bool,
-        profile: &mut Profile,
-    ) -> Result<FrameReport, FileError> {
+        profile: &mut BlockProfile,
+    ) -> Result<FrameReport, StackingError> {
         let mut report = FrameReport { objects: objects.len() as u64, ..FrameReport::default() };
-        let source = profile.time(Block::Open, || Source::open(path))?;
-        let frame = profile.time(Block::ReadHdu, || FitsFile::read_header(source))?;
+        let source = profile.time(CodeBlock::Open, || ByteSource::open(path))?;
+        let frame = profile.time(CodeBlock::ReadHdu, || FitsFile::read_header(source))?;
         let sky = match (frame.optional_number("SKY")?, self.assumed.sky) {
             (Some(counts), _) => Sky::Counts(counts),
             (None, Some(assumed)) => assumed,
@@ -136,7 +136,7 @@ impl Stack {
             (None, None) => frame.number("CAL", "the flux of one count; or say it with --cal")?,
         };
 
-        let windows = profile.time(Block::Radec2xy, || {
+        let windows = profile.time(CodeBlock::Radec2xy, || {
             let projection = Projection::of(&frame)?;
             let (width, height) = (frame.width(), frame.height());
             let on = |at: f64, edge: usize| at >= -0.5 && at < edge as f64 - 0.5;
@@ -157,11 +157,11 @@ impl Stack {
 
         let first = windows.iter().map(|window| window.y).min().unwrap_or(0);
         let end = windows.iter().map(|window| window.y + window.tile_size()).max().unwrap_or(0);
-        let rows = profile.time(Block::ReadHdu, || frame.rows(first..end, verify))?;
+        let rows = profile.time(CodeBlock::ReadHdu, || frame.rows(first..end, verify))?;
         for window in &windows {
             match window.cut(&rows, sky, cal, profile) {
                 Some(roi) => {
-                    profile.time(Block::DoStacking, || self.add(&roi));
+                    profile.time(CodeBlock::DoStacking, || self.add(&roi));
                     report.stacked += 1;
                 }
                 None => report.undefined += 1,
@@ -172,16 +172,16 @@ impl Stack {
     }
 
     /// The paper's *writeStacking*: writes the sum to a FITS file that [`Stack::read`] reads.
-    pub fn write(&self, path: &Path) -> Result<(), FileError> {
+    pub fn write(&self, path: &Path) -> Result<(), StackingError> {
         self.write_image(path, &self.image, "SUM", "sum of NSTACK regions of interest")
     }
 
     /// Writes the mean image to a FITS file; `mean` is that of this stack.
-    pub fn write_mean(&self, path: &Path, mean: &Image) -> Result<(), FileError> {
+    pub fn write_mean(&self, path: &Path, mean: &Image) -> Result<(), StackingError> {
         self.write_image(path, mean, "MEAN", "mean of NSTACK regions of interest")
     }
 
-    fn write_image(&self, path: &Path, image: &Image, operation: &str, comment: &str) -> Result<(), FileError> {
+    fn write_image(&self, path: &Path, image: &Image, operation: &str, comment: &str) -> Result<(), StackingError> {
         let pixels: Vec<u8> = image.pixels.iter().flat_map(|pixel| pixel.to_be_bytes()).collect();
         let file = Cards::image(-64, image.size, image.size)
             .text("STACKOP", operation, comment)
@@ -194,27 +194,27 @@ impl Stack {
     }
 
     /// Reads a partial stack.
-    pub fn read(path: &Path) -> Result<Self, FileError> {
+    pub fn read(path: &Path) -> Result<Self, StackingError> {
         const PURPOSE: &str = "this is no partial stack";
         let file = FitsFile::open(path)?;
         if file.text("STACKOP").is_some_and(|operation| operation != "SUM") {
-            return Err(file.error(Problem::Partial("it is a mean, not a sum".to_owned())));
+            return Err(file.error(FileProblem::Partial("it is a mean, not a sum".to_owned())));
         }
         let (size, height) = (file.width(), file.height());
         if size != height {
-            return Err(file.error(Problem::Partial(format!("{size} x {height} pixels are no square"))));
+            return Err(file.error(FileProblem::Partial(format!("{size} x {height} pixels are no square"))));
         }
         let summed = file.number("NSTACK", PURPOSE)? as u64;
         let skipped = file.optional_number("NSKIP")?.unwrap_or(0.0) as u64;
         let pixels = file.rows(0..height, true)?.into_tile().convert();
         if pixels.iter().any(|pixel| !pixel.is_finite()) {
-            return Err(FileError::new(path, Problem::Partial("it has pixels that are no numbers".to_owned())));
+            return Err(StackingError::new(path, FileProblem::Partial("it has pixels that are no numbers".to_owned())));
         }
         Ok(Self { image: Image { size, pixels }, summed, skipped, assumed: Assumed::default() })
     }
 
     /// Sums partial stacks, in the order given, which fixes the last bits of the result.
-    pub fn sum<P: AsRef<Path>>(partials: impl IntoIterator<Item = P>) -> Result<Option<Self>, FileError> {
+    pub fn sum<P: AsRef<Path>>(partials: impl IntoIterator<Item = P>) -> Result<Option<Self>, StackingError> {
         let mut total: Option<Stack> = None;
         for path in partials {
             let path = path.as_ref();
@@ -222,7 +222,7 @@ impl Stack {
             match &mut total {
                 Some(total) if total.size() != partial.size() => {
                     let trouble = format!("it is {} pixels wide, the others {}", partial.size(), total.size());
-                    return Err(FileError::new(path, Problem::Partial(trouble)));
+                    return Err(StackingError::new(path, FileProblem::Partial(trouble)));
                 }
                 Some(total) => total.merge(&partial),
                 None => total = Some(partial),

@@ -10,15 +10,15 @@ mod random;
 
 use std::path::Path;
 
-pub use frame::{ARCSEC_PER_PIXEL, CLEARANCE_PIXELS, Frame, NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX};
+pub use frame::{ARCSEC_PER_PIXEL, CLEARANCE_PIXELS, NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyFrame};
 
-use crate::error::{FileError, Problem};
+use crate::error::{FileProblem, StackingError};
 use crate::output;
-use random::Random;
+use random::SurveyRandom;
 
 /// A workload of the paper: how often, on average, each file is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
+pub struct SurveyWorkload {
     /// Objects per file.
     pub locality: f64,
     /// Objects, each one stacking task.
@@ -29,19 +29,19 @@ pub struct Workload {
 
 /// Table 3 of the data diffusion paper: the workloads made of SDSS DR5 for a quasar search. At its measured file sizes
 /// (2 MB gzip, 6 MB plain) the largest is 220 GB compressed.
-pub const TABLE_3: [Workload; 9] = [
-    Workload { locality: 1.0, objects: 111_700, files: 111_700 },
-    Workload { locality: 1.38, objects: 154_345, files: 111_699 },
-    Workload { locality: 2.0, objects: 97_999, files: 49_000 },
-    Workload { locality: 3.0, objects: 88_857, files: 29_620 },
-    Workload { locality: 4.0, objects: 76_575, files: 19_145 },
-    Workload { locality: 5.0, objects: 60_590, files: 12_120 },
-    Workload { locality: 10.0, objects: 46_480, files: 4_650 },
-    Workload { locality: 20.0, objects: 40_460, files: 2_025 },
-    Workload { locality: 30.0, objects: 23_695, files: 790 },
+pub const TABLE_3: [SurveyWorkload; 9] = [
+    SurveyWorkload { locality: 1.0, objects: 111_700, files: 111_700 },
+    SurveyWorkload { locality: 1.38, objects: 154_345, files: 111_699 },
+    SurveyWorkload { locality: 2.0, objects: 97_999, files: 49_000 },
+    SurveyWorkload { locality: 3.0, objects: 88_857, files: 29_620 },
+    SurveyWorkload { locality: 4.0, objects: 76_575, files: 19_145 },
+    SurveyWorkload { locality: 5.0, objects: 60_590, files: 12_120 },
+    SurveyWorkload { locality: 10.0, objects: 46_480, files: 4_650 },
+    SurveyWorkload { locality: 20.0, objects: 40_460, files: 2_025 },
+    SurveyWorkload { locality: 30.0, objects: 23_695, files: 790 },
 ];
 
-impl Workload {
+impl SurveyWorkload {
     /// The row of table 3 for `locality`.
     pub fn of_table_3(locality: f64) -> Option<Self> {
         TABLE_3.into_iter().find(|row| row.locality == locality)
@@ -56,7 +56,7 @@ impl Workload {
 
 /// What survey to make.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct SurveyPlan {
     /// Frames, each one file.
     pub frames: u64,
     /// Invisible sources, dealt out to the frames in turn.
@@ -74,7 +74,7 @@ pub struct Plan {
 /// Pixels in a row, and rows, of an SDSS frame.
 pub const SDSS_SIZE: (usize, usize) = (2048, 1489);
 
-impl Plan {
+impl SurveyPlan {
     /// Objects on frame `number`.
     fn objects_on(&self, number: u64) -> u64 {
         self.objects / self.frames + u64::from(number < self.objects % self.frames)
@@ -86,15 +86,16 @@ impl Plan {
     }
 
     /// The frame `number`, from 0 to `frames - 1`.
-    pub fn frame(&self, number: u64) -> Frame {
+    pub fn frame(&self, number: u64) -> SurveyFrame {
         assert!(number < self.frames, "frame {number} of {}", self.frames);
-        Frame::plan(number, self.objects_on(number), self.width, self.height, self.seed)
+        SurveyFrame::plan(number, self.objects_on(number), self.width, self.height, self.seed)
     }
 
     /// Writes the survey into `directory`, which is made if need be.
-    pub fn write(&self, directory: &Path) -> Result<(), FileError> {
+    pub fn write(&self, directory: &Path) -> Result<(), StackingError> {
         let frames = directory.join("frames");
-        std::fs::create_dir_all(&frames).map_err(|error| FileError::new(&frames, Problem::io("make")(error)))?;
+        std::fs::create_dir_all(&frames)
+            .map_err(|error| StackingError::new(&frames, FileProblem::io("make")(error)))?;
 
         let mut objects = String::from("ra,dec,frame\n");
         let mut control = objects.clone();
@@ -112,7 +113,7 @@ impl Plan {
                 control += &format!("{},{name}\n", place(&frame, x, y));
             }
         }
-        Random::new(self.seed, u64::MAX).shuffle(&mut tasks);
+        SurveyRandom::new(self.seed, u64::MAX).shuffle(&mut tasks);
         output::write_whole(&directory.join("objects.csv"), objects.as_bytes())?;
         output::write_whole(&directory.join("control.csv"), control.as_bytes())?;
         output::write_whole(&directory.join("tasks.csv"), tasks.concat().as_bytes())
@@ -120,7 +121,7 @@ impl Plan {
 }
 
 /// `ra,dec` of a pixel, to 1e-8 degrees: a ten thousandth of a pixel.
-fn place(frame: &Frame, x: f64, y: f64) -> String {
+fn place(frame: &SurveyFrame, x: f64, y: f64) -> String {
     let (ra, dec) = frame.sky(x, y);
     format!("{ra:.8},{dec:.8}")
 }

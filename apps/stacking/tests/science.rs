@@ -3,28 +3,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use eyas_stacking::error::FileError;
+use eyas_stacking::error::StackingError;
 use eyas_stacking::fits_read::FitsFile;
 use eyas_stacking::measure::Measurement;
 use eyas_stacking::objects::{self, SkyObject};
-use eyas_stacking::profile::Profile;
+use eyas_stacking::profile::BlockProfile;
 use eyas_stacking::projection::Projection;
 use eyas_stacking::stack::{FrameReport, Image, Stack};
-use eyas_stacking::survey::{NOISE_COUNTS, PSF_SIGMA_PIXELS, Plan, SOURCE_FLUX};
+use eyas_stacking::survey::{NOISE_COUNTS, PSF_SIGMA_PIXELS, SOURCE_FLUX, SurveyPlan};
 
 /// Small frames of one object each, plain.
-const SMALL: Plan = Plan { frames: 256, objects: 256, width: 150, height: 140, seed: 7, gzip: false };
+const SMALL: SurveyPlan = SurveyPlan { frames: 256, objects: 256, width: 150, height: 140, seed: 7, gzip: false };
 
 /// Edge of the ROIs cut from small frames, pixels.
 const SIZE: usize = 72;
 
 struct Survey {
     directory: tempfile::TempDir,
-    plan: Plan,
+    plan: SurveyPlan,
 }
 
 impl Survey {
-    fn write(plan: Plan) -> Self {
+    fn write(plan: SurveyPlan) -> Self {
         let directory = tempfile::tempdir().unwrap();
         plan.write(directory.path()).unwrap();
         Self { directory, plan }
@@ -43,8 +43,8 @@ impl Survey {
     }
 }
 
-fn add(stack: &mut Stack, frame: &Path, objects: &[SkyObject]) -> Result<FrameReport, FileError> {
-    stack.add_frame(frame, objects, false, &mut Profile::default())
+fn add(stack: &mut Stack, frame: &Path, objects: &[SkyObject]) -> Result<FrameReport, StackingError> {
+    stack.add_frame(frame, objects, false, &mut BlockProfile::default())
 }
 
 /// One task for each frame: object `i` is on frame `i` of a survey with one object a frame.
@@ -110,7 +110,7 @@ fn a_stack_of_empty_places_shows_nothing() {
 #[test]
 fn planted_places_are_found_to_a_hundredth_of_a_pixel() {
     // Enough frames for several stripes of the sky, both sides of the equator; full size, where errors are largest.
-    let plan = Plan { frames: 7000, objects: 70_000, width: 2048, height: 1489, seed: 3, gzip: false };
+    let plan = SurveyPlan { frames: 7000, objects: 70_000, width: 2048, height: 1489, seed: 3, gzip: false };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.fits");
     let mut declinations = Vec::new();
@@ -134,15 +134,15 @@ fn planted_places_are_found_to_a_hundredth_of_a_pixel() {
 
 #[test]
 fn gzip_and_plain_frames_make_the_same_stack() {
-    let plan = Plan { frames: 3, objects: 12, width: 400, height: 300, seed: 5, gzip: false };
+    let plan = SurveyPlan { frames: 3, objects: 12, width: 400, height: 300, seed: 5, gzip: false };
     let plain = Survey::write(plan);
-    let gzip = Survey::write(Plan { gzip: true, ..plan });
+    let gzip = Survey::write(SurveyPlan { gzip: true, ..plan });
     assert!(fs::read(gzip.frame(0)).unwrap().starts_with(&[0x1f, 0x8b]));
     let objects = plain.list("objects.csv");
     let stack = |survey: &Survey, verify| {
         let mut stack = Stack::new(100);
         for number in 0..plan.frames {
-            stack.add_frame(&survey.frame(number), &objects, verify, &mut Profile::default()).unwrap();
+            stack.add_frame(&survey.frame(number), &objects, verify, &mut BlockProfile::default()).unwrap();
         }
         assert_eq!(stack.summed(), 12);
         stack
@@ -174,7 +174,7 @@ fn gzip_and_plain_frames_make_the_same_stack() {
 #[test]
 fn calibration_takes_the_sky_away_and_gives_flux() {
     // Frames differ in SKY and CAL; what is left of the background is nothing, and of its noise NOISE_COUNTS × CAL.
-    let survey = Survey::write(Plan { frames: 6, objects: 6, width: 200, height: 200, ..SMALL });
+    let survey = Survey::write(SurveyPlan { frames: 6, objects: 6, width: 200, height: 200, ..SMALL });
     let objects = survey.list("control.csv");
     let mut cals = Vec::new();
     for (number, object) in objects.iter().enumerate() {
@@ -197,7 +197,7 @@ fn calibration_takes_the_sky_away_and_gives_flux() {
 #[test]
 fn the_shift_puts_a_source_on_the_middle_pixel() {
     // A bright star, drawn by the survey, at several places between pixels.
-    let plan = Plan { frames: 1, objects: 1, width: 200, height: 180, seed: 2, gzip: false };
+    let plan = SurveyPlan { frames: 1, objects: 1, width: 200, height: 180, seed: 2, gzip: false };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frame.fits");
     for (x, y) in [(90.0, 80.0), (90.5, 80.5), (90.25, 80.75), (90.99, 80.01), (101.4, 77.6)] {
@@ -230,7 +230,7 @@ fn centroid(image: &Image) -> (f64, f64) {
 
 #[test]
 fn objects_at_the_border_or_elsewhere_are_counted_and_left_out() {
-    let survey = Survey::write(Plan { frames: 1, objects: 1, width: 400, height: 300, ..SMALL });
+    let survey = Survey::write(SurveyPlan { frames: 1, objects: 1, width: 400, height: 300, ..SMALL });
     let frame = survey.plan.frame(0);
     let at = |x, y| {
         let (ra, dec) = frame.sky(x, y);
@@ -253,7 +253,7 @@ fn objects_at_the_border_or_elsewhere_are_counted_and_left_out() {
 
 #[test]
 fn partial_stacks_add_up_in_files() {
-    let survey = Survey::write(Plan { frames: 4, objects: 8, width: 200, height: 200, ..SMALL });
+    let survey = Survey::write(SurveyPlan { frames: 4, objects: 8, width: 200, height: 200, ..SMALL });
     let objects = survey.list("objects.csv");
     let mut whole = Stack::new(100);
     let mut files = Vec::new();
@@ -279,8 +279,8 @@ fn partial_stacks_add_up_in_files() {
 
 #[test]
 fn the_same_seed_makes_the_same_bytes() {
-    let plan = Plan { frames: 3, objects: 5, width: 100, height: 90, seed: 1, gzip: true };
-    let (one, same, other) = (Survey::write(plan), Survey::write(plan), Survey::write(Plan { seed: 2, ..plan }));
+    let plan = SurveyPlan { frames: 3, objects: 5, width: 100, height: 90, seed: 1, gzip: true };
+    let (one, same, other) = (Survey::write(plan), Survey::write(plan), Survey::write(SurveyPlan { seed: 2, ..plan }));
     let names = ["objects.csv", "control.csv", "tasks.csv"].map(str::to_owned);
     for name in names.into_iter().chain((0..3).map(|number| plan.file_name(number))) {
         let bytes = |survey: &Survey| fs::read(survey.path(&name)).unwrap();

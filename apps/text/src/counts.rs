@@ -1,11 +1,11 @@
-//! Word count's reduce: adds up the counts of each key.
+//! The reduce step of word count: adds up the counts of each key.
 
 use std::io::{BufRead, Write};
 
 use crate::pieces::{self, key_and_value};
 use crate::trouble::Trouble;
 
-/// Reads lines `key TAB count`, all of a key together, and writes `key TAB sum` for each key.
+/// Reads lines `key TAB count`, grouped by key, and writes `key TAB sum` for each key.
 pub fn reduce(input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> {
     let mut key = Vec::new();
     let mut sum = None;

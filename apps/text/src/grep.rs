@@ -1,5 +1,4 @@
-//! Grep: the lines of a block in which a regular expression has a match, or those matches, as Hadoop's Grep counts
-//! them.
+//! Grep: the lines of a block with a match of a regular expression, or the matches, as Hadoop's Grep counts them.
 
 use std::io::{BufRead, Write};
 
@@ -19,7 +18,7 @@ pub fn lines(pattern: &Regex, input: impl BufRead, output: &mut impl Write) -> R
     })
 }
 
-/// Writes `match TAB 1` for each match. Tabs in it become spaces: what is before the first is the key.
+/// Writes `match TAB 1` for each match. Tabs in a match become spaces, because the key ends at the first tab.
 pub fn matches(pattern: &Regex, input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> {
     pieces::lines(input, |line| {
         for found in pattern.find_iter(line) {

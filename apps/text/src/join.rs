@@ -1,5 +1,4 @@
-//! Join: all pairs of a value that a key has in input 1 and one that it has in input 2, as Hadoop's Join does by
-//! default.
+//! Join: for each key, all pairs of a value in input 1 and a value in input 2, as Hadoop's Join does by default.
 //!
 //! Between map and reduce a line is `key TAB input TAB value`. A line without a tab is a key whose value is empty.
 
@@ -11,17 +10,17 @@ use memchr::memchr_iter;
 use crate::pieces::{self, key_and_value};
 use crate::trouble::Trouble;
 
-/// Most bytes of one key's values in memory, those of both inputs: they may come in any order, so that all are needed
-/// until the next key comes. A key with more is refused.
+/// Largest size of one key's values in memory, of both inputs. The values may come in any order, so all are kept until
+/// the next key. A key with more is refused.
 pub const MAX_KEY_BYTES: usize = 1 << 30;
 
 /// One of the two inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Side {
-    /// The first: its values come first in pairs.
+    /// The first input; its values come first in pairs.
     #[value(name = "1")]
     First,
-    /// The second.
+    /// The second input.
     #[value(name = "2")]
     Second,
 }
@@ -43,7 +42,7 @@ impl Side {
     }
 }
 
-/// Marks lines `key TAB value` as being of that input.
+/// Marks lines `key TAB value` with their input.
 pub fn map(side: Side, input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> {
     pieces::lines(input, |line| mark(side, line, output))
 }
@@ -72,7 +71,7 @@ fn write_fields([first, second, third]: [&[u8]; 3], output: &mut impl Write) -> 
     Ok(())
 }
 
-/// The values of one input for the key at hand, each with a line feed.
+/// The values of one input for the current key, each with a line feed.
 #[derive(Default)]
 struct Values(Vec<u8>);
 
@@ -92,7 +91,7 @@ impl Values {
     }
 }
 
-/// Reads what `map` writes, all lines of a key together, and writes `key TAB first value TAB second value` for each
+/// Reads the lines of `map`, grouped by key, and writes `key TAB first value TAB second value` for each
 /// pair. A key has at most `key_bytes` of values.
 pub fn reduce(input: impl BufRead, output: &mut impl Write, key_bytes: usize) -> Result<(), Trouble> {
     let mut key = Vec::new();

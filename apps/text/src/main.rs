@@ -2,9 +2,9 @@
 //! sort.
 //!
 //! A map program reads its block, whole lines, from its input and writes lines `key TAB value`. A reduce program reads
-//! such lines, all of a key together, and writes results. Any shuffle will do between them, and `LC_ALL=C sort` is
-//! one. They know nothing of who runs them, and must never read a file or remember anything from run to run: a block
-//! that is worked through again gives the same bytes.
+//! such lines, grouped by key, and writes results. Any shuffle can run between them, for example `LC_ALL=C sort`. The
+//! programs do not know which system runs them. They never read other files and keep no state between runs: the same
+//! block always gives the same bytes.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ use regex::bytes::Regex;
 use crate::join::Side;
 use crate::trouble::Trouble;
 
-/// How much is read and written at once.
+/// Size of reads and writes.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Programs over blocks of text: they read lines from stdin and write lines to stdout.
@@ -42,7 +42,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Program {
-    /// Lines with a match. That there is none is no failure
+    /// Lines with a match; exits with 0 also if there is none
     Grep {
         /// A regular expression, in the syntax of Rust's regex crate
         pattern: Regex,
@@ -50,16 +50,16 @@ enum Program {
         #[arg(long)]
         matches: bool,
     },
-    /// How often each word occurs; words are what white space parts
+    /// Count each word; words are separated by white space
     WordCount { step: Step },
-    /// The same, but a block's occurrences are added up before they are written
+    /// Count each word, with the counts of a block added up before they are written
     AggregateWordCount { step: Step },
-    /// Pairs of the values that a key has in two inputs
+    /// Pairs of values with the same key in two inputs
     Join {
         #[command(subcommand)]
         step: JoinStep,
     },
-    /// Lines in the order of their keys, which the shuffle gives them
+    /// Lines in the order of their keys, which the shuffle establishes
     Sort { step: Step },
 }
 
@@ -71,9 +71,9 @@ enum Step {
 
 #[derive(Subcommand)]
 enum JoinStep {
-    /// Lines `key TAB value` of one input, marked with which it is
+    /// Mark lines `key TAB value` with the number of their input
     Map {
-        /// Which input the lines are of; if it is not said, each line begins with that and a tab
+        /// The input of all lines; by default each line begins with its input and a tab
         input: Option<Side>,
     },
     /// Lines `key TAB value of input 1 TAB value of input 2`
@@ -108,7 +108,7 @@ fn run(program: Program, output: &mut impl Write) -> Result<(), Trouble> {
         Program::Join { step: JoinStep::Map { input: Some(side) } } => join::map(side, input, output),
         Program::Join { step: JoinStep::Map { input: None } } => join::map_marked(input, output),
         Program::Join { step: JoinStep::Reduce } => join::reduce(input, output, join::MAX_KEY_BYTES),
-        // The shuffle sorts; as in Hadoop, neither step has anything to do with it.
+        // The shuffle sorts; as in Hadoop, map and reduce copy the lines.
         Program::Sort { step: Step::Map | Step::Reduce } => sort::copy(input, output),
     }
 }

@@ -1,4 +1,4 @@
-//! Input in pieces: lines, words, keys and values. Only a piece that is not whole in the buffer is copied.
+//! Splits input into lines, words, keys and values. A piece is copied only if it spans two buffers.
 
 use std::io::{BufRead, ErrorKind};
 
@@ -6,18 +6,19 @@ use memchr::memchr;
 
 use crate::trouble::Trouble;
 
-/// Calls `each` for every line, without its line feed. The last one may lack that.
+/// Calls `each` for every line, without its line feed. The last line may have none.
 pub fn lines(input: impl BufRead, each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
     pieces(input, |bytes| memchr(b'\n', bytes), each)
 }
 
-/// Calls `each` for every word: what spaces, tabs, line feeds, carriage returns and form feeds part, as in Hadoop.
+/// Calls `each` for every word. Words are separated by spaces, tabs, line feeds, carriage returns and form feeds, as in
+/// Hadoop.
 pub fn words(input: impl BufRead, mut each: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<(), Trouble> {
     let end = |bytes: &[u8]| bytes.iter().position(u8::is_ascii_whitespace);
     pieces(input, end, |word| if word.is_empty() { Ok(()) } else { each(word) })
 }
 
-/// Calls `each` for what is between the bytes that `end` finds, and for what is after the last one, if anything.
+/// Calls `each` for every piece between the bytes that `end` finds, and for a non-empty piece after the last one.
 fn pieces(
     mut input: impl BufRead,
     end: impl Fn(&[u8]) -> Option<usize>,
@@ -50,7 +51,7 @@ fn pieces(
     if begun.is_empty() { Ok(()) } else { each(&begun) }
 }
 
-/// What is before a line's first tab, and after it. Without a tab all of it is the key, as in Hadoop streaming.
+/// Splits a line at its first tab into key and value. Without a tab the whole line is the key, as in Hadoop streaming.
 pub fn key_and_value(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr(b'\t', line) {
         Some(tab) => (&line[..tab], Some(&line[tab + 1..])),

@@ -7,11 +7,11 @@ use hashbrown::HashMap;
 use crate::pieces;
 use crate::trouble::Trouble;
 
-/// Most memory for words that are counted and not yet written. What is there is written when it is reached, and
-/// counting begins anew: reducing adds up what belongs together.
+/// Memory for words that are counted and not yet written. When it is full, the counts are written and counting starts
+/// again; the reduce step adds up partial counts.
 pub const MAX_TABLE_BYTES: usize = 16 << 20;
 
-/// What an entry takes besides its word: where that is, how long, how often, and what the allocator and the table add.
+/// Memory of an entry in addition to its word: pointer, length, count, and overhead of the allocator and the table.
 const ENTRY_BYTES: usize = 64;
 
 /// Writes `word TAB 1` for each word.
@@ -22,8 +22,8 @@ pub fn map(input: impl BufRead, output: &mut impl Write) -> Result<(), Trouble> 
     })
 }
 
-/// Writes `word TAB count` for each word, once or several times, with at most about `table_bytes` of words in memory,
-/// or one.
+/// Writes `word TAB count` for each word, once or several times. Keeps words of about `table_bytes` in memory, and at
+/// least one word.
 pub fn aggregate(input: impl BufRead, output: &mut impl Write, table_bytes: usize) -> Result<(), Trouble> {
     let mut counts: HashMap<Box<[u8]>, u64> = HashMap::new();
     let mut rest_bytes = table_bytes;
@@ -44,7 +44,7 @@ pub fn aggregate(input: impl BufRead, output: &mut impl Write, table_bytes: usiz
     write(&mut counts, output)
 }
 
-/// Writes what was counted and forgets it. In order, so that the same block gives the same bytes.
+/// Writes the counts and clears them. In order, so that the same block gives the same bytes.
 fn write(counts: &mut HashMap<Box<[u8]>, u64>, output: &mut impl Write) -> Result<(), Trouble> {
     let mut sorted: Vec<_> = counts.drain().collect();
     sorted.sort_unstable();

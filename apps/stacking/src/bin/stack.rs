@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Parser};
-use eyas_stacking::error::{FileError, Problem};
+use eyas_stacking::error::{FileProblem, StackingError};
 use eyas_stacking::measure::Measurement;
 use eyas_stacking::objects::{self, SkyObject};
 use eyas_stacking::picture;
-use eyas_stacking::profile::{Block, Profile};
+use eyas_stacking::profile::{BlockProfile, CodeBlock};
 use eyas_stacking::roi::Sky;
 use eyas_stacking::stack::{Assumed, Stack};
 
@@ -60,9 +60,14 @@ struct Args {
     profile: bool,
 }
 
-fn flux(text: &str) -> Result<f64, String> {
+/// A text is not a flux.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a number")]
+struct FluxError(String);
+
+fn flux(text: &str) -> Result<f64, FluxError> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-    number.ok_or_else(|| format!("`{text}` is no number"))
+    number.ok_or_else(|| FluxError(text.to_owned()))
 }
 
 fn main() -> ExitCode {
@@ -78,12 +83,12 @@ fn main() -> ExitCode {
 }
 
 /// Frames to a partial stack. One line to stdout for each frame; the file is only written once all frames are done.
-fn stack(args: &Args) -> Result<(), FileError> {
+fn stack(args: &Args) -> Result<(), StackingError> {
     let objects = match (&args.list, args.object) {
         (Some(list), _) => objects::read(list)?,
         (None, object) => object.into_iter().collect(),
     };
-    let mut profile = Profile::default();
+    let mut profile = BlockProfile::default();
     let mut stack = Stack::new(args.size.into()).assuming(Assumed { sky: args.sky, cal: args.cal });
     for frame in &args.frames {
         let report = stack.add_frame(frame, &objects, args.verify, &mut profile)?;
@@ -99,7 +104,7 @@ fn stack(args: &Args) -> Result<(), FileError> {
         );
     }
     if let Some(out) = &args.out {
-        profile.time(Block::WriteStacking, || stack.write(out))?;
+        profile.time(CodeBlock::WriteStacking, || stack.write(out))?;
     }
     if args.profile {
         eprintln!("{profile}");
@@ -108,13 +113,13 @@ fn stack(args: &Args) -> Result<(), FileError> {
 }
 
 /// Partial stacks to the mean image, its picture, and a line of what is to be seen in its centre.
-fn sum(args: &Args) -> Result<(), FileError> {
+fn sum(args: &Args) -> Result<(), StackingError> {
     let mut partials = Vec::new();
     for named in &args.sum {
         expand(named, &mut partials)?;
     }
     // Where there is nothing to show, the first name given is the one to look at.
-    let nothing = |trouble: &str| FileError::new(&args.sum[0], Problem::Partial(trouble.to_owned()));
+    let nothing = |trouble: &str| StackingError::new(&args.sum[0], FileProblem::Partial(trouble.to_owned()));
     let total = Stack::sum(&partials)?.ok_or_else(|| nothing("no partial stacks here"))?;
     let mean = total.mean().ok_or_else(|| nothing("no region of interest in any of the partial stacks"))?;
 
@@ -139,8 +144,8 @@ fn sum(args: &Args) -> Result<(), FileError> {
 }
 
 /// A file is itself; a directory its *.fits by name; @FILE the lines of FILE.
-fn expand(named: &Path, partials: &mut Vec<PathBuf>) -> Result<(), FileError> {
-    let fail = |path: &Path, error| FileError::new(path, Problem::Io { action: "read", error });
+fn expand(named: &Path, partials: &mut Vec<PathBuf>) -> Result<(), StackingError> {
+    let fail = |path: &Path, error| StackingError::new(path, FileProblem::Io { action: "read", error });
     if let Some(list) = named.to_str().and_then(|name| name.strip_prefix('@')) {
         let lines = std::fs::read_to_string(list).map_err(|error| fail(Path::new(list), error))?;
         partials.extend(lines.lines().filter(|line| !line.is_empty()).map(PathBuf::from));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use eyas_stacking::survey::{Plan, SDSS_SIZE, Workload};
+use eyas_stacking::survey::{SDSS_SIZE, SurveyPlan, SurveyWorkload};
 
 /// Make a sky survey to stack: frames with sources too faint to be seen in any one of them.
 ///
@@ -57,21 +57,35 @@ impl std::fmt::Display for Size {
     }
 }
 
-fn size(text: &str) -> Result<Size, String> {
+/// Why arguments cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ArgumentError {
+    #[error("give WIDTHxHEIGHT in pixels from 16 to 65536, such as 2048x1489")]
+    Size,
+    #[error("`{0}` is not a number above zero")]
+    NotPositive(String),
+    #[error("give two of --frames, --objects and --locality: they determine the third")]
+    TooMany,
+    #[error("table 3 of the paper has no locality {0}: give --frames or --objects as well")]
+    Locality(f64),
+    #[error("give --frames, --objects or --locality")]
+    NoCount,
+}
+
+fn size(text: &str) -> Result<Size, ArgumentError> {
     let edge = |text: &str| text.parse().ok().filter(|edge| (16..=65_536).contains(edge));
-    text.split_once('x')
-        .and_then(|(width, height)| Some(Size(edge(width)?, edge(height)?)))
-        .ok_or_else(|| "give WIDTHxHEIGHT in pixels from 16 to 65536, such as 2048x1489".to_owned())
+    text.split_once('x').and_then(|(width, height)| Some(Size(edge(width)?, edge(height)?))).ok_or(ArgumentError::Size)
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number| *number > 0.0 && f64::is_finite(*number)).ok_or("not above zero".to_owned())
+fn positive(text: &str) -> Result<f64, ArgumentError> {
+    let number = text.parse().ok().filter(|number| *number > 0.0 && f64::is_finite(*number));
+    number.ok_or_else(|| ArgumentError::NotPositive(text.to_owned()))
 }
 
-/// Frames and objects.
-fn how_many(args: &Args) -> Result<(u64, u64), String> {
+/// The numbers of frames and objects.
+fn counts(args: &Args) -> Result<(u64, u64), ArgumentError> {
     match (args.frames, args.objects, args.locality) {
-        (Some(_), Some(_), Some(_)) => Err("give two of --frames, --objects and --locality: they fix the third".into()),
+        (Some(_), Some(_), Some(_)) => Err(ArgumentError::TooMany),
         (Some(frames), Some(objects), None) => Ok((frames, objects)),
         (Some(frames), None, locality) => {
             Ok((frames, ((frames as f64 * locality.unwrap_or(1.0)).round() as u64).max(1)))
@@ -80,26 +94,25 @@ fn how_many(args: &Args) -> Result<(u64, u64), String> {
             Ok((((objects as f64 / locality.unwrap_or(1.0)).round() as u64).max(1), objects))
         }
         (None, None, Some(locality)) => {
-            let row = Workload::of_table_3(locality).ok_or_else(|| {
-                format!("table 3 of the paper has no locality {locality}: give --frames or --objects as well")
-            })?;
+            let row = SurveyWorkload::of_table_3(locality).ok_or(ArgumentError::Locality(locality))?;
             let row = row.scaled(args.scale.unwrap_or(1.0));
             Ok((row.files, row.objects))
         }
-        (None, None, None) => Err("how many? Give --frames, --objects or --locality".into()),
+        (None, None, None) => Err(ArgumentError::NoCount),
     }
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let (frames, objects) = match how_many(&args) {
+    let (frames, objects) = match counts(&args) {
         Ok(counts) => counts,
         Err(trouble) => {
             eprintln!("survey: {trouble}");
             return ExitCode::from(2);
         }
     };
-    let plan = Plan { frames, objects, width: args.size.0, height: args.size.1, seed: args.seed, gzip: !args.plain };
+    let plan =
+        SurveyPlan { frames, objects, width: args.size.0, height: args.size.1, seed: args.seed, gzip: !args.plain };
     if let Err(error) = plan.write(&args.out) {
         eprintln!("survey: {error}");
         return ExitCode::from(error.problem.exit_code());

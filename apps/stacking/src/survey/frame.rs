@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::random::{Normal, Random};
+use super::random::{Normal, SurveyRandom};
 use crate::fits_write::Cards;
 
 /// Scale of the camera, arcsec per pixel (SDSS).
@@ -62,7 +62,7 @@ const GZIP_LEVEL: u32 = 2;
 
 /// A frame before its pixels are made. Places are pixels `(x, y)` from zero.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct SurveyFrame {
     /// Pixels in a row.
     pub width: usize,
     /// Rows.
@@ -84,9 +84,9 @@ pub struct Frame {
     noise: (u64, u64),
 }
 
-impl Frame {
+impl SurveyFrame {
     pub(super) fn plan(number: u64, objects: u64, width: usize, height: usize, seed: u64) -> Self {
-        let mut random = Random::new(seed, 2 * number);
+        let mut random = SurveyRandom::new(seed, 2 * number);
         let mut frame = Self {
             width,
             height,
@@ -121,7 +121,7 @@ impl Frame {
     }
 
     /// A random place off the border that is `free`; after some tries, one that is not.
-    fn place(&self, random: &mut Random, free: impl Fn(&Self, (f64, f64)) -> bool) -> (f64, f64) {
+    fn place(&self, random: &mut SurveyRandom, free: impl Fn(&Self, (f64, f64)) -> bool) -> (f64, f64) {
         let margin = |edge: usize| CLEARANCE_PIXELS.min(edge as f64 / 3.0);
         let mut along = |edge: usize| random.between(margin(edge), edge as f64 - 1.0 - margin(edge));
         let mut place = (0.0, 0.0);
@@ -168,7 +168,7 @@ impl Frame {
     fn counts(&self) -> Vec<f32> {
         static NORMAL: LazyLock<Normal> = LazyLock::new(Normal::new);
         let mut counts = vec![0.0; self.width * self.height];
-        let mut random = Random::new(self.noise.0, self.noise.1);
+        let mut random = SurveyRandom::new(self.noise.0, self.noise.1);
         NORMAL.fill(&mut random, self.sky as f32, NOISE_COUNTS as f32, &mut counts);
         for &(place, peak) in &self.stars {
             self.add_point(&mut counts, place, peak);

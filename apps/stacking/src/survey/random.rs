@@ -3,9 +3,9 @@
 /// Splitmix64 (Steele, Lea, Flood 2014). Written here, and not taken from a crate, so that a seed means the same survey
 /// after every upgrade.
 #[derive(Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct SurveyRandom(u64);
 
-impl Random {
+impl SurveyRandom {
     /// The stream number `stream` of `seed`.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed);
@@ -52,7 +52,7 @@ impl Normal {
     }
 
     /// Fills `out` with `mean + sigma × deviate`.
-    pub(crate) fn fill(&self, random: &mut Random, mean: f32, sigma: f32, out: &mut [f32]) {
+    pub(crate) fn fill(&self, random: &mut SurveyRandom, mean: f32, sigma: f32, out: &mut [f32]) {
         let table: &[f32; 65_536] = self.0.as_slice().try_into().expect("built with 65,536 quantiles");
         for four in out.chunks_mut(4) {
             let bits = random.bits();
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn deviates_are_normal() {
         let mut values = vec![0.0; 400_000];
-        Normal::new().fill(&mut Random::new(1, 2), 10.0, 2.0, &mut values);
+        Normal::new().fill(&mut SurveyRandom::new(1, 2), 10.0, 2.0, &mut values);
         let within = |sigmas: f32| {
             values.iter().filter(|&&value| (value - 10.0).abs() < 2.0 * sigmas).count() as f64 / values.len() as f64
         };
