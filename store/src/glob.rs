@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `?` | one character |
 //! | `*` | any characters of one component |
-//! | `[abc]`, `[a-z]`, `[!a-z]` | one of these characters, one in the range, one not in the range; `[*]` is a plain `*` |
+//! | `[abc]`, `[a-z]`, `[!a-z]` | one of these characters, one in or not in the range; `[*]` is a plain `*` |
 //! | `**` | as a whole component: any number of folders, or none; as the last component: all files in them |
 
 use std::collections::BTreeSet;

@@ -376,7 +376,7 @@ fn staging_links_the_inode_and_a_write_through_it_is_noticed() {
     fs::set_permissions(&staged, fs::Permissions::from_mode(0o444)).unwrap();
     assert!(!store.verify_untouched(A));
     assert_eq!((store.contains(A), get(&store, A)), (false, None));
-    assert!(!store.verify_untouched(A), "not here any more");
+    assert!(!store.verify_untouched(A), "no longer here");
     assert_eq!(fs::read(&staged).unwrap(), b"INPUT DATA", "the task's own link stays");
 }
 

@@ -14,7 +14,7 @@ fn fetcher(node: &Node) -> Fetcher {
     Fetcher::new(node.store.clone(), Storage::new(Limits::default()), node.peers.clone())
 }
 
-fn nobody() -> SocketAddr {
+fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -28,13 +28,13 @@ async fn sources_are_tried_in_the_papers_order() {
     let fetched = fetcher.fetch(&spec, &[]).await.unwrap();
     assert_eq!(fetched, FetchedObject { from: FetchSource::Persistent, bytes });
     // Here: no hint is looked at.
-    let fetched = fetcher.fetch(&spec, &[holder(nobody())]).await.unwrap();
+    let fetched = fetcher.fetch(&spec, &[holder(unused_address())]).await.unwrap();
     assert_eq!(fetched, FetchedObject { from: FetchSource::Local, bytes });
     // Wrong hints, and then a right one.
     here.store.remove(id).unwrap();
     there.put(id, &content(100_000));
     let wrong = Node::new();
-    let fetched = fetcher.fetch(&spec, &[wrong.addr(), nobody(), there.addr()].map(holder)).await.unwrap();
+    let fetched = fetcher.fetch(&spec, &[wrong.addr(), unused_address(), there.addr()].map(holder)).await.unwrap();
     assert_eq!(fetched, FetchedObject { from: FetchSource::Peer(there.addr()), bytes });
     assert_eq!(here.get(id), content(100_000));
     // Only wrong hints: persistent storage again.

@@ -27,7 +27,7 @@ async fn what_is_not_expected_is_refused() {
     let push = |size| here.peers.push(there.addr(), ID, Arc::new(content(size)));
     assert_eq!(push(10).await.unwrap_err().kind, PeerErrorKind::NotHere);
     drop(there.server.expect(there.store.begin(ID, 10, false).unwrap()));
-    assert_eq!(push(10).await.unwrap_err().kind, PeerErrorKind::NotHere, "not any more");
+    assert_eq!(push(10).await.unwrap_err().kind, PeerErrorKind::NotHere, "no longer expected");
     let expected = there.server.expect(there.store.begin(ID, 10, false).unwrap());
     assert_eq!(push(9).await.unwrap_err().kind, PeerErrorKind::NotHere, "another size");
     assert!(!there.store.contains(ID));

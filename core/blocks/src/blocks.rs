@@ -231,7 +231,7 @@ impl Blocks {
             self.discard(worker, effects);
         } else if lease == Some(last) {
             let node = self.nodes.place(node);
-            self.runs.get_mut(&worker).expect("who has a block is known").node = Some(node);
+            self.runs.get_mut(&worker).expect("a worker with a block is known").node = Some(node);
             self.more(now_us, worker, effects);
         }
     }
@@ -304,7 +304,8 @@ impl Blocks {
     /// Gives a worker at the end of its block: more of the block confirmed, or more chunks, or the answer that there
     /// is no more.
     fn more(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) {
-        let (block, run) = (self.ledger.block(worker).expect("who has more has some"), &self.runs[&worker]);
+        let (block, run) =
+            (self.ledger.block(worker).expect("a worker that asks for more has a block"), &self.runs[&worker]);
         let chunks = block.len();
         if run.confirmed < chunks {
             effects.push(self.renewed(worker));
@@ -319,7 +320,7 @@ impl Blocks {
     /// Gives a worker free chunks, or chunks that another worker has not begun. Returns `false` if there are none.
     fn give(&mut self, now_us: u64, worker: WorkerId, effects: &mut Vec<Effect>) -> bool {
         self.plan();
-        let node = self.runs[&worker].node.expect("who asks says where it is");
+        let node = self.runs[&worker].node.expect("a request names the worker's node");
         let Some(chunks) = self.next_chunks(worker, node).or_else(|| self.steal(worker, effects)) else { return false };
         self.lend(now_us, worker, chunks, None, effects);
         true
@@ -354,7 +355,7 @@ impl Blocks {
         self.next_lease.0 += 1;
         self.idle.remove(&worker);
         let bytes: u64 = chunks.iter().map(|chunk| self.chunks.size_bytes(*chunk)).sum();
-        let run = self.runs.get_mut(&worker).expect("who is lent to is known");
+        let run = self.runs.get_mut(&worker).expect("a worker that gets chunks is known");
         run.begin(now_us, bytes);
         run.is_ending |= copy_of.is_some();
         self.save(Record::Granted { worker, lease, chunks, copy_of }, effects);
@@ -401,14 +402,14 @@ impl Blocks {
     }
 
     fn granted(&self, worker: WorkerId) -> Effect {
-        let block = self.ledger.block(worker).expect("who is granted something has a block");
+        let block = self.ledger.block(worker).expect("a worker that was granted chunks has a block");
         let chunks = block.chunks[block.start as usize..].to_vec();
         let confirmed = self.runs[&worker].confirmed;
         Effect::Granted { worker, lease: block.lease, kept: block.start, chunks, confirmed }
     }
 
     fn renewed(&self, worker: WorkerId) -> Effect {
-        let block = self.ledger.block(worker).expect("whose lease is renewed has a block");
+        let block = self.ledger.block(worker).expect("a worker with a renewed lease has a block");
         let confirmed = self.runs[&worker].confirmed;
         Effect::Renewed { worker, lease: block.lease, chunks: block.len(), confirmed }
     }

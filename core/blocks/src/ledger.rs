@@ -110,13 +110,13 @@ impl Ledger {
         match record {
             Record::Granted { worker, lease, chunks, copy_of } => self.granted(*worker, *lease, chunks, *copy_of),
             Record::Shortened { worker, chunks } => {
-                let block = self.blocks.get_mut(worker).expect("who is shortened has a block");
+                let block = self.blocks.get_mut(worker).expect("a worker whose block is shortened has one");
                 assert!(block.start <= *chunks && block.twin.is_none(), "{worker:?}: only its last lease is shortened");
                 freed.extend(block.chunks.drain(*chunks as usize..));
             }
             Record::Committed { worker, lease, done } => {
                 assert!(self.may_commit(*worker, *lease, *done), "{worker:?} may not commit {done} by {lease:?}");
-                let block = self.blocks.remove(worker).expect("who commits has a block");
+                let block = self.blocks.remove(worker).expect("a worker that commits has a block");
                 if let Some(twin) = block.twin {
                     self.blocks.remove(&twin);
                 }
@@ -129,7 +129,7 @@ impl Ledger {
                 freed.extend(rest);
             }
             Record::Dropped { worker } => {
-                let block = self.blocks.remove(worker).expect("who is dropped has a block");
+                let block = self.blocks.remove(worker).expect("a worker that is dropped has a block");
                 match block.twin.and_then(|twin| self.blocks.get_mut(&twin)) {
                     Some(twin) => twin.twin = None,
                     None => freed.extend(block.chunks),
@@ -146,7 +146,7 @@ impl Ledger {
         match copy_of {
             None => chunks.iter().for_each(|chunk| self.enter(*chunk, BlockState::Free, BlockState::Held)),
             Some(first) => {
-                let first = self.blocks.get_mut(&first).expect("who is copied has a block");
+                let first = self.blocks.get_mut(&first).expect("a worker that is copied has a block");
                 assert!(first.twin.is_none() && first.chunks == chunks, "a block is copied whole, once at a time");
                 first.twin = Some(worker);
                 first.generation += 1;

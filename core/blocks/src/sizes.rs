@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(leases(Sizes::Guided { divisor: 1 }, slow)[..8], [8, 7, 7, 6, 5, 4, 4, 3]);
         let factoring = leases(Sizes::Factoring, slow);
         assert_eq!(factoring[..24], [4, 4, 4, 4, 4, 4, 4, 1, 3, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1][..]);
-        assert_eq!(leases(Sizes::Factoring, None)[7], 1, "who is not known gets one");
+        assert_eq!(leases(Sizes::Factoring, None)[7], 1, "a worker of unknown speed gets one");
         assert_eq!(Sizer::new(Sizes::Factoring).next(u32::MAX, 0, Some((9, 1))), MAX_LEASE_CHUNKS);
     }
 }

@@ -197,7 +197,7 @@ impl RingNode {
             MessageBody::Decided(_) => {}
             _ if message.view > number => self.send(from, MessageBody::Behind, step),
             _ if message.view < number => {
-                let current = self.current.as_ref().expect("only who has a view has a number");
+                let current = self.current.as_ref().expect("a node with a view number has a view");
                 self.send(from, MessageBody::Decided(current.view.clone()), step);
             }
             body => {

@@ -212,7 +212,7 @@ impl RingNode {
         then: AfterWrite,
         step: &mut Step,
     ) -> RecordVersion {
-        let current = self.current.as_ref().expect("who serves a name has a view");
+        let current = self.current.as_ref().expect("a node that serves names has a view");
         let partition = current.ring.partition(name);
         let waiting = self.pending.remove(name).map_or_else(VecDeque::new, |pending| pending.waiting);
         let before = step.records.get(partition, name);
@@ -343,12 +343,12 @@ impl RingNode {
     pub(crate) fn validate_pending(&self) {
         let mut asked = 0;
         for (name, PendingName { partition, operation, waiting, .. }) in &self.pending {
-            assert!(self.serves(*partition), "{name} is changed by who does not serve it");
+            assert!(self.serves(*partition), "{name} is changed by a node that does not serve it");
             asked += usize::from(operation.request().is_some()) + waiting.len();
             let is_for_it = |(_, operation): &(u64, FileOperation)| operation.name() == Some(name);
-            assert!(waiting.iter().all(is_for_it), "{name}: a request waits in the wrong line");
+            assert!(waiting.iter().all(is_for_it), "{name}: a request waits in the wrong queue");
         }
-        assert_eq!(asked, self.asked, "requests are answered or in line");
+        assert_eq!(asked, self.asked, "requests are answered or waiting");
         assert!(asked <= MAX_PENDING_REQUESTS);
     }
 

@@ -145,8 +145,8 @@ impl Repairs {
         PlannedFetch { name, object, target, source }: &PlannedFetch,
         loads: &mut Loads,
     ) -> Chunk {
-        let repair = self.files.get_mut(name).expect("it was chosen there");
-        let under_replicated = repair.under_replicated.get_mut(object).expect("it was chosen there");
+        let repair = self.files.get_mut(name).expect("the fetch was planned from this entry");
+        let under_replicated = repair.under_replicated.get_mut(object).expect("the fetch was planned from this entry");
         let mut chunk = under_replicated.chunk.clone();
         chunk.replicas.sort_by_key(|node| node != source);
         under_replicated.count -= 1;
@@ -161,7 +161,7 @@ impl Repairs {
     pub fn validate(&self) {
         assert!(self.in_progress() <= MAX_REPAIRS);
         for repair in self.files.values() {
-            assert!(repair.in_progress() > 0 || !repair.fetched.is_empty(), "a repair waits for nothing");
+            assert!(repair.in_progress() > 0 || !repair.fetched.is_empty(), "a repair has nothing to do");
             assert!(repair.under_replicated.values().all(|under_replicated| under_replicated.count > 0));
         }
     }

@@ -186,7 +186,7 @@ impl RingNode {
         if !counts {
             self.clear(partition, step);
         }
-        self.leading.get_mut(&partition).expect("it leads it").phase = Phase::Collecting(asked);
+        self.leading.get_mut(&partition).expect("this node leads the partition").phase = Phase::Collecting(asked);
         if !self.complete_if_collected(partition, step) {
             self.ask(partition, step);
         }
@@ -196,7 +196,7 @@ impl RingNode {
     fn ask(&mut self, partition: u16, step: &mut Step) {
         let Some(current) = &self.current else { return };
         let round = self.round();
-        let leading = self.leading.get_mut(&partition).expect("it leads it");
+        let leading = self.leading.get_mut(&partition).expect("this node leads the partition");
         leading.asked_us = step.now_us;
         let mut asked = Vec::new();
         match &leading.phase {
@@ -270,7 +270,7 @@ impl RingNode {
         let round = self.round();
         self.rounds.insert(partition, round);
         step.records.effects.push(Effect::Save(Save::Round { partition, round }));
-        let leading = self.leading.get_mut(&partition).expect("it leads it");
+        let leading = self.leading.get_mut(&partition).expect("this node leads the partition");
         leading.phase = Phase::Synchronizing;
         leading.synchronized.insert(self.config.node);
         self.ask(partition, step);
@@ -301,7 +301,7 @@ impl RingNode {
     pub(crate) fn synchronized(&mut self, from: NodeId, partition: u16, round: Round, step: &mut Step) {
         if self.is_synchronizing(partition, round) {
             let served = self.serves(partition);
-            self.leading.get_mut(&partition).expect("it leads it").synchronized.insert(from);
+            self.leading.get_mut(&partition).expect("this node leads the partition").synchronized.insert(from);
             if !served && self.serves(partition) {
                 self.advance_view_change(step);
             }
@@ -322,7 +322,7 @@ impl RingNode {
             let is_complete = matches!(phase, Phase::Synchronizing);
             assert_eq!(is_complete, synchronized.contains(&me));
             assert_eq!(is_complete, self.rounds.get(&partition) == Some(&self.round()));
-            assert!(!self.catching_up.contains_key(&partition), "who leads receives nothing");
+            assert!(!self.catching_up.contains_key(&partition), "a leader does not synchronize from others");
         }
     }
 

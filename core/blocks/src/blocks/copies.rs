@@ -59,7 +59,7 @@ impl Blocks {
         let gains = open.filter_map(|(other, _)| Some((gain_us(&other)?, other)));
         let Some((_, first)) = gains.max() else { return };
         // From now on both workers have the same chunks.
-        self.runs.get_mut(&first).expect("who has a block is known").is_ending = true;
+        self.runs.get_mut(&first).expect("a worker with a block is known").is_ending = true;
         self.confirm(first);
         let chunks = self.ledger.block(first).expect("it was found there").chunks.clone();
         self.lend(now_us, worker, chunks, Some(first), effects);

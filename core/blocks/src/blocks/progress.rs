@@ -58,7 +58,7 @@ impl Blocks {
         if !self.shorten(worker, progress.chunks, effects) {
             return false;
         }
-        let block = self.ledger.block(worker).expect("who advances has a block");
+        let block = self.ledger.block(worker).expect("a worker that reports progress has a block");
         let run = self.runs.get_mut(&worker).expect("it has just been entered");
         if progress.done > run.confirmed {
             return false;
@@ -88,7 +88,7 @@ impl Blocks {
     /// Removes chunks from a worker's block that the worker knows to be another's, because the record of this was
     /// lost. Returns `false` if the worker knows fewer chunks than it was granted before its last lease.
     fn shorten(&mut self, worker: WorkerId, chunks: u32, effects: &mut Vec<Effect>) -> bool {
-        let block = self.ledger.block(worker).expect("who is shortened has a block");
+        let block = self.ledger.block(worker).expect("a worker whose block is shortened has one");
         if block.len() <= chunks {
             return true;
         }
@@ -97,7 +97,7 @@ impl Blocks {
         }
         self.save(Record::Shortened { worker, chunks }, effects);
         let block_bytes = self.block_bytes(worker);
-        let run = self.runs.get_mut(&worker).expect("who has a block is known");
+        let run = self.runs.get_mut(&worker).expect("a worker with a block is known");
         (run.block_bytes, run.confirmed) = (block_bytes, run.confirmed.min(chunks));
         // A restart forgets the progress of workers, so they have read none of the chunks that they lose here.
         run.done <= chunks
@@ -105,8 +105,8 @@ impl Blocks {
 
     /// Confirms the chunks that a worker may begin now.
     pub(super) fn confirm(&mut self, worker: WorkerId) {
-        let block = self.ledger.block(worker).expect("whose chunks are confirmed has a block");
-        let run = self.runs.get_mut(&worker).expect("who has a block is known");
+        let block = self.ledger.block(worker).expect("a worker with confirmed chunks has a block");
+        let run = self.runs.get_mut(&worker).expect("a worker with a block is known");
         let len = block.len();
         if !self.config.steal || run.is_ending {
             run.confirmed = len;
@@ -129,7 +129,7 @@ impl Blocks {
     pub(super) fn weigh(&mut self, worker: WorkerId) {
         let rate = self.rate_or_mean(worker);
         let len = self.ledger.block(worker).map_or(0, |block| block.len());
-        let run = self.runs.get_mut(&worker).expect("who has a block is known");
+        let run = self.runs.get_mut(&worker).expect("a worker with a block is known");
         if let Some(tail_us) = run.tail_us.take() {
             self.tails.remove(&(tail_us, worker));
         }
@@ -154,7 +154,7 @@ impl Blocks {
     }
 
     pub(super) fn block_bytes(&self, worker: WorkerId) -> u64 {
-        let block = self.ledger.block(worker).expect("whose bytes are counted has a block");
+        let block = self.ledger.block(worker).expect("the worker has a block");
         block.chunks.iter().map(|chunk| self.chunks.size_bytes(*chunk)).sum()
     }
 }

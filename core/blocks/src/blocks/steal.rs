@@ -12,7 +12,7 @@ impl Blocks {
     pub(super) fn steal(&mut self, thief: WorkerId, effects: &mut Vec<Effect>) -> Option<Vec<u32>> {
         let (_, victim) = self.tails.last().copied()?;
         let [thief_rate, victim_rate] = [thief, victim].map(|worker| self.rate_or_mean(worker));
-        let block = self.ledger.block(victim).expect("who is taken from has a block");
+        let block = self.ledger.block(victim).expect("the victim has a block");
         let run = &self.runs[&victim];
         let (mut left_bytes, mut taken_bytes) = (run.left_bytes(), 0);
         let mut chunks = block.len();
@@ -29,7 +29,7 @@ impl Blocks {
             return None;
         }
         let taken = self.record(Record::Shortened { worker: victim, chunks }, effects);
-        self.runs.get_mut(&victim).expect("who has a block is known").block_bytes -= taken_bytes;
+        self.runs.get_mut(&victim).expect("a worker with a block is known").block_bytes -= taken_bytes;
         self.weigh(victim);
         Some(taken)
     }

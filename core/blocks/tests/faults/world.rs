@@ -308,7 +308,7 @@ impl<'a> World<'a> {
 
     /// A worker is gone; its slot gets another one.
     fn end(&mut self, worker: WorkerId, after_us: u64) {
-        let slot = self.workers.remove(&worker).expect("who ends was there").slot;
+        let slot = self.workers.remove(&worker).expect("a worker that ends was known").slot;
         self.after(after_us, Next::Start(slot));
     }
 
@@ -385,9 +385,9 @@ impl<'a> World<'a> {
     }
 
     fn commit(&mut self, worker: WorkerId) {
-        let state = self.workers.get_mut(&worker).expect("who commits is there");
+        let state = self.workers.get_mut(&worker).expect("a worker that commits is known");
         state.has_ended = true;
-        let event = state.owner.commit().expect("who has read something has a lease");
+        let event = state.owner.commit().expect("a worker that has read chunks has a lease");
         let Event::Commit { lease, done, .. } = event else { unreachable!("it commits") };
         assert_eq!(done as usize, state.owner.chunks().len());
         self.read.insert((worker, lease), state.owner.chunks().to_vec());

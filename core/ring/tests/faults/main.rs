@@ -87,7 +87,7 @@ impl Run {
     /// The number and the members of the latest view.
     fn view(&self) -> (u64, Vec<NodeId>) {
         let nodes = self.cluster.machines.values().filter_map(|machine| machine.node.as_ref()?.view());
-        let latest = nodes.max_by_key(|view| view.number).expect("somebody has founded it");
+        let latest = nodes.max_by_key(|view| view.number).expect("a node has founded the file system");
         (latest.number, latest.members.iter().copied().collect())
     }
 
