@@ -183,7 +183,7 @@ fn measure(policy: PlacementPolicy, inputs: usize, scale: Scale) -> Steady {
     }
 }
 
-/// Submits random tasks until so many wait; returns how many bytes that took.
+/// Submits random tasks until the queue is full; returns the bytes that they take.
 fn refill(cluster: &mut Cluster, tasks: usize, inputs: usize, submitted_per_s: &mut Vec<f64>) -> f64 {
     let mut grown_bytes = 0.0;
     while let missing @ 1.. = tasks.saturating_sub(cluster.scheduler.waiting() as usize) {

@@ -1,5 +1,5 @@
-//! Provisioners against a made-up batch system: histories told in full, and random ones that are checked after each
-//! step.
+//! Provisioners against a simulated batch system: single histories in full, and random histories that are checked after
+//! each step.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -44,7 +44,7 @@ impl Run {
         self.tell(Event::Work(OutstandingWork { waiting, ..OutstandingWork::default() }))
     }
 
-    /// Its connection breaks, and it is back at once as another executor.
+    /// A node loses its connection, and reconnects at once as another executor.
     fn reconnected(&mut self, was: u32, n: u32, request: u64) -> Vec<Effect> {
         let mut effects = self.tell(Event::NodeLeft { node: node(was) });
         let (request, was) = (Some(NodeRequestId(request)), Some(node(was)));
@@ -56,7 +56,7 @@ impl Run {
         self.tell(Event::NodeJoined { node: node(n), request: Some(NodeRequestId(request)), was: None })
     }
 
-    /// What is done until nothing is due before that second, each with the second in which it is.
+    /// Lets time pass until that second. Returns all effects, each with its second.
     fn pass(&mut self, until_s: u64) -> Vec<(u64, Effect)> {
         let mut done = Vec::new();
         while let Some(at_us) = self.provisioner.next_timeout().filter(|at_us| *at_us <= until_s * SECOND_US) {
@@ -68,7 +68,7 @@ impl Run {
     }
 }
 
-/// Nodes of each request.
+/// The size of each request.
 fn asked(effects: &[Effect]) -> Vec<u32> {
     let nodes = |effect: &Effect| match effect {
         Effect::Request { nodes, .. } => Some(*nodes),
@@ -125,17 +125,17 @@ fn demand_counts_what_comes_what_waits_and_what_both_take() {
         };
         policy.wanted(&work, per_s / SECOND_US as f64, 2)
     };
-    // 100 a second that take a slot for 10 ms, of two: half a node. Their transfers take 80 ms of its link: eight.
+    // 100 tasks a second of 10 ms on two slots take half a node. Their transfers of 80 ms take eight links.
     assert_eq!(wanted(0, 10, 0, 100.0), 1);
     assert_eq!(wanted(0, 10, 80, 100.0), 8);
-    // 6,000 that wait for a minute are 100 a second more.
+    // 6,000 waiting tasks in a target of a minute are 100 a second more.
     assert_eq!(wanted(6_000, 10, 80, 100.0), 16);
-    // Nobody has more slots than tasks.
+    // There are no more slots than tasks.
     assert_eq!(wanted(10, 3_600_000, 0, 0.0), 5);
     // Nothing was measured yet.
     assert_eq!(wanted(10, 0, 0, 0.0), 5);
     assert_eq!(wanted(0, 10, 80, 0.0), 0);
-    // What had to leave full stores is waited for: a node ends a task in 200 ms, though it takes 5 ms of it.
+    // Tasks wait for objects that were evicted: a node ends one task in 200 ms, although the task takes 5 ms of it.
     let again = OutstandingWork { waiting: 6_000, task_us: 10_000, refetch_us: 200_000, ..OutstandingWork::default() };
     assert_eq!(policy.wanted(&again, 0.0, 2), 20);
     // Nodes whose stores are needed stay.
@@ -171,7 +171,7 @@ fn idle_nodes_leave_when_they_are_not_wanted() {
     assert_eq!(run.pass(34), [], "there is work for all three");
     assert_eq!(run.waiting(1), []);
     assert_eq!(run.pass(100), [(35, Effect::Drain { node: node(1) }), (40, Effect::Drain { node: node(0) })]);
-    // Not before what they hold is elsewhere.
+    // A node is not released before other nodes hold what it holds.
     assert_eq!(run.tell(Event::NodeEmptied { node: node(0) }), [Effect::Release { node: node(0) }]);
     assert_eq!(run.waiting(0), [], "the least is one");
     assert_eq!(run.provisioner.staying(), 1);
@@ -189,7 +189,7 @@ fn what_is_unneeded_is_withdrawn_and_consolidated() {
     });
     assert_eq!(asked(&run.tell(work(3, 4))), [3]);
     run.pass(10);
-    // A moment of need within the time starts it again.
+    // A moment in which the nodes are wanted starts the idle time again.
     run.tell(work(0, 2));
     run.pass(20);
     run.tell(work(3, 4));
@@ -200,7 +200,7 @@ fn what_is_unneeded_is_withdrawn_and_consolidated() {
         (50, Effect::Drain { node: node(2) }),
     ];
     assert_eq!(run.pass(100), expected);
-    // Granted all the same: it is ours, and leaves when it has been idle.
+    // The withdrawn request is granted all the same: the node is ours, and leaves when it has been idle.
     run.joined(9, 1);
     assert_eq!(run.pass(200), [(130, Effect::Drain { node: node(9) })]);
 }
@@ -300,7 +300,7 @@ fn a_node_that_is_back_goes_on_as_what_it_was() {
     run.waiting(1);
     let leaves = [(3_480, Effect::Drain { node: node(2) }), (3_480, request(2))];
     assert_eq!(run.pass(3_500), [&[(45, Effect::Withdraw { request: NodeRequestId(1) })], &leaves[..]].concat());
-    // It was told to leave, and is so again.
+    // The node was draining when it left, and is drained again.
     assert_eq!(run.reconnected(2, 3, 0), [Effect::Drain { node: node(3) }]);
     assert_eq!(run.tell(Event::NodeEmptied { node: node(3) }), [Effect::Release { node: node(3) }]);
 }
@@ -325,20 +325,20 @@ fn only_so_many_that_are_gone_are_remembered() {
     }
 }
 
-/// A batch system that does what it likes, and a cluster.
+/// A batch system that behaves at random, and a cluster.
 struct World {
     run: Run,
     config: Config,
-    /// Nodes still to be granted of each request, withdrawn ones too.
+    /// The nodes of each request that are still to be granted; withdrawn requests too.
     requests: BTreeMap<NodeRequestId, u32>,
     withdrawn: Vec<NodeRequestId>,
-    /// Since when each that was not told to leave is idle.
+    /// The time since which each node that is not draining is idle.
     idle_since_us: BTreeMap<ExecutorId, Option<u64>>,
     draining: Vec<ExecutorId>,
     released: Vec<ExecutorId>,
-    /// What each was granted for, and when.
+    /// The request of each node, and the time when the node was granted.
     granted: BTreeMap<ExecutorId, (NodeRequestId, u64)>,
-    /// Who is gone and may come back, and whether it was to leave.
+    /// Nodes that are gone and may come back, and whether each was draining.
     away: Vec<(ExecutorId, bool)>,
     joined: u32,
     silent_until_us: u64,

@@ -24,13 +24,13 @@ impl<'a> Estimator<'a> {
     /// The estimate for a task on an executor, when tasks with a load of `ahead` go before it there.
     pub fn estimate(&self, task: TaskKey, executor: ExecutorKey, ahead: LoadPpm) -> Estimate {
         let state = self.state;
-        let by = &state.executors[executor];
-        let own = by.load_of(state.resources_of(task));
-        let run_seconds = state.run_times.seconds(state.queue[task].id.job, by.slowness);
+        let entry = &state.executors[executor];
+        let own = entry.load_of(state.resources_of(task));
+        let run_seconds = state.run_times.seconds(state.queue[task].id.job, entry.slowness);
         let coming = |object| state.transfers.coming(object, executor);
         let transfer_seconds = state.transfer_seconds(state.inputs(task), executor, coming);
         Estimate {
-            wait_us: microseconds(by.wait_seconds(ahead, own, run_seconds)),
+            wait_us: microseconds(entry.wait_seconds(ahead, own, run_seconds)),
             transfer_us: microseconds(transfer_seconds),
             compute_us: microseconds(run_seconds),
         }
@@ -48,9 +48,9 @@ impl<'a> Estimator<'a> {
             PlacementState::Assigned { executor, .. } => (executor, LoadPpm::NONE),
             _ => home?,
         };
-        let by = &self.state.executors[executor];
-        let own = by.load_of(self.state.resources_of(task));
-        let ahead = (by.load() + load_at_home).saturating_sub(own);
+        let entry = &self.state.executors[executor];
+        let own = entry.load_of(self.state.resources_of(task));
+        let ahead = (entry.load() + load_at_home).saturating_sub(own);
         Some((executor, self.estimate(task, executor, ahead)))
     }
 }

@@ -16,14 +16,14 @@ const CASES: [(&str, &str, Case); 7] = [
         |p, s, l| everywhere(p, s, l, s.shape.executors / 2),
     ),
     ("everywhere-busy", "the same, with no slot free: each end is followed by an arrival", |p, s, l| {
-        // One and two slots in turn, and as many tasks lined up: six for two executors.
+        // One and two slots in turn, and as many tasks behind them: six for two executors.
         everywhere(p, s, l, 3 * s.shape.executors)
     }),
     ("common-input", "a deep queue; every task reads one object that all hold, and one of many", common_input),
     ("one-object", "a deep queue; every task reads the same object, which all hold", one_object),
     ("all-pairs", "every pair of two sets of objects, row by row, fewer executors, larger stores", all_pairs),
     ("idle", "tasks of random inputs arrive one by one, nearly nothing runs", idle),
-    ("tail", "the queue is empty; what runs and what is lined up comes to its end", tail),
+    ("tail", "the queue is empty; running and assigned tasks come to their ends", tail),
 ];
 
 /// Measures and prints all cases; `only` one of them if its name is given.
@@ -48,7 +48,7 @@ pub fn run(scale: Scale, only: Option<&str>) {
     }
 }
 
-/// Throughout, `in_flight` tasks run or are lined up.
+/// Throughout, `in_flight` tasks are assigned.
 fn everywhere(policy: PlacementPolicy, scale: Scale, latencies: &mut Latencies, in_flight: usize) -> Cluster {
     let mut cluster = Cluster::new(policy, scale.shape);
     cluster.fill_stores();

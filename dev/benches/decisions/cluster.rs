@@ -46,7 +46,7 @@ pub struct Cluster {
 #[derive(Default)]
 struct Executor {
     slots: usize,
-    /// Tasks it was given, oldest first; those beyond its slots are lined up.
+    /// Assigned tasks, the oldest first; those beyond its slots wait there.
     tasks: VecDeque<u32>,
     /// Least recently used first.
     store: Vec<u32>,
@@ -258,7 +258,7 @@ impl Cluster {
                         self.reports.push(returned);
                     }
                 }
-                _ => panic!("nobody asked for {effect:?}"),
+                _ => panic!("{effect:?} does not belong to this benchmark"),
             }
         }
         self.effects = effects;

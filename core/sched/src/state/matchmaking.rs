@@ -216,8 +216,8 @@ impl SchedulerState {
 
     /// Whether the executor takes tasks, is large enough for the task and has not refused it.
     pub fn may_ever_take(&self, executor: ExecutorKey, task: TaskKey) -> bool {
-        let by = &self.executors[executor];
-        by.takes_tasks() && by.is_large_enough(self.need_of(task)) && !self.queue.has_refused(executor, task)
+        let entry = &self.executors[executor];
+        entry.takes_tasks() && entry.is_large_enough(self.need_of(task)) && !self.queue.has_refused(executor, task)
     }
 
     /// Whether the executor has room for the task, has not refused it, and suits it.

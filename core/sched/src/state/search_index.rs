@@ -148,9 +148,9 @@ impl SchedulerState {
 
     /// The executor has searched the first object of its agenda to the end.
     pub fn finish_search(&mut self, executor: ExecutorKey, object: ObjectKey) {
-        let by = self.executors.get_mut(executor);
-        by.agenda.pop();
-        by.replicas.get_mut(&object).expect("only held objects are searched").progress.is_alerted = false;
+        let entry = self.executors.get_mut(executor);
+        entry.agenda.pop();
+        entry.replicas.get_mut(&object).expect("only held objects are searched").progress.is_alerted = false;
         self.catalog.get_mut(object).waiting.add_unalerted(executor);
     }
 
@@ -158,10 +158,11 @@ impl SchedulerState {
     /// may take now.
     pub fn search_again(&mut self, executor: ExecutorKey) {
         let SchedulerState { catalog, executors, .. } = self;
-        let by = executors.get_mut(executor);
-        by.agenda.partial.restart();
+        let entry = executors.get_mut(executor);
+        entry.agenda.partial.restart();
         let mut again = Vec::new();
-        for (object, replica) in by.replicas.iter_mut().filter(|(object, _)| catalog[**object].waiting.wanted() > 0) {
+        for (object, replica) in entry.replicas.iter_mut().filter(|(object, _)| catalog[**object].waiting.wanted() > 0)
+        {
             replica.progress.generation = 0;
             if !core::mem::replace(&mut replica.progress.is_alerted, true) {
                 again.push(*object);
@@ -170,7 +171,7 @@ impl SchedulerState {
         again.sort_unstable();
         for object in again {
             catalog.get_mut(object).waiting.remove_unalerted(executor);
-            by.agenda.push(object);
+            entry.agenda.push(object);
         }
     }
 

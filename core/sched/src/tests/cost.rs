@@ -1,4 +1,4 @@
-//! `cost` placement: told by what fetching and waiting take.
+//! `cost` placement: decisions by the times of fetching and waiting.
 
 use super::*;
 use crate::WaitReason;
@@ -147,7 +147,7 @@ fn what_is_estimated_can_be_asked_for() {
     let mean_us = cluster.0.explain_task(task(0)).unwrap().estimate.unwrap().compute_us;
     assert_eq!((home, elsewhere, mean_us), (ExecutorId(1), None, 1_000_000));
     assert!(there.wait_us > 0 && there.transfer_us == 0 && there.compute_us == mean_us, "{there:?}");
-    // Nobody holds object 2; it is a third of a second away for each 16 MB.
+    // No executor holds object 2; it is a third of a second away for each 16 MB.
     cluster.0.finish(1, 0);
     assert_eq!(cluster.0.explain_task(task(1)).unwrap().estimate.unwrap().transfer_us, 0);
     cluster.0.join(2, 1);

@@ -1,4 +1,4 @@
-//! Kept objects: told in full, and for every history.
+//! Kept objects: single histories in full, and properties of every history.
 
 use alloc::vec::Vec;
 
@@ -101,7 +101,7 @@ fn what_only_one_that_drains_has_is_moved() {
     assert_eq!(scheduler.moving_from(ExecutorId(1)), 0);
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(1) }), []);
     assert!(scheduler.is_held(object(OBJECT)));
-    // Nobody else is there to take it.
+    // There is no other executor to take it.
     for id in [0, 2] {
         scheduler.run(Event::ExecutorDraining { executor: ExecutorId(id) });
     }

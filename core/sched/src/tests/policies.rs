@@ -1,4 +1,4 @@
-//! What each policy does, and what all of them keep to: histories told in full.
+//! What each policy does, and what all of them have in common: single histories in full.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Priorities, and filling of nodes that stage.
+//! Priorities, and backfilling of nodes that stage inputs.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn a_full_executor_takes_what_goes_before_all_it_has() {
     for policy in PlacementPolicy::ALL {
         let mut scheduler = scheduler(*policy);
         scheduler.join(1, 1);
-        // Nobody else waits when it is full, and when it is not.
+        // No other task waits when the executor is full, and when it is not.
         assert_eq!(scheduler.submit_at(0, 0, &[]).len() + scheduler.submit_at(0, 1, &[]).len(), 2);
         assert_eq!(assigned(&scheduler.submit_at(0, 2, &[])), []);
         assert_eq!(assigned(&scheduler.submit_at(1, 3, &[(1, 10)])), [(1, 3)], "{policy}");
@@ -100,7 +100,7 @@ fn of_what_only_computes_the_highest_priority_fills() {
     scheduler.submit_at(0, 10, &[]);
     scheduler.submit_at(1, 11, &[]);
     assert_eq!(assigned(&scheduler.stage(1, 2000)), [(1, 11)]);
-    // What comes later is found as well, and what comes back.
+    // Tasks that come later are found as well, and tasks that come back.
     assert_eq!(assigned(&scheduler.submit_at(3, 12, &[])), []);
     assert_eq!(assigned(&scheduler.finish(1, 11)), [(1, 12)]);
     assert_eq!(assigned(&scheduler.end(1, 12, Ended::Returned)), [(1, 12)]);
@@ -115,7 +115,7 @@ fn of_very_many_that_lend_each_has_its_turn() {
     (0..200).for_each(|index| drop(scheduler.submit_at(0, index, &[(index as u8, 1000)])));
     (0..100).for_each(|id| drop(scheduler.stage(id, 2000)));
     (0..100).for_each(|index| drop(scheduler.submit_at(0, 200 + index, &[])));
-    // Who has no room was looked at in vain; the next events go on.
+    // Executors without room were checked in vain; the next events go on.
     (0..2).for_each(|_| drop(scheduler.stage(0, 2000)));
     assert!((0..100).all(|id| scheduler.on(id).iter().filter(|index| **index >= 200).count() == 1));
 }

@@ -1,4 +1,4 @@
-//! Pushes: told in full, and for every history.
+//! Pushes: single histories in full, and properties of every history.
 
 use eyas_types::Distribution::{self, Chain, SpanningTree};
 
@@ -67,7 +67,7 @@ fn an_executor_that_cannot_or_dies_holds_up_no_other() {
     assert_eq!(scheduler.run(not_held(2, 7)), []);
     assert_eq!(scheduler.run(Event::ExecutorLeft { executor: ExecutorId(3) }), []);
     assert_eq!(scheduler.store(4, 7), [release(4, 7)]);
-    // Who joins is not meant.
+    // An executor that joins is not a recipient.
     assert_eq!(scheduler.join(5, 1), []);
     assert_eq!(scheduler.store(1, 7), [release(1, 7), Effect::Pushed { push: PUSH }]);
     let received = scheduler.explain_push(PUSH);
@@ -204,7 +204,7 @@ impl World {
                     assert!(!holders.iter().any(|holder| holder.executor == executor));
                     let gives = |holder: &Holder| {
                         let has_it = self.stored.contains(&(holder.executor, object));
-                        // Of what one that leaves evicts, no note is taken.
+                        // Evictions of an executor that leaves do not count.
                         let may_have_it = holder.is_relay || self.draining.contains(&holder.executor);
                         has_it || may_have_it || self.pushes.values().any(|push| push.is_tree)
                     };
