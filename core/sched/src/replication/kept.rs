@@ -22,7 +22,7 @@ struct KeptObject {
     /// The number of replicas that were asked for.
     replicas: u8,
     /// Executors that were told to hold it, and whether they have reported it.
-    told: BTreeMap<ExecutorId, bool>,
+    appointed: BTreeMap<ExecutorId, bool>,
     /// Executors that were told to hold it and could not, lately.
     unable: Vec<ExecutorId>,
     /// The executor that has the last replica and is leaving.
@@ -33,11 +33,11 @@ struct KeptObject {
 
 impl KeptObject {
     fn is_moving(&self) -> bool {
-        self.last.is_some() && !self.told.is_empty()
+        self.last.is_some() && !self.appointed.is_empty()
     }
 
     fn is_under_replicated(&self) -> bool {
-        self.told.len() < usize::from(self.replicas)
+        self.appointed.len() < usize::from(self.replicas)
     }
 }
 
@@ -66,8 +66,8 @@ impl KeptObjects {
     }
 
     /// Whether the executor was told to hold the object.
-    pub fn is_told(&self, executor: ExecutorId, object: ObjectId) -> bool {
-        self.objects.get(&object).is_some_and(|kept| kept.told.contains_key(&executor))
+    pub fn is_appointed(&self, executor: ExecutorId, object: ObjectId) -> bool {
+        self.objects.get(&object).is_some_and(|kept| kept.appointed.contains_key(&executor))
     }
 
     /// Keeps an object. `executor` holds it already, without having been told.
@@ -82,14 +82,14 @@ impl KeptObjects {
         let stays = executor.and_then(|id| Some(!state.executors[state.executors.find(id)?].is_draining));
         let kept = self.objects.entry(object).or_insert_with(|| KeptObject {
             replicas,
-            told: BTreeMap::new(),
+            appointed: BTreeMap::new(),
             unable: Vec::new(),
             last: None,
             is_lost: false,
         });
         kept.replicas = replicas;
         match stays {
-            Some(true) => kept.told.extend(executor.map(|executor| (executor, true))),
+            Some(true) => kept.appointed.extend(executor.map(|executor| (executor, true))),
             Some(false) => kept.last = executor,
             None => {}
         }
@@ -99,7 +99,7 @@ impl KeptObjects {
 
     /// An object need not be kept any longer. Returns the executors that were told to hold it.
     pub fn release(&mut self, object: ObjectId) -> impl Iterator<Item = ExecutorId> + use<> {
-        self.objects.remove(&object).into_iter().flat_map(|kept| kept.told.into_keys())
+        self.objects.remove(&object).into_iter().flat_map(|kept| kept.appointed.into_keys())
     }
 
     /// Has every executor that reported the object verify that it has it.
@@ -120,7 +120,7 @@ impl KeptObjects {
     ) {
         let Some(kept) = self.objects.get_mut(&object) else { return };
         kept.last = None;
-        if let Some(has) = kept.told.get_mut(&executor) {
+        if let Some(has) = kept.appointed.get_mut(&executor) {
             *has = true;
         } else {
             kept.unable.retain(|other| *other != executor);
@@ -132,7 +132,7 @@ impl KeptObjects {
     /// An executor does not have the object: no longer, or it could not get it.
     pub fn gone(&mut self, state: &SchedulerState, executor: ExecutorId, object: ObjectId, effects: &mut Vec<Effect>) {
         let Some(kept) = self.objects.get_mut(&object) else { return };
-        if kept.told.remove(&executor) == Some(false) {
+        if kept.appointed.remove(&executor) == Some(false) {
             kept.unable.push(executor);
         }
         kept.last = kept.last.filter(|last| *last != executor);
@@ -157,7 +157,7 @@ impl KeptObjects {
             self.report_lost_or_found(state, *object, effects);
         }
         for kept in self.objects.values_mut() {
-            kept.told.remove(&executor);
+            kept.appointed.remove(&executor);
         }
     }
 
@@ -211,15 +211,15 @@ impl KeptObjects {
         if sources.is_empty() {
             return;
         }
-        let may = |id: ExecutorId| !kept.told.contains_key(&id) && !kept.unable.contains(&id);
+        let may = |id: ExecutorId| !kept.appointed.contains_key(&id) && !kept.unable.contains(&id);
         let free = state.executors.all().map(|(_, executor)| executor);
         let free = free.filter(|executor| !executor.is_draining && may(executor.id));
         let mut free: Vec<_> =
             free.map(|executor| (!holders.contains(&executor.id), executor.replicas.len(), executor.id)).collect();
         free.sort_unstable();
-        let missing = usize::from(kept.replicas).saturating_sub(kept.told.len());
+        let missing = usize::from(kept.replicas).saturating_sub(kept.appointed.len());
         for (_, _, executor) in free.into_iter().take(missing) {
-            kept.told.insert(executor, false);
+            kept.appointed.insert(executor, false);
             let holders = sources.iter().filter(|source| **source != executor).copied().map(Holder::of_whole).collect();
             effects.push(Effect::Hold { executor, object, holders });
         }

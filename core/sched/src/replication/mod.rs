@@ -158,9 +158,9 @@ impl Replication {
     }
 
     pub fn release(&mut self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {
-        let told = self.kept.release(object);
-        let told = told.filter(|executor| !self.pushes.is_pushed_to(state, *executor, object));
-        effects.extend(told.map(|executor| Effect::Release { executor, object }));
+        let appointed = self.kept.release(object);
+        let appointed = appointed.filter(|executor| !self.pushes.is_pushed_to(state, *executor, object));
+        effects.extend(appointed.map(|executor| Effect::Release { executor, object }));
     }
 
     pub fn verify(&self, state: &SchedulerState, object: ObjectId, effects: &mut Vec<Effect>) {

@@ -48,8 +48,8 @@ struct ActivePush {
 
 #[derive(Default)]
 struct Recipient {
-    /// The number of objects that it was told of, in the order of the push.
-    told: usize,
+    /// The number of objects that it was told to fetch so far, in the order of the push.
+    sent: usize,
     /// Those of them for which it has not answered.
     awaited: Vec<ObjectKey>,
     stored: u32,
@@ -76,7 +76,7 @@ pub struct PushProgress {
 
 impl ActivePush {
     fn has_answered(&self, recipient: &Recipient) -> bool {
-        recipient.told == self.objects.len() && recipient.awaited.is_empty()
+        recipient.sent == self.objects.len() && recipient.awaited.is_empty()
     }
 
     fn is_over_with(&self, recipient: &Recipient) -> bool {
@@ -114,8 +114,8 @@ impl PushTable {
         let mut evicted = Vec::new();
         for (executor, recipient) in push.recipients.iter().filter(|(_, recipient)| !recipient.has_left) {
             let Some(key) = state.executors.find(*executor) else { continue };
-            let told = push.objects[..recipient.told].iter();
-            let gone = told.filter(|object| {
+            let sent = push.objects[..recipient.sent].iter();
+            let gone = sent.filter(|object| {
                 let is_known = recipient.missed.contains(object) || recipient.awaited.contains(object);
                 !is_known && !state.executors[key].replicas.contains_key(*object)
             });
@@ -159,15 +159,15 @@ impl PushTable {
         let recipients: BTreeMap<_, _> =
             executors.iter().map(|executor| (id_of(executor), Recipient::default())).collect();
         // In a tree, executors that have everything are asked whether it is so; others wait for their round.
-        let is_told = |executor: &ExecutorId| tree.as_ref().is_none_or(|tree| tree.is_complete(*executor));
-        let to_tell: Vec<_> = recipients.keys().copied().filter(is_told).collect();
+        let is_recipient_now = |executor: &ExecutorId| tree.as_ref().is_none_or(|tree| tree.is_complete(*executor));
+        let first: Vec<_> = recipients.keys().copied().filter(is_recipient_now).collect();
         let open_to = match to {
             Recipients::Takers(needs) if tree.is_none() => needs,
             _ => Box::default(),
         };
         let before = self.pushes.insert(id, ActivePush { objects, open_to, recipients, tree });
         assert!(before.is_none(), "{id:?} is pushed twice");
-        to_tell.into_iter().for_each(|executor| self.tell(state, kept, id, executor, effects));
+        first.into_iter().for_each(|executor| self.send(state, kept, id, executor, effects));
         self.go_on(state, kept, id, effects);
     }
 
@@ -199,7 +199,7 @@ impl PushTable {
         let executor = state.executors[executor].id;
         for id in wanted {
             self.pushes.get_mut(&id).expect("just looked up").recipients.insert(executor, Recipient::default());
-            self.tell(state, kept, id, executor, effects);
+            self.send(state, kept, id, executor, effects);
         }
     }
 
@@ -250,7 +250,7 @@ impl PushTable {
             self.let_go(state, kept, executor, &[key], is_there, effects);
         }
         for id in ids {
-            self.tell(state, kept, id, executor, effects);
+            self.send(state, kept, id, executor, effects);
             let push = &self.pushes[&id];
             if push.is_over_with(&push.recipients[&executor]) {
                 self.go_on(state, kept, id, effects);
@@ -275,14 +275,14 @@ impl PushTable {
             return;
         }
         for object in objects.iter().map(|object| state.catalog[*object].id) {
-            if !kept.is_told(executor, object) && !self.is_pushed_to(state, executor, object) {
+            if !kept.is_appointed(executor, object) && !self.is_pushed_to(state, executor, object) {
                 effects.push(Effect::Release { executor, object });
             }
         }
     }
 
-    /// Tells an executor of as many objects as it may be told of at once.
-    fn tell(
+    /// Has an executor fetch as many further objects as it may fetch at once.
+    fn send(
         &mut self,
         state: &mut SchedulerState,
         kept: &KeptObjects,
@@ -295,9 +295,9 @@ impl PushTable {
         let (Some(key), Some(recipient)) = (state.executors.find(executor), push.recipients.get_mut(&executor)) else {
             return;
         };
-        while recipient.awaited.len() < MAX_PUSHED_AT_ONCE && recipient.told < push.objects.len() {
-            let object = push.objects[recipient.told];
-            recipient.told += 1;
+        while recipient.awaited.len() < MAX_PUSHED_AT_ONCE && recipient.sent < push.objects.len() {
+            let object = push.objects[recipient.sent];
+            recipient.sent += 1;
             recipient.awaited.push(object);
             let id = state.catalog[object].id;
             let holders = match &push.tree {
@@ -334,15 +334,15 @@ impl PushTable {
         if push.open_to.is_empty() && push.recipients.values().all(|recipient| push.is_over_with(recipient)) {
             effects.push(Effect::Pushed { push: id });
         }
-        receivers.into_iter().for_each(|executor| self.tell(state, kept, id, executor, effects));
+        receivers.into_iter().for_each(|executor| self.send(state, kept, id, executor, effects));
     }
 
     #[cfg(test)]
     pub fn validate(&self) {
         for recipient in self.pushes.values().flat_map(|push| push.recipients.values()) {
-            let Recipient { told, awaited, stored, missed, has_left, .. } = recipient;
+            let Recipient { sent, awaited, stored, missed, has_left, .. } = recipient;
             assert!(awaited.len() <= MAX_PUSHED_AT_ONCE);
-            assert!(*has_left || *told == awaited.len() + *stored as usize + missed.len(), "each is answered for once");
+            assert!(*has_left || *sent == awaited.len() + *stored as usize + missed.len(), "each is answered for once");
         }
     }
 }
