@@ -13,50 +13,52 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::command::Reach;
-use crate::start::{READY, how_to_reach, own_path};
-use crate::{Failure, log, print};
+use crate::error::CliError;
+use crate::global::GlobalArgs;
+use crate::own_process::{READY, own_path};
+use crate::{log, print};
 
-/// A process must be up within this time.
+/// A process has this long to start.
 pub(crate) const UP_DEADLINE: Duration = Duration::from_secs(30);
-/// A dispatcher that runs answers within this time.
+/// A running dispatcher answers within this time.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(3);
-/// Lines of the log that are shown if a process does not start.
+/// Number of log lines that are shown if a process does not start.
 const LINES_SHOWN: usize = 5;
-/// Between two looks at whether processes have ended.
+/// Time between two checks whether processes have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Refuses to start a cluster that is running.
-pub(crate) async fn refuse_if_running(cluster: &Cluster, reach: &Reach) -> Result<(), Failure> {
+pub(crate) async fn refuse_if_running(cluster: &Cluster, global: &GlobalArgs) -> Result<(), CliError> {
     let Ok(access) = cluster.access() else { return Ok(()) };
     if !matches!(timeout(ANSWER_DEADLINE, Client::connect(&access)).await, Ok(Ok(_))) {
         return Ok(());
     }
-    let reach = how_to_reach(reach);
+    let option = global.cluster_option();
     Err(format!(
-        "the cluster `{}` is running already, at {}: use it with {reach}, or stop it with `eyas stop {reach}`",
+        "the cluster `{}` is already running, at {}: use it with {option}, stop it with `eyas stop {option}`, or start \
+         another cluster with --cluster NAME",
         access.cluster, access.dispatcher
     )
     .into())
 }
 
-/// What was started in the background.
+/// A process in the background.
 pub(crate) struct Detached {
-    /// Where its log is.
+    /// Path of its log.
     pub log: PathBuf,
-    /// What it has to say: jobs that go on.
+    /// Its messages: jobs that go on.
     pub news: Vec<String>,
 }
 
-/// Says what it has to say.
+/// Prints the messages of a process in the background.
 pub(crate) fn pass_on(news: &[String]) {
     news.iter().for_each(|line| print::complain(format!("{}\n", shown(line)).as_bytes()));
 }
 
-/// Starts this command in the background, without `--detach`, and returns once what it starts can be used.
-pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, Failure> {
+/// Starts this command in the background, without `--detach`, and returns once the process is ready.
+pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, CliError> {
     PrivateFolder::make(cluster.folder())?;
-    let log_path = cluster.folder().join("log");
+    let log_path = cluster.log_path();
     let cannot = |e| format!("cannot write the log {}: {e}", log_path.display());
     let mut log = File::options().create(true).append(true).read(true).open(&log_path).map_err(cannot)?;
     let before = log.metadata().map_err(cannot)?.len();
@@ -73,8 +75,8 @@ pub(crate) async fn detach(cluster: &Cluster, what: &str) -> Result<Detached, Fa
     }
 }
 
-/// Waits for the line by which a process says that it can be used; those that it has printed before.
-pub(crate) async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>, Failure> {
+/// Waits until a process prints [`READY`]; returns the lines that it printed before.
+pub(crate) async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>, CliError> {
     let output = process.stdout.take().ok_or("its output is not piped")?;
     let mut lines = BufReader::new(output).lines();
     let ready = async {
@@ -85,12 +87,12 @@ pub(crate) async fn wait_until_ready(process: &mut Child) -> Result<Vec<String>,
             }
             before.push(line);
         }
-        Err::<_, Failure>("it ended at once".into())
+        Err::<_, CliError>("it ended at once".into())
     };
-    timeout(UP_DEADLINE, ready).await.map_err(|_| "it took too long")?
+    timeout(UP_DEADLINE, ready).await.map_err(|_| format!("it was not ready within {} s", UP_DEADLINE.as_secs()))?
 }
 
-/// This process's name, and that of the one which owns it, if that is eyas too.
+/// The name of this process, and of its parent if the parent is eyas, too.
 pub(crate) fn own_names() -> Vec<String> {
     let is_eyas = |process: &Incarnation| {
         let program = |process: String| std::fs::read_link(format!("/proc/{process}/exe")).ok();
@@ -102,7 +104,7 @@ pub(crate) fn own_names() -> Vec<String> {
     own.into_iter().chain(parent).map(|process| process.to_string()).collect()
 }
 
-/// Returns when the processes of these names have ended, of those that are on this machine.
+/// Returns when those of the named processes that are on this machine have ended.
 pub(crate) async fn wait_until_ended(names: &[String]) {
     let processes = names.iter().filter_map(|name| name.parse::<Incarnation>().ok());
     let mut here: Vec<_> = processes.filter(|process| process.local().is_some()).collect();

@@ -1,4 +1,4 @@
-//! `eyas job get` and `eyas task get`: what is kept in the cluster becomes files here.
+//! `eyas job get` and `eyas task get`: outputs that are kept in the cluster become files on this machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,19 +9,20 @@ use eyas_client::types::{JobId, Name};
 use eyas_client::{Brought, Client, Wish};
 use eyas_store::name_of;
 
-use crate::command::{Reach, ReconnectArgs};
-use crate::interrupt::INTERRUPTED;
+use crate::error::CliError;
+use crate::error::INTERRUPTED;
+use crate::global::{GlobalArgs, ReconnectArgs};
+use crate::interrupt::interrupted;
 use crate::print::{self, say};
-use crate::start::interrupted;
-use crate::{Failure, show};
+use crate::show;
 
-/// Where files are brought to.
+/// Where files are copied to.
 #[derive(Args)]
-pub(crate) struct PlaceArgs {
-    /// The folder; it is made if it is not there
+pub(crate) struct DestinationArgs {
+    /// Destination folder; it is created if necessary
     #[arg(long, value_name = "FOLDER", default_value = ".", value_parser = parse_folder)]
     to: PathBuf,
-    /// Replace files that are there and are not the same
+    /// Replace existing files that differ
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -29,10 +30,13 @@ pub(crate) struct PlaceArgs {
 }
 
 fn parse_folder(text: &str) -> Result<PathBuf, String> {
-    match text.contains("://") {
-        true => Err("name a folder of this machine; what is to go elsewhere needs a `to` in the job file".into()),
-        false => Ok(text.into()),
+    if text.contains("://") {
+        return Err(
+            "name a folder of this machine; for another destination, write `to` beside the output in the job file"
+                .into(),
+        );
     }
+    Ok(text.into())
 }
 
 /// Prints the path of each file as it appears.
@@ -41,39 +45,40 @@ pub(crate) async fn get(
     job: JobId,
     task: Option<u32>,
     files: Vec<Name>,
-    place: PlaceArgs,
-    reach: &Reach,
-) -> Result<ExitCode, Failure> {
-    let PlaceArgs { to, force, reconnect } = place;
+    destination: DestinationArgs,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
+    let DestinationArgs { to, force, reconnect } = destination;
     let wish = Wish { job, task, files, to, replaces: force };
     let mut brought: Vec<Name> = Vec::new();
     let mut waits = 0;
     let mut printed = Ok(());
     let see = |what: Brought<'_>| match what {
         Brought::File(path) => {
-            if !reach.json {
-                // What cannot be printed is brought all the same; the first failure is told at the end.
+            if !global.json {
+                // A path that cannot be printed does not stop the copies; the first error is returned at the end.
                 let now = print::path(path);
                 printed = std::mem::replace(&mut printed, Ok(())).and(now);
             }
             brought.push(name_of(path));
         }
         Brought::Waits(count) if count != waits => {
-            say!("waiting for {count} more, which are being written");
+            say!("waiting for {}, which tasks are writing", format_count(count, "more file"));
             waits = count;
         }
         Brought::Waits(_) => {}
     };
     let got = tokio::select! {
-        // Listened for before anything is there that would stay behind.
+        // Before the first file exists that would stay behind.
         biased;
         () = interrupted(false) => return Ok(ExitCode::from(INTERRUPTED)),
         got = client.get(&wish, reconnect.patience(), see) => got?,
     };
     printed?;
-    match reach.json {
-        true => show::json("files", &brought)?,
-        false => say!("{} in {}", format_count(got, "file"), wish.to.display()),
+    if global.json {
+        show::json("files", &brought)?;
+    } else {
+        say!("{} in {}", format_count(got, "file"), wish.to.display());
     }
     Ok(ExitCode::SUCCESS)
 }

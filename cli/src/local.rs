@@ -1,5 +1,5 @@
-//! A cluster on this machine: a dispatcher and executors as child processes, which end when this process does, however
-//! it ends, because their standard input does.
+//! A cluster on this machine: a dispatcher and executors as child processes. They end with this process, however it ends,
+//! because their standard input ends.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,39 +12,59 @@ use eyas_session::private::PrivateFolder;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::Failure;
-use crate::command::{NodeArgs, ShapeArgs};
 use crate::detach::{UP_DEADLINE, wait_until_ready};
-use crate::start::{own_path, remove_folder};
+use crate::error::CliError;
+use crate::gather::gather;
+use crate::node_args::{NodeArgs, ShapeArgs};
+use crate::own_process::{own_path, remove_folder};
 
-/// And down so soon, once it was told.
+/// After it was told to stop, a process has this long to end.
 const DOWN_DEADLINE: Duration = Duration::from_secs(20);
+/// Size of a store, unless the disk is too small for it.
+pub(crate) const DEFAULT_CACHE_BYTES: u64 = 10_000_000_000;
+/// The stores of a local cluster together take at most one part in so many of the free disk space.
+const FREE_DISK_DIVISOR: u64 = 2;
+
+/// The folders of a local cluster.
+pub(crate) struct LocalFolders {
+    /// Of the dispatcher: keys, journal and log.
+    pub state: PathBuf,
+    /// Of the executors: stores and sandboxes.
+    pub stores: PathBuf,
+    /// The dispatcher creates the folders, and they are removed at the end, also if this process does not live to see it.
+    pub ephemeral: bool,
+}
+
+impl LocalFolders {
+    /// One folder that exists only as long as the cluster.
+    pub fn ephemeral(folder: &Path) -> Self {
+        LocalFolders { state: folder.to_owned(), stores: folder.to_owned(), ephemeral: true }
+    }
+}
 
 /// The processes of a cluster: its dispatcher, then its executors.
 struct Processes {
     children: Vec<Child>,
-    /// What the processes stop at the end of. Not left in `Child`, whose `wait` would close it.
+    /// Their standard inputs, whose end stops them. Not left in `Child`, whose `wait` would close it.
     inputs: Vec<ChildStdin>,
-    folder: PathBuf,
-    ephemeral: bool,
+    folders: LocalFolders,
 }
 
 pub(crate) struct LocalCluster {
     processes: Processes,
     pub access: Access,
-    /// What the dispatcher has to say: jobs that go on.
+    /// Messages of the dispatcher: jobs that go on.
     pub news: Vec<String>,
 }
 
 impl LocalCluster {
-    /// Starts a cluster in `folder`. One that is `ephemeral` is made by the dispatcher, and removed at the end, also if this
-    /// process does not live to see it.
-    pub async fn start(folder: &Path, name: &str, shape: &ShapeArgs, ephemeral: bool) -> Result<Self, Failure> {
-        if !ephemeral {
-            PrivateFolder::make(folder)?;
+    /// Starts a cluster.
+    pub async fn start(folders: LocalFolders, name: &str, shape: &ShapeArgs) -> Result<Self, CliError> {
+        if !folders.ephemeral {
+            PrivateFolder::make(&folders.state)?;
+            PrivateFolder::make(&folders.stores)?;
         }
-        let mut processes =
-            Processes { children: Vec::new(), inputs: Vec::new(), folder: folder.to_owned(), ephemeral };
+        let mut processes = Processes { children: Vec::new(), inputs: Vec::new(), folders };
         match processes.start(name, shape).await {
             Ok((access, news)) => Ok(LocalCluster { processes, access, news }),
             Err(e) => {
@@ -71,10 +91,10 @@ impl LocalCluster {
 }
 
 impl Processes {
-    /// Starts them all, and waits until they have found each other; what the dispatcher has to say.
-    async fn start(&mut self, name: &str, shape: &ShapeArgs) -> Result<(Access, Vec<String>), Failure> {
-        let access_path = self.folder.join("access.toml");
-        let mut dispatcher = owned(&["start", "dispatcher", "--listen", "127.0.0.1:0"], self.ephemeral)?;
+    /// Starts them all, and waits until the executors have joined; returns the messages of the dispatcher.
+    async fn start(&mut self, name: &str, shape: &ShapeArgs) -> Result<(Access, Vec<String>), CliError> {
+        let access_path = self.folders.state.join("access.toml");
+        let mut dispatcher = owned(&["start", "dispatcher", "--listen", "127.0.0.1:0"], self.folders.ephemeral)?;
         dispatcher.arg("--access").arg(&access_path).env("EYAS_CLUSTER", name);
         dispatcher.args(["--policy", shape.placement.policy.name()]);
         dispatcher.args(["--utilisation", &shape.placement.utilisation.to_string()]);
@@ -88,32 +108,43 @@ impl Processes {
         let news = wait_until_ready(dispatcher).await;
         let news = news.map_err(|e| format!("the dispatcher did not start: {e}"))?;
         let access = Access::load(&access_path)?;
+        let cache_bytes = shape.node.cache.unwrap_or_else(|| self.default_cache_bytes(shape.nodes));
         for number in 1..=shape.nodes {
-            let mut executor = owned(&["start", "executor"], self.ephemeral)?;
+            let mut executor = owned(&["start", "executor"], self.folders.ephemeral)?;
             let name = format!("n{number}");
-            let folder = self.folder.join(&name);
+            let folder = self.folders.stores.join(&name);
             executor.arg("--access").arg(&access_path).arg("--folder").arg(folder).args(["--name", &name]);
             executor.args(["--share", &shape.nodes.to_string()]);
-            executor.args(node_words(&shape.node));
+            executor.args(node_words(&shape.node, cache_bytes));
             self.own(executor.stdout(Stdio::null()))?;
         }
         self.wait_for_executors(&access, shape.nodes as usize).await?;
         if shape.node.dfs {
-            // Before all nodes have joined the file system, what is written has fewer replicas.
+            // Files written before all nodes have joined the file system have fewer replicas.
             let files = Client::connect(&access).await?.files().await?;
-            crate::dfs::gather(&files, shape.nodes as usize).await?;
+            gather(&files, shape.nodes as usize).await?;
         }
         Ok((access, news))
     }
 
-    fn own(&mut self, command: &mut Command) -> Result<&mut Child, Failure> {
+    /// The size of each store: what the disk can hold beside everything else.
+    fn default_cache_bytes(&self, nodes: u32) -> u64 {
+        let free_bytes = self.folders.stores.ancestors().find_map(|folder| {
+            let disk = rustix::fs::statvfs(folder).ok()?;
+            Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+        });
+        let share = free_bytes.map_or(u64::MAX, |bytes| bytes / FREE_DISK_DIVISOR / u64::from(nodes.max(1)));
+        DEFAULT_CACHE_BYTES.min(share)
+    }
+
+    fn own(&mut self, command: &mut Command) -> Result<&mut Child, CliError> {
         let mut child = command.spawn()?;
         self.inputs.extend(child.stdin.take());
         self.children.push(child);
         Ok(self.children.last_mut().expect("just pushed"))
     }
 
-    async fn wait_for_executors(&mut self, access: &Access, count: usize) -> Result<(), Failure> {
+    async fn wait_for_executors(&mut self, access: &Access, count: usize) -> Result<(), CliError> {
         let mut client = Client::connect(access).await?;
         let all_joined = async {
             loop {
@@ -124,34 +155,37 @@ impl Processes {
                 }
                 for process in &mut self.children {
                     if let Some(status) = process.try_wait()? {
-                        return Err::<(), Failure>(
-                            format!("an executor ended at once ({status}); it said why above").into(),
+                        return Err::<(), CliError>(
+                            format!("an executor ended at once ({status}); its own message above says why").into(),
                         );
                     }
                 }
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(UP_DEADLINE, all_joined).await.map_err(|_| "the executors did not join in time")?
+        timeout(UP_DEADLINE, all_joined)
+            .await
+            .map_err(|_| format!("the executors did not join within {} s", UP_DEADLINE.as_secs()))?
     }
 
-    /// Stops them, and waits until they have ended and left nothing that is ephemeral.
+    /// Stops them, and waits until they have ended and removed ephemeral folders.
     async fn stop(mut self) {
         self.inputs.clear();
         for process in &mut self.children {
             if timeout(DOWN_DEADLINE, process.wait()).await.is_err() {
-                tracing::warn!("a process of the cluster does not end; it is killed");
+                tracing::warn!("a process of the cluster did not end in time and is killed");
                 let _ = process.kill().await;
             }
         }
-        if self.ephemeral {
-            remove_folder(&self.folder).await;
+        if self.folders.ephemeral {
+            remove_folder(&self.folders.state).await;
         }
     }
 }
 
-/// This program as an owned process, in a group of its own: an interrupt at the terminal is for this one alone.
-fn owned(words: &[&str], ephemeral: bool) -> Result<Command, Failure> {
+/// This program as an owned process. It has a process group of its own: an interrupt at the terminal is for this process
+/// alone.
+fn owned(words: &[&str], ephemeral: bool) -> Result<Command, CliError> {
     let mut command = Command::new(own_path()?);
     command.args(words).arg("--owned").stdin(Stdio::piped()).process_group(0);
     if ephemeral {
@@ -160,8 +194,8 @@ fn owned(words: &[&str], ephemeral: bool) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The words that make an executor like `args`.
-fn node_words(args: &NodeArgs) -> Vec<String> {
+/// The options of an executor like `args`.
+fn node_words(args: &NodeArgs, cache_bytes: u64) -> Vec<String> {
     let mut words = Vec::new();
     let mut say = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     if let Some(slots) = args.slots {
@@ -173,7 +207,7 @@ fn node_words(args: &NodeArgs) -> Vec<String> {
     args.node_resource.iter().for_each(|(name, amount)| say("node-resource", format!("{name}={amount}")));
     args.label.iter().for_each(|(name, value)| say("label", format!("{name}={value}")));
     args.accept.iter().for_each(|accept| say("accept", accept.clone()));
-    say("cache", args.cache.to_string());
+    say("cache", cache_bytes.to_string());
     say("cache-objects", args.cache_objects.to_string());
     say("keep-free", args.keep_free.to_string());
     say("eviction", args.eviction.name().into());

@@ -14,10 +14,8 @@ use std::process::ExitCode;
 use eyas_client::types::{shown, shown_lines};
 use serde::Serialize;
 
-use crate::{Failure, log};
-
-/// The exit code of a program that SIGPIPE has ended, as shells have it.
-const BROKEN_PIPE: u8 = 128 + 13;
+use crate::error::{BROKEN_PIPE, CliError};
+use crate::log;
 
 /// Results could not be written.
 #[derive(Debug)]
@@ -84,7 +82,7 @@ pub(crate) fn path(path: &Path) -> Result<(), PrintError> {
 }
 
 /// Prints a value as JSON. What a terminal would act on is in its strings only, and escaped there.
-pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     let mut json = String::new();
     for c in serde_json::to_string_pretty(value)?.chars() {
         match eyas_client::types::shown::acts(c) && c != '\n' {
@@ -108,7 +106,7 @@ pub(crate) fn complain(content: &[u8]) {
 }
 
 /// What a command that failed says, and its exit code.
-pub(crate) fn fail(error: &Failure) -> ExitCode {
+pub(crate) fn fail(error: &CliError) -> ExitCode {
     if let Some(wrong) = error.downcast_ref::<clap::Error>() {
         return explain(wrong);
     }

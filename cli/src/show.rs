@@ -8,7 +8,7 @@ use eyas_client::view::{
 };
 use serde::Serialize;
 
-use crate::Failure;
+use crate::error::CliError;
 use crate::print::{self, out, say};
 
 /// Rows under headings, as wide as they need to be.
@@ -26,7 +26,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| shown(&cell).to_string()).collect());
     }
 
-    pub fn print(&self) -> Result<(), Failure> {
+    pub fn print(&self) -> Result<(), CliError> {
         let columns = self.rows[0].len();
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..columns).map(width).collect();
@@ -41,10 +41,17 @@ impl Table {
 }
 
 /// Prints `{"schema_version": …, NAME: VALUE}`.
-pub(crate) fn json(name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), Failure> {
+pub(crate) fn json(name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), CliError> {
+    json_fields(serde_json::json!({ name: value }))
+}
+
+/// Prints an object with a `schema_version` before its fields.
+pub(crate) fn json_fields(fields: serde_json::Value) -> Result<(), CliError> {
     let mut object = serde_json::Map::new();
     object.insert("schema_version".into(), SCHEMA_VERSION.into());
-    object.insert(name.into(), serde_json::to_value(value)?);
+    if let serde_json::Value::Object(fields) = fields {
+        object.extend(fields);
+    }
     print::json(&object)
 }
 
@@ -57,7 +64,7 @@ pub(crate) fn state(state: JobState) -> &'static str {
     }
 }
 
-pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), Failure> {
+pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), CliError> {
     let mut table = Table::new(&[
         "JOB",
         "NAME",
@@ -92,23 +99,17 @@ pub(crate) fn jobs(jobs: &[JobView]) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), Failure> {
-    let mut table = Table::new(&[
-        "TASK",
-        "STATE",
-        "TRIES",
-        "EXECUTOR",
-        "QUEUED",
-        "WAITED",
-        "RAN",
-        "SUSPENDED",
-        "CPU",
-        "ITEM",
-        "STATUS",
-    ]);
+pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), CliError> {
+    // Only job files give tasks an id.
+    let have_ids = tasks.iter().any(|task| task.id.is_some());
+    let mut headings = vec!["TASK"];
+    headings.extend(have_ids.then_some("ID"));
+    headings.extend(["STATE", "TRIES", "EXECUTOR", "QUEUED", "WAITED", "RAN", "SUSPENDED", "CPU", "ITEM", "STATUS"]);
+    let mut table = Table::new(&headings);
     for task in tasks {
-        table.row(vec![
-            task.task.to_string(),
+        let mut cells = vec![task.task.to_string()];
+        cells.extend(have_ids.then(|| task.id.clone().unwrap_or_default()));
+        cells.extend([
             task.state.clone(),
             task.tries.to_string(),
             task.executor.clone().unwrap_or_default(),
@@ -120,11 +121,12 @@ pub(crate) fn tasks(tasks: &[TaskView]) -> Result<(), Failure> {
             task.item.to_string(),
             task.status.clone().unwrap_or_default(),
         ]);
+        table.row(cells);
     }
     table.print()
 }
 
-pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), Failure> {
+pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), CliError> {
     let mut table = Table::new(&[
         "EXECUTOR", "NAME", "CPUS", "BUSY", "TASKS", "STATE", "RUN", "STAGE", "SUSP", "ENDED", "OBJECTS", "STORE",
         "OF", "LOCAL", "PEER", "STORAGE", "LABELS",
@@ -155,8 +157,8 @@ pub(crate) fn executors(executors: &[ExecutorView]) -> Result<(), Failure> {
     table.print()
 }
 
-pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), Failure> {
-    let names = |executors: &[String]| if executors.is_empty() { "nobody".into() } else { executors.join(" ") };
+pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), CliError> {
+    let names = |executors: &[String]| if executors.is_empty() { "-".into() } else { executors.join(" ") };
     let mut table = Table::new(&["OBJECT", "SIZE", "WANTED", "HELD BY", "COMING TO", "SOURCE"]);
     for object in objects {
         table.row(vec![
@@ -171,7 +173,7 @@ pub(crate) fn objects(objects: &[ObjectView]) -> Result<(), Failure> {
     table.print()
 }
 
-pub(crate) fn explanation(explanation: &Explanation) -> Result<(), Failure> {
+pub(crate) fn explanation(explanation: &Explanation) -> Result<(), CliError> {
     let task = &explanation.task;
     let item = if task.item.is_empty() { String::new() } else { format!(" ({})", task.item) };
     out!("Task {}{item}: {}.", task.task, task.state)?;
@@ -186,7 +188,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> Result<(), Failure> {
 /// What is said when the dispatcher of a watched job is lost, and when it is back.
 pub(crate) fn seen(seen: &Seen) {
     match seen {
-        Seen::Lost(why) => say!("{why}; trying to come back"),
+        Seen::Lost(why) => say!("{why}; trying to reconnect"),
         Seen::Back => say!("the dispatcher is back"),
         Seen::Results(_) | Seen::Failures(_) | Seen::Progress(_) => {}
     }
@@ -196,7 +198,7 @@ pub(crate) fn seen(seen: &Seen) {
 pub(crate) fn unfinished(job: &JobView) -> String {
     let (left, all) = (job.tasks.total() - job.tasks.ended(), format_count(job.tasks.total(), "task"));
     let name = shown(&job.name);
-    format!("eyas: job {0} (`{name}`) goes on: {left} of {all} are left; `eyas job cancel {0}` ends it", job.job)
+    format!("eyas: job {0} (`{name}`) goes on: {left} of {all} are left; `eyas job cancel {0}` cancels it", job.job)
 }
 
 /// The command line of words, as it could be typed into a shell.
@@ -235,7 +237,10 @@ pub(crate) fn failure(task: &str, failure: &FailureView) -> String {
 
 /// What is said of output that was not kept.
 pub(crate) fn cut(bytes: u64) -> String {
-    format!("{bytes} bytes of output were past a bound (--capture, or what the dispatcher keeps) and are lost")
+    format!(
+        "{bytes} bytes of output were cut off: they exceed --capture, or the output that the dispatcher keeps; let tasks \
+         write large output to files"
+    )
 }
 
 /// A rate with enough digits to tell it from zero: `0.29`, `4.5`, `120`.
@@ -264,7 +269,7 @@ pub(crate) fn summary(job: &JobView) -> String {
         words += &format!(", {} of them reused", job.reused);
     }
     if job.recomputed > 0 {
-        words += &format!(", {} ran again because what they kept was lost", job.recomputed);
+        words += &format!(", {} ran again because outputs that they kept were lost", job.recomputed);
     }
     let rate = tasks.ended() as f64 / seconds.max(1e-6);
     words += &format!(" in {} ({}/s)", format_duration_us(job.elapsed_us), format_rate(rate));

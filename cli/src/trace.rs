@@ -1,4 +1,4 @@
-//! `eyas report --trace`: a recorded job as a file that a simulated cluster can run again.
+//! `eyas report --trace`: a recorded job as a file that `eyas sim run` can repeat.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,11 +10,11 @@ use eyas_client::view::JobView;
 use eyas_client::{Client, ClientError};
 use eyas_sim::trace::{Heading, TracedTask, VERSION};
 
-use crate::Failure;
+use crate::error::CliError;
 use crate::print::say;
 
 /// Writes the trace of a job, as far as its tasks have succeeded.
-pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Result<(), Failure> {
+pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Result<(), CliError> {
     let wrong = |e: std::io::Error| format!("cannot write {}: {e}", path.display());
     let mut out = BufWriter::new(File::create(path).map_err(wrong)?);
     let heading = Heading { eyas_trace: VERSION, name: job.name.clone() };
@@ -35,7 +35,7 @@ pub(crate) async fn write(client: &mut Client, job: &JobView, path: &Path) -> Re
     let without = job.tasks.total() - tasks.min(job.tasks.total());
     if without > 0 {
         let left_out = format_count(without, "task");
-        say!("not in it: {left_out} that did not succeed, or have the results of others");
+        say!("not in the trace: {left_out} that did not succeed, or reused the result of another task");
     }
     Ok(())
 }

@@ -1,40 +1,47 @@
-//! A job on its way, in front of the command that waits for it: a bar, warnings of what can never run, and what becomes of the
-//! job when the user no longer waits. One for all commands: `run`, `submit --wait`, `job wait` and `map`.
+//! Waiting for a job, for all commands that do (`run`, `submit --wait`, `job wait` and `map`): a progress bar, warnings about
+//! tasks that can never run, and what the user should know after an interrupt.
 
 use std::collections::BTreeSet;
+use std::process::ExitCode;
 use std::time::Duration;
 
+use eyas_client::messages::{FromClient, ToClient};
 use eyas_client::types::JobId;
 use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
-use eyas_client::view::JobView;
+use eyas_client::view::{JobState, JobView};
 use eyas_client::{Client, Draft, Preparing, Seen};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::connect::unexpected;
+use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::global::{GlobalArgs, ReconnectArgs};
 use crate::interrupt::Interrupt;
 use crate::print::say;
-use crate::{Failure, show};
+use crate::show;
 
-/// Between two pictures of a bar that shows only that something is done.
+/// Failed tasks of a job that are described; of others, the number is given.
+pub(crate) const MAX_DESCRIBED_FAILURES: usize = 20;
+/// Time between two frames of a bar that shows only that work goes on.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What is shown on standard error. The bar is there on a terminal alone, words are everywhere.
-pub(crate) struct Progress {
+/// The progress of a job on standard error. Messages are always printed, the bar only on a terminal.
+pub(crate) struct JobProgress {
     bar: ProgressBar,
-    /// Warnings that were shown.
+    /// Warnings that were printed.
     warned: BTreeSet<String>,
 }
 
-impl Progress {
+impl JobProgress {
     pub fn begin() -> Self {
-        Progress::on(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10)))
+        JobProgress::on(ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10)))
     }
 
-    /// Words beside a bar of the caller's own.
+    /// Messages beside a bar of the caller's own.
     pub fn on(bar: ProgressBar) -> Self {
-        Progress { bar, warned: BTreeSet::new() }
+        JobProgress { bar, warned: BTreeSet::new() }
     }
 
-    /// Shows how a job is put together and sent.
+    /// Shows how a job is prepared and sent.
     pub fn preparing(&self) -> impl FnMut(Preparing) + Send + 'static + use<> {
         let bar = self.bar.clone();
         move |step| {
@@ -47,13 +54,13 @@ impl Progress {
                 Preparing::Tasks(count) => format!("prepared {}", format_count(count, "task")),
                 Preparing::Sent(count, all) => format!("sent {count} of {}", format_count(all, "task")),
                 Preparing::Accepting(count) => {
-                    format!("the dispatcher checks {} and writes them down", format_count(count, "task"))
+                    format!("the dispatcher checks and stores {}", format_count(count, "task"))
                 }
             });
         }
     }
 
-    /// Shows how a watched job stands.
+    /// Shows the progress of a watched job.
     pub fn see(&mut self, seen: &Seen) {
         match seen {
             Seen::Progress(view) => {
@@ -76,7 +83,7 @@ impl Progress {
         self.bar.set_message(standing(view));
     }
 
-    /// Says once what a person should know.
+    /// Prints warnings that were not printed before.
     pub fn warn(&mut self, view: &JobView) {
         for warning in &view.warnings {
             if self.warned.insert(warning.clone()) {
@@ -89,7 +96,7 @@ impl Progress {
         self.bar.set_message(message);
     }
 
-    /// Lets something be printed above the bar.
+    /// Prints something above the bar.
     pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
@@ -99,7 +106,7 @@ impl Progress {
     }
 }
 
-/// A job's rates and what is left, beside its bar.
+/// Rates and remaining time of a job, beside its bar.
 fn standing(view: &JobView) -> String {
     let (done, total) = (view.tasks.ended(), view.tasks.total());
     let seconds = view.elapsed_us as f64 / 1e6;
@@ -108,7 +115,7 @@ fn standing(view: &JobView) -> String {
     let reads = &view.reads;
     let blocked = match view.tasks.blocked {
         0 => String::new(),
-        blocked => format!("{blocked} wait for others | "),
+        blocked => format!("{blocked} wait for other tasks | "),
     };
     format!(
         "{} tasks/s | {blocked}local {} peers {} storage {} | ETA {left}",
@@ -119,14 +126,14 @@ fn standing(view: &JobView) -> String {
     )
 }
 
-/// Submits a job, unless there is an interrupt before it is accepted. Then there is no job, which is said.
+/// Submits a job. Returns `None`, and says so, if an interrupt comes before the job is accepted.
 pub(crate) async fn submit(
     client: &mut Client,
     draft: Draft,
-    progress: &Progress,
+    progress: &JobProgress,
     interrupt: &mut Interrupt,
-) -> Result<Option<JobId>, Failure> {
-    interrupt.last_words(Some("the job may have been accepted: `eyas job list` shows it then".into()));
+) -> Result<Option<JobId>, CliError> {
+    interrupt.last_words(Some("the job may have been accepted: look for it with `eyas job list`".into()));
     let submitted = client.submit_unless(draft, interrupt.comes()).await;
     interrupt.last_words(None);
     let job = submitted?;
@@ -136,14 +143,14 @@ pub(crate) async fn submit(
     Ok(job)
 }
 
-/// Waits for a job's end; none if there is an interrupt before.
-pub(crate) async fn wait(
+/// Waits for the end of a job; `None` after an interrupt.
+async fn wait(
     client: &mut Client,
     job: JobId,
     patience: Duration,
-    progress: &mut Progress,
+    progress: &mut JobProgress,
     interrupt: &mut Interrupt,
-) -> Result<Option<JobView>, Failure> {
+) -> Result<Option<JobView>, CliError> {
     let watched = tokio::select! {
         watched = client.watch(job, false, patience, |seen| progress.see(&seen)) => Some(watched),
         () = interrupt.comes() => None,
@@ -151,7 +158,61 @@ pub(crate) async fn wait(
     Ok(watched.transpose()?)
 }
 
-/// What is said of a job that nothing waits for any longer.
+/// What is said of a job that no command waits for any longer.
 pub(crate) fn goes_on(job: JobId) -> String {
-    format!("job {job} goes on: `eyas job wait {job}` waits for it again, `eyas job cancel {job}` ends it")
+    format!(
+        "job {job} goes on: wait for it again with `eyas job wait {job}`, or cancel it with `eyas job cancel {job}`"
+    )
+}
+
+/// Waits for the end of jobs, one after the other, and says how each has ended.
+pub(crate) async fn wait_for_all(
+    client: &mut Client,
+    jobs: &[JobId],
+    reconnect: ReconnectArgs,
+    mut progress: JobProgress,
+    mut interrupt: Interrupt,
+    global: &GlobalArgs,
+) -> Result<ExitCode, CliError> {
+    let mut ended = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        let watched = wait(client, *job, reconnect.patience(), &mut progress, &mut interrupt).await;
+        let Some(view) = watched.inspect_err(|_| progress.clear())? else {
+            progress.clear();
+            jobs[index..].iter().for_each(|job| say!("{}", goes_on(*job)));
+            return Ok(ExitCode::from(INTERRUPTED));
+        };
+        if !global.json {
+            let whose = if jobs.len() > 1 { format!("job {job}: ") } else { String::new() };
+            if view.tasks.failed > 0 {
+                say_failures(client, &view, &progress).await?;
+            }
+            progress.suspend(|| say!("{whose}{}", show::summary(&view)));
+        }
+        ended.push(view);
+    }
+    progress.clear();
+    if global.json {
+        show::json("jobs", &ended)?;
+    }
+    let have_succeeded = ended.iter().all(|job| job.state == JobState::Succeeded);
+    Ok(if have_succeeded { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Says which tasks of an ended job failed, and why.
+async fn say_failures(client: &mut Client, job: &JobView, progress: &JobProgress) -> Result<(), CliError> {
+    let ToClient::Failures(failures) = client.ask(FromClient::Failures { job: job.job, tasks: Vec::new() }).await?
+    else {
+        return unexpected();
+    };
+    let described = failures.len().min(MAX_DESCRIBED_FAILURES);
+    for failure in &failures[..described] {
+        progress.suspend(|| say!("{}", show::failure(&failure.task.to_string(), failure)));
+    }
+    let more = job.tasks.failed.saturating_sub(described as u64);
+    if more > 0 {
+        let (more, job) = (format_count(more, "more task"), job.job);
+        progress.suspend(|| say!("{more} did not succeed: list them with `eyas task list {job} --failed`"));
+    }
+    Ok(())
 }

@@ -1,4 +1,5 @@
-//! Where clusters are found: each has a folder under eyas's home, with its access file in it.
+//! Where clusters are found: each has a folder under eyas's home, with its access file in it. The stores of a local cluster
+//! are in a cache folder.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,8 +7,8 @@ use std::path::{Path, PathBuf};
 use eyas_session::{Access, AccessError};
 use thiserror::Error;
 
-/// The cluster that is meant where none is named.
-const DEFAULT_NAME: &str = "default";
+/// The name of the cluster that is used if none is named.
+pub const DEFAULT_CLUSTER: &str = "default";
 
 /// Eyas's home: `$EYAS_HOME`, else `$XDG_STATE_HOME/eyas`, else `~/.local/state/eyas`. There is no other: a place that
 /// users share would let one of them put keys there for another.
@@ -15,26 +16,47 @@ const DEFAULT_NAME: &str = "default";
 /// # Errors
 /// If none of the variables is set.
 pub fn home() -> Result<PathBuf, ClusterError> {
-    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("EYAS_HOME")
-        .or_else(|| Some(set("XDG_STATE_HOME")?.join("eyas")))
-        .or_else(|| Some(set("HOME")?.join(".local/state/eyas")))
+    variable("EYAS_HOME")
+        .or_else(|| Some(variable("XDG_STATE_HOME")?.join("eyas")))
+        .or_else(|| Some(variable("HOME")?.join(".local/state/eyas")))
         .ok_or(ClusterError::NoHome)
 }
 
-/// Why there is no such cluster.
+/// Where stores of local clusters are: `$EYAS_HOME/cache`, else `$XDG_CACHE_HOME/eyas`, else `~/.cache/eyas`.
+fn cache_home() -> Result<PathBuf, ClusterError> {
+    let home = variable("EYAS_HOME").map(|home| home.join("cache"));
+    home.or_else(|| Some(variable("XDG_CACHE_HOME")?.join("eyas")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/eyas")))
+        .ok_or(ClusterError::NoHome)
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Why a cluster cannot be used.
 #[derive(Debug, Error)]
 pub enum ClusterError {
     /// A name that cannot be a folder's.
-    #[error("`{0}` cannot be a cluster's name: use letters, digits, `-`, `_` and `.`")]
+    #[error(
+        "`{0}` cannot be the name of a cluster: use up to 64 letters, digits, `-`, `_` and `.`, and no `.` at the start"
+    )]
     Name(String),
     /// No variable says where eyas's home is.
     #[error(
-        "there is no place for clusters and their keys, since none of EYAS_HOME, XDG_STATE_HOME and HOME is set: set \
+        "there is no folder for clusters and their keys, because none of EYAS_HOME, XDG_STATE_HOME and HOME is set: set \
          EYAS_HOME to a folder of your own, or name an access file with --access"
     )]
     NoHome,
-    /// It is not there, or its access file cannot be used.
+    /// The folder of all clusters cannot be read.
+    #[error("cannot list the clusters in {folder}: {source}")]
+    List {
+        /// The folder.
+        folder: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// The access file is missing or cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
 }
@@ -69,7 +91,7 @@ impl Cluster {
             return Ok(Cluster::with_access(Path::new(&access)));
         }
         let name = env::var("EYAS_CLUSTER").ok().filter(|name| !name.is_empty());
-        Cluster::named(name.as_deref().unwrap_or(DEFAULT_NAME))
+        Cluster::named(name.as_deref().unwrap_or(DEFAULT_CLUSTER))
     }
 
     /// The cluster with that access file.
@@ -77,12 +99,49 @@ impl Cluster {
         Cluster { folder: access.parent().unwrap_or(Path::new(".")).to_owned(), access: access.to_owned() }
     }
 
+    /// Names of the clusters under eyas's home, sorted.
+    ///
+    /// # Errors
+    /// If eyas's home is unknown, or the folder cannot be read.
+    pub fn names() -> Result<Vec<String>, ClusterError> {
+        let folder = home()?.join("clusters");
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(ClusterError::List { folder, source }),
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> = names.filter(|name| Cluster::named(name).is_ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The folder for stores of executors on this machine: in the cache folder for a named cluster, else beside the access
+    /// file.
+    ///
+    /// # Errors
+    /// If no variable says where the cache folder is.
+    pub fn stores(&self) -> Result<PathBuf, ClusterError> {
+        let clusters = home().map(|home| home.join("clusters"));
+        match (self.folder.parent(), self.folder.file_name()) {
+            (Some(parent), Some(name)) if clusters.is_ok_and(|clusters| parent == clusters) => {
+                Ok(cache_home()?.join("clusters").join(name))
+            }
+            _ => Ok(self.folder.clone()),
+        }
+    }
+
+    /// The log of the cluster's processes that run in the background.
+    pub fn log_path(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
     /// The dispatcher's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its access file.
+    /// Path of the access file.
     pub fn access_path(&self) -> &Path {
         &self.access
     }

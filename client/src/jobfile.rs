@@ -19,94 +19,65 @@
 //! outputs = [{ file = "stacked.fits" }]
 //! ```
 //!
-//! A word of the command that is an input's path becomes the path where it is staged. An input is a path or URL, a table `{ path = "…", name = "…" }`, or another task's output, `{ task = "ID", output =
-//! "sum.fits" }`; for a task that is an array, `{ task = "ID", index = 3, … }`, or all of them without `index`.
+//! A word of the command that is the path of an input becomes the path where the input is staged. An input is a path or
+//! URL, a table `{ path = "…", name = "…" }`, or an output of another task, `{ task = "ID", output = "sum.fits" }`. If that
+//! task is an array, `index = 3` chooses one of its tasks; without `index`, all of them are meant.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
-use eyas_store::Glob;
+use eyas_store::{Glob, path_of};
 use eyas_types::{
-    Distribution, Input, InputFrom, Name, Numbers, OutputSpec, PolicyError, Program, Resources, TaskItem, TaskTemplate,
-    Template, TemplatePart, Value, WorkingFolder,
+    Input, InputFrom, Name, Numbers, OutputSpec, Program, Resources, TaskItem, TaskTemplate, Template, TemplatePart,
+    Value, WorkingFolder,
 };
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use crate::draft::{Draft, Preparing};
+use crate::draft::Draft;
 use crate::globs::find;
-use crate::sources::{Line, MAX_LINE_BYTES, array, lines_of};
+use crate::sources::{ListLine, array, lines_of};
 
+mod error;
 mod output;
+mod read;
 mod values;
 
+pub use error::{JobFileError, TaskFieldsError};
 pub use output::{Keep, OutputFields};
-pub use values::{Bytes, Duration, OneOrMore};
+pub use read::read_job_file;
+pub use values::{Bytes, CommandWords, Duration, OneOrMore};
 
-/// What is wrong in a job file, and where.
-#[derive(Debug, Error)]
-#[error("{file}, line {line}: {why}")]
-pub struct JobFileError {
-    /// Which file.
-    pub file: String,
-    /// Which line, from 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub why: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JobFile {
-    name: Option<String>,
-    priority: Option<i32>,
-    /// What every task requires, beside what it requires itself.
-    requirements: Option<toml::Spanned<String>>,
-    /// The rank of every task that has none of its own.
-    rank: Option<toml::Spanned<String>>,
-    #[serde(default)]
-    reuse: bool,
-    distribution: Option<toml::Spanned<String>>,
-    #[serde(default)]
-    task: Vec<toml::Spanned<TaskFields>>,
-}
-
-/// What a job file says of all its tasks.
-#[derive(Default)]
-struct Head {
-    name: Option<String>,
-    priority: Option<i32>,
-    reuse: bool,
-    distribution: Distribution,
-}
+/// Processors that a task may have.
+pub const CPUS: RangeInclusive<f64> = 0.001..=1_000_000.0;
 
 /// A task, or an array of tasks, as a job file or a command line describes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskFields {
-    /// By which other tasks of the file refer to it.
+    /// Name by which other tasks of the file refer to this task.
     pub id: Option<String>,
     /// Program and arguments.
-    pub command: Vec<Name>,
-    /// Whether it does nothing at all.
+    pub command: CommandWords,
+    /// Whether the task runs no command.
     pub noop: bool,
-    /// One task for each file of these patterns, which it reads.
+    /// Patterns: one task for each file, which the task reads.
     pub each: OneOrMore,
     /// One task for each line of this file.
     pub each_line: Option<Name>,
-    /// Cuts lines in columns.
+    /// Text at which lines are split into columns.
     pub separator: Option<String>,
-    /// Whether the command of a task for each file or line gets `{}` as its last word if it has no placeholder for the
-    /// item, as GNU parallel does it; it does if this is missing.
+    /// Whether a command without a placeholder for the item gets `{}` as its last word, as with GNU parallel; `true` if
+    /// missing. Applies to `each` and `each_line`.
     pub append: Option<bool>,
     /// One task for each number of this range.
     pub array: Option<String>,
-    /// Files it reads.
+    /// Files that the task reads.
     pub inputs: Vec<InputFields>,
-    /// Files it writes.
+    /// Files that the task writes.
     pub outputs: Vec<OutputFields>,
     /// Environment variables.
     pub env: std::collections::BTreeMap<String, Name>,
-    /// Its working folder; `sandbox` for one of its own, which is the default if it has outputs.
+    /// Working folder; `sandbox` for a folder of the task's own, which is the default for a task with outputs.
     pub folder: Option<Name>,
     /// Processors.
     pub cpus: Option<f64>,
@@ -116,17 +87,17 @@ pub struct TaskFields {
     pub disk: Option<Bytes>,
     /// Other resources.
     pub resources: std::collections::BTreeMap<String, u64>,
-    /// Higher goes first; the job's if it is missing.
+    /// Priority; tasks of higher priority go first. The priority of the job if missing.
     pub priority: Option<i32>,
-    /// Executors that may run it, as a match expression.
+    /// Match expression that is true for executors which may run the task.
     pub requirements: Option<String>,
-    /// Of several that may, which is the best, as a match expression.
+    /// Match expression whose value is highest for the preferred executor.
     pub rank: Option<String>,
     /// Time limit.
     pub timeout: Option<Duration>,
-    /// How often it is tried again after a failure.
+    /// Number of retries after a failure.
     pub retries: u32,
-    /// Bound on captured output.
+    /// Limit on captured output.
     pub capture: Option<Bytes>,
 }
 
@@ -136,24 +107,24 @@ pub struct TaskFields {
 pub enum InputFields {
     /// A path or URL; may have placeholders.
     Path(Name),
-    /// The same with more to say of it.
+    /// A path or URL with options.
     Named {
         /// Path or URL.
         #[serde(alias = "url")]
         path: Name,
         /// Name in the sandbox.
         name: Option<Name>,
-        /// Whether all executors that may run its tasks fetch it ahead of them.
+        /// Whether it is copied ahead to all executors that may run the tasks.
         #[serde(default)]
         broadcast: bool,
     },
-    /// What another task of the file writes.
+    /// An output of another task of the file.
     Output {
         /// That task's `id`.
         task: String,
-        /// The output's `file`; the first if there is no such word.
+        /// The `file` of the output; the first output if missing.
         output: Option<Name>,
-        /// Which task of an array, from 0; all of them if it is missing.
+        /// Index of the task in its array, from 0; all tasks of the array if missing.
         index: Option<u32>,
         /// Name in the sandbox.
         name: Option<Name>,
@@ -161,7 +132,7 @@ pub enum InputFields {
 }
 
 impl InputFields {
-    /// Whether each task of an array has another.
+    /// Whether each task of an array has a different input here.
     fn is_of_item(&self) -> bool {
         self.path().is_some_and(|path| Template::parse(path).has_value())
     }
@@ -174,101 +145,15 @@ impl InputFields {
     }
 }
 
-/// Reads a job file. One whose name ends in `.jsonl` or `.ndjson` has a task a line, any other is TOML. Tasks that do not
-/// say their priority have the given one, else the file's, else 0. `see` is shown how it goes on, until the job is accepted.
-///
-/// # Errors
-/// What is wrong and in which line.
-pub async fn read_job_file(
-    file: &str,
-    priority: Option<i32>,
-    see: impl FnMut(Preparing) + Send + 'static,
-) -> Result<Draft, JobFileError> {
-    let wrong = |line: usize, why: String| JobFileError { file: file.to_owned(), line, why };
-    let text = std::fs::read_to_string(file).map_err(|e| wrong(1, format!("cannot be read: {e}")))?;
-    let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
-        (Head::default(), read_lines(&text).map_err(|(line, why)| wrong(line, why))?)
-    } else {
-        read_toml(&text).map_err(|(line, why)| wrong(line, why))?
-    };
-    let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
-    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem)).seen_by(see);
-    draft.reuse = head.reuse;
-    draft.distribute(head.distribution);
-    let mut known = Known::default();
-    for (line, mut fields) in tasks {
-        fields.priority = fields.priority.or(priority).or(head.priority);
-        fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(line, why))?;
-    }
-    Ok(draft)
-}
-
-type Located<T> = Vec<(usize, T)>;
-
-fn read_lines(text: &str) -> Result<Located<TaskFields>, (usize, String)> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(place, line)| match serde_json::from_str(line) {
-            _ if line.len() > MAX_LINE_BYTES => {
-                Err((place + 1, format!("the line is longer than {MAX_LINE_BYTES} bytes")))
-            }
-            Ok(fields) => Ok((place + 1, fields)),
-            Err(e) => Err((place + 1, e.to_string())),
-        })
-        .collect()
-}
-
-fn read_toml(text: &str) -> Result<(Head, Located<TaskFields>), (usize, String)> {
-    let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
-    let file: JobFile = toml::from_str(text).map_err(|e| {
-        let line = e.span().map_or(1, |span| line_of(span.start));
-        (line, e.message().to_owned())
-    })?;
-    let for_all =
-        |text: Option<toml::Spanned<String>>| text.map(|text| (line_of(text.span().start), text.into_inner()));
-    let (requirements, rank) = (for_all(file.requirements), for_all(file.rank));
-    if let Some((line, requirements)) = &requirements {
-        check_terms(Some(requirements), None).map_err(|why| (*line, why))?;
-    }
-    if let Some((line, rank)) = &rank {
-        check_terms(None, Some(rank)).map_err(|why| (*line, why))?;
-    }
-    let distribution = match file.distribution {
-        Some(name) => {
-            name.get_ref().parse().map_err(|error: PolicyError| (line_of(name.span().start), error.to_string()))?
-        }
-        None => Distribution::default(),
-    };
-    let tasks = file.task.into_iter().map(|task| {
-        let line = line_of(task.span().start);
-        let mut task = task.into_inner();
-        // Before it is joined with what all require, so that columns are those of the file.
-        task.check_terms().map_err(|why| (line, why))?;
-        task.requirements = match (&requirements, task.requirements.take()) {
-            (Some((_, all)), Some(own)) => Some(format!("{} && {}", in_brackets(all), in_brackets(&own))),
-            (all, own) => own.or_else(|| all.as_ref().map(|(_, all)| all.clone())),
-        };
-        task.rank = task.rank.take().or_else(|| rank.as_ref().map(|(_, rank)| rank.clone()));
-        Ok((line, task))
-    });
-    let head = Head { name: file.name, priority: file.priority, reuse: file.reuse, distribution };
-    Ok((head, tasks.collect::<Result<_, _>>()?))
-}
-
-/// A comment ends with its line, and is not to take the bracket with it.
-fn in_brackets(condition: &str) -> String {
-    if condition.contains("//") { format!("({condition}\n)") } else { format!("({condition})") }
-}
-
-/// What there is a task for.
+/// The items of an array of tasks.
 enum Items {
     One,
     Files(Vec<Name>),
-    Lines(Vec<Line>),
+    Lines(Vec<ListLine>),
     Numbers(Numbers),
 }
 
-/// Tasks with an id, so far: the index of the first, how many, and the template.
+/// Tasks with an id so far: index of the first, their number, and the template.
 #[derive(Default)]
 pub(crate) struct Known(HashMap<String, (u32, u32, u16)>);
 
@@ -276,12 +161,12 @@ impl TaskFields {
     /// Adds the task, or all tasks of the array, to a draft.
     ///
     /// # Errors
-    /// What is wrong.
-    pub async fn draft(&self, draft: &mut Draft) -> Result<(), String> {
+    /// The first mistake in the fields.
+    pub async fn draft(&self, draft: &mut Draft) -> Result<(), TaskFieldsError> {
         self.add_to(draft, &mut Known::default()).await
     }
 
-    async fn add_to(&self, draft: &mut Draft, known: &mut Known) -> Result<(), String> {
+    async fn add_to(&self, draft: &mut Draft, known: &mut Known) -> Result<(), TaskFieldsError> {
         let mut template = self.template(draft)?;
         let items = self.items(draft).await?;
         let mut named = Vec::new();
@@ -291,8 +176,8 @@ impl TaskFields {
             named.extend(fields.path().map(|path| (path, first..template.inputs.len() as u16)));
         }
         if let Program::Command(words) = &mut template.program {
-            // A word that names inputs becomes the paths at which the node has them.
-            let parsed = std::mem::take(words).into_iter().zip(&self.command);
+            // A word that names inputs becomes their paths on the node.
+            let parsed = std::mem::take(words).into_iter().zip(&self.command.0);
             words.extend(parsed.flat_map(|(word, written)| match named.iter().find(|(path, _)| same(written, path)) {
                 Some((_, inputs)) => inputs.clone().map(|place| Template(vec![TemplatePart::Input(place)])).collect(),
                 None => vec![word],
@@ -304,12 +189,12 @@ impl TaskFields {
         {
             words.push(Template::parse("{}"));
         }
-        let place = draft.template(template).map_err(|e| e.to_string())?;
+        let place = draft.template(template)?;
         let first = draft.len() as u32;
         match items {
             Items::One => self.add_task(draft, known, place, Vec::new()).await?,
             Items::Files(files) => {
-                draft.look_at(&files).await.map_err(|e| e.to_string())?;
+                draft.look_at(&files).await?;
                 for file in files {
                     self.add_task(draft, known, place, vec![file]).await?;
                 }
@@ -320,7 +205,7 @@ impl TaskFields {
                 }
             }
             Items::Numbers(numbers) if !self.inputs.iter().any(InputFields::is_of_item) => {
-                draft.tasks_of_numbers(place, numbers).map_err(|e| e.to_string())?;
+                draft.tasks_of_numbers(place, numbers)?;
             }
             Items::Numbers(numbers) => {
                 for number in numbers.iter() {
@@ -331,26 +216,27 @@ impl TaskFields {
         if let Some(id) = &self.id {
             let entry = (first, draft.len() as u32 - first, place);
             if known.0.insert(id.clone(), entry).is_some() {
-                return Err(format!("two tasks have the id `{id}`"));
+                return Err(TaskFieldsError::SameId(id.clone()));
             }
         }
         Ok(())
     }
 
-    /// Whether a command without a placeholder for the item gets one. A number is never added: most commands would take it
-    /// for an argument.
+    /// Whether a command without a placeholder for the item gets one. Numbers are never added: most commands would take
+    /// them for an argument.
     fn is_item_appended(&self) -> bool {
         self.append.unwrap_or(true) && (!self.each.0.is_empty() || self.each_line.is_some())
     }
 
-    fn template(&self, draft: &Draft) -> Result<TaskTemplate, String> {
-        let program = match (self.noop, self.command.is_empty()) {
+    fn template(&self, draft: &Draft) -> Result<TaskTemplate, TaskFieldsError> {
+        let program = match (self.noop, self.command.0.is_empty()) {
             (true, true) => Program::Noop,
-            (false, false) => Program::Command(self.command.iter().map(Template::parse).collect()),
-            (true, false) => return Err("a task has a command or is a noop, not both".into()),
-            (false, true) => return Err("the task has no command".into()),
+            (false, false) => Program::Command(self.command.0.iter().map(Template::parse).collect()),
+            (true, false) => return Err(TaskFieldsError::CommandAndNoop),
+            (false, true) => return Err(TaskFieldsError::NoCommand),
         };
-        let base = draft.folder().map_err(|e| e.to_string())?;
+        self.check_command()?;
+        let base = draft.folder()?;
         let mut template = TaskTemplate::new(program);
         template.id = self.id.clone();
         template.folder = match self.folder.as_deref() {
@@ -361,11 +247,11 @@ impl TaskFields {
             None => WorkingFolder::Sandbox,
         };
         if let (WorkingFolder::Path(_), Some(output)) = (&template.folder, self.outputs.first()) {
-            return Err(format!("output `{}` is taken from the task's sandbox: leave `folder` out", output.file));
+            return Err(TaskFieldsError::FolderAndOutput(output.file.clone()));
         }
         if let (WorkingFolder::Sandbox, Program::Command(words)) = (&template.folder, &mut template.program) {
-            // The program of the user's folder is not in the sandbox, unless it is brought along.
-            let program = &self.command[0];
+            // A program in the user's folder is not in the sandbox, unless it is an input.
+            let program = &self.command.0[0];
             let is_input =
                 self.inputs.iter().any(|input| matches!(input, InputFields::Path(path) if same(path, program)));
             let is_relative = program.contains(&b'/') && !program.starts_with(b"/") && !program.starts_with(b"{");
@@ -376,7 +262,7 @@ impl TaskFields {
         template.base = base;
         template.env = self.env.iter().map(|(name, value)| (name.clone(), Template::parse(value))).collect();
         if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(format!("`{name}` cannot be the name of an environment variable"));
+            return Err(TaskFieldsError::Variable(name.clone()));
         }
         for output in &self.outputs {
             template.outputs.push(output.spec()?);
@@ -393,14 +279,25 @@ impl TaskFields {
         Ok(template)
     }
 
-    fn check_terms(&self) -> Result<(), String> {
+    /// Refuses a whole command line in one word: a common mistake, which would fail on every node.
+    fn check_command(&self) -> Result<(), TaskFieldsError> {
+        let [line] = &self.command.0[..] else { return Ok(()) };
+        let Some(first) = line.split(u8::is_ascii_whitespace).next().filter(|first| first.len() < line.len()) else {
+            return Ok(());
+        };
+        // The path of a program may have a space in it, and need not exist on this machine.
+        let is_program = path_of(line).exists() || first.contains(&b'/') && !path_of(first).is_file();
+        if is_program { Ok(()) } else { Err(TaskFieldsError::LineAsWord { line: line.clone() }) }
+    }
+
+    fn check_terms(&self) -> Result<(), TaskFieldsError> {
         check_terms(self.requirements.as_deref(), self.rank.as_deref())
     }
 
-    fn resources(&self) -> Result<Resources, String> {
+    fn resources(&self) -> Result<Resources, TaskFieldsError> {
         let cpus = self.cpus.unwrap_or(1.0);
-        if !(0.001..=1_000_000.0).contains(&cpus) {
-            return Err(format!("a task cannot have {cpus} cpus: 0.001 is the least, 1000000 the most"));
+        if !CPUS.contains(&cpus) {
+            return Err(TaskFieldsError::Cpus(cpus));
         }
         Ok(Resources {
             cpus_milli: (cpus * 1000.0).round() as u32,
@@ -410,27 +307,27 @@ impl TaskFields {
         })
     }
 
-    /// What tasks there are.
-    async fn items(&self, draft: &mut Draft) -> Result<Items, String> {
+    async fn items(&self, draft: &mut Draft) -> Result<Items, TaskFieldsError> {
         let given = [!self.each.0.is_empty(), self.each_line.is_some(), self.array.is_some()];
         if given.iter().filter(|given| **given).count() > 1 {
-            return Err("a task has one of `each`, `each_line` and `array`".into());
+            return Err(TaskFieldsError::SeveralItems);
         }
         if let Some(range) = &self.array {
-            return array(range).map(Items::Numbers).map_err(|e| e.to_string());
+            return Ok(Items::Numbers(array(range)?));
         }
         if let Some(file) = self.each_line.clone() {
             let separator = self.separator.clone();
-            // It may be long, or come from a slow program.
+            // The list may be long, or come from a slow program.
             let read = tokio::task::spawn_blocking(move || lines_of(&file, separator.as_deref().map(str::as_bytes)));
-            return read.await.map_err(|e| e.to_string())?.map(Items::Lines).map_err(|e| e.to_string());
+            let lines = read.await.map_err(|e| TaskFieldsError::Broken(e.to_string()))??;
+            return Ok(Items::Lines(lines));
         }
         if self.each.0.is_empty() {
             return Ok(Items::One);
         }
         let mut files = Vec::new();
         for pattern in &self.each.0 {
-            files.extend(draft.find(pattern).await.map_err(|e| e.to_string())?);
+            files.extend(draft.find(pattern).await?);
         }
         Ok(Items::Files(files))
     }
@@ -441,9 +338,9 @@ impl TaskFields {
         known: &Known,
         template: u16,
         columns: Vec<Name>,
-    ) -> Result<(), String> {
+    ) -> Result<(), TaskFieldsError> {
         let item = self.item(draft, known, template, columns).await?;
-        draft.task(item).map_err(|e| e.to_string())?;
+        draft.task(item)?;
         draft.pause().await;
         Ok(())
     }
@@ -454,11 +351,11 @@ impl TaskFields {
         known: &Known,
         template: u16,
         columns: Vec<Name>,
-    ) -> Result<TaskItem, String> {
+    ) -> Result<TaskItem, TaskFieldsError> {
         let mut values: Vec<_> = columns.into_iter().map(|text| Value { text, input: None }).collect();
         let mut inputs = Vec::new();
         if !self.each.0.is_empty() {
-            inputs.push(draft.input(&values[0].text).await.map_err(|e| e.to_string())?);
+            inputs.push(draft.input(&values[0].text).await?);
             values[0].input = Some(0);
         }
         for fields in self.inputs.iter().filter(|fields| fields.is_of_item()) {
@@ -474,68 +371,69 @@ impl TaskFields {
         fields: &InputFields,
         values: &mut [Value],
         inputs: &mut Vec<Input>,
-    ) -> Result<(), String> {
-        let (path, name, broadcast) = match fields {
-            InputFields::Path(path) => (path, None, false),
-            InputFields::Named { path, name, broadcast } => (path, name.clone(), *broadcast),
-            InputFields::Output { task, output, index, name } => {
-                let (first, count, template) =
-                    *known.0.get(task).ok_or_else(|| format!("no task before has the id `{task}`"))?;
-                let producer = &draft.templates[usize::from(template)];
-                let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
-                let place = producer.outputs.iter().position(is_it);
-                let place = place
-                    .ok_or_else(|| format!("task `{task}` has no output `{}`", output.clone().unwrap_or_default()))?;
-                let indices = match index {
-                    Some(index) if *index >= count => {
-                        return Err(format!("task `{task}` has no index {index}, only {count}"));
-                    }
-                    Some(index) => first + index..first + index + 1,
-                    None => first..first + count,
-                };
-                inputs.extend(
-                    indices.map(|task| Input {
+    ) -> Result<(), TaskFieldsError> {
+        let (path, name, broadcast) =
+            match fields {
+                InputFields::Path(path) => (path, None, false),
+                InputFields::Named { path, name, broadcast } => (path, name.clone(), *broadcast),
+                InputFields::Output { task, output, index, name } => {
+                    let (first, count, template) =
+                        *known.0.get(task).ok_or_else(|| TaskFieldsError::UnknownId(task.clone()))?;
+                    let producer = &draft.templates[usize::from(template)];
+                    let is_it = |o: &OutputSpec| output.as_ref().is_none_or(|file| o.pattern.written() == *file);
+                    let place = producer.outputs.iter().position(is_it);
+                    let place = place.ok_or_else(|| TaskFieldsError::UnknownOutput {
+                        task: task.clone(),
+                        output: output.clone().unwrap_or_default(),
+                    })?;
+                    let indices = match index {
+                        Some(index) if *index >= count => {
+                            return Err(TaskFieldsError::UnknownIndex { task: task.clone(), index: *index, count });
+                        }
+                        Some(index) => first + index..first + index + 1,
+                        None => first..first + count,
+                    };
+                    inputs.extend(indices.map(|task| Input {
                         from: InputFrom::Output { task, output: place as u16 },
                         name: name.clone(),
-                    }),
-                );
-                return Ok(());
-            }
-        };
+                    }));
+                    return Ok(());
+                }
+            };
         let parsed = Template::parse(path);
         if usize::from(parsed.highest_column()) > values.len() {
-            return Err(format!(
-                "input `{path}` asks for column {}, the item has {}",
-                parsed.highest_column(),
-                values.len()
-            ));
+            return Err(TaskFieldsError::Column {
+                path: path.clone(),
+                column: parsed.highest_column(),
+                columns: values.len(),
+            });
         }
         let with = eyas_types::template::Expansion { values, staged: &[], template_inputs: 0, number: 0, slot: 0 };
         let source = parsed.expand(&with);
         let sources = match parsed.is_glob() {
             false => vec![source.clone()],
             true => {
-                // What an item has in its name makes no pattern of it.
+                // Special characters in the name of an item do not make a pattern.
                 let escape = |value: &Value| Value { text: Glob::escape(&value.text), ..value.clone() };
                 let values: Vec<_> = values.iter().map(escape).collect();
                 let pattern = parsed.expand(&eyas_types::template::Expansion { values: &values, ..with });
-                let found = find(&draft.storage, &source, &pattern).await.map_err(|e| e.to_string())?;
-                draft.look_at(&found).await.map_err(|e| e.to_string())?;
+                let found = find(&draft.storage, &source, &pattern).await?;
+                draft.look_at(&found).await?;
                 found
             }
         };
         if name.is_some() && sources.len() > 1 {
-            return Err(format!("input `{path}` names {} files, and `name` is of one: leave it out", sources.len()));
+            return Err(TaskFieldsError::NameOfSeveral { path: path.clone(), files: sources.len() });
         }
         for found in sources {
-            let mut input = draft.input(&found).await.map_err(|e| e.to_string())?;
+            let mut input = draft.input(&found).await?;
             input.name = name.clone();
             if broadcast {
                 draft.broadcast(&input);
             }
             let place = inputs.len() as u16;
             inputs.push(input);
-            // The column that names this file is its staged path from now on.
+            // From now on, the column that names this file stands for its staged path.
             if let Some(value) = values.iter_mut().find(|value| value.text == found && value.input.is_none()) {
                 value.input = Some(place);
             }
@@ -544,9 +442,9 @@ impl TaskFields {
     }
 }
 
-/// Whether these expressions can be asked. The dispatcher looks too; here it is known where they were written.
-fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), String> {
-    eyas_matching::terms(requirements, rank).map(drop).map_err(|e| e.to_string())
+/// Checks match expressions. The dispatcher checks them, too, but only here the line is known.
+fn check_terms(requirements: Option<&str>, rank: Option<&str>) -> Result<(), TaskFieldsError> {
+    eyas_matching::terms(requirements, rank).map(drop).map_err(|e| TaskFieldsError::Expression(e.to_string()))
 }
 
 /// Whether two words name the same file of the submission's folder.

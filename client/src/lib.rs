@@ -30,18 +30,19 @@ mod map;
 mod sources;
 
 pub use client::{Client, ClientError, Seen};
-pub use clusters::{Cluster, ClusterError, home};
+pub use clusters::{Cluster, ClusterError, DEFAULT_CLUSTER, home};
 pub use draft::{Draft, DraftError, Preparing};
 pub use get::{Brought, GetError, Wish};
 pub use globs::{ClusterFilesError, cluster_files};
 pub use jobfile::{
-    Bytes, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields, read_job_file,
+    Bytes, CPUS, CommandWords, Duration, InputFields, JobFileError, Keep, OneOrMore, OutputFields, TaskFields,
+    TaskFieldsError, read_job_file,
 };
 pub use map::{
     MAX_REDUCERS, MapError, MapJob, MapSeen, MapTask, Mapping, Reduce, ReduceTask, Shuffle, WorkError, map_worker,
     reduce_worker,
 };
-pub use sources::{Line, SourceError, array, files_of, lines_of};
+pub use sources::{ListLine, SourceError, array, files_of, lines_of};
 
 pub use eyas_dfs as files;
 pub use eyas_types as types;

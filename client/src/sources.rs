@@ -8,73 +8,73 @@ use eyas_types::task::MAX_TASKS;
 use eyas_types::{Name, NumberRange, Numbers};
 use thiserror::Error;
 
-/// Why items cannot be had.
+/// Why the items of a job cannot be listed.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// A pattern meets nothing.
-    #[error("`{0}` names no file: is the path right, and the pattern in quotes?")]
+    /// No file matches a pattern.
+    #[error("no file matches `{0}`: check the path; a pattern must be in quotes, so that the shell leaves it alone")]
     NoMatch(Name),
-    /// A pattern is none.
+    /// The text is not a pattern.
     #[error("`{pattern}` is not a glob: {why}")]
     Pattern {
         /// The pattern.
         pattern: Name,
-        /// What is wrong in it.
+        /// The mistake in the pattern.
         why: String,
     },
     /// A folder or file cannot be read.
     #[error("cannot read {what}: {why}")]
     Unreadable {
-        /// Which.
+        /// Path of the folder or file.
         what: Name,
-        /// Why not.
+        /// The error of the system.
         why: String,
     },
-    /// A folder on the way cannot be read.
+    /// A folder of the pattern's path cannot be read.
     #[error(transparent)]
     Folder(GlobError),
-    /// Persistent storage cannot say.
+    /// Persistent storage cannot list objects.
     #[error(transparent)]
     Storage(#[from] eyas_store::StorageError),
-    /// A range that is none.
-    #[error("`{0}` is not a range: write FIRST-LAST, or FIRST-LAST:STEP, for example 1-100")]
+    /// The text is not a range of numbers.
+    #[error("`{0}` is not a range: write FIRST-LAST or FIRST-LAST:STEP, such as 1-100")]
     Range(String),
-    /// More numbers or lines than a job has tasks.
-    #[error("`{0}` is more than {MAX_TASKS} tasks: submit it in parts")]
+    /// There are more items than a job can have tasks.
+    #[error("`{0}` has more than {MAX_TASKS} items: submit it in parts")]
     TooMany(String),
-    /// A line that no message could bring to a node.
+    /// A line is too long for a message.
     #[error(
-        "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes; name a file with the data in it instead"
+        "{file}, line {line}: the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and use its name as the item"
     )]
     LongLine {
-        /// In which file.
+        /// Path of the file.
         file: Name,
-        /// Which, from 1.
+        /// Number of the line, from 1.
         line: usize,
     },
 }
 
-/// Bytes of a line that is a task's item. It goes to the dispatcher in one message.
+/// Maximum length of a line that is an item. The dispatcher gets a line in one message.
 pub(crate) const MAX_LINE_BYTES: usize = 64_000_000;
 
-/// One line of a list, cut in columns.
+/// One line of a list, split into columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct ListLine {
     /// Its number in the file, from 1.
     pub number: usize,
-    /// Its columns; one, where no separator is given.
+    /// Its columns; one column without a separator.
     pub columns: Vec<Name>,
 }
 
-/// The files that a pattern names, in order of name; URLs and names that exist as they are stand for themselves.
+/// The files that match a pattern, in order of name. URLs, and names of existing files, stand for themselves.
 ///
 /// # Errors
-/// If there are none, or a folder on the way cannot be read.
+/// If no file matches, or a folder cannot be read.
 pub fn files_of(pattern: &Name) -> Result<Vec<Name>, SourceError> {
     if pattern.is_url() || path_of(pattern).exists() {
         return Ok(vec![pattern.clone()]);
     }
-    // As a shell does it: `*` does not meet hidden files.
+    // As in a shell, `*` does not match hidden files.
     let paths = Glob::parse(pattern).and_then(|glob| glob.find(Path::new(""), false));
     let paths = paths.map_err(|e| wrong_pattern(pattern, e))?;
     let files: Vec<_> = paths.into_iter().filter(|path| !path.is_dir()).map(name_of).collect();
@@ -94,8 +94,8 @@ pub(crate) fn wrong_pattern(pattern: &Name, error: GlobError) -> SourceError {
 /// The lines of a file, or of standard input for `-`. Empty lines are left out.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<Line>, SourceError> {
+/// If the file cannot be read.
+pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<ListLine>, SourceError> {
     let unreadable = |e: io::Error| SourceError::Unreadable { what: file.clone(), why: e.to_string() };
     let reader: Box<dyn Read> = match file.as_bytes() {
         b"-" => Box::new(io::stdin()),
@@ -106,7 +106,7 @@ pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<Line>, Sour
     let mut bytes = Vec::new();
     for number in 1.. {
         bytes.clear();
-        // No more of it than is enough to know that it is too long.
+        // One byte more than allowed is enough to know that the line is too long.
         let longest = MAX_LINE_BYTES as u64 + 1;
         if (&mut reader).take(longest).read_until(b'\n', &mut bytes).map_err(unreadable)? == 0 {
             break;
@@ -124,13 +124,13 @@ pub fn lines_of(file: &Name, separator: Option<&[u8]>) -> Result<Vec<Line>, Sour
                 Some(separator) => split(line, separator),
                 None => vec![line.into()],
             };
-            lines.push(Line { number, columns });
+            lines.push(ListLine { number, columns });
         }
     }
     Ok(lines)
 }
 
-/// What stands between separators.
+/// The texts between separators.
 fn split(mut line: &[u8], separator: &[u8]) -> Vec<Name> {
     let mut columns = Vec::new();
     while let Some(at) = line.windows(separator.len().max(1)).position(|part| part == separator) {
@@ -141,10 +141,11 @@ fn split(mut line: &[u8], separator: &[u8]) -> Vec<Name> {
     columns
 }
 
-/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several of these with commas; each counts once.
+/// The numbers of `FIRST-LAST`, `FIRST-LAST:STEP`, or several ranges with commas between them. A number that appears twice
+/// counts once.
 ///
 /// # Errors
-/// If it is not written so, or there are more than a job has tasks.
+/// If the text is not a range, or has more numbers than a job can have tasks.
 pub fn array(text: &str) -> Result<Numbers, SourceError> {
     let wrong = || SourceError::Range(text.to_owned());
     let number = |text: &str| text.trim().parse().map_err(|_| wrong());
@@ -198,10 +199,10 @@ mod tests {
         let file = folder.path().join("list");
         std::fs::write(&file, "a,1\n\nb,2\r\n c ,").unwrap();
         let lines = lines_of(&name_of(&file), Some(b",")).unwrap();
-        let line = |number, columns: [&str; 2]| Line { number, columns: columns.map(Name::from).to_vec() };
+        let line = |number, columns: [&str; 2]| ListLine { number, columns: columns.map(Name::from).to_vec() };
         assert_eq!(lines, [line(1, ["a", "1"]), line(3, ["b", "2"]), line(4, [" c ", ""])]);
         std::fs::write(&file, b"ok\n\xff\n").unwrap();
-        let odd = Line { number: 2, columns: vec![Name::from(&b"\xff"[..])] };
+        let odd = ListLine { number: 2, columns: vec![Name::from(&b"\xff"[..])] };
         assert_eq!(lines_of(&name_of(&file), None).unwrap()[1], odd);
         std::fs::write(&file, "a::b:::c").unwrap();
         let columns: Vec<_> = ["a", "b", ":c"].map(Name::from).to_vec();

@@ -55,10 +55,12 @@ pub struct DispatcherConfig {
 #[derive(Debug, Error)]
 pub enum DispatcherError {
     /// It cannot listen.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; {}", other_port(.address, *.was_used_before))]
     Listen {
-        /// Where.
+        /// The address and port.
         address: SocketAddr,
+        /// Whether the port is the one that this cluster used before, and that no option names.
+        was_used_before: bool,
         /// Why not.
         source: std::io::Error,
     },
@@ -82,6 +84,20 @@ pub enum DispatcherError {
         /// What is wrong with them.
         source: JournalError,
     },
+}
+
+/// What to do about a port that is taken.
+fn other_port(address: &SocketAddr, was_used_before: bool) -> String {
+    let port = address.port();
+    if was_used_before {
+        format!(
+            "this cluster used port {port} before, and its access files name that port. Stop the program that listens there \
+             (perhaps another dispatcher of this cluster; `ss -ltnp` lists programs and ports), start another cluster with \
+             --cluster NAME, or choose another port with --listen HOST:PORT"
+        )
+    } else {
+        "choose another address or port with --listen HOST:PORT; port 0 is any free one".into()
+    }
 }
 
 /// A dispatcher at work.
@@ -156,11 +172,13 @@ async fn listen(config: &DispatcherConfig) -> Result<(TcpListener, Arc<Keys>), D
     let keys = Keys::open(PrivateFolder::make(&config.folder)?, &config.folder)?;
     let mut address = config.listen;
     let port_before = keys.before.as_ref().and_then(|before| before.rsplit_once(':')?.1.parse().ok());
+    let was_used_before = address.port() == 0 && port_before.is_some();
     if let (0, Some(port)) = (address.port(), port_before) {
         address.set_port(port);
     }
-    let listener = TcpListener::bind(address).await.map_err(|source| DispatcherError::Listen { address, source })?;
-    let bound = listener.local_addr().map_err(|source| DispatcherError::Listen { address, source })?;
+    let cannot = |source| DispatcherError::Listen { address, was_used_before, source };
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    let bound = listener.local_addr().map_err(cannot)?;
     let host = match &config.advertise {
         Some(host) if host.contains(':') => format!("[{host}]"),
         Some(host) => host.clone(),

@@ -53,6 +53,8 @@
       cursor: { y: false, sync: { key: "sweep", scales: ["x", null] } },
     };
     const chart = new uPlot(options, [axis.values, ...plot.lines.map((line) => line.values)], figure);
+    // The legend names lines; the axis has a label of its own.
+    chart.root.querySelector(".u-legend .u-series").style.display = "none";
     const picture = chart.root.querySelector(".u-wrap");
     picture.setAttribute("role", "img");
     const said = plot.lines.map((line) => `${line.label}: ${line.values.map((v) => text(v, plot.unit)).join(", ")}`);

@@ -17,8 +17,10 @@ mod text;
 
 use eyas_wire::view::{JobReport, JobView, SCHEMA_VERSION, Sample};
 use serde::Serialize;
-use std::fmt::Write;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::error::CliError;
 
 pub use plots::{Axis, Line, Plot, plots};
 
@@ -58,6 +60,26 @@ impl Form {
             Form::Json => json(report),
         }
     }
+}
+
+/// A path whose ending names the form of a report.
+pub(crate) fn parse_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match Form::of(&path) {
+        Some(_) => Ok(path),
+        None => Err(format!("`{text}` does not name the form of a report: end the name in .html, .csv or .json")),
+    }
+}
+
+/// Writes a report in the form that the ending of its path names.
+pub(crate) fn write(path: &Path, report: &JobReport, baseline: Option<&JobReport>) -> Result<(), CliError> {
+    let form = Form::of(path)
+        .ok_or_else(|| format!("{}: the name of a report ends in .html, .csv or .json", path.display()))?;
+    let text = form.text(report, baseline);
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|e| format!("cannot create the folder {}: {e}", folder.display()))?;
+    }
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
 }
 
 /// Whether a report is of a simulated job: nobody has submitted that.

@@ -4,35 +4,35 @@ use eyas_types::task::MAX_REPLICAS;
 use eyas_types::{Name, OutputSpec, Template};
 use serde::Deserialize;
 
+use super::error::TaskFieldsError;
+
 /// An output in a job file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputFields {
     /// File or glob in the sandbox.
     pub file: Name,
-    /// Where it goes; if it is missing, the folder of submission, or nowhere if it is kept.
+    /// Destination; if missing, the folder of submission, or none for an output that is kept.
     pub to: Option<Name>,
-    /// Whether executors keep it in their stores, and for how long.
+    /// Whether executors keep the output in their stores, and for how long.
     #[serde(default)]
     pub keep: Keep,
-    /// How many of them, if it is kept; one if it is missing.
+    /// Number of executors that keep it; 1 if missing.
     pub replicas: Option<u8>,
-    /// Whether it may be missing.
+    /// Whether the task may leave it out.
     #[serde(default)]
     pub optional: bool,
 }
 
 impl OutputFields {
-    pub(super) fn spec(&self) -> Result<OutputSpec, String> {
+    pub(super) fn spec(&self) -> Result<OutputSpec, TaskFieldsError> {
         let file = &self.file;
         let replicas = match (self.keep, self.replicas) {
             (Keep::No, Some(_)) => {
-                return Err(format!("output `{file}` has `replicas` but is not kept: add `keep = true`"));
+                return Err(TaskFieldsError::ReplicasWithoutKeep(file.clone()));
             }
             (Keep::UntilReleased | Keep::UntilRead, Some(replicas)) if !(1..=MAX_REPLICAS).contains(&replicas) => {
-                return Err(format!(
-                    "output `{file}` cannot have {replicas} replicas: 1 is the least, {MAX_REPLICAS} the most"
-                ));
+                return Err(TaskFieldsError::Replicas { file: file.clone(), replicas });
             }
             (keep, replicas) => replicas.unwrap_or(u8::from(keep != Keep::No)),
         };
@@ -47,7 +47,7 @@ impl OutputFields {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "YesNoOrWord")]
 pub enum Keep {
-    /// They do not: `false`.
+    /// The output is not kept: `false`.
     #[default]
     No,
     /// Until the job is released or forgotten: `true`.
@@ -71,7 +71,7 @@ impl TryFrom<YesNoOrWord> for Keep {
             YesNoOrWord::YesNo(false) => Ok(Keep::No),
             YesNoOrWord::YesNo(true) => Ok(Keep::UntilReleased),
             YesNoOrWord::Word(word) if word == "until-read" => Ok(Keep::UntilRead),
-            YesNoOrWord::Word(word) => Err(format!("`keep` cannot be `{word}`: write true, false or \"until-read\"")),
+            YesNoOrWord::Word(word) => Err(format!("`keep` cannot be \"{word}\": write true, false or \"until-read\"")),
         }
     }
 }

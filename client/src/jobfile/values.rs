@@ -7,6 +7,41 @@ use eyas_types::units::{self, AmountError};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
+/// The words of a command: a list, program and arguments.
+#[derive(Clone, Debug, Default)]
+pub struct CommandWords(pub Vec<Name>);
+
+impl<'de> Deserialize<'de> for CommandWords {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl<'de> Visitor<'de> for Words {
+            type Value = CommandWords;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of words, such as [\"wc\", \"-l\", \"{}\"]")
+            }
+
+            fn visit_str<E: de::Error>(self, line: &str) -> Result<CommandWords, E> {
+                let words = match line.contains(['\'', '"', '|', '>', '<', '$', ';', '&']) {
+                    true => vec!["sh", "-c", line],
+                    false => line.split_whitespace().collect(),
+                };
+                let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+                Err(E::custom(format!("`command` is a list of words: write command = [{}]", words.join(", "))))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut words: A) -> Result<CommandWords, A::Error> {
+                let mut command = Vec::new();
+                while let Some(word) = words.next_element()? {
+                    command.push(word);
+                }
+                Ok(CommandWords(command))
+            }
+        }
+        deserializer.deserialize_any(Words)
+    }
+}
+
 /// One word or a list of them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "Words")]

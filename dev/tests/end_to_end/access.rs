@@ -36,7 +36,7 @@ fn the_access_file_is_the_owners_alone_and_is_all_that_is_needed() {
 fn a_missing_or_exposed_or_broken_access_file_is_refused_and_why_is_said() {
     let cluster = Cluster::start(&[]);
     cluster.eyas(&["job", "list"]).exits(1).says(&["no access file at", "clusters/default/access.toml", "eyas start"]);
-    cluster.eyas(&["--cluster", "../x", "job", "list"]).exits(1).says(&["`../x` cannot be a cluster's name"]);
+    cluster.eyas(&["--cluster", "../x", "job", "list"]).exits(1).says(&["`../x` cannot be the name of a cluster"]);
     let copy = cluster.path("access.toml");
     let list = || cluster.eyas(&["--access", copy.to_str().unwrap(), "job", "list"]);
     fs::copy(access_of(&cluster), &copy).unwrap();
@@ -78,7 +78,10 @@ fn a_cluster_that_is_not_there_is_said_to_be_unreachable() {
     let access = cluster.path("access.toml");
     fs::copy(access_of(&cluster), &access).unwrap();
     cluster.run(&["stop"]).exits(0);
-    cluster.eyas(&["--access", access.to_str().unwrap(), "job", "list"]).exits(1).says(&["cannot reach 127.0.0.1:"]);
+    cluster
+        .eyas(&["--access", access.to_str().unwrap(), "job", "list"])
+        .exits(1)
+        .says(&["does not answer", "127.0.0.1:"]);
 }
 
 /// What strangers send to open ports.

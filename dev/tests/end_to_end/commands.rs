@@ -55,8 +55,8 @@ fn jobs_and_tasks_are_cancelled() {
     let cluster = Cluster::start(&[&["--slots", "2"]]);
     let job = endless(&cluster, 40);
     wait_until("two tasks run", || cluster.work().join("began-2").exists());
-    cluster.run(&["task", "cancel", "1.0"]).exits(0).says(&["1 tasks"]);
-    cluster.run(&["task", "cancel", "1.39"]).exits(0).says(&["1 tasks"]);
+    cluster.run(&["task", "cancel", "1.0"]).exits(0).says(&["cancelled 1 task"]);
+    cluster.run(&["task", "cancel", "1.39"]).exits(0).says(&["cancelled 1 task"]);
     wait_until("one is cancelled", || cluster.task("1.0")["state"] == "cancelled");
     assert_eq!(cluster.task("1.39")["state"], "cancelled");
     cluster.run(&["job", "retry", &job]).exits(1).says(&["still running"]);

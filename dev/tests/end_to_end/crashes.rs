@@ -148,7 +148,7 @@ fn an_executor_whose_dispatcher_does_not_come_back_gives_up_and_leaves_nothing_r
     let run = waiters(&cluster, "1", &["--reconnect", "300ms"]);
     let processes = wait_for_tries(&cluster, 1, 1)[0];
     signal(cluster.dispatcher(), Signal::KILL);
-    finish(run).exits(1).says(&["connection", "has ended", "trying to come back", "cannot reach"]);
+    finish(run).exits(1).says(&["connection", "has ended", "trying to reconnect", "cannot reach"]);
     cluster.executor(1).wait();
     wait_until("its task is dead", || !processes.iter().any(|process| is_alive(*process)));
 }

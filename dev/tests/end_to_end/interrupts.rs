@@ -108,7 +108,9 @@ fn an_interrupt_on_a_running_cluster_cancels_the_job_alone() {
 #[test]
 fn a_local_cluster_stops_when_it_is_told_to() {
     let home = Home::new();
-    home.eyas(&["--cluster", "test", "start", "local", "--detach", "--nodes", "2"]).exits(0).says(&["2 executors up"]);
+    home.eyas(&["--cluster", "test", "start", "local", "--detach", "--nodes", "2"])
+        .exits(0)
+        .says(&["2 executors ready"]);
     home.eyas(&["--cluster", "test", "run", "--array", "1-3", "--", "true"]).exits(0);
     home.eyas(&["--cluster", "test", "start", "local", "--detach"]).exits(1);
     home.eyas(&["--cluster", "test", "stop"]).exits(0);

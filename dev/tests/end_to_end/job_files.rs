@@ -30,7 +30,7 @@ fn mistakes_are_found_with_their_line() {
         ("command = [\"cat\", \"{2}\"]\narray = \"1-3\"", "column 2"),
         ("command = [\"cat\"]\narray = \"3-1\"", "`3-1` is not a range"),
         ("command = [\"cat\"]\narray = \"1-3\"\neach = \"*\"", "one of `each`, `each_line` and `array`"),
-        ("command = [\"cat\"]\neach = \"*.none\"", "`*.none` names no file"),
+        ("command = [\"cat\"]\neach = \"*.none\"", "no file matches `*.none`"),
         ("command = [\"cat\"]\ninputs = [\"no/such file\"]", "no/such file"),
         ("command = [\"cat\"]\ninputs = [\"/\"]", "folder"),
         ("command = [\"cat\"]\ninputs = [{ task = \"frames\" }]", "no task before has the id `frames`"),
@@ -105,7 +105,7 @@ fn a_file_that_is_missing_or_no_text_is_said_to_be() {
     cluster.write("job.toml", [0xff, 0xfe, 0]);
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml", "UTF-8"]);
     cluster.write("job.toml", "name = \"nothing\"\n");
-    cluster.run(&["submit", "job.toml"]).exits(0).says(&["no tasks"]);
+    cluster.run(&["submit", "job.toml"]).exits(1).says(&["job.toml has no tasks", "[[task]]"]);
 }
 
 #[test]

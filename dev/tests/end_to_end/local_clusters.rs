@@ -17,7 +17,7 @@ fn log(home: &Home) -> String {
 fn a_stopped_cluster_is_gone_and_can_be_started_at_once() {
     let home = Home::new();
     for _ in 0..4 {
-        home.eyas(&START).exits(0).says(&["2 executors up"]);
+        home.eyas(&START).exits(0).says(&["2 executors ready"]);
         home.eyas(&["--cluster", "test", "stop"]).exits(0).says(&["stopped 2 executors"]);
         assert_eq!(home.processes(), []);
     }
@@ -30,18 +30,18 @@ fn a_running_cluster_is_said_to_run_and_a_log_tells_when() {
     home.eyas(&["--cluster", "test", "run", "--array", "1", "--", "true"]).exits(0);
     for words in [&START[..], &START[..4], &["--cluster", "test", "start", "dispatcher"]] {
         let done = home.eyas(words).exits(1);
-        let said = done.says(&["`test` is running already", "--cluster test", "eyas stop --cluster test"]).stderr;
+        let said = done.says(&["`test` is already running", "--cluster test", "eyas stop --cluster test"]).stderr;
         assert!(!said.contains("up"), "old lines of its log: {said}");
     }
     // It is not harmed.
     home.eyas(&["--cluster", "test", "run", "--array", "1", "--", "true"]).exits(0);
     home.eyas(&["--cluster", "test", "stop"]).exits(0);
     let text = log(&home);
-    assert!(text.contains("2 executors up") && text.lines().all(|line| line.starts_with("20")), "{text}");
+    assert!(text.contains("2 executors ready") && text.lines().all(|line| line.starts_with("20")), "{text}");
     // One that cannot start says why, and nothing that an earlier one said.
     fs::write(home.path("home/clusters/test/journal.redb"), "no journal").unwrap();
     let done = home.eyas(&START).exits(1).says(&["did not start", "journal"]);
-    assert!(!done.stderr.contains("executors up"), "{}", done.stderr);
+    assert!(!done.stderr.contains("executors ready"), "{}", done.stderr);
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod local_clusters;
 mod main_job;
 mod map;
 mod matchmaking;
+mod messages;
 mod node_ends;
 mod outputs;
 mod overlap;

@@ -162,7 +162,7 @@ fn without_tasks_there_is_nothing_to_do() {
     home.write("empty", "\n\n");
     let done = home.eyas(&["run", "--each-line", "empty", "--", "false"]).exits(0).says(&["nothing to run"]);
     assert_eq!(done.stdout, "");
-    home.eyas(&["run", "--each", "*.fits", "--", "true"]).exits(1).says(&["`*.fits` names no file"]);
+    home.eyas(&["run", "--each", "*.fits", "--", "true"]).exits(1).says(&["no file matches `*.fits`"]);
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn places_outlive_the_dispatcher_and_are_their_tasks_own() {
     cluster.restart_dispatcher();
     cluster.wait_for_executors(1);
     cluster.write("go", "");
-    cluster.run(&["job", "retry", &job]).exits(0).says(&["1 tasks"]);
+    cluster.run(&["job", "retry", &job]).exits(0).says(&["1 task to run again"]);
     cluster.run(&["job", "wait", &job]).exits(1);
     let status = cluster.task(&format!("{job}.1"))["status"].to_string();
     assert!(status.contains("task 0 of the job writes"), "{status}");

@@ -23,7 +23,7 @@ fn a_pattern_of_inputs_is_all_the_files_that_it_names() {
     let printed = run(&["--each", "frames/*", "-i", "dark/{/}.*", "--", "sh", "-c", "cat x*.*"]);
     assert_eq!(printed, "dark/x[ab].1\ndark/x[ab].2\n");
     let wrong = |words: &[&str]| home.eyas(&[&["run"], words, &["--", "true"]].concat()).exits(1);
-    wrong(&["-i", "ref/*.fq"]).says(&["`ref/*.fq` names no file"]);
+    wrong(&["-i", "ref/*.fq"]).says(&["no file matches `ref/*.fq`"]);
     home.write("job.toml", "[[task]]\nnoop = true\ninputs = [{ path = \"ref/*\", name = \"x\" }]\n");
     let cluster = Cluster::start_in(home, &[]);
     cluster.run(&["submit", "job.toml"]).exits(1).says(&["input `ref/*` names 2 files, and `name` is of one"]);
@@ -35,7 +35,7 @@ fn a_pattern_is_pushed() {
     (1..=3).for_each(|number| _ = cluster.write(&format!("db/{number}.bin"), "data"));
     cluster.write("db/other", "data");
     cluster.run(&["push", "db/*.bin"]).exits(0).says(&["pushed 3 objects"]);
-    cluster.run(&["push", "db/*.txt"]).exits(1).says(&["`db/*.txt` names no file"]);
+    cluster.run(&["push", "db/*.txt"]).exits(1).says(&["no file matches `db/*.txt`"]);
 }
 
 #[test]

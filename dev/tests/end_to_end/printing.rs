@@ -70,6 +70,8 @@ fn words_of(command: &str) -> Call {
         "start dispatcher" => serving(&["--owned", "--cluster", "other"]),
         "start executor" => call(&["--owned", "--cluster", "nowhere"]),
         "start local" => serving(&["--nodes", "1", "--slots", "1", "--cluster", "third"]),
+        "cluster list" => call(&[]),
+        "cluster remove" => call(&["nowhere"]),
         "stop" => call(&["--cluster", "nowhere"]),
         "sim run" | "sim sweep" | "model" => call(&["small.toml"]),
         "sim paper" => call(&["--only", "none"]),

@@ -20,7 +20,7 @@ fn a_cancel_that_was_acknowledged_holds_after_a_kill() {
     }
     // What runs cannot be said to have ended.
     cluster.executor(1).suspend();
-    cluster.run(&["task", "cancel", "1.1"]).exits(0).says(&["1 tasks"]);
+    cluster.run(&["task", "cancel", "1.1"]).exits(0).says(&["cancelled 1 task"]);
     cluster.restart_dispatcher();
     assert_eq!(cluster.task("1.1")["state"], "cancelled");
     cluster.run(&["job", "cancel", "1"]).exits(0).says(&["19 tasks"]);
@@ -67,7 +67,7 @@ fn who_waits_for_a_job_goes_on_when_the_dispatcher_is_back() {
     let mut numbers: Vec<u32> = shown.iter().map(|line| line.parse().unwrap()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=210).collect::<Vec<_>>(), "each is shown once");
-    finish(patient).exits(0).says(&["has ended", "trying to come back", "is back", "1 of 1 task succeeded"]);
+    finish(patient).exits(0).says(&["has ended", "trying to reconnect", "is back", "1 of 1 task succeeded"]);
 }
 
 #[test]

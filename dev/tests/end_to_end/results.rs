@@ -108,7 +108,9 @@ fn a_report_is_written_where_it_was_asked() {
     let json: serde_json::Value = serde_json::from_str(&home.read("r.json")).unwrap();
     assert_eq!((&json["schema_version"], &json["report"]["job"]["tasks"]["succeeded"]), (&1.into(), &5.into()));
     // Before anything runs.
-    let refused = |words: &[&str]| home.eyas(words).exits(2).says(&["`r.pdf` is no report", ".html, .csv or .json"]);
+    let refused = |words: &[&str]| {
+        home.eyas(words).exits(2).says(&["`r.pdf` does not name the form of a report", ".html, .csv or .json"])
+    };
     refused(&["run", "--array", "1", "--report", "r.pdf", "--", "touch", "ran"]);
     refused(&["report", "1", "-o", "r.pdf"]);
     refused(&["sim", "run", "scenario.toml", "--report", "r.pdf"]);

@@ -73,7 +73,8 @@ fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
         signal(waiting.child.id(), Signal::INT);
         let (code, said) = waiting.end();
         assert_eq!(code, Some(130), "{words:?}: {said}");
-        let is_said = said.contains("job 1 goes on: `eyas job wait 1` waits for it again, `eyas job cancel 1` ends it");
+        let is_said = said
+            .contains("job 1 goes on: wait for it again with `eyas job wait 1`, or cancel it with `eyas job cancel 1`");
         assert_eq!((is_said, &*cluster.job("1")["state"].to_string()), (job == 1, "\"running\""), "{words:?}: {said}");
     }
     assert_eq!(cluster.job("2")["state"], "cancelled", "a run ends with its command");
@@ -172,8 +173,8 @@ fn jobs_that_go_on_are_told_of_when_the_cluster_starts() {
         wait_until("the cluster has ended", || home.processes().is_empty());
     };
     stop();
-    let told = "job 1 (`long`) goes on: 2 of 3 tasks are left; `eyas job cancel 1` ends it";
-    eyas(&start).exits(0).says(&[told, "1 executor up"]);
+    let told = "job 1 (`long`) goes on: 2 of 3 tasks are left; `eyas job cancel 1` cancels it";
+    eyas(&start).exits(0).says(&[told, "1 executor ready"]);
     stop();
     let mut dispatcher = home.command(&["--cluster", "test", "start", "dispatcher", "--listen", "127.0.0.1:0"]);
     let mut dispatcher = dispatcher.stdout(Stdio::piped()).stderr(home.log()).spawn().expect("eyas can be started");

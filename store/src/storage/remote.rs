@@ -310,7 +310,6 @@ impl Remote {
         if let Some(operator) = buckets.get(bucket) {
             return Ok(operator.clone());
         }
-        let is_set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
         let mut builder = services::S3::default().bucket(bucket);
         if let Some(endpoint) = std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|endpoint| !endpoint.is_empty()) {
             builder = builder.endpoint(&endpoint);
@@ -446,6 +445,10 @@ fn write_error(url: &str, error: &opendal::Error) -> StorageError {
     remote_error("write", url, error)
 }
 
+fn is_set(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| !value.is_empty())
+}
+
 fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError {
     let (kind, advice) = match error.kind() {
         ErrorKind::NotFound => (StorageErrorKind::NotFound, "check the URL"),
@@ -455,6 +458,17 @@ fn remote_error(doing: &str, url: &str, error: &opendal::Error) -> StorageError 
         ErrorKind::RateLimited => (StorageErrorKind::Unreachable, "the server asks for fewer requests"),
         _ if error.is_temporary() => (StorageErrorKind::Unreachable, "check the network and the server"),
         _ => (StorageErrorKind::Invalid, "check the URL and, for s3, AWS_REGION and AWS_ENDPOINT_URL"),
+    };
+    let lacks_credentials = url.starts_with("s3://")
+        && matches!(kind, StorageErrorKind::Denied | StorageErrorKind::Invalid)
+        && !is_set("AWS_ACCESS_KEY_ID")
+        && !is_set("AWS_NO_SIGN_REQUEST");
+    let advice = if lacks_credentials {
+        "AWS_ACCESS_KEY_ID is not set here: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_REGION, AWS_ENDPOINT_URL \
+         where needed) where `eyas` submits jobs and where `eyas start executor` runs on each node, or \
+         AWS_NO_SIGN_REQUEST=true for a public bucket; then start the executors again"
+    } else {
+        advice
     };
     let mut why = error.message().trim().to_string();
     let mut source = std::error::Error::source(error);

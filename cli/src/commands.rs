@@ -1,0 +1,150 @@
+//! The commands of `eyas`: which there are, and what runs for each.
+//!
+//! A command has its arguments and its handler in one file. Commands do not use each other; what several need is in the
+//! files beside this one.
+
+mod access;
+mod catalog;
+mod cluster;
+mod completion;
+mod dfs;
+mod executor;
+mod explain;
+mod io;
+mod job;
+mod map;
+mod model;
+mod push;
+mod report;
+mod run;
+mod sim;
+mod start;
+mod stop;
+mod submit;
+mod task;
+mod top;
+mod worker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::error::CliError;
+use crate::global::GlobalArgs;
+
+/// Runs many short tasks over much shared data: tasks run where their data is, and nodes share what they have read.
+#[derive(Parser)]
+#[command(name = "eyas", version, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Eyas {
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a command for each of many files, lines or numbers, and wait for the results
+    Run(Box<run::RunArgs>),
+    /// Submit the jobs of a job file
+    Submit(submit::SubmitArgs),
+    /// List, show, wait for, cancel or retry jobs; get or release the outputs that they keep in the cluster
+    #[command(subcommand)]
+    Job(job::JobCommand),
+    /// List, show or cancel tasks; print their output; get the outputs that they keep in the cluster
+    #[command(subcommand)]
+    Task(task::TaskCommand),
+    /// Explain why a task waits, or where it ran and why
+    Explain(explain::ExplainArgs),
+    /// List or stop executors
+    #[command(subcommand)]
+    Executor(executor::ExecutorCommand),
+    /// Show which executors hold an object
+    #[command(subcommand)]
+    Catalog(catalog::CatalogCommand),
+    /// Copy objects to executors before tasks need them
+    Push(push::PushArgs),
+    /// Use files of the cluster's own file system, which executors started with --dfs keep
+    #[command(subcommand)]
+    Dfs(Box<dfs::DfsCommand>),
+    /// Run a program over the blocks of files of the cluster's file system; it reads a block on standard input
+    Map(Box<map::MapArgs>),
+    /// Order the reads and writes of programs on slow shared storage
+    #[command(subcommand)]
+    Io(io::IoCommand),
+    /// Show, replace or revoke the cluster's keys
+    #[command(subcommand)]
+    Access(access::AccessCommand),
+    /// Write the report of a job
+    Report(report::ReportArgs),
+    /// Watch executors, jobs and rates of the cluster
+    Top(top::TopArgs),
+    /// Start a dispatcher, an executor, or a whole cluster on this machine
+    #[command(subcommand)]
+    Start(Box<start::StartCommand>),
+    /// Stop the cluster: its executors, then its dispatcher
+    Stop,
+    /// List the clusters of this machine, or remove what a stopped cluster has left
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
+    /// Simulate a cluster: the real decisions on modelled nodes, disks and networks
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
+    /// Estimate how long a workload takes on a cluster, with the papers' abstract model
+    Model(Box<model::ModelArgs>),
+    /// Print a completion script for a shell
+    Completion(completion::CompletionArgs),
+    /// Write the manual pages
+    Man(completion::ManArgs),
+    #[command(hide = true)]
+    Guard { executor: String, sandboxes: PathBuf },
+    #[command(hide = true, subcommand)]
+    Worker(worker::WorkerCommand),
+}
+
+impl Command {
+    /// Whether this command is a process of a cluster.
+    pub fn is_process(&self) -> bool {
+        matches!(self, Command::Start(_))
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) async fn run(Eyas { command, global }: Eyas) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Run(args) => run::run(args, &global).await,
+        Command::Submit(args) => submit::submit(args, &global).await,
+        Command::Dfs(command) => dfs::dfs(*command, &global).await,
+        Command::Map(args) => map::map(*args, &global).await,
+        Command::Io(command) => io::io(command, &global).await,
+        Command::Worker(command) => worker::worker(command, &global).await,
+        Command::Job(command) => job::job(command, &global).await,
+        Command::Task(command) => task::task(command, &global).await,
+        Command::Explain(args) => explain::explain(&args, &global).await,
+        Command::Executor(command) => executor::executor(command, &global).await,
+        Command::Catalog(command) => catalog::catalog(command, &global).await,
+        Command::Access(command) => access::access(command, &global).await,
+        Command::Push(args) => push::push(args, &global).await,
+        Command::Report(args) => report::report(args, &global).await,
+        Command::Top(args) => top::top(args, &global).await,
+        Command::Start(command) => start::start(*command, &global).await,
+        Command::Sim(command) => sim::sim(command, &global).await,
+        Command::Stop => stop::stop(&global).await,
+        Command::Cluster(command) => cluster::cluster(&command, &global).await,
+        Command::Model(args) => model::model(&args, &global),
+        Command::Completion(args) => completion::print(&args, Eyas::command()),
+        Command::Man(args) => completion::write_man_pages(&args, Eyas::command()),
+        Command::Guard { .. } => Ok(ExitCode::SUCCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Eyas::command().debug_assert();
+    }
+}

@@ -1,0 +1,163 @@
+//! The arguments of `eyas dfs`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName, Format, NodeId};
+use eyas_client::types::units;
+
+#[derive(Subcommand)]
+pub(crate) enum DfsCommand {
+    /// Write local files into the file system
+    Put {
+        /// Local files, or folders with -r; `-` is standard input
+        #[arg(required = true)]
+        sources: Vec<PathBuf>,
+        /// Name of the new file; or, with a slash at the end, the folder for the new files
+        name: String,
+        /// Write folders and everything in them
+        #[arg(short, long)]
+        recursive: bool,
+        #[command(flatten)]
+        shape: FileShapeArgs,
+    },
+    /// Copy files of the file system to local files
+    Get {
+        /// The file, or a pattern of files; or a folder, with -r
+        name: String,
+        /// Destination: a file, or a folder for several files; `-` is standard output [default: the name of the file, in the
+        /// current folder]
+        to: Option<PathBuf>,
+        /// Copy a folder and everything in it
+        #[arg(short, long)]
+        recursive: bool,
+        /// Replace existing files
+        #[arg(long)]
+        force: bool,
+    },
+    /// Remove files
+    Rm {
+        /// Files and patterns of files; or folders, with -r
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Remove folders and everything in them
+        #[arg(short, long)]
+        recursive: bool,
+    },
+    /// Write files to standard output, one after the other
+    Cat {
+        /// Files and patterns of files; or folders, with -r
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Write all files of folders, in order of name
+        #[arg(short, long)]
+        recursive: bool,
+        /// Begin at this byte of each file
+        #[arg(long, value_name = "BYTES", default_value_t = 0)]
+        offset: u64,
+        /// Write up to this many bytes of each file
+        #[arg(long, value_name = "BYTES")]
+        length: Option<u64>,
+    },
+    /// List the files of a folder and of the folders in it
+    Ls {
+        /// The folder
+        #[arg(default_value = "/")]
+        folder: String,
+    },
+    /// Show which nodes hold the chunks of a file
+    Show {
+        /// The file
+        name: FileName,
+    },
+    /// Append data to a file
+    Append {
+        /// Local file with the data; `-` is standard input
+        source: PathBuf,
+        /// The file
+        name: FileName,
+    },
+    /// Rename a file
+    Rename {
+        /// The present name
+        from: FileName,
+        /// The new name
+        to: FileName,
+    },
+    /// Show size, record format, replicas and age of a file
+    Stat {
+        /// The file
+        name: FileName,
+    },
+    /// Show the total size of the files of a folder; without a folder, also what each node holds
+    Du {
+        /// The folder
+        folder: Option<String>,
+    },
+    /// Restore the lost chunks of a file from a copy of the file
+    ///
+    /// `eyas dfs verify` lists lost chunks. The bytes of a chunk are taken from COPY if they match its checksum.
+    Restore {
+        /// A local file with the same bytes
+        copy: PathBuf,
+        /// The file with lost chunks
+        name: FileName,
+    },
+    /// Check the replicas of files: missing and damaged replicas are replaced, lost chunks are listed
+    Verify {
+        /// Files and folders
+        #[arg(default_values_t = [String::from("/")])]
+        names: Vec<String>,
+        /// Check only whether the replicas exist, and do not read them
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Move chunks to nodes that joined after the files were written
+    Rebalance {
+        /// Folder of the files
+        #[arg(default_value = "/")]
+        folder: String,
+    },
+    /// Continue without nodes that are lost for good, if at least half of the nodes are missing; lists missing nodes
+    Recover {
+        /// A missing node to give up, with the data that only this node holds (repeat for each missing node)
+        #[arg(long, value_name = "NODE")]
+        without: Vec<NodeId>,
+        /// Forget which file system the cluster has, while no node is connected: the next node that joins decides it
+        #[arg(long, conflicts_with = "without")]
+        anew: bool,
+    },
+    /// Remove all files of the file system
+    Format {
+        /// Confirm that all files are to be removed
+        #[arg(long, required = true)]
+        yes: bool,
+    },
+}
+
+/// How files are written.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct FileShapeArgs {
+    /// Record format, so that chunks end between records: lines, csv, json-lines, fasta, fastq, fixed:BYTES,
+    /// length-prefixed:4be or whole [default: chosen by the ending and the first bytes of the file]
+    #[arg(long)]
+    pub format: Option<Format>,
+    /// Size of the chunks
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_chunk_bytes)]
+    pub chunk_size: u64,
+    /// Number of replicas of each chunk
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_REPLICATION, value_parser = clap::value_parser!(u8).range(1..))]
+    pub replicas: u8,
+}
+
+/// Smaller chunks cost more overhead than they save.
+const MIN_CHUNK_BYTES: u64 = 1 << 10;
+/// Larger chunks do not fit in memory.
+const MAX_CHUNK_BYTES: u64 = 1 << 30;
+
+fn parse_chunk_bytes(text: &str) -> Result<u64, String> {
+    match units::parse_bytes(text).map_err(|e| e.to_string())? {
+        bytes @ MIN_CHUNK_BYTES..=MAX_CHUNK_BYTES => Ok(bytes),
+        _ => Err(format!("`{text}` is not a size of chunks: write a size from 1KiB to 1GiB, such as 4MiB")),
+    }
+}

@@ -1,0 +1,254 @@
+//! How files and nodes of the file system are shown, to people and as JSON.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use eyas_client::files::{DfsMembership, File, Listing, LostChunk, Member, Recovery, Usage, Verified};
+use eyas_client::types::dfs::{Chunk, FileName, NodeId};
+use eyas_client::types::units::{format_bytes, format_count, format_duration_us};
+use eyas_client::view::files::{
+    BadReplicaView, ChunkView, FileShape, FileView, FilesNodeView, FilesUsageView, LostChunkView, RecoveryView,
+    ReplicaView, VerifiedView,
+};
+
+use crate::error::CliError;
+use crate::print::{out, say};
+use crate::show::{self, Table};
+
+/// `ls`
+pub(crate) fn list(files: &[Listing], json: bool) -> Result<(), CliError> {
+    if json {
+        let view = |file: &Listing| FileView {
+            name: file.name.clone(),
+            id: file.id.to_string(),
+            size_bytes: file.size_bytes,
+            modified_us: file.modified_us,
+            shape: None,
+        };
+        return show::json("files", &files.iter().map(view).collect::<Vec<_>>());
+    }
+    let mut table = Table::new(&["SIZE", "AGE", "NAME"]);
+    for file in files {
+        table.row(vec![format_bytes(file.size_bytes), age(file.modified_us), file.name.to_string()]);
+    }
+    table.print()
+}
+
+/// `put`, `append`
+pub(crate) fn files(files: &[File]) -> Result<(), CliError> {
+    show::json("files", &files.iter().map(|file| view(file, None)).collect::<Vec<_>>())
+}
+
+/// `stat`
+pub(crate) fn stat(file: &File, json: bool) -> Result<(), CliError> {
+    let record = &file.record;
+    if json {
+        return show::json("file", &view(file, None));
+    }
+    let (size, chunks) = (format_bytes(record.size_bytes()), format_count(record.chunks.len() as u64, "chunk"));
+    out!("{}: {size} in {chunks}", file.name)?;
+    out!(
+        "records: {}; chunks of {}; replicas: {}; written {} ago; id {}",
+        record.format,
+        format_bytes(record.chunk_bytes),
+        record.replication,
+        age(record.modified_us),
+        record.id
+    )?;
+    Ok(())
+}
+
+/// `show`
+pub(crate) fn chunks(file: &File, membership: &DfsMembership, json: bool) -> Result<(), CliError> {
+    if json {
+        return show::json("file", &view(file, Some(membership)));
+    }
+    let mut table = Table::new(&["CHUNK", "OFFSET", "SIZE", "NODES"]);
+    let mut offset = 0;
+    for (place, chunk) in file.record.chunks.iter().enumerate() {
+        let replicas = replicas(chunk, Some(membership)).into_iter();
+        let nodes: Vec<_> =
+            replicas.map(|replica| replica.address.unwrap_or(format!("{} (gone)", replica.node))).collect();
+        table.row(vec![place.to_string(), offset.to_string(), format_bytes(chunk.size_bytes), nodes.join(" ")]);
+        offset += chunk.size_bytes;
+    }
+    table.print()
+}
+
+/// A node that is there.
+pub(crate) fn node(member: &Member, membership: &DfsMembership, usage: Option<Usage>) -> FilesNodeView {
+    FilesNodeView {
+        node: member.node.to_string(),
+        address: Some(member.address.to_string()),
+        is_member: membership.has_joined(member.node),
+        chunks: usage.map(|usage| usage.chunks),
+        bytes: usage.map(|usage| usage.bytes),
+        free_bytes: Some(usage.map_or(member.free_bytes, |usage| usage.free_bytes)),
+        damaged: usage.map(|usage| usage.damaged),
+        damaged_bytes: usage.map(|usage| usage.damaged_bytes),
+    }
+}
+
+/// A member that is not there.
+pub(crate) fn missing(node: NodeId) -> FilesNodeView {
+    let (address, chunks, bytes, free_bytes, damaged, damaged_bytes) = Default::default();
+    FilesNodeView {
+        node: node.to_string(),
+        address,
+        is_member: true,
+        chunks,
+        bytes,
+        free_bytes,
+        damaged,
+        damaged_bytes,
+    }
+}
+
+/// `du`
+pub(crate) fn usage(files: u64, bytes: u64, nodes: Vec<FilesNodeView>, json: bool) -> Result<(), CliError> {
+    if json {
+        return show::json("usage", &FilesUsageView { files, bytes, nodes });
+    }
+    out!("{} in {}", format_bytes(bytes), format_count(files, "file"))?;
+    self::nodes(nodes)
+}
+
+/// What nodes there are, if any are shown.
+pub(crate) fn nodes(nodes: Vec<FilesNodeView>) -> Result<(), CliError> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let damaged: u64 = nodes.iter().filter_map(|node| node.damaged).sum();
+    let damaged_bytes = nodes.iter().filter_map(|node| node.damaged_bytes).sum();
+    let mut table = Table::new(&["NODE", "ADDRESS", "STATE", "CHUNKS", "SIZE", "FREE"]);
+    for node in nodes {
+        let shown = |text: Option<String>| text.unwrap_or_else(|| "?".into());
+        let state = match (&node.address, node.is_member) {
+            (None, _) => "missing",
+            (Some(_), true) => "member",
+            (Some(_), false) => "joining",
+        };
+        let chunks = node.chunks.map(|chunks| chunks.to_string());
+        let sizes = [node.bytes, node.free_bytes].map(|bytes| shown(bytes.map(format_bytes)));
+        let row = [node.node, shown(node.address), state.into(), shown(chunks)];
+        table.row(row.into_iter().chain(sizes).collect());
+    }
+    table.print()?;
+    if damaged > 0 {
+        out!("damaged copies of chunks, kept aside: {damaged} ({})", format_bytes(damaged_bytes))?;
+    }
+    Ok(())
+}
+
+/// `recover`
+pub(crate) fn recovery(recovery: &Recovery) -> Result<(), CliError> {
+    let texts = |nodes: &BTreeSet<NodeId>| nodes.iter().map(NodeId::to_string).collect();
+    let view = match recovery {
+        Recovery::Recovered(members) => RecoveryView { members: texts(members), missing: Vec::new() },
+        Recovery::Missing(missing) => RecoveryView { members: Vec::new(), missing: texts(missing) },
+    };
+    show::json("recovery", &view)
+}
+
+/// `verify`, of each file that was looked at
+pub(crate) fn verified(all: &[(FileName, Verified)], json: bool) -> Result<(), CliError> {
+    let texts = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>();
+    let replica = |name: &FileName, (place, node): &(usize, NodeId)| BadReplicaView {
+        name: name.clone(),
+        chunk: *place as u64,
+        node: node.to_string(),
+    };
+    let lost_chunk = |name: &FileName, lost: &LostChunk| LostChunkView {
+        name: name.clone(),
+        chunk: lost.place as u64,
+        offset: lost.range.start,
+        size_bytes: lost.range.end - lost.range.start,
+        damaged_on: texts(&lost.damaged_on),
+        silent: texts(&lost.silent),
+    };
+    let mut view = VerifiedView { files: all.len() as u64, bad: Vec::new(), silent: Vec::new(), lost: Vec::new() };
+    for (name, verified) in all {
+        view.bad.extend(verified.bad.iter().map(|pair| replica(name, pair)));
+        view.silent.extend(verified.silent.iter().map(|pair| replica(name, pair)));
+        view.lost.extend(verified.lost.iter().map(|lost| lost_chunk(name, lost)));
+    }
+    if json {
+        return show::json("verified", &view);
+    }
+    let VerifiedView { files, bad, silent, lost } = view;
+    for BadReplicaView { name, chunk, node } in &bad {
+        out!("{name}: chunk {chunk} is missing or damaged on node {node}; it will be replaced")?;
+    }
+    for BadReplicaView { name, chunk, node } in &silent {
+        out!("{name}: chunk {chunk} is not verified on node {node}, which does not answer")?;
+    }
+    lost.iter().try_for_each(|lost| out!("{}", sentence(lost)))?;
+    let (files, bad) = (format_count(files, "file"), format_count(bad.len() as u64, "replica"));
+    say!("{files} verified, {bad} missing or damaged, {} lost", format_count(lost.len() as u64, "chunk"));
+    let names: BTreeSet<_> = lost.iter().map(|lost| &lost.name).collect();
+    for name in names {
+        say!("with a copy of {name} at hand, `eyas dfs restore COPY {name}` brings the lost chunks back");
+    }
+    Ok(())
+}
+
+/// What a person is told of a lost chunk.
+fn sentence(lost: &LostChunkView) -> String {
+    let LostChunkView { name, chunk, offset, size_bytes, damaged_on, silent } = lost;
+    let last = (offset + size_bytes).saturating_sub(1);
+    let what = format!("{name}: chunk {chunk} (bytes {offset} to {last})");
+    let kept = match damaged_on.is_empty() {
+        true => String::new(),
+        false => format!("; damaged copies are kept on {}", damaged_on.join(", ")),
+    };
+    match silent.is_empty() {
+        true => format!("{what} is lost: no node has a good copy{kept}"),
+        false => {
+            let nodes = silent.join(", ");
+            format!("{what} cannot be read: no node that answers has a good copy, {nodes} may have one{kept}")
+        }
+    }
+}
+
+/// With its chunks, if it is said who there is.
+fn view(file: &File, membership: Option<&DfsMembership>) -> FileView {
+    let record = &file.record;
+    let mut offset = 0;
+    let mut chunk = |chunk: &Chunk| {
+        let begins = offset;
+        offset += chunk.size_bytes;
+        ChunkView {
+            object: chunk.object,
+            offset: begins,
+            size_bytes: chunk.size_bytes,
+            checksum: format!("{:016x}", chunk.checksum),
+            replicas: replicas(chunk, membership),
+        }
+    };
+    let shape = FileShape {
+        format: record.format,
+        chunk_bytes: record.chunk_bytes,
+        replication: record.replication,
+        chunks: record.chunks.iter().filter(|_| membership.is_some()).map(&mut chunk).collect(),
+    };
+    FileView {
+        name: file.name.clone(),
+        id: record.id.to_string(),
+        size_bytes: record.size_bytes(),
+        modified_us: record.modified_us,
+        shape: Some(shape),
+    }
+}
+
+fn replicas(chunk: &Chunk, membership: Option<&DfsMembership>) -> Vec<ReplicaView> {
+    let address = |node: NodeId| {
+        let alive = membership.into_iter().flat_map(|membership| &membership.alive);
+        alive.into_iter().find(|member| member.node == node).map(|member| member.address.to_string())
+    };
+    chunk.replicas.iter().map(|node| ReplicaView { node: node.to_string(), address: address(*node) }).collect()
+}
+
+fn age(modified_us: u64) -> String {
+    let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    format_duration_us(now_us.saturating_sub(modified_us))
+}

@@ -1,0 +1,180 @@
+//! `eyas io …`: orders the reads and writes of programs on slow shared storage.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use eyas_client::types::units;
+use eyas_client::{ClusterError, home};
+use eyas_coordinator::agent::{self, AgentError, Deciding, Setup};
+use eyas_coordinator::ioq::Policy;
+use eyas_coordinator::{Rules, Treatment, parse_policy, serve, status};
+use eyas_session::Access;
+use tokio::net::TcpListener;
+
+use crate::error::CliError;
+use crate::global::GlobalArgs;
+use crate::interrupt::interrupted;
+use crate::own_process::{READY, host_name, raise_descriptor_limit};
+use crate::print::{out, say};
+
+mod preload;
+mod run;
+mod show;
+
+use run::{IoRunArgs, agent_folder, run};
+
+#[derive(Subcommand)]
+pub(crate) enum IoCommand {
+    /// Run a program; its reads and writes of shared storage are ordered with those of other programs
+    Run(IoRunArgs),
+    /// Run the coordinator, which orders the requests of all nodes that share eyas's home or have its access file
+    Serve(ServeArgs),
+    /// Show the requests at the coordinator, or at the agent of this node if there is no coordinator
+    Status {
+        /// Print the format of Prometheus
+        #[arg(long)]
+        metrics: bool,
+    },
+    /// Run the agent of this user's programs on this node; `eyas io run` starts it
+    #[command(hide = true)]
+    Agent {
+        /// Folder of the agent
+        folder: PathBuf,
+        /// Order the requests of this node alone
+        #[arg(long)]
+        here: bool,
+        /// Run in the background
+        #[arg(long)]
+        detach: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct ServeArgs {
+    /// Address and port to listen on; port 0 is the port that was used before, or any free one
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:0")]
+    listen: SocketAddr,
+    /// Host name or address at which nodes reach the coordinator [default: this host's name]
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    /// File of rules for storages and job classes (see docs/guides/io.md) [default: io/rules.toml in eyas's home, if it exists]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    #[command(flatten)]
+    order: OrderArgs,
+}
+
+/// How storages without rules of their own are treated.
+#[derive(Args)]
+struct OrderArgs {
+    /// Order of the requests: fifo, sjf, wsjf, wsjf-paper, mlf or sojf [default: mlf]
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    policy: Option<Policy>,
+    /// Join contiguous requests up to this size [default: 16MiB]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
+    max_run: Option<u64>,
+    /// Keep a storage idle for up to this long for a request that continues where the last one ended [default: 1ms]
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
+    window: Option<u64>,
+    /// Number of requests at a time: 1 for one disk, more for an object store [default: found by measuring]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<NonZeroU32>,
+    /// Grant a request this long after the predicted end of the one before it, instead of waiting for that end
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
+    predict: Option<u64>,
+}
+
+impl OrderArgs {
+    /// Options take precedence over the rules for all storages.
+    fn overrule(self, treatment: Treatment) -> Treatment {
+        Treatment {
+            policy: self.policy.or(treatment.policy),
+            max_run: self.max_run.or(treatment.max_run),
+            window: self.window.or(treatment.window),
+            concurrency: self.concurrency.or(treatment.concurrency),
+            predict: self.predict.or(treatment.predict),
+            ..treatment
+        }
+    }
+}
+
+/// The rules in a file; without one, the rules in eyas's home, or none.
+fn rules(named: Option<PathBuf>) -> Result<Rules, CliError> {
+    let usual = || home().ok().map(|home| home.join("io").join("rules.toml")).filter(|path| path.exists());
+    Ok(named.or_else(usual).map(|path| Rules::load(&path)).transpose()?.unwrap_or_default())
+}
+
+pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    match what {
+        IoCommand::Run(args) => run(&args, &access_path(global)?),
+        IoCommand::Serve(args) => be_coordinator(args, access_path(global)?).await,
+        IoCommand::Status { metrics } => {
+            let path = access_path(global)?;
+            let status = match path.exists() {
+                true => status(&Access::load(&path)?).await?,
+                false => agent::status(&agent_folder(None)).map_err(|e| format!("no agent runs on this node ({e}): start a program with `eyas io run`, or a coordinator with `eyas io serve`"))?,
+            };
+            show::status(&status, metrics, global.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        IoCommand::Agent { detach: true, .. } => {
+            run::detach()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        IoCommand::Agent { folder, here, detach: false } => {
+            raise_descriptor_limit();
+            let order = match here {
+                true => Deciding::Here(rules(None)?),
+                false => Deciding::There(Access::load(&access_path(global)?)?),
+            };
+            match agent::run(&Setup { folder, order, idle: agent::IDLE }) {
+                // Two were started at once.
+                Ok(()) | Err(AgentError::RunsAlready(_)) => Ok(ExitCode::SUCCESS),
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Where the coordinator's access file is: where `--access` says, else in eyas's home, which nodes share.
+fn access_path(global: &GlobalArgs) -> Result<PathBuf, ClusterError> {
+    match &global.access {
+        Some(path) => Ok(path.clone()),
+        None => Ok(home()?.join("io").join("access.toml")),
+    }
+}
+
+/// Orders requests until it is told to stop. Started again with its old access file, it has its old port and secret, so
+/// that agents find it again.
+async fn be_coordinator(args: ServeArgs, path: PathBuf) -> Result<ExitCode, CliError> {
+    let mut rules = rules(args.rules)?;
+    rules.default = args.order.overrule(rules.default);
+    let before = path.exists().then(|| Access::load(&path)).transpose()?;
+    let port_before = before.as_ref().and_then(|access| access.dispatcher.rsplit_once(':')?.1.parse().ok());
+    let mut listen = args.listen;
+    if let (0, Some(port)) = (listen.port(), port_before) {
+        listen.set_port(port);
+    }
+    let listener = TcpListener::bind(listen).await.map_err(|e| format!("cannot listen on {listen}: {e}"))?;
+    let local = listener.local_addr()?;
+    let host = args.advertise.unwrap_or_else(|| match local.ip().is_unspecified() {
+        true => host_name(),
+        false => local.ip().to_string(),
+    });
+    let address = format!("{host}:{}", local.port());
+    let access = match before {
+        Some(access) => access.moved_to("io", &address),
+        None => Access::create("io", &address),
+    };
+    access.save(&path)?;
+    say!("the coordinator listens on {address}; its access file is {}", path.display());
+    out!("{READY}")?;
+    tokio::select! {
+        () = serve(listener, &access, rules) => {}
+        () = interrupted(false) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}

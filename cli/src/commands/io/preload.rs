@@ -1,0 +1,97 @@
+//! The library that `eyas io run` loads into programs: as a file beside the command if there is one, else the copy that the
+//! command carries, written to a private folder.
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use eyas_coordinator::agent;
+use rustix::fs::StatVfsMountFlags;
+
+use super::run::runtime_folder;
+use crate::error::CliError;
+use crate::own_process::own_path;
+
+const LIBRARY: &str = "libeyas_preload.so";
+/// The library, as `build.rs` has built it.
+const CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libeyas_preload.so"));
+
+/// Path of the library, for the loader.
+pub(super) fn library() -> Result<PathBuf, CliError> {
+    match beside_command()? {
+        Some(library) => loadable(library),
+        None => write_private(),
+    }
+}
+
+/// A library that was installed with the command: in its folder, or where packages put libraries.
+fn beside_command() -> Result<Option<PathBuf>, CliError> {
+    let own = PathBuf::from(own_path()?);
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(LIBRARY), folder.join("../lib/eyas").join(LIBRARY), folder.join("../lib").join(LIBRARY)];
+    Ok(places.into_iter().find(|place| place.is_file()))
+}
+
+/// Writes the library to the first private folder from which the loader can take it.
+fn write_private() -> Result<PathBuf, CliError> {
+    let temporary = env::temp_dir().join(format!("eyas-io-{}", rustix::process::getuid().as_raw()));
+    let mut refusals = Vec::new();
+    for folder in [runtime_folder(), temporary] {
+        match write_to(&folder.join("lib")) {
+            Ok(library) => return Ok(library),
+            Err(error) => refusals.push(error.to_string()),
+        }
+    }
+    refusals.dedup();
+    Err(format!("cannot write {LIBRARY} for the loader: {}", refusals.join("; ")).into())
+}
+
+/// The name has a hash of the content, so that commands of several versions do not disturb each other.
+fn write_to(folder: &Path) -> Result<PathBuf, CliError> {
+    agent::make_folder(folder)?;
+    if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(format!("{} is mounted with `noexec`: set TMPDIR to another folder", folder.display()).into());
+    }
+    let library = loadable(folder.join(format!("libeyas_preload-{}.so", env!("EYAS_PRELOAD_HASH"))))?;
+    let is_there = fs::read(&library).is_ok_and(|content| content == CONTENT);
+    if !is_there {
+        // Programs that start at the same moment never see a part of the file.
+        let mut file = tempfile::Builder::new().prefix(".eyas-").tempfile_in(folder)?;
+        file.write_all(CONTENT)?;
+        file.persist(&library)?;
+    }
+    Ok(library)
+}
+
+/// Refuses a path that the loader would split at a space or a colon.
+fn loadable(library: PathBuf) -> Result<PathBuf, CliError> {
+    if library.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
+        return Err(format!("{} has a space or a colon in its path, and cannot be loaded", library.display()).into());
+    }
+    Ok(library)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_where_the_loader_finds_it() {
+        assert!(loadable("/opt/eyas/lib/libeyas_preload.so".into()).is_ok());
+        for path in ["/opt/my programs/libeyas_preload.so", "/opt/eyas:2/libeyas_preload.so"] {
+            let error = loadable(path.into()).expect_err("it cannot be loaded").to_string();
+            assert!(error.contains(path), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_library_is_written_once_and_again_when_it_was_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = write_to(folder.path()).unwrap();
+        assert_eq!(fs::read(&library).unwrap(), CONTENT);
+        fs::write(&library, "damaged").unwrap();
+        assert_eq!(write_to(folder.path()).unwrap(), library);
+        assert_eq!(fs::read(&library).unwrap(), CONTENT);
+    }
+}

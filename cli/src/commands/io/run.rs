@@ -1,0 +1,162 @@
+//! `eyas io run`: replaces this process by the program, with a library that is loaded into it and an agent that answers.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use eyas_coordinator::{agent, class_id};
+use eyas_session::Access;
+
+use super::preload::library;
+use super::rules;
+use crate::error::CliError;
+use crate::own_process::own_path;
+use crate::print::say;
+
+/// A new agent answers within this time.
+const UP_DEADLINE: Duration = Duration::from_secs(5);
+/// Time between two checks whether it answers.
+const UP_STEP: Duration = Duration::from_millis(5);
+
+#[derive(Args)]
+pub(crate) struct IoRunArgs {
+    /// Order only requests for files below this path (may be repeated) [default: all file systems that nodes share, such as
+    /// NFS and Lustre]
+    #[arg(long, value_name = "PATH")]
+    path: Vec<PathBuf>,
+    /// Order the requests of this node alone, without the coordinator
+    #[arg(long)]
+    here: bool,
+    /// Order every request, also requests that gain nothing from it: for files in memory, and on storage that answers small
+    /// requests at once
+    #[arg(long)]
+    always: bool,
+    /// Job class of the requests; rules give a class a reservation, a limit and a weight [default: the class of the enclosing
+    /// `eyas io run`, or none]
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Becomes the program. Without library or agent, the program runs all the same, and its requests are not ordered.
+pub(crate) fn run(args: &IoRunArgs, access: &Path) -> Result<ExitCode, CliError> {
+    let [program, words @ ..] = &args.program[..] else { unreachable!("there is a program") };
+    let mut command = Command::new(program);
+    command.args(words);
+    if let Some(paths) = real_paths(&args.path)? {
+        command.env("EYAS_IO_PATHS", paths);
+    }
+    if args.always {
+        command.env("EYAS_IO_ALWAYS", "1");
+    }
+    if let Some(class) = &args.class {
+        command.env("EYAS_IO_CLASS", class_id(class).0.to_string());
+    }
+    let coordinator = (!args.here && access.exists()).then_some(access);
+    match prepare(coordinator) {
+        Ok((socket, libraries)) => drop(command.env("EYAS_IO_AGENT", socket).env("LD_PRELOAD", libraries)),
+        Err(error) => say!("{error}; the requests of {} are not ordered", program.display()),
+    }
+    let error = command.exec();
+    Err(format!("cannot run {}: {error}", program.display()).into())
+}
+
+/// The paths as the kernel knows them, with a colon between them.
+fn real_paths(paths: &[PathBuf]) -> Result<Option<OsString>, CliError> {
+    let mut real = Vec::new();
+    for path in paths {
+        let path = path.canonicalize().map_err(|e| format!("cannot order {}: {e}", path.display()))?;
+        if path.as_os_str().as_encoded_bytes().contains(&b':') {
+            return Err(format!("cannot order {}: its name has a colon", path.display()).into());
+        }
+        real.push(path.into_os_string());
+    }
+    Ok((!real.is_empty()).then(|| real.join(":".as_ref())))
+}
+
+/// The agent's socket, and the libraries to load.
+fn prepare(coordinator: Option<&Path>) -> Result<(PathBuf, OsString), CliError> {
+    let mut libraries = library()?.into_os_string();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        libraries.push(":");
+        libraries.push(others);
+    }
+    let access = coordinator.map(Access::load).transpose()?;
+    if access.is_none() {
+        // A mistake in the rules is said here; the agent could only write it to its log.
+        rules(None)?;
+    }
+    let folder = agent_folder(access.as_ref());
+    agent::make_folder(&folder)?;
+    if !greet(&folder) {
+        start(&folder, coordinator)?;
+    }
+    Ok((agent::socket(&folder), libraries))
+}
+
+/// The folder of this user on this node.
+pub(super) fn runtime_folder() -> PathBuf {
+    match env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder).join("eyas-io"),
+        None => env::temp_dir().join(format!("eyas-io-{}", rustix::process::getuid().as_raw())),
+    }
+}
+
+/// The folder of the agent for programs of this user on this node that ask this coordinator, or none.
+pub(crate) fn agent_folder(coordinator: Option<&Access>) -> PathBuf {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    runtime_folder()
+        .join(coordinator.map_or("here".to_owned(), |access| access.dispatcher.chars().map(plain).collect()))
+}
+
+/// Whether an agent answers.
+fn greet(folder: &Path) -> bool {
+    let hello = || -> io::Result<()> {
+        let mut socket = UnixStream::connect(agent::socket(folder))?;
+        socket.set_read_timeout(Some(UP_DEADLINE))?;
+        socket.write_all(&[agent::HELLO])?;
+        socket.read_exact(&mut [0])
+    };
+    hello().is_ok()
+}
+
+/// Starts an agent, and ends: the program must not get a child process that it does not know.
+pub(crate) fn detach() -> Result<(), CliError> {
+    let words = env::args_os().skip(1).filter(|word| word != "--detach");
+    // In a process group of its own, the agent gets no interrupts of the terminal.
+    Command::new(own_path()?).args(words).process_group(0).spawn()?;
+    Ok(())
+}
+
+/// Starts an agent, and waits until it answers.
+fn start(folder: &Path, coordinator: Option<&Path>) -> Result<(), CliError> {
+    let log = folder.join("agent.log");
+    let log_file = File::options().create(true).append(true).open(&log);
+    let log_file = log_file.map_err(|e| format!("cannot write {}: {e}", log.display()))?;
+    let mut command = Command::new(own_path()?);
+    command.args(["io", "agent", "--detach"]).arg(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
+    match coordinator {
+        Some(access) => command.arg("--access").arg(std::path::absolute(access)?),
+        None => command.arg("--here"),
+    };
+    command.current_dir("/").env_remove("LD_PRELOAD").status()?;
+    let deadline = Instant::now() + UP_DEADLINE;
+    while !greet(folder) {
+        if Instant::now() > deadline {
+            return Err(
+                format!("the agent did not start within {} s; see {}", UP_DEADLINE.as_secs(), log.display()).into()
+            );
+        }
+        std::thread::sleep(UP_STEP);
+    }
+    Ok(())
+}

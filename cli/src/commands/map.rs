@@ -1,0 +1,228 @@
+//! `eyas map`: runs a program over the blocks of files.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use eyas_client::files::blocks::{Alpha, BlockPolicy};
+use eyas_client::files::{File, RunStatus};
+use eyas_client::types::Status;
+use eyas_client::types::dfs::{DEFAULT_REPLICATION, FileName};
+use eyas_client::types::units::{self, format_bytes, format_count, format_duration_us};
+use eyas_client::view::files::MapView;
+use eyas_client::{MapJob, MapSeen, Mapping, Reduce, cluster_files};
+use eyas_session::Access;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::connect::connect_to;
+use crate::error::CliError;
+use crate::error::INTERRUPTED;
+use crate::gather::gather;
+use crate::global::GlobalArgs;
+use crate::interrupt::Interrupt;
+use crate::print::{self, say};
+use crate::show;
+use crate::waiting::JobProgress;
+
+#[derive(Args)]
+pub(crate) struct MapArgs {
+    /// Files of the file system, or patterns
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// Write the output to files part-00000, part-00001 … of this folder of the file system, when all is done [default:
+    /// standard output]
+    #[arg(long, value_name = "FOLDER")]
+    to: Option<String>,
+    /// Sort the lines that the program writes by key (the text before the first tab), and pass them to this shell command
+    #[arg(long, value_name = "COMMAND")]
+    reduce: Option<String>,
+    /// Number of reducers; all lines of a key go to the same reducer
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "reduce")]
+    reducers: u32,
+    /// Shell command that combines the sorted lines of each program before they go to a reducer
+    #[arg(long, value_name = "COMMAND", requires = "reduce")]
+    combine: Option<String>,
+    /// Policy by which tasks get chunks: lean, static, multiwave or io-aware
+    #[arg(long, value_name = "POLICY", default_value = "lean", value_parser = parse_policy)]
+    policy: BlockPolicy,
+    /// Share of chunks that the policy lean assigns in advance: a number from 0 to 1, or `auto`
+    #[arg(long, value_name = "SHARE", value_parser = parse_alpha)]
+    alpha: Option<Alpha>,
+    /// Number of tasks [default: the number of slots of all executors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tasks: Option<u32>,
+    /// A task that does not report for this long loses its block to other tasks
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = units::parse_duration_us)]
+    term: u64,
+    /// Number of retries after a failure
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+    /// Start the program once for each file. $EYAS_FILE and {file} in the arguments are the name of the file; {file} implies
+    /// this option
+    #[arg(long)]
+    by_file: bool,
+    /// A local file that the program needs, such as the program itself (may be repeated)
+    #[arg(long, short = 'i', value_name = "PATH")]
+    input: Vec<String>,
+    /// The program that reads the blocks, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+fn parse_policy(name: &str) -> Result<BlockPolicy, String> {
+    BlockPolicy::named(name)
+        .ok_or_else(|| format!("`{name}` is not a policy: write lean, static, multiwave or io-aware"))
+}
+
+fn parse_alpha(text: &str) -> Result<Alpha, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(Alpha::Auto),
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(Alpha::Fixed(share)),
+        _ => Err(format!("`{text}` is not a share: write a number from 0 to 1, or `auto`")),
+    }
+}
+
+pub(crate) async fn map(args: MapArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let began = Instant::now();
+    let MapArgs {
+        files,
+        to,
+        reduce,
+        reducers,
+        combine,
+        mut policy,
+        alpha,
+        tasks,
+        term,
+        retries,
+        by_file,
+        input,
+        program,
+    } = args;
+    match (&mut policy, alpha) {
+        (_, None) => {}
+        (BlockPolicy::Lean(lean), Some(alpha)) => lean.alpha = alpha,
+        (_, Some(_)) => return Err("--alpha applies only to --policy lean: leave one of the two options out".into()),
+    }
+    let mut interrupt = Interrupt::listen();
+    let access = global.cluster()?.access()?;
+    let files = tokio::select! {
+        files = named(&access, &files, global) => files?,
+        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
+    let job = MapJob {
+        policy,
+        term: Duration::from_micros(term),
+        tasks,
+        retries,
+        by_file,
+        inputs: input,
+        reduce: reduce.map(|command| Reduce { command, reducers, combine }),
+        to: to.clone(),
+        ..MapJob::new(files, program)
+    };
+    let mut mapping = job.begin(&access).await?;
+    gather(mapping.files(), DEFAULT_REPLICATION.into()).await?;
+    let bar = bar(mapping.chunks(), global.json);
+    let abandoned = "its tasks may go on: list the job with `eyas job list`, and cancel it with `eyas job cancel`";
+    interrupt.last_words(Some(abandoned.into()));
+    let worked = tokio::select! {
+        biased;
+        () = interrupt.comes() => None,
+        done = work(&mut mapping, to.is_none(), &bar) => Some(done),
+    };
+    bar.finish_and_clear();
+    let ended = mapping.end().await;
+    let Some(worked) = worked else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let (status, files) = worked?;
+    ended?;
+    let view = MapView {
+        chunks: status.committed_chunks,
+        blocks: status.parts.len() as u64,
+        stolen: status.stolen,
+        speculated: status.speculated,
+        bytes: files.iter().map(|file| file.record.size_bytes()).sum(),
+        files: to.map(|_| files.into_iter().map(|file| file.name).collect()),
+        elapsed_us: began.elapsed().as_micros() as u64,
+    };
+    match (global.json, &view.files) {
+        (true, Some(_)) => show::json("map", &view)?,
+        _ => say!("{}", summary(&view)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The files that the patterns match.
+async fn named(access: &Access, patterns: &[String], global: &GlobalArgs) -> Result<Vec<FileName>, CliError> {
+    let files = connect_to(access, global).await?.files().await?;
+    let mut names = Vec::new();
+    for pattern in patterns {
+        names.extend(cluster_files(&files, pattern).await?);
+    }
+    Ok(names)
+}
+
+/// Runs the job, and prints the output if `is_printed`.
+async fn work(mapping: &mut Mapping, is_printed: bool, bar: &ProgressBar) -> Result<(RunStatus, Vec<File>), CliError> {
+    let mut progress = JobProgress::on(bar.clone());
+    let status = mapping.run(|seen| show_seen(seen, bar, &mut progress)).await?;
+    let outputs = mapping.outputs().await?;
+    if is_printed {
+        bar.finish_and_clear();
+        print(mapping, &outputs).await?;
+    }
+    Ok((status, outputs))
+}
+
+/// Writes files to standard output, one after the other.
+async fn print(mapping: &Mapping, files: &[File]) -> Result<(), CliError> {
+    for file in files {
+        let mut reading = mapping.files().read(file);
+        while let Some(part) = reading.next().await? {
+            print::bytes(&part)?;
+        }
+    }
+    Ok(())
+}
+
+fn show_seen(seen: MapSeen, bar: &ProgressBar, progress: &mut JobProgress) {
+    match seen {
+        MapSeen::Progress(status) => bar.set_position(status.committed_chunks.into()),
+        MapSeen::Tasks(view) => progress.warn(view),
+        MapSeen::Result(result) => {
+            let outcome = &result.outcome;
+            let is_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
+            progress.suspend(|| {
+                print::complain(&outcome.stderr);
+                if is_failed {
+                    say!("task {} did not succeed: {}", result.index, outcome.status);
+                }
+            });
+        }
+        MapSeen::Dispatcher(seen) => progress.see(seen),
+    }
+}
+
+fn summary(view: &MapView) -> String {
+    let MapView { chunks, blocks, stolen, speculated, .. } = view;
+    let into = |files: &Vec<FileName>| format!(" in {}", format_count(files.len() as u64, "file"));
+    let into = view.files.as_ref().map_or_else(String::new, into);
+    format!(
+        "{} in {}, split for others {}, {} done twice; {}{into}, after {}",
+        format_count((*chunks).into(), "chunk"),
+        format_count(*blocks, "block"),
+        format_count((*stolen).into(), "time"),
+        format_count((*speculated).into(), "block"),
+        format_bytes(view.bytes),
+        format_duration_us(view.elapsed_us)
+    )
+}
+
+fn bar(chunks: u32, is_hidden: bool) -> ProgressBar {
+    if is_hidden {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_bar:.green} {pos} of {len} chunks, {elapsed}");
+    let bar = ProgressBar::with_draw_target(Some(chunks.into()), ProgressDrawTarget::stderr_with_hz(10));
+    bar.with_style(style.expect("a valid template"))
+}

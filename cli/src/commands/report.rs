@@ -1,0 +1,63 @@
+//! `eyas report`: the report of a job, as a file and as a table.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use eyas_client::Client;
+use eyas_client::messages::{FromClient, ToClient};
+use eyas_client::types::JobId;
+use eyas_client::view::JobReport;
+
+use crate::connect::{connect, job_of, unexpected};
+use crate::error::CliError;
+use crate::global::{GlobalArgs, WhichJob};
+use crate::print::{self, say};
+use crate::{report as pages, trace};
+
+#[derive(Args)]
+pub(crate) struct ReportArgs {
+    /// The job's id, or `last` for the job that was submitted last
+    job: WhichJob,
+    /// Write the report to FILE (.html, .csv or .json) [default: eyas-report-JOB.html]
+    #[arg(long, short = 'o', value_name = "FILE", value_parser = pages::parse_path)]
+    output: Option<PathBuf>,
+    /// Compare with another job
+    #[arg(long, value_name = "JOB")]
+    baseline: Option<WhichJob>,
+    /// Write a trace to FILE: arrivals, run times and reads of the job's tasks, which `eyas sim run` can repeat
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+pub(crate) async fn report(args: ReportArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let mut client = connect(global).await?;
+    let job = job_of(&mut client, args.job).await?;
+    let report = fetch(&mut client, job).await?;
+    let baseline = match args.baseline {
+        Some(which) => {
+            let job = job_of(&mut client, which).await?;
+            Some(fetch(&mut client, job).await?)
+        }
+        None => None,
+    };
+    if let Some(path) = &args.trace {
+        trace::write(&mut client, &report.job, path).await?;
+    }
+    if global.json {
+        print::text(&(pages::json(&report) + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = args.output.unwrap_or_else(|| PathBuf::from(format!("eyas-report-{job}.html")));
+    pages::write(&path, &report, baseline.as_ref())?;
+    print::text(&pages::table(&report))?;
+    say!("the report is in {}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn fetch(client: &mut Client, job: JobId) -> Result<JobReport, CliError> {
+    match client.ask(FromClient::Report { job }).await? {
+        ToClient::Report(report) => Ok(*report),
+        _ => unexpected(),
+    }
+}

@@ -1,0 +1,520 @@
+//! `eyas run`: prepares a job, finds or starts a cluster, submits the job, prints progress and results, writes the report,
+//! and stops the cluster that it started.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::hash::BuildHasher;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use eyas_client::messages::{FromClient, TaskResult, ToClient};
+use eyas_client::types::units::{self, format_count};
+use eyas_client::types::{Distribution, JobId, Name, Status, TaskId, shown};
+use eyas_client::view::{FailureView, JobReport, JobState, JobView};
+use eyas_client::{
+    Bytes, CPUS, Client, CommandWords, Draft, Duration as Span, InputFields, OneOrMore, OutputFields, Seen, TaskFields,
+    array, home,
+};
+use eyas_session::Access;
+use tokio::sync::Notify;
+
+use crate::connect::{connect_to, unexpected};
+use crate::error::{CliError, FAILED, INTERRUPTED};
+use crate::global::{GlobalArgs, ReconnectArgs};
+use crate::interrupt::Interrupt;
+use crate::local::{LocalCluster, LocalFolders};
+use crate::node_args::{ShapeArgs, named_amounts, parse_amount};
+use crate::print::{self, PrintError, say};
+use crate::waiting::{self, JobProgress, MAX_DESCRIBED_FAILURES};
+use crate::{report as pages, show, words};
+
+/// With `--keep-order`, results that come before their turn are kept up to this size; others are asked for again when it is
+/// their turn.
+const MAX_KEPT_BYTES: usize = 64 << 20;
+/// After an interrupt, the job has this long to end.
+const CANCEL_DEADLINE: Duration = Duration::from_secs(10);
+/// Reports in eyas's home: the newest are kept, up to this number.
+const MAX_REPORTS: usize = 100;
+/// Reports in eyas's home are kept for this long.
+const MAX_REPORT_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// Run one task for each file that matches GLOB, and have the task read that file (may be repeated). Write the pattern
+    /// in quotes; s3://BUCKET/PATTERN matches objects. A command without a placeholder gets {} as its last word
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["each_line", "array"], value_parser = words::name())]
+    each: Vec<Name>,
+    /// Run one task for each line of FILE (`-`: standard input). A command without a placeholder gets {} as its last word
+    #[arg(long, value_name = "FILE", conflicts_with = "array", value_parser = words::name())]
+    each_line: Option<Name>,
+    /// Run one task for each number of a range, such as 1-100 or 0-90:10. Write {} where the command needs the number
+    #[arg(long, value_name = "RANGE", value_parser = parse_range)]
+    array: Option<String>,
+    /// Do not add {} to a command without a placeholder
+    #[arg(long)]
+    no_append: bool,
+    /// Split lines at TEXT into columns {1}, {2} …
+    #[arg(long, value_name = "TEXT", requires = "each_line")]
+    colsep: Option<String>,
+    /// A file that every task reads, or a pattern of files; may contain placeholders (may be repeated)
+    #[arg(long, short = 'i', value_name = "PATH", value_parser = words::name())]
+    input: Vec<Name>,
+    /// An input that is copied ahead to every executor that may run the tasks (may be repeated)
+    #[arg(long, value_name = "PATH", value_parser = words::name())]
+    broadcast: Vec<Name>,
+    /// How broadcast inputs reach the executors: chain; or, for comparison, spanning-tree, which copies them before any task
+    /// starts (all inputs, if none is broadcast)
+    #[arg(long, value_name = "METHOD", default_value = "chain")]
+    distribution: Distribution,
+    /// A file, or a pattern of files, that every task writes in its sandbox, and its destination (may be repeated)
+    #[arg(long, short = 'o', value_name = "FILE[=DESTINATION]", value_parser = words::name())]
+    output: Vec<Name>,
+    /// Run each task in a folder of its own, which is removed afterwards; implied by --output
+    #[arg(long, conflicts_with = "folder")]
+    sandbox: bool,
+    /// Working folder of the tasks, on storage that all nodes share [default: the current folder]
+    #[arg(long, value_name = "PATH", value_parser = words::name())]
+    folder: Option<Name>,
+    /// Set an environment variable; the value may contain placeholders (may be repeated)
+    #[arg(long, short = 'e', value_name = "NAME=VALUE", value_parser = words::variable())]
+    env: Vec<(String, Name)>,
+    /// Processors of each task, such as 2 or 0.5
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = parse_cpus)]
+    cpus: f64,
+    /// Memory of each task
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    memory: Option<u64>,
+    /// Disk space of each task's sandbox
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    disk: Option<u64>,
+    /// Another resource of each task, such as gpu=1 (may be repeated)
+    #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
+    resource: Vec<(String, u64)>,
+    /// Priority: tasks of higher priority go first, and may suspend running tasks of lower priority [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// Run tasks only on executors for which this expression is true, such as 'node.labels.site == "a"'
+    #[arg(long, value_name = "EXPR")]
+    requirements: Option<String>,
+    /// Prefer the free executor for which this number is highest, such as local_bytes
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
+    rank: Option<String>,
+    /// Kill a task that runs for longer than this; time during which the task is suspended does not count
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration_us)]
+    timeout: Option<u64>,
+    /// Number of retries after a failure
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+    /// Take results of earlier jobs with --reuse that ran the same command on the same inputs
+    #[arg(long)]
+    reuse: bool,
+    /// Keep up to this much of each task's standard output, and of its standard error [default: 1MiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    capture: Option<u64>,
+    /// Print results in the order of the items
+    #[arg(long, short = 'k')]
+    keep_order: bool,
+    /// Name of the job [default: the name of the program]
+    #[arg(long)]
+    name: Option<String>,
+    /// Write the report to FILE (.html, .csv or .json), or `none` to skip it (may be repeated) [default: a file in eyas's
+    /// home, which keeps the last 100 reports for 30 days]
+    #[arg(long, value_name = "FILE", value_parser = parse_report)]
+    report: Vec<String>,
+    /// Run no command: a task ends when its inputs are on its node
+    #[arg(long, conflicts_with = "command")]
+    noop: bool,
+    #[command(flatten)]
+    reconnect: ReconnectArgs,
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// The command, with placeholders {} {.} {/} {//} {/.} {1} … {#} {%} {input:1} …
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "noop", value_parser = words::name())]
+    command: Vec<Name>,
+}
+
+fn parse_range(text: &str) -> Result<String, String> {
+    array(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+}
+
+fn parse_cpus(text: &str) -> Result<f64, String> {
+    let cpus = text.parse().ok().filter(|cpus| CPUS.contains(cpus));
+    cpus.ok_or_else(|| {
+        format!("`{text}` is not a number of processors: write a number from 0.001 to 1000000, such as 2")
+    })
+}
+
+/// Where `--report` writes, or `none`.
+fn parse_report(text: &str) -> Result<String, String> {
+    if text != "none" {
+        pages::parse_path(text)?;
+    }
+    Ok(text.to_owned())
+}
+
+/// Runs a job to its end.
+pub(crate) async fn run(args: Box<RunArgs>, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let (mut interrupt, progress) = (Interrupt::listen(), JobProgress::begin());
+    if args.report.is_empty() {
+        // Without a place for the report, the job is refused before it runs.
+        home().map_err(|e| format!("{e}; or write no report, with --report none"))?;
+    }
+    let drafted = tokio::select! {
+        draft = draft(&args, &progress) => draft.map(Some),
+        () = interrupt.comes() => Ok(None),
+    };
+    let Some(draft) = drafted.inspect_err(|_| progress.clear())? else {
+        progress.clear();
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    if draft.is_empty() {
+        say!("no tasks: {}", args.why_no_tasks());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if global.names_cluster() {
+        let access = global.cluster()?.access()?;
+        let client = connect_to(&access, global).await?;
+        return run_on(&access, client, draft, &args, false, progress, interrupt).await;
+    }
+    let folder = private_folder()?;
+    let local = tokio::select! {
+        local = LocalCluster::start(LocalFolders::ephemeral(&folder), "run", &args.shape) => local,
+        () = interrupt.comes() => return Ok(ExitCode::from(INTERRUPTED)),
+    }?;
+    let access = local.access.clone();
+    let client = Client::connect(&access).await?;
+    let done = run_on(&access, client, draft, &args, true, progress, interrupt).await;
+    local.stop().await;
+    done
+}
+
+/// The folder of the cluster that this run starts, with a name that cannot be guessed. The dispatcher creates and removes
+/// it: the dispatcher outlives this process, also if this process is killed.
+fn private_folder() -> Result<PathBuf, CliError> {
+    // Each state has keys of its own from the system's source of randomness.
+    let random = std::collections::hash_map::RandomState::new().hash_one(unix_s());
+    let temporary = std::env::temp_dir();
+    if !temporary.is_dir() {
+        return Err(
+            format!("the temporary folder {} does not exist: set TMPDIR to a folder", temporary.display()).into()
+        );
+    }
+    Ok(temporary.join(format!("eyas-run-{}-{random:016x}", std::process::id())))
+}
+
+impl RunArgs {
+    fn why_no_tasks(&self) -> String {
+        match &self.each_line {
+            Some(file) if *file == "-" => "standard input has no lines".into(),
+            Some(file) => format!("{file} has no lines"),
+            None => "name files with --each, lines with --each-line or numbers with --array".into(),
+        }
+    }
+}
+
+async fn draft(args: &RunArgs, progress: &JobProgress) -> Result<Draft, CliError> {
+    let program = args.command.first().map_or("noop".into(), |program| {
+        String::from_utf8_lossy(program.rsplit(|byte| *byte == b'/').next().unwrap_or(program))
+    });
+    let mut draft = Draft::new(args.name.as_deref().unwrap_or(&program)).seen_by(progress.preparing());
+    let output = |word: &Name| match words::split_once(word) {
+        Some((file, to)) => OutputFields { file: file.into(), to: Some(to.into()), ..OutputFields::default() },
+        None => OutputFields { file: word.clone(), ..OutputFields::default() },
+    };
+    let broadcast = |path: &Name| InputFields::Named { path: path.clone(), name: None, broadcast: true };
+    let fields = TaskFields {
+        command: CommandWords(args.command.clone()),
+        noop: args.noop,
+        each: OneOrMore(args.each.clone()),
+        each_line: args.each_line.clone(),
+        separator: args.colsep.clone(),
+        append: args.no_append.then_some(false),
+        array: args.array.clone(),
+        inputs: args.input.iter().cloned().map(InputFields::Path).chain(args.broadcast.iter().map(broadcast)).collect(),
+        outputs: args.output.iter().map(output).collect(),
+        env: args.env.iter().cloned().collect(),
+        folder: if args.sandbox { Some("sandbox".into()) } else { args.folder.clone() },
+        cpus: Some(args.cpus),
+        memory: args.memory.map(Bytes),
+        disk: args.disk.map(Bytes),
+        resources: named_amounts(&args.resource)?.into_iter().collect(),
+        requirements: args.requirements.clone(),
+        rank: args.rank.clone(),
+        timeout: args.timeout.map(Span),
+        priority: args.priority,
+        retries: args.retries,
+        capture: args.capture.map(Bytes),
+        ..TaskFields::default()
+    };
+    fields.draft(&mut draft).await?;
+    draft.distribute(args.distribution);
+    if args.reuse {
+        draft.reuse_results();
+    }
+    Ok(draft)
+}
+
+/// Runs a job on a cluster. A cluster of this command's own (`is_own`) does not grow, so that a task too large for it is an
+/// error.
+async fn run_on(
+    access: &Access,
+    mut client: Client,
+    draft: Draft,
+    args: &RunArgs,
+    is_own: bool,
+    progress: JobProgress,
+    mut interrupt: Interrupt,
+) -> Result<ExitCode, CliError> {
+    let submitted = match is_own {
+        // Nothing of a job is left when its cluster has gone.
+        true => tokio::select! {
+            job = client.submit(draft) => job.map(Some).map_err(CliError::from),
+            () = interrupt.comes() => Ok(None),
+        },
+        false => waiting::submit(&mut client, draft, &progress, &mut interrupt).await,
+    };
+    let Some(job) = submitted.inspect_err(|_| progress.clear())? else {
+        progress.clear();
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    interrupt.last_words((!is_own).then(|| waiting::goes_on(job)));
+    let stuck = Arc::new(Notify::new());
+    let mut output = ResultPrinter::new(args.keep_order, progress, is_own.then(|| stuck.clone()));
+    // A cluster of its own is not started again by anyone.
+    let patience = if is_own { Duration::ZERO } else { args.reconnect.patience() };
+    let watched = tokio::select! {
+        watched = client.watch(job, true, patience, |seen| output.see(seen)) => Ok(watched?),
+        () = interrupt.comes() => Err(INTERRUPTED),
+        () = stuck.notified() => Err(FAILED),
+    };
+    let (ended, code) = match watched {
+        Ok(ended) if ended.state == JobState::Succeeded => (ended, 0),
+        Ok(ended) => (ended, FAILED),
+        Err(code) => {
+            output.progress.message("cancelling the job");
+            let ended = tokio::time::timeout(CANCEL_DEADLINE, cancel(access, job, &mut output)).await;
+            let ended = ended.unwrap_or_else(|_| {
+                Err(format!("the job was cancelled but did not end within {} s", CANCEL_DEADLINE.as_secs()).into())
+            });
+            match ended {
+                Ok(ended) => (ended, code),
+                Err(error) if is_own => return Err(error),
+                Err(error) => {
+                    return Err(format!("{error}. If the job was not cancelled, {}", waiting::goes_on(job)).into());
+                }
+            }
+        }
+    };
+    output.finish(access, job).await?;
+    say!("{}", show::summary(&ended));
+    if let Err(error) = write_reports(access, job, args).await {
+        let (at, again) = (where_results_are(args), if is_own { String::new() } else { report_again(job) });
+        say!("the job's report could not be written: {error}. {at}{again}");
+    }
+    if let Some(error) = output.error.filter(|error| !error.is_broken_pipe()) {
+        return Err(error.into());
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Cancels a job and sees it to its end; results from before are not seen again.
+async fn cancel(access: &Access, job: JobId, output: &mut ResultPrinter) -> Result<JobView, CliError> {
+    let mut client = Client::connect(access).await?;
+    client.ask(FromClient::Cancel { job, task: None }).await?;
+    Ok(client.watch(job, true, Duration::ZERO, |seen| output.see(seen)).await?)
+}
+
+async fn write_reports(access: &Access, job: JobId, args: &RunArgs) -> Result<(), CliError> {
+    let paths = report_paths(args, job)?;
+    if paths.is_empty() {
+        return Ok(());
+    }
+    // The watch's connection may have been cut in the middle of an answer.
+    let report = fetch_report(&mut Client::connect(access).await?, job).await?;
+    for path in paths {
+        pages::write(&path, &report, None)?;
+        say!("report: {}", path.display());
+    }
+    if args.report.is_empty() {
+        remove_old_reports(&home()?.join("reports"));
+    }
+    Ok(())
+}
+
+async fn fetch_report(client: &mut Client, job: JobId) -> Result<JobReport, CliError> {
+    match client.ask(FromClient::Report { job }).await? {
+        ToClient::Report(report) => Ok(*report),
+        _ => unexpected(),
+    }
+}
+
+/// Removes the reports in eyas's home that are too old or too many. Whatever cannot be removed stays for the next run.
+fn remove_old_reports(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_report = |name: &OsStr| Path::new(name).extension().is_some_and(|ending| ending == "html");
+    let mut reports: Vec<_> = entries
+        .filter(|entry| is_report(&entry.file_name()))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    reports.sort_unstable_by(|a, b| b.cmp(a));
+    let is_old = |written: SystemTime| written.elapsed().is_ok_and(|age| age > MAX_REPORT_AGE);
+    for (index, (written, path)) in reports.iter().enumerate() {
+        if index >= MAX_REPORTS || is_old(*written) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// What a job without a report has left.
+fn where_results_are(args: &RunArgs) -> String {
+    let destination = |output: &Name| {
+        let (file, to) = words::split_once(output).unwrap_or((output, b"the current folder"));
+        format!("`{}` in {}", shown(file), shown(to))
+    };
+    let outputs: Vec<_> = args.output.iter().map(destination).collect();
+    let files = if outputs.is_empty() { String::new() } else { format!(", their files are {}", outputs.join(", ")) };
+    format!("Results are not affected: the output of tasks is on standard output{files}.")
+}
+
+fn report_again(job: JobId) -> String {
+    format!(" `eyas report {job} -o FILE` writes the report elsewhere.")
+}
+
+fn report_paths(args: &RunArgs, job: JobId) -> Result<Vec<PathBuf>, CliError> {
+    if args.report.is_empty() {
+        return Ok(vec![home()?.join("reports").join(format!("{}-{}-{job}.html", unix_s(), std::process::id()))]);
+    }
+    Ok(args.report.iter().filter(|path| *path != "none").map(PathBuf::from).collect())
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Results on standard output, progress on standard error.
+struct ResultPrinter {
+    keep_order: bool,
+    /// The index whose turn it is, and later results; `None` where the output was dropped to save memory.
+    next: u32,
+    ahead: BTreeMap<u32, Option<TaskResult>>,
+    kept_bytes: usize,
+    /// Results seen so far, by index: a second watch shows those of the first again.
+    seen: std::collections::HashSet<u32>,
+    failures: u64,
+    /// Failed tasks whose results are still to come or to be printed.
+    described: BTreeMap<u32, FailureView>,
+    /// Bytes that tasks wrote beyond the limit on captured output.
+    cut_bytes: u64,
+    error: Option<PrintError>,
+    progress: JobProgress,
+    /// Notified when the job cannot go on.
+    stuck: Option<Arc<Notify>>,
+}
+
+impl ResultPrinter {
+    fn new(keep_order: bool, progress: JobProgress, stuck: Option<Arc<Notify>>) -> Self {
+        ResultPrinter {
+            keep_order,
+            next: 0,
+            ahead: BTreeMap::new(),
+            kept_bytes: 0,
+            seen: std::collections::HashSet::new(),
+            failures: 0,
+            described: BTreeMap::new(),
+            cut_bytes: 0,
+            error: None,
+            progress,
+            stuck,
+        }
+    }
+
+    fn see(&mut self, seen: Seen) {
+        self.progress.see(&seen);
+        match seen {
+            Seen::Results(results) => results.into_iter().for_each(|result| self.result(result)),
+            Seen::Failures(failures) => self.described.extend(failures.into_iter().map(|view| (view.task.index, view))),
+            Seen::Progress(view) if view.is_stuck => self.stuck.iter().for_each(|stuck| stuck.notify_one()),
+            Seen::Progress(_) | Seen::Lost(_) | Seen::Back => {}
+        }
+    }
+
+    fn result(&mut self, result: TaskResult) {
+        if !self.seen.insert(result.index) {
+            return;
+        }
+        if !self.keep_order {
+            return self.print(&result);
+        }
+        let bytes = result.outcome.stdout.len() + result.outcome.stderr.len();
+        let keep = self.kept_bytes + bytes <= MAX_KEPT_BYTES || result.index == self.next;
+        self.kept_bytes += if keep { bytes } else { 0 };
+        self.ahead.insert(result.index, keep.then_some(result));
+        while let Some(Some(_)) = self.ahead.get(&self.next) {
+            if let Some(Some(result)) = self.ahead.remove(&self.next) {
+                self.kept_bytes -= result.outcome.stdout.len() + result.outcome.stderr.len();
+                self.print(&result);
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Prints the results that are still kept, in order, and asks again for those that were dropped.
+    async fn finish(&mut self, access: &Access, job: JobId) -> Result<(), CliError> {
+        self.progress.clear();
+        let ahead = std::mem::take(&mut self.ahead);
+        let mut client = None;
+        for (index, result) in ahead {
+            let result = match result {
+                Some(result) => Some(result),
+                None => {
+                    if client.is_none() {
+                        client = Some(Client::connect(access).await?);
+                    }
+                    let task = TaskId { job, index };
+                    match client.as_mut().expect("just connected").ask(FromClient::Log { task }).await? {
+                        ToClient::Log(result) => result.map(|result| *result),
+                        _ => None,
+                    }
+                }
+            };
+            result.iter().for_each(|result| self.print(result));
+        }
+        if self.failures > MAX_DESCRIBED_FAILURES as u64 {
+            say!("{} did not succeed", format_count(self.failures - MAX_DESCRIBED_FAILURES as u64, "more task"));
+        }
+        if self.cut_bytes > 0 {
+            say!("{}", show::cut(self.cut_bytes));
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, result: &TaskResult) {
+        let outcome = &result.outcome;
+        let failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
+        let says = !outcome.stdout.is_empty() || !outcome.stderr.is_empty() || failed;
+        if self.error.is_some() || !says {
+            return;
+        }
+        self.failures += u64::from(failed);
+        self.cut_bytes += outcome.cut_bytes;
+        let described = self.described.remove(&result.index);
+        let named = failed && self.failures <= MAX_DESCRIBED_FAILURES as u64;
+        let written = self.progress.suspend(|| {
+            print::complain(&outcome.stderr);
+            match (named, described) {
+                // All of its standard error has just been printed.
+                (true, Some(view)) => {
+                    let view = FailureView { stderr: String::new(), ..view };
+                    say!("{}", show::failure(&result.index.to_string(), &view));
+                }
+                (true, None) => say!("task {} did not succeed: {}", result.index, outcome.status),
+                (false, _) => {}
+            }
+            print::bytes(&outcome.stdout)
+        });
+        self.error = written.err();
+    }
+}

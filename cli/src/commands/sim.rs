@@ -1,0 +1,117 @@
+//! `eyas sim …`: simulated clusters, as tables, files and pages.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value;
+
+use crate::error::CliError;
+use crate::error::INTERRUPTED;
+use crate::global::GlobalArgs;
+use crate::interrupt::interrupted;
+
+mod index;
+mod paper;
+mod plots;
+mod row;
+mod run;
+mod sweep;
+mod view;
+
+#[derive(Subcommand)]
+pub(crate) enum SimCommand {
+    /// Simulate the cluster and the workload of a scenario file
+    Run(run::SimRunArgs),
+    /// Simulate a scenario with all combinations of policies, store sizes and numbers of nodes
+    Sweep(sweep::SweepArgs),
+    /// Repeat the experiments of the data-diffusion paper, and print the results beside those of the paper
+    Paper(paper::PaperArgs),
+    /// Measure the dispatcher's index of replicas, and compare it with the distributed index of the paper
+    Index(index::IndexArgs),
+}
+
+/// Simulates on a thread of its own, so that the runtime can handle an interrupt meanwhile.
+pub(crate) async fn sim(command: SimCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let stop = Stop::listen();
+    let json = global.json;
+    let simulating = tokio::task::spawn_blocking(move || match command {
+        SimCommand::Run(args) => run::run(&args, json, &stop),
+        SimCommand::Sweep(args) => sweep::sweep(&args, json, &stop),
+        SimCommand::Paper(args) => paper::paper(&args, json, &stop),
+        SimCommand::Index(args) => index::index(&args, json),
+    });
+    simulating.await.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+}
+
+/// Stops a simulation: after the first interrupt, results so far are printed; a second one ends the command at once.
+#[derive(Clone)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn listen() -> Self {
+        let stop = Stop(Arc::default());
+        let told = stop.clone();
+        tokio::spawn(async move {
+            interrupted(false).await;
+            told.0.store(true, Ordering::Relaxed);
+            interrupted(false).await;
+            std::process::exit(INTERRUPTED.into());
+        });
+        stop
+    }
+
+    fn is_wished(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether the simulation continues; asked again and again while it runs.
+    fn go_on(&self) -> ControlFlow<()> {
+        if self.is_wished() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The exit code of the command.
+    fn code(&self, is_complete: bool) -> ExitCode {
+        match (self.is_wished(), is_complete) {
+            (true, _) => ExitCode::from(INTERRUPTED),
+            (false, true) => ExitCode::SUCCESS,
+            (false, false) => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// A progress bar on standard error.
+fn progress(of: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(10));
+    bar.set_style(ProgressStyle::with_template("{wide_bar:.green} {pos}/{len} {msg}").expect("the template is valid"));
+    bar
+}
+
+/// A row for programs: the names of its columns, with their units, and the values.
+type Columns = Vec<(&'static str, Value)>;
+
+/// Rows as CSV, with a heading. Texts with a comma are put in quotes.
+fn csv(rows: &[Columns]) -> String {
+    let names = rows.first().into_iter().map(|row| row.iter().map(|(name, _)| (*name).to_owned()).collect());
+    let cell = |value: &Value| match value {
+        Value::String(text) if text.contains(',') => format!("\"{}\"", text.replace('"', "'")),
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        value => value.to_string(),
+    };
+    let rows = rows.iter().map(|row| row.iter().map(|(_, value)| cell(value)).collect());
+    names.chain(rows).map(|cells: Vec<String>| cells.join(",") + "\n").collect()
+}
+
+/// A row as JSON.
+fn object(row: Columns) -> Value {
+    Value::Object(row.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()).into())
+}

@@ -1,0 +1,124 @@
+//! `eyas sim paper`: the paper's experiments, beside what it says of them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use eyas_sim::outcome::Outcome;
+use eyas_sim::paper::{Experiment, HEADINGS, LEGEND, Measured, Repeated, with_results};
+use serde_json::json;
+
+use super::{Columns, Stop, csv, object, progress, write};
+use crate::error::CliError;
+use crate::print::{out, say};
+use crate::show::{self, Table};
+
+#[derive(Args)]
+pub(crate) struct PaperArgs {
+    /// Run only the experiment with this name (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Also run experiments that differ from the paper with one or two changed conditions, which may be the reason
+    #[arg(long)]
+    sensitivities: bool,
+    /// Write the table as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Replace the table in this document
+    #[arg(long, value_name = "FILE", requires = "sensitivities", conflicts_with = "only")]
+    document: Option<PathBuf>,
+}
+
+/// How often is looked whether it should stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) fn paper(args: &PaperArgs, json: bool, stop: &Stop) -> Result<ExitCode, CliError> {
+    let mut experiments = Experiment::all();
+    if args.sensitivities {
+        experiments.extend(Experiment::sensitivities());
+    }
+    let only = &args.only;
+    if let Some(unknown) = only.iter().find(|only| experiments.iter().all(|experiment| experiment.name != **only)) {
+        let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
+        return Err(format!("there is no experiment `{unknown}`; there are {}", names.join(", ")).into());
+    }
+    experiments.retain(|experiment| only.is_empty() || only.iter().any(|only| only == experiment.name));
+    let names: Vec<_> = experiments.iter().map(|experiment| experiment.name).collect();
+    let bar = progress(names.len() as u64);
+    bar.enable_steady_tick(LOOK_EVERY);
+    // By a thread of their own, which is left alone with what it has begun when it should stop.
+    let (ended, ends) = mpsc::channel();
+    thread::spawn(move || experiments.into_iter().all(|experiment| ended.send(Repeated::of(experiment)).is_ok()));
+    let mut repeated = Vec::new();
+    while let Some(name) = names.get(repeated.len())
+        && !stop.is_wished()
+    {
+        bar.set_message(*name);
+        match ends.recv_timeout(LOOK_EVERY) {
+            Ok(of) => repeated.push(of),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("the simulation has failed".into()),
+        }
+        bar.set_position(repeated.len() as u64);
+    }
+    bar.finish_and_clear();
+    let columns: Vec<_> = repeated.iter().map(columns).collect();
+    if let Some(path) = &args.csv {
+        write(path, &csv(&columns))?;
+    }
+    match json {
+        true => show::json("paper", &columns.into_iter().map(object).collect::<Vec<_>>())?,
+        false => print_table(&repeated)?,
+    }
+    if let Some(path) = args.document.as_ref().filter(|_| repeated.len() == names.len()) {
+        let document = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        write(path, &with_results(&document, &repeated).map_err(|why| format!("{}: {why}", path.display()))?)?;
+    }
+    if repeated.len() < names.len() {
+        say!("interrupted; these are {} of {} experiments", repeated.len(), names.len());
+    }
+    Ok(stop.code(repeated.iter().all(Repeated::is_complete)))
+}
+
+/// Its columns for programs.
+fn columns(of: &Repeated) -> Columns {
+    let Repeated { experiment, there, eyas, .. } = of;
+    let (measured, unit) = match experiment.measured {
+        Measured::Makespan(_) => ("time", "s"),
+        Measured::Efficiency(_) => ("efficiency", "share"),
+    };
+    let [local, peer, storage] = there.read_shares();
+    vec![
+        ("experiment", experiment.name.into()),
+        ("place", experiment.place.into()),
+        ("policy", experiment.policy().into()),
+        ("measured", measured.into()),
+        ("unit", unit.into()),
+        ("paper", json!(of.paper())),
+        ("as_there", json!(of.measure(there))),
+        ("eyas", json!(eyas.as_ref().map(|eyas| of.measure(eyas)))),
+        ("bound", json!(of.bound)),
+        ("paper_cpu_hours", json!(experiment.cpu_hours)),
+        ("as_there_cpu_hours", json!(there.cpu_hours())),
+        ("eyas_cpu_hours", json!(eyas.as_ref().map(Outcome::cpu_hours))),
+        ("local_share", json!(local)),
+        ("peer_share", json!(peer)),
+        ("storage_share", json!(storage)),
+        ("eyas_storage_bytes", json!(eyas.as_ref().map(|eyas| eyas.storage_bytes))),
+        ("cause", experiment.cause.into()),
+    ]
+}
+
+fn print_table(all: &[Repeated]) -> Result<(), CliError> {
+    let mut table = Table::new(&HEADINGS);
+    all.iter().for_each(|of| table.row(of.cells()));
+    table.print()?;
+    out!("{LEGEND}")?;
+    for Experiment { name, cause, .. } in all.iter().map(|of| &of.experiment).filter(|of| !of.cause.is_empty()) {
+        out!("{name}: {cause}.")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! `eyas sim run`: one scenario.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use eyas_client::types::units::format_duration_us;
+use eyas_sim::outcome::Outcome;
+use eyas_sim::scenario::Scenario;
+
+use super::row::{Row, table};
+use super::{Stop, csv, object, progress, view, write};
+use crate::error::CliError;
+use crate::print::{self, out, say};
+use crate::{report as pages, show};
+
+#[derive(Args)]
+pub(crate) struct SimRunArgs {
+    /// Scenario file, in TOML
+    #[arg(value_name = "SCENARIO")]
+    file: PathBuf,
+    /// Write the report to FILE (.html, .csv or .json; may be repeated)
+    #[arg(long, value_name = "FILE", value_parser = pages::parse_path)]
+    report: Vec<PathBuf>,
+    /// Write the figures as a row of CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &SimRunArgs, json: bool, stop: &Stop) -> Result<ExitCode, CliError> {
+    let scenario = Scenario::read(&args.file)?;
+    let Scenario { cluster, policies, .. } = &scenario;
+    let bar = progress(scenario.workload.tasks());
+    let began = Instant::now();
+    let outcome = scenario.run(cluster, policies, &mut |outcome| {
+        bar.set_position(outcome.done);
+        stop.go_on()
+    });
+    bar.finish_and_clear();
+    let row = Row::of(&scenario, cluster, policies, &outcome);
+    let warning = (!row.is_complete()).then(|| why_incomplete(&scenario, &outcome, stop));
+    if let Some(warning) = &warning {
+        say!("{warning}");
+    }
+    let report = view::report(&scenario, cluster, policies, &outcome, warning);
+    if let Some(path) = &args.csv {
+        write(path, &csv(&[row.columns()]))?;
+    }
+    for path in &args.report {
+        pages::write(path, &report, None)?;
+        say!("report: {}", path.display());
+    }
+    if json {
+        show::json("run", &object(row.columns()))?;
+    } else {
+        table(std::slice::from_ref(&row)).print()?;
+        out!()?;
+        print::text(&pages::table(&report))?;
+        say!("simulated in {}", format_duration_us(began.elapsed().as_micros() as u64));
+    }
+    Ok(stop.code(row.is_complete()))
+}
+
+/// The reason why not all tasks have ended.
+pub(super) fn why_incomplete(scenario: &Scenario, outcome: &Outcome, stop: &Stop) -> String {
+    let ended = format!("{} of {} tasks have ended", outcome.done, scenario.workload.tasks());
+    match outcome {
+        Outcome { unplaceable: 1.., .. } => format!("{ended}; no executor could take {}", outcome.unplaceable),
+        _ if outcome.makespan_ns >= scenario.limit_ns() => {
+            let limit = format_duration_us(scenario.limit_us);
+            match outcome.out_of_time {
+                0 => format!("{ended} at its limit of {limit}: make `limit` longer"),
+                count => format!(
+                    "{ended} at its limit of {limit}; {count} times a task was broken off because the time of its node was over: make \
+                     `walltime` or `limit` longer"
+                ),
+            }
+        }
+        _ if stop.is_wished() => format!("{ended}: it was interrupted"),
+        _ => format!("{ended}, and nothing more would happen"),
+    }
+}

@@ -1,0 +1,334 @@
+//! `eyas start …`: a dispatcher, an executor, a cluster on this machine.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use eyas_client::types::Resources;
+use eyas_client::types::units::{self, format_bytes, format_count};
+use eyas_client::{Cluster, ClusterError};
+use eyas_executor::StopSignal;
+use eyas_node::{Limits, Overlap};
+use eyas_session::{Access, AccessError};
+use eyas_wire::DataMode;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::allocation::{Allocation, memory_limit};
+use crate::detach::Detached;
+use crate::error::CliError;
+use crate::global::{GlobalArgs, ReconnectArgs};
+use crate::interrupt::interrupted;
+use crate::local::{DEFAULT_CACHE_BYTES, LocalCluster, LocalFolders};
+use crate::node_args::{NodeArgs, PlacementArgs, ShapeArgs, labels, named_amounts};
+use crate::own_process::{READY, host_name, own_path, raise_descriptor_limit, remove_folder};
+use crate::print::{PrintError, out, say};
+use crate::{detach, show};
+
+/// Time between two checks for the access file.
+const ACCESS_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Subcommand)]
+pub(crate) enum StartCommand {
+    /// Start a dispatcher, in the foreground unless --detach is given
+    Dispatcher(DispatcherArgs),
+    /// Start an executor, in the foreground
+    Executor(ExecutorArgs),
+    /// Start a dispatcher and executors on this machine
+    Local {
+        #[command(flatten)]
+        shape: ShapeArgs,
+        /// Return once the cluster is ready, and leave it running in the background
+        #[arg(long)]
+        detach: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct DispatcherArgs {
+    /// Address and port to listen on; port 0 is the port that this cluster used before, or any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:0")]
+    listen: SocketAddr,
+    /// Host name or address at which executors and clients reach the dispatcher [default: this host's name]
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<String>,
+    /// Send data between nodes and clients unencrypted, in a closed network; all executors must use this option, too
+    #[arg(long)]
+    plain_data: bool,
+    /// Interval at which executors report; an executor that misses several reports counts as lost
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = units::parse_duration_us)]
+    heartbeat: u64,
+    /// Return once the dispatcher is ready, and leave it running in the background
+    #[arg(long, conflicts_with = "owned")]
+    detach: bool,
+    #[command(flatten)]
+    placement: PlacementArgs,
+    #[command(flatten)]
+    owned: OwnedArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ExecutorArgs {
+    /// Name of the executor [default: the name of the node in a Slurm allocation, else of the host]
+    #[arg(long)]
+    name: Option<String>,
+    /// Folder for store and sandboxes, on a disk of the node. In the allocation of a batch system, each executor uses a
+    /// folder of its name in it [default: a folder in the temporary folder]
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    reconnect: ReconnectArgs,
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Number of executors that share the machine, for everything that no option says
+    #[arg(long, hide = true, default_value_t = 1)]
+    share: u32,
+    #[command(flatten)]
+    owned: OwnedArgs,
+}
+
+/// Options of processes of a local cluster.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct OwnedArgs {
+    /// Stop when standard input ends
+    #[arg(long, hide = true)]
+    owned: bool,
+    /// Remove the process's folder at the end
+    #[arg(long, hide = true, requires = "owned")]
+    ephemeral: bool,
+}
+
+pub(crate) async fn start(command: StartCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    match command {
+        StartCommand::Dispatcher(args) => dispatcher(args, global).await?,
+        StartCommand::Executor(args) => executor(args, global).await?,
+        StartCommand::Local { shape, detach } => local(&shape, detach, global).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn local(shape: &ShapeArgs, is_detached: bool, global: &GlobalArgs) -> Result<(), CliError> {
+    let cluster = global.cluster()?;
+    detach::refuse_if_running(&cluster, global).await?;
+    let executors = format_count(shape.nodes.into(), "executor");
+    if is_detached {
+        let Detached { log, news } = detach::detach(&cluster, "the cluster").await?;
+        detach::pass_on(&news);
+        say!("{executors} ready; log: {}", log.display());
+        return Ok(());
+    }
+    // Files of the cluster's file system are not to be removed with a cache.
+    let stores = if shape.node.dfs { cluster.folder().to_owned() } else { cluster.stores()? };
+    let folders = LocalFolders { state: cluster.folder().to_owned(), stores, ephemeral: false };
+    let local = LocalCluster::start(folders, &global.cluster_name(), shape).await?;
+    let option = global.cluster_option();
+    say!("{executors} ready; use the cluster with {option}, stop it with Ctrl-C or `eyas stop {option}`");
+    say_ready(local.news.iter().cloned())?;
+    local.wait(interrupted(false)).await;
+    Ok(())
+}
+
+async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), CliError> {
+    raise_descriptor_limit();
+    let cluster = global.cluster()?;
+    let OwnedArgs { owned, ephemeral } = args.owned;
+    if !owned {
+        detach::refuse_if_running(&cluster, global).await?;
+    }
+    if args.detach {
+        let Detached { log, news } = detach::detach(&cluster, "the dispatcher").await?;
+        detach::pass_on(&news);
+        announce(&cluster.access()?, cluster.access_path());
+        say!("its log is {}", log.display());
+        return Ok(());
+    }
+    let advertise = args.advertise.or_else(|| args.listen.ip().is_unspecified().then(host_name));
+    let config = eyas_dispatcher::DispatcherConfig {
+        cluster: global.cluster_name(),
+        folder: cluster.folder().to_owned(),
+        listen: args.listen,
+        advertise,
+        scheduler: scheduler(&args.placement),
+        is_ephemeral: ephemeral,
+        data: data_mode(args.plain_data),
+        heartbeat: Duration::from_micros(args.heartbeat.max(1000)),
+        processes: detach::own_names(),
+    };
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        interrupted(owned).await;
+        stop.send_replace(true);
+        // The dispatcher may look at the switch until it ends.
+        std::future::pending::<()>().await;
+    });
+    let ended = match eyas_dispatcher::start(config, stopped).await {
+        Ok(running) => {
+            if !owned {
+                announce(&running.access, &running.access_path);
+            }
+            let said = say_ready(running.unfinished.iter().map(show::unfinished));
+            // If the owner is gone already, this process ends by itself.
+            if !owned {
+                said?;
+            }
+            running.wait().await
+        }
+        Err(e) => Err(e),
+    };
+    if ephemeral {
+        remove_folder(cluster.folder()).await;
+    }
+    Ok(ended?)
+}
+
+/// Prints messages for the user, and that this process is ready.
+fn say_ready(mut news: impl Iterator<Item = String>) -> Result<(), PrintError> {
+    news.try_for_each(|line| out!("{line}"))?;
+    out!("{READY}")
+}
+
+/// Says how executors join.
+fn announce(access: &Access, path: &Path) {
+    say!("the dispatcher listens on {}", access.dispatcher);
+    say!("start executors with `eyas start executor --access {}`", path.display());
+}
+
+async fn executor(args: ExecutorArgs, global: &GlobalArgs) -> Result<(), CliError> {
+    let OwnedArgs { owned, ephemeral } = args.owned;
+    let cluster = global.cluster()?;
+    let access = wait_for_access(&cluster, if owned { Duration::ZERO } else { args.reconnect.patience() }).await?;
+    let access = access.with_data(data_mode(args.node.plain_data));
+    let allocation = Allocation::current().unwrap_or_default();
+    let name = args.name.or_else(|| allocation.name.clone()).unwrap_or_else(host_name);
+    // All nodes of an allocation get the same command line, but each executor needs a folder of its own.
+    let inner = (!owned && allocation != Allocation::default()).then(|| name.replace('/', "-"));
+    let folder = match (args.folder, inner) {
+        (Some(folder), Some(inner)) => folder.join(inner),
+        (Some(folder), None) => folder,
+        (None, _) => {
+            std::env::temp_dir().join(format!("eyas-{}-{}-{name}", rustix::process::getuid().as_raw(), access.cluster))
+        }
+    };
+    raise_descriptor_limit();
+    check_store_size(&args.node, &folder)?;
+    let config = eyas_executor::ExecutorConfig {
+        name,
+        host: host_name(),
+        labels: labels(&args.node.label)?,
+        accept: args.node.accept.clone(),
+        capacity: capacity(&args.node, args.share, &allocation)?,
+        limits: Limits {
+            bytes: args.node.cache.unwrap_or(DEFAULT_CACHE_BYTES),
+            inodes: args.node.cache_objects,
+            floor_bytes: args.node.keep_free,
+            // A disk with few free bytes has few free inodes, too; a thousand are left to other programs.
+            floor_inodes: 1000,
+        },
+        has_files: args.node.dfs,
+        eviction: args.node.eviction,
+        overlap: Overlap {
+            is_on: !args.node.no_overlap,
+            data_intensive_bytes: args.node.data_intensive,
+            data_intensive_us: args.node.data_intensive_time,
+        },
+        emulation: args.node.emulate,
+        // Executors of one cluster on one machine share the emulated limits; all of them have this access file.
+        emulation_folder: cluster.folder().join("emulated"),
+        folder: folder.clone(),
+        io: args.node.io.as_deref().map(std::path::absolute).transpose()?,
+        eyas: own_path()?.into(),
+        reconnect: args.reconnect.patience(),
+        guardian: Some(vec![own_path()?, "guard".into()]),
+    };
+    let (switch, stop) = StopSignal::new();
+    tokio::spawn(async move {
+        interrupted(owned).await;
+        switch.press();
+        // The executor may look at the switch until it ends.
+        std::future::pending::<()>().await;
+    });
+    let ended = eyas_executor::run(config, access, stop).await;
+    if ephemeral {
+        remove_folder(&folder).await;
+        // The dispatcher may have removed the cluster's folder just before this executor created its own in it again. A
+        // folder that is not empty belongs to another executor.
+        let _ = std::fs::remove_dir(cluster.folder());
+    }
+    Ok(ended?)
+}
+
+/// Reads the access file, and waits for it: a dispatcher that was started at the same time may not have written it yet.
+async fn wait_for_access(cluster: &Cluster, patience: Duration) -> Result<Access, CliError> {
+    let deadline = Instant::now() + patience;
+    let mut has_said = false;
+    loop {
+        match cluster.access() {
+            Err(ClusterError::Access(AccessError::Missing { path })) if Instant::now() < deadline => {
+                if !std::mem::replace(&mut has_said, true) {
+                    say!("waiting for the access file {}, which the dispatcher writes when it starts", path.display());
+                }
+                sleep(ACCESS_EVERY).await;
+            }
+            found => return Ok(found?),
+        }
+    }
+}
+
+/// Refuses to keep more disk space free than there is, and warns of a store that cannot grow to its size.
+fn check_store_size(args: &NodeArgs, folder: &Path) -> Result<(), CliError> {
+    let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) else { return Ok(()) };
+    let disk_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
+    let Some(most_bytes) = disk_bytes.checked_sub(args.keep_free).filter(|bytes| *bytes > 0) else {
+        return Err(format!(
+            "--keep-free {} leaves no room for a store: the disk of {} has {} in all. Give less, such as --keep-free 1GB, or \
+             name a folder on another disk with --folder",
+            format_bytes(args.keep_free),
+            folder.display(),
+            format_bytes(disk_bytes)
+        )
+        .into());
+    };
+    if let Some(cache) = args.cache.filter(|bytes| *bytes > most_bytes) {
+        say!(
+            "--cache {} is more than the disk of {} can hold: the disk has {} in all, and --keep-free leaves {} of it free. \
+             The store grows to {} at most",
+            format_bytes(cache),
+            folder.display(),
+            format_bytes(disk_bytes),
+            format_bytes(args.keep_free),
+            format_bytes(most_bytes)
+        );
+    }
+    Ok(())
+}
+
+fn data_mode(is_plain: bool) -> DataMode {
+    if is_plain { DataMode::Plain } else { DataMode::Encrypted }
+}
+
+fn scheduler(args: &PlacementArgs) -> eyas_sched::Config {
+    let (utilisation_threshold, window) = (args.utilisation, args.window);
+    eyas_sched::Config { policy: args.policy, utilisation_threshold, window, ..eyas_sched::Config::default() }
+}
+
+/// What an executor offers to tasks: the values of options, else its share of what this process may use.
+fn capacity(args: &NodeArgs, share: u32, allocation: &Allocation) -> Result<Resources, CliError> {
+    let mut machine = eyas_executor::default_capacity();
+    if let Some(processors) = allocation.processors {
+        machine.cpus_milli = machine.cpus_milli.min(processors.saturating_mul(1000));
+    }
+    let limits = [allocation.memory, memory_limit()].into_iter().flatten();
+    machine.memory_bytes = limits.fold(machine.memory_bytes, u64::min);
+    let share = u64::from(share.max(1));
+    Ok(Resources {
+        cpus_milli: match args.slots {
+            Some(slots) => slots.saturating_mul(1000),
+            None => (machine.cpus_milli / 1000 / share as u32).max(1) * 1000,
+        },
+        memory_bytes: args.node_memory.unwrap_or(machine.memory_bytes / share),
+        disk_bytes: machine.disk_bytes / share,
+        named: named_amounts(&args.node_resource)?,
+    })
+}

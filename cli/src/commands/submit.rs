@@ -1,0 +1,89 @@
+//! `eyas submit`: the jobs of a job file.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use eyas_client::types::{Distribution, JobId};
+use eyas_client::{Client, read_job_file};
+
+use crate::connect::connect;
+use crate::error::{CliError, INTERRUPTED};
+use crate::global::{GlobalArgs, ReconnectArgs};
+use crate::interrupt::Interrupt;
+use crate::print::out;
+use crate::show;
+use crate::waiting::{self, JobProgress};
+
+#[derive(Args)]
+pub(crate) struct SubmitArgs {
+    /// The job file: TOML, or JSON lines if its name ends in .jsonl
+    file: String,
+    /// Priority of tasks that have none in the file; tasks of higher priority go first [default: the file's, else 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// How inputs with `broadcast` reach the executors: chain or spanning-tree [default: the file's, else chain]
+    #[arg(long, value_name = "METHOD")]
+    distribution: Option<Distribution>,
+    /// Wait for the end of the job; the exit code is 0 if all tasks succeeded
+    #[arg(long, short = 'w')]
+    wait: bool,
+    /// Take results of earlier jobs with --reuse that ran the same command on the same inputs
+    #[arg(long)]
+    reuse: bool,
+    #[command(flatten)]
+    reconnect: ReconnectArgs,
+}
+
+pub(crate) async fn submit(args: SubmitArgs, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let mut interrupt = Interrupt::listen();
+    let progress = JobProgress::begin();
+    let submitted = submit_file(&args, global, &progress, &mut interrupt).await;
+    let Some((mut client, job)) = submitted.inspect_err(|_| progress.clear())? else {
+        progress.clear();
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    match global.json {
+        // There is one answer: with `--wait` it says how the job has ended.
+        true if args.wait => {}
+        true => show::json("job", &job)?,
+        false => progress.suspend(|| out!("{job}"))?,
+    }
+    if args.wait {
+        return waiting::wait_for_all(&mut client, &[job], args.reconnect, progress, interrupt, global).await;
+    }
+    progress.clear();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Submits a job file; `None` if it is interrupted.
+async fn submit_file(
+    args: &SubmitArgs,
+    global: &GlobalArgs,
+    progress: &JobProgress,
+    interrupt: &mut Interrupt,
+) -> Result<Option<(Client, JobId)>, CliError> {
+    let mut draft = tokio::select! {
+        draft = read_job_file(&args.file, args.priority, progress.preparing()) => draft?,
+        () = interrupt.comes() => return Ok(None),
+    };
+    if args.reuse {
+        draft.reuse_results();
+    }
+    if let Some(distribution) = args.distribution {
+        draft.distribute(distribution);
+    }
+    if draft.is_empty() {
+        return Err(format!("{} has no tasks: {}", args.file, how_to_write_a_task(&args.file)).into());
+    }
+    let mut client = connect(global).await?;
+    let job = waiting::submit(&mut client, draft, progress, interrupt).await?;
+    Ok(job.map(|job| (client, job)))
+}
+
+fn how_to_write_a_task(file: &str) -> &'static str {
+    if file.ends_with(".toml") {
+        "write [[task]] on a line, and below it a line such as command = [\"wc\", \"-l\", \"in.txt\"]"
+    } else {
+        "write a task on each line, such as {\"command\": [\"wc\", \"-l\", \"in.txt\"]}"
+    }
+}

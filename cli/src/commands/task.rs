@@ -1,0 +1,185 @@
+//! `eyas task …`: tasks of a job.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use eyas_client::Client;
+use eyas_client::messages::{FromClient, TaskResult, ToClient};
+use eyas_client::types::units::format_count;
+use eyas_client::types::{JobId, Name, Status, TaskId};
+use eyas_client::view::TaskView;
+use serde_json::json;
+
+use crate::connect::{connect, unexpected};
+use crate::error::CliError;
+use crate::get::{self, DestinationArgs};
+use crate::global::GlobalArgs;
+use crate::print::{self, out, say};
+use crate::{show, words};
+
+/// Tasks that one answer of the dispatcher can have.
+const MAX_LIMIT: i64 = 10_000;
+
+#[derive(Subcommand)]
+pub(crate) enum TaskCommand {
+    /// List tasks of a job
+    List {
+        /// The job's id
+        job: JobId,
+        /// List only failed tasks
+        #[arg(long)]
+        failed: bool,
+        /// Begin with the task of this index
+        #[arg(long, value_name = "INDEX", default_value_t = 0)]
+        from: u32,
+        /// List up to this many tasks
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=MAX_LIMIT))]
+        limit: u32,
+    },
+    /// Show a task and its command
+    Show {
+        /// The task, as JOB.INDEX
+        task: TaskId,
+    },
+    /// Print what a task wrote to standard output; of a failed task, also what it wrote to standard error
+    Log {
+        /// The task, as JOB.INDEX
+        task: TaskId,
+        /// Print what it wrote to standard error instead
+        #[arg(long)]
+        stderr: bool,
+    },
+    /// Copy the outputs that a task keeps in the cluster to this machine
+    Get {
+        /// The task, as JOB.INDEX
+        task: TaskId,
+        /// Copy only these files
+        #[arg(value_parser = words::name())]
+        files: Vec<Name>,
+        #[command(flatten)]
+        destination: DestinationArgs,
+    },
+    /// Cancel a task
+    Cancel {
+        /// The task, as JOB.INDEX
+        task: TaskId,
+    },
+}
+
+pub(crate) async fn task(command: TaskCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let mut client = connect(global).await?;
+    match command {
+        TaskCommand::List { job, failed, from, limit } => list(&mut client, job, failed, from, limit, global).await?,
+        TaskCommand::Show { task } => match client.ask(FromClient::Explain { task }).await? {
+            ToClient::Explained(explanation) if global.json => show::json("task", &explanation.task)?,
+            ToClient::Explained(explanation) => print_task(&explanation.task)?,
+            _ => return unexpected(),
+        },
+        TaskCommand::Log { task, stderr } => match client.ask(FromClient::Log { task }).await? {
+            ToClient::Log(None) => {
+                return Err(format!(
+                    "task {task} has not ended, so it has no log yet: `eyas explain {task}` says what it does"
+                )
+                .into());
+            }
+            ToClient::Log(Some(result)) if global.json => print_log_as_json(&result)?,
+            ToClient::Log(Some(result)) => print_log(&result, stderr)?,
+            _ => return unexpected(),
+        },
+        TaskCommand::Get { task, files, destination } => {
+            return get::get(&mut client, task.job, Some(task.index), files, destination, global).await;
+        }
+        TaskCommand::Cancel { task } => {
+            match client.ask(FromClient::Cancel { job: task.job, task: Some(task.index) }).await? {
+                ToClient::Done(count) if global.json => show::json("tasks", &count)?,
+                ToClient::Done(0) => say!("task {task} had ended before; nothing was cancelled"),
+                ToClient::Done(count) => say!("cancelled {} of job {}: {task}", format_count(count, "task"), task.job),
+                _ => return unexpected(),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists tasks, and says where a longer list goes on.
+async fn list(
+    client: &mut Client,
+    job: JobId,
+    failed: bool,
+    from: u32,
+    limit: u32,
+    global: &GlobalArgs,
+) -> Result<(), CliError> {
+    let tasks = ask_tasks(client, job, failed, from, limit).await?;
+    let next = match tasks.last() {
+        Some(last) if tasks.len() == limit as usize => {
+            let more = ask_tasks(client, job, failed, last.task.index.saturating_add(1), 1).await?;
+            more.first().map(|task| task.task.index)
+        }
+        _ => None,
+    };
+    if global.json {
+        return show::json_fields(json!({ "tasks": tasks, "next": next }));
+    }
+    show::tasks(&tasks)?;
+    if let Some(next) = next {
+        let failed = if failed { " --failed" } else { "" };
+        say!(
+            "the list stops after {}; it goes on with `eyas task list {job}{failed} --from {next}`, and --limit N lists up to \
+             {MAX_LIMIT}",
+            format_count(limit.into(), "task")
+        );
+    }
+    Ok(())
+}
+
+async fn ask_tasks(
+    client: &mut Client,
+    job: JobId,
+    failed: bool,
+    from: u32,
+    limit: u32,
+) -> Result<Vec<TaskView>, CliError> {
+    match client.ask(FromClient::Tasks { job, from, limit, failed }).await? {
+        ToClient::Tasks(tasks) => Ok(tasks),
+        _ => unexpected(),
+    }
+}
+
+fn print_task(task: &TaskView) -> Result<(), CliError> {
+    show::tasks(std::slice::from_ref(task))?;
+    if !task.command.is_empty() {
+        out!("command: {}", show::command_line(&task.command))?;
+    }
+    Ok(())
+}
+
+fn print_log(result: &TaskResult, only_stderr: bool) -> Result<(), CliError> {
+    let outcome = &result.outcome;
+    let has_failed = !matches!(outcome.status, Status::Succeeded | Status::Cancelled);
+    if only_stderr {
+        print::bytes(&outcome.stderr)?;
+    } else {
+        print::bytes(&outcome.stdout)?;
+        if has_failed {
+            print::complain(&outcome.stderr);
+            say!("the task did not succeed: {}", outcome.status);
+        }
+    }
+    if outcome.cut_bytes > 0 {
+        say!("{}", show::cut(outcome.cut_bytes));
+    }
+    Ok(())
+}
+
+fn print_log_as_json(result: &TaskResult) -> Result<(), CliError> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let outcome = &result.outcome;
+    let log = json!({
+        "status": outcome.status.to_string(),
+        "stdout": text(&outcome.stdout),
+        "stderr": text(&outcome.stderr),
+        "cut_bytes": outcome.cut_bytes,
+    });
+    show::json("log", &log)
+}

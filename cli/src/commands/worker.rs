@@ -1,0 +1,59 @@
+//! `eyas worker …`: the command of the tasks of `eyas map`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use eyas_client::files::RunAddress;
+use eyas_client::{MapTask, ReduceTask, Shuffle, map_worker, reduce_worker};
+
+use crate::connect::connect;
+use crate::error::CliError;
+use crate::global::GlobalArgs;
+
+#[derive(Subcommand)]
+pub(crate) enum WorkerCommand {
+    /// Work on the blocks of a run until none is left
+    Map {
+        /// The run, as NODE:RUN
+        place: RunAddress,
+        /// Divide lines by key among this number of reducers
+        #[arg(long)]
+        partitions: Option<u32>,
+        /// Shell command that combines the lines of each program before, sorted by key
+        #[arg(long, requires = "partitions")]
+        combine: Option<String>,
+        /// Start the program once for each file
+        #[arg(long)]
+        by_file: bool,
+        #[arg(last = true, required = true)]
+        program: Vec<String>,
+    },
+    /// Reduce the lines that a run has written
+    Reduce {
+        /// The run, as NODE:RUN
+        place: RunAddress,
+        /// Number of this reducer, from 1
+        number: u32,
+        /// Number of reducers
+        #[arg(long)]
+        of: u32,
+        #[arg(last = true, required = true)]
+        program: Vec<String>,
+    },
+}
+
+pub(crate) async fn worker(what: WorkerCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
+    let files = connect(global).await?.files().await?;
+    let scratch = std::env::var_os("EYAS_SANDBOX").map_or_else(std::env::temp_dir, PathBuf::from);
+    match what {
+        WorkerCommand::Map { place, partitions, combine, by_file, program } => {
+            let shuffle = partitions.map(|partitions| Shuffle { partitions, combine });
+            map_worker(&files, &MapTask { place, program, by_file, shuffle, scratch }).await?;
+        }
+        WorkerCommand::Reduce { place, number, of, program } => {
+            reduce_worker(&files, &ReduceTask { place, number, count: of, program, scratch }).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,87 @@
+//! Options that several commands share: which cluster is meant, how answers are printed, how long a lost dispatcher is
+//! waited for, and how jobs are named.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use eyas_client::types::{JobId, units};
+use eyas_client::{Cluster, ClusterError, DEFAULT_CLUSTER};
+
+/// Options of every command.
+#[derive(Args)]
+pub(crate) struct GlobalArgs {
+    /// Use the cluster with this name [default: $EYAS_CLUSTER, else `default`; `eyas run` starts a cluster of its own]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
+    pub cluster: Option<String>,
+    /// Use the cluster of this access file [default: $EYAS_ACCESS]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "cluster", help_heading = "Global options")]
+    pub access: Option<PathBuf>,
+    /// Print the answer as JSON with a `schema_version`; what tasks and programs print stays as it is
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub json: bool,
+}
+
+impl GlobalArgs {
+    /// The cluster that is meant.
+    pub fn cluster(&self) -> Result<Cluster, ClusterError> {
+        match (&self.access, &self.cluster) {
+            (Some(access), _) => Ok(Cluster::with_access(access)),
+            (None, Some(name)) => Cluster::named(name),
+            (None, None) => Cluster::implied(),
+        }
+    }
+
+    /// Whether a cluster was named, on the command line or in the environment.
+    pub fn names_cluster(&self) -> bool {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        self.access.is_some() || self.cluster.is_some() || is_set("EYAS_ACCESS") || is_set("EYAS_CLUSTER")
+    }
+
+    /// The name of the cluster that is meant.
+    pub fn cluster_name(&self) -> String {
+        let implied = || std::env::var("EYAS_CLUSTER").ok().filter(|name| !name.is_empty());
+        self.cluster.clone().or_else(implied).unwrap_or_else(|| DEFAULT_CLUSTER.into())
+    }
+
+    /// The option that makes a command use this cluster.
+    pub fn cluster_option(&self) -> String {
+        match &self.access {
+            Some(access) => format!("--access {}", access.display()),
+            None => format!("--cluster {}", self.cluster_name()),
+        }
+    }
+}
+
+/// What a command does when it loses the dispatcher.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct ReconnectArgs {
+    /// Keep reconnecting to a lost dispatcher for this long
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = units::parse_duration_us)]
+    reconnect: u64,
+}
+
+impl ReconnectArgs {
+    pub fn patience(self) -> Duration {
+        Duration::from_micros(self.reconnect)
+    }
+}
+
+/// A job by its id, or the job that was submitted last.
+#[derive(Clone, Copy)]
+pub(crate) enum WhichJob {
+    Id(JobId),
+    Last,
+}
+
+impl FromStr for WhichJob {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "last" => Ok(WhichJob::Last),
+            id => id.parse().map(WhichJob::Id).map_err(|e| format!("{e}; `last` is the job that was submitted last")),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Hints for command lines that clap refuses: what the user most likely meant, and what to type.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use eyas_client::types::shown;
+
+/// Commands whose last words, after `--`, are a command of the user.
+const WITH_COMMAND: [&[&str]; 3] = [&["run"], &["map"], &["io", "run"]];
+
+/// Lets every option take a negative number, so that a wrong one is refused as a value of its option.
+pub(crate) fn with_negative_numbers(command: Command) -> Command {
+    command
+        .mut_args(|arg| {
+            let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
+            if is_option { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(with_negative_numbers)
+}
+
+/// Adds a hint to an error about a word that no option takes.
+pub(crate) fn with_hint(mut error: clap::Error, words: &[OsString]) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg)
+        && let Some(hint) = hint(unexpected, words)
+    {
+        error.remove(ContextKind::Suggested);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    }
+    error
+}
+
+/// What to say of an unexpected word of a command that runs a command of the user.
+fn hint(unexpected: &str, words: &[OsString]) -> Option<String> {
+    let begins = |names: &&&[&str]| names.iter().zip(words.iter().skip(1)).all(|(name, word)| *word == **name);
+    let names = WITH_COMMAND.iter().find(begins)?;
+    if unexpected.starts_with('-') || words.iter().any(|word| word == "--") && !follows_file(unexpected, words) {
+        return None;
+    }
+    let place = words.iter().position(|word| word == unexpected)?;
+    if follows_file(unexpected, words) {
+        let option = words[..place].iter().rev().find(|word| word.as_encoded_bytes().starts_with(b"-"))?;
+        let option = shown(option.as_encoded_bytes()).to_string();
+        return Some(format!(
+            "the shell has replaced a pattern by the names of files: write the pattern in quotes, such as {option} '{}'",
+            pattern_of(unexpected)
+        ));
+    }
+    let line = |words: &[OsString]| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    Some(format!(
+        "write `--` before the command that {} runs: eyas {} -- {}",
+        names.join(" "),
+        line(&words[1..place]),
+        line(&words[place..])
+    ))
+}
+
+/// Whether a word is the name of a file, and stands behind another one: a shell puts names there for a pattern.
+fn follows_file(unexpected: &str, words: &[OsString]) -> bool {
+    let Some(place) = words.iter().position(|word| word == unexpected).filter(|place| *place > 1) else { return false };
+    Path::new(unexpected).exists() && Path::new(&words[place - 1]).exists()
+}
+
+/// A pattern that the name of a file could have come from.
+fn pattern_of(name: &str) -> String {
+    let path = Path::new(name);
+    let file = path.extension().map_or("*".to_owned(), |ending| format!("*.{}", shown(ending.as_encoded_bytes())));
+    path.parent().map_or(file.clone(), |folder| shown(folder.join(file).as_os_str().as_encoded_bytes()).to_string())
+}
+
+fn quoted(word: &OsString) -> String {
+    let word: &OsStr = word;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%{}".contains(byte);
+    let text = shown(word.as_encoded_bytes()).to_string();
+    if !word.is_empty() && word.as_encoded_bytes().iter().all(is_plain) { text } else { format!("'{text}'") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_shown_behind_two_dashes() {
+        let words = ["eyas", "run", "--each", "*.no", "wc", "-l"].map(OsString::from);
+        let hint = hint("wc", &words).unwrap();
+        assert!(hint.ends_with("eyas run --each '*.no' -- wc -l"), "{hint}");
+        assert_eq!(super::hint("wc", &["eyas", "job", "wc"].map(OsString::from)), None);
+    }
+
+    #[test]
+    fn a_pattern_is_guessed_from_a_name() {
+        for (name, pattern) in [("a.txt", "*.txt"), ("in/a.fits", "in/*.fits"), ("in/a", "in/*")] {
+            assert_eq!(pattern_of(name), pattern);
+        }
+    }
+}

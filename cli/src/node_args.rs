@@ -1,0 +1,201 @@
+//! Options of processes that commands start: of one executor, of a cluster on one machine, and of placement.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::error::ErrorKind;
+use eyas_client::types::matching::Labels;
+use eyas_client::types::{EvictionPolicy, PlacementPolicy, units};
+use eyas_store::Emulation;
+
+/// The shape of a cluster on one machine.
+#[derive(Args, Clone)]
+pub(crate) struct ShapeArgs {
+    /// Number of executors of a local cluster
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Local cluster",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
+    pub nodes: u32,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub placement: PlacementArgs,
+}
+
+/// How the dispatcher places tasks.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Placement")]
+pub(crate) struct PlacementArgs {
+    /// Placement policy: fa, mch, mcu, gcc or cost
+    #[arg(long, value_name = "POLICY", default_value = "cost")]
+    pub policy: PlacementPolicy,
+    /// With gcc: while a larger share of all processors than this is busy, tasks wait for a node that holds their inputs
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9, allow_negative_numbers = true, value_parser = parse_share)]
+    pub utilisation: f64,
+    /// Number of waiting tasks that one decision looks at [default: 100 for each executor, at least 2,500]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub window: Option<u64>,
+}
+
+/// A number from 0 to 1.
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is not a share: write a number from 0 to 1, such as 0.9"))
+}
+
+/// What an executor offers to tasks.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Executors")]
+pub(crate) struct NodeArgs {
+    /// Number of processors of each executor [default: those of the machine or allocation, divided among local executors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub slots: Option<u32>,
+    /// Memory of each executor [default: as for --slots]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub node_memory: Option<u64>,
+    /// Another resource of each executor, such as gpu=1 (may be repeated)
+    #[arg(long, value_name = "NAME=N", value_parser = parse_amount)]
+    pub node_resource: Vec<(String, u64)>,
+    /// A label of each executor, such as site=a, for the requirements of tasks (may be repeated)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
+    pub label: Vec<(String, String)>,
+    /// Run only tasks for which this expression is true, such as 'task.cpus <= 2'
+    #[arg(long, value_name = "EXPR", value_parser = parse_accept)]
+    pub accept: Option<String>,
+    /// Size of each executor's store [default: 10GB; on a local cluster at most half of the free disk space, divided among
+    /// its executors]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
+    pub cache: Option<u64>,
+    /// Maximum number of objects in each executor's store
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub cache_objects: u64,
+    /// Keep this much disk space free
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = units::parse_bytes)]
+    pub keep_free: u64,
+    /// Let each executor's store hold files of the cluster's file system (`eyas dfs`), too
+    #[arg(long)]
+    pub dfs: bool,
+    /// Send data between nodes and clients unencrypted, in a closed network; dispatcher and executors must all use this
+    /// option, or none
+    #[arg(long)]
+    pub plain_data: bool,
+    /// Eviction policy, which chooses the objects that leave a full store: random, fifo, lru or lfu
+    #[arg(long, value_name = "POLICY", default_value = "lru")]
+    pub eviction: EvictionPolicy,
+    /// A task that has at least this much data to fetch is data-intensive: other tasks use its processors meanwhile
+    #[arg(long, value_name = "SIZE", default_value = "64MB", value_parser = units::parse_bytes)]
+    pub data_intensive: u64,
+    /// A task whose inputs take at least this long to fetch, at the measured rate, is data-intensive, too
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = units::parse_duration_us)]
+    pub data_intensive_time: u64,
+    /// Fetch no inputs ahead, and let a task hold its processors while its inputs are fetched; for comparison
+    #[arg(long)]
+    pub no_overlap: bool,
+    /// Emulate slow storage and links: storage=RATE,storage-latency=DURATION,link=RATE, or none
+    #[arg(long, value_name = "LIMITS", default_value = "none", value_parser = Emulation::parse)]
+    pub emulate: Emulation,
+    /// Read persistent storage in the order of the I/O coordinator with this access file (`eyas io serve`)
+    #[arg(long, value_name = "FILE")]
+    pub io: Option<PathBuf>,
+}
+
+/// Maximum length of a label's name, and of its value.
+const MAX_LABEL_BYTES: usize = 256;
+/// Maximum number of labels of one executor.
+const MAX_LABELS: usize = 64;
+
+/// `NAME=VALUE` as a label.
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && name.len().max(value.len()) <= MAX_LABEL_BYTES => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(format!(
+            "`{text}` is not a label: write NAME=VALUE, such as site=a, with at most {MAX_LABEL_BYTES} bytes on each side"
+        )),
+    }
+}
+
+/// Labels by their names.
+///
+/// # Errors
+/// If a name is given twice, or there are more than [`MAX_LABELS`].
+pub(crate) fn labels(given: &[(String, String)]) -> Result<Labels, clap::Error> {
+    let wrong = |why: String| clap::Error::raw(ErrorKind::ArgumentConflict, why);
+    let mut labels = Labels::new();
+    for (name, value) in given {
+        if labels.insert(name.clone(), value.clone()).is_some() {
+            return Err(wrong(format!("the label `{name}` is given twice: an executor has one value of each label\n")));
+        }
+    }
+    if labels.len() > MAX_LABELS {
+        return Err(wrong(format!("{} labels are given: an executor has at most {MAX_LABELS}\n", labels.len())));
+    }
+    Ok(labels)
+}
+
+/// Checks a match expression over tasks.
+fn parse_accept(text: &str) -> Result<String, String> {
+    eyas_matching::accept(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
+}
+
+/// `NAME=N` as a counted resource.
+pub(crate) fn parse_amount(text: &str) -> Result<(String, u64), String> {
+    let parsed = text.split_once('=').and_then(|(name, n)| Some((name, n.parse::<u64>().ok()?)));
+    match parsed {
+        Some((name, amount)) if !name.is_empty() => Ok((name.to_owned(), amount)),
+        _ => Err(format!("`{text}` is not a resource: write NAME=N with a whole number, such as gpu=1")),
+    }
+}
+
+/// Counted resources in the order of their names.
+///
+/// # Errors
+/// If a resource is given twice.
+pub(crate) fn named_amounts(given: &[(String, u64)]) -> Result<Vec<(String, u64)>, clap::Error> {
+    let mut amounts = given.to_vec();
+    amounts.sort();
+    match amounts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => {
+            let twice = format!("the resource `{}` is given twice: add the numbers up\n", pair[0].0);
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, twice))
+        }
+        None => Ok(amounts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_as_written() {
+        let labels = |words: &[&str]| {
+            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_label(word)).collect();
+            labels(&parsed?).map_err(|e| e.to_string())
+        };
+        let expected = [("gpu-kind", "a=100"), ("site", "")].map(|(name, value)| (name.into(), value.into())).into();
+        assert_eq!(labels(&["site=", "gpu-kind=a=100"]), Ok(expected));
+        for wrong in [&["site"][..], &["=a"], &["a=1", "a=2"], &[&format!("a={}", "x".repeat(300))]] {
+            assert!(labels(wrong).is_err(), "{wrong:?}");
+        }
+        let many: Vec<_> = (0..=MAX_LABELS).map(|number| format!("l{number}=x")).collect();
+        assert!(labels(&many.iter().map(String::as_str).collect::<Vec<_>>()).unwrap_err().contains("at most 64"));
+    }
+
+    #[test]
+    fn resources_are_read_as_written() {
+        let amounts = |words: &[&str]| {
+            let parsed: Result<Vec<_>, _> = words.iter().map(|word| parse_amount(word)).collect();
+            named_amounts(&parsed?).map_err(|e| e.to_string())
+        };
+        assert_eq!(amounts(&["tape=2", "gpu=1"]), Ok(vec![("gpu".into(), 1), ("tape".into(), 2)]));
+        for wrong in [&["gpu"][..], &["=1"], &["gpu=x"], &["gpu=1", "gpu=2"]] {
+            assert!(amounts(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

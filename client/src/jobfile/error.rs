@@ -1,0 +1,143 @@
+//! What can be wrong with the fields of a task, and with a job file.
+
+use eyas_types::task::MAX_REPLICAS;
+use eyas_types::{Name, PolicyError};
+use thiserror::Error;
+
+use crate::draft::DraftError;
+use crate::sources::{MAX_LINE_BYTES, SourceError};
+
+/// What is wrong in a job file, and where.
+#[derive(Debug, Error)]
+#[error("{file}, line {line}{}: {why}", column.map_or_else(String::new, |column| format!(", column {column}")))]
+pub struct JobFileError {
+    /// Path of the file.
+    pub file: String,
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// Number of the column, from 1, if it is known.
+    pub column: Option<usize>,
+    /// The mistake.
+    pub why: TaskFieldsError,
+}
+
+/// What is wrong with the fields of a task, of a command line or of a job file.
+#[derive(Debug, Error)]
+pub enum TaskFieldsError {
+    /// The job file cannot be read.
+    #[error("the job file cannot be read: {0}")]
+    Unreadable(std::io::Error),
+    /// The text is not TOML or JSON, or a field has a wrong name or value.
+    #[error("{0}")]
+    Syntax(String),
+    /// The job file has the ending of a JSON document.
+    #[error(
+        "a job file is TOML, or JSON lines with one task on each line: write each task on one line, and give the file a name \
+         that ends in .jsonl"
+    )]
+    JsonDocument,
+    /// `[task]` in place of `[[task]]`.
+    #[error("write [[task]] with two brackets on each side: a job file has a list of tasks")]
+    SingleBrackets,
+    /// A line of JSON is too long for a message.
+    #[error("the line is longer than {MAX_LINE_BYTES} bytes: put the data in a file, and name that file as an input")]
+    LongLine,
+    /// Tasks or inputs cannot be added to the job.
+    #[error(transparent)]
+    Draft(#[from] DraftError),
+    /// The items cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A match expression is wrong.
+    #[error("{0}")]
+    Expression(String),
+    /// The name of a distribution is wrong.
+    #[error(transparent)]
+    Distribution(#[from] PolicyError),
+    /// Reading in the background was broken off.
+    #[error("reading the items was broken off: {0}")]
+    Broken(String),
+    /// Two tasks have the same id.
+    #[error("two tasks have the id `{0}`: give each task an id of its own")]
+    SameId(String),
+    /// A task has a command and `noop`.
+    #[error("a task has a `command` or `noop = true`, not both: leave one of them out")]
+    CommandAndNoop,
+    /// A task has no command.
+    #[error("the task has no command: write one such as command = [\"wc\", \"-l\", \"in.txt\"]")]
+    NoCommand,
+    /// The command is a whole command line in one word.
+    #[error(
+        "the command `{line}` is one word, and no program has that name: write the words apart ({}), or let a shell read the \
+         line (sh -c '{line}')",
+        line.to_string().split_whitespace().collect::<Vec<_>>().join(", ")
+    )]
+    LineAsWord {
+        /// The word.
+        line: Name,
+    },
+    /// A task with outputs has a working folder of its own choice.
+    #[error(
+        "output `{0}` is taken from the task's sandbox, so the task cannot have another folder: leave `folder` out"
+    )]
+    FolderAndOutput(Name),
+    /// The name of an environment variable is empty, or has `=` or a zero byte in it.
+    #[error("`{0}` cannot be the name of an environment variable: use letters, digits and `_`")]
+    Variable(String),
+    /// `replicas` beside an output that is not kept.
+    #[error("output `{0}` has `replicas` but is not kept in the cluster: add `keep = true`, or leave `replicas` out")]
+    ReplicasWithoutKeep(Name),
+    /// Too many replicas, or none.
+    #[error("output `{file}` cannot have {replicas} replicas: write a number from 1 to {MAX_REPLICAS}")]
+    Replicas {
+        /// The output.
+        file: Name,
+        /// The number that was asked for.
+        replicas: u8,
+    },
+    /// No such number of processors.
+    #[error("a task cannot have {0} cpus: write a number from 0.001 to 1000000")]
+    Cpus(f64),
+    /// More than one source of items.
+    #[error("a task has one of `each`, `each_line` and `array`: leave the others out, or write several tasks")]
+    SeveralItems,
+    /// An input names a task that no earlier table has.
+    #[error("no earlier task has the id `{0}`: write the task with that id before the tasks that read its outputs")]
+    UnknownId(String),
+    /// An input names an output that its task does not have.
+    #[error("task `{task}` has no output `{output}`")]
+    UnknownOutput {
+        /// The id of the task.
+        task: String,
+        /// The `file` of the output.
+        output: Name,
+    },
+    /// An input names a task of an array beyond its end.
+    #[error("task `{task}` has no index {index}: it is an array of {count}, which count from 0")]
+    UnknownIndex {
+        /// The id of the task.
+        task: String,
+        /// The index that was asked for.
+        index: u32,
+        /// Number of tasks in the array.
+        count: u32,
+    },
+    /// An input asks for a column that the item does not have.
+    #[error("input `{path}` asks for column {column}, but the item has {columns}")]
+    Column {
+        /// The input as it was written.
+        path: Name,
+        /// The column that was asked for.
+        column: u16,
+        /// Number of columns of the item.
+        columns: usize,
+    },
+    /// A pattern of several files has one name in the sandbox.
+    #[error("input `{path}` stands for {files} files, but `name` is for one file: leave `name` out")]
+    NameOfSeveral {
+        /// The pattern.
+        path: Name,
+        /// Number of files.
+        files: usize,
+    },
+}

@@ -1,0 +1,152 @@
+//! Reading a job file: TOML with `[[task]]` tables, or JSON lines.
+
+use eyas_types::Distribution;
+use serde::Deserialize;
+
+use super::error::{JobFileError, TaskFieldsError};
+use super::{Known, TaskFields, check_terms};
+use crate::draft::{Draft, Preparing};
+use crate::sources::MAX_LINE_BYTES;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobFile {
+    name: Option<String>,
+    priority: Option<i32>,
+    /// Requirements of every task, in addition to its own.
+    requirements: Option<toml::Spanned<String>>,
+    /// The rank of every task that has none of its own.
+    rank: Option<toml::Spanned<String>>,
+    #[serde(default)]
+    reuse: bool,
+    distribution: Option<toml::Spanned<String>>,
+    #[serde(default)]
+    task: Vec<toml::Spanned<TaskFields>>,
+}
+
+/// What a job file says of all its tasks.
+#[derive(Default)]
+struct JobFileHead {
+    name: Option<String>,
+    priority: Option<i32>,
+    reuse: bool,
+    distribution: Distribution,
+}
+
+/// A mistake, and its line and column.
+struct Mistake {
+    line: usize,
+    column: Option<usize>,
+    why: TaskFieldsError,
+}
+
+impl Mistake {
+    fn at(line: usize, why: TaskFieldsError) -> Self {
+        Mistake { line, column: None, why }
+    }
+}
+
+/// Tasks, each with the line where it begins.
+type LocatedTasks = Vec<(usize, TaskFields)>;
+
+/// Reads a job file. If its name ends in `.jsonl` or `.ndjson`, it has a task on each line; otherwise it is TOML. Tasks
+/// without a priority get `priority`, else that of the file, else 0. `see` is shown the progress until the job is accepted.
+///
+/// # Errors
+/// The first mistake, with its line.
+pub async fn read_job_file(
+    file: &str,
+    priority: Option<i32>,
+    see: impl FnMut(Preparing) + Send + 'static,
+) -> Result<Draft, JobFileError> {
+    let wrong = |Mistake { line, column, why }| JobFileError { file: file.to_owned(), line, column, why };
+    let read = std::fs::read_to_string(file);
+    let text = read.map_err(|e| wrong(Mistake::at(1, TaskFieldsError::Unreadable(e))))?;
+    let (head, tasks) = if file.ends_with(".jsonl") || file.ends_with(".ndjson") {
+        (JobFileHead::default(), read_lines(&text).map_err(wrong)?)
+    } else if file.ends_with(".json") {
+        return Err(wrong(Mistake::at(1, TaskFieldsError::JsonDocument)));
+    } else {
+        read_toml(&text).map_err(wrong)?
+    };
+    let stem = std::path::Path::new(file).file_stem().map_or("job".into(), |stem| stem.to_string_lossy());
+    let mut draft = Draft::new(head.name.as_deref().unwrap_or(&stem)).seen_by(see);
+    draft.reuse = head.reuse;
+    draft.distribute(head.distribution);
+    let mut known = Known::default();
+    for (line, mut fields) in tasks {
+        fields.priority = fields.priority.or(priority).or(head.priority);
+        fields.add_to(&mut draft, &mut known).await.map_err(|why| wrong(Mistake::at(line, why)))?;
+    }
+    Ok(draft)
+}
+
+fn read_lines(text: &str) -> Result<LocatedTasks, Mistake> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let tasks = lines.map(|(index, line)| {
+        if line.len() > MAX_LINE_BYTES {
+            return Err(Mistake::at(index + 1, TaskFieldsError::LongLine));
+        }
+        let fields = serde_json::from_str(line).map_err(|e| json_mistake(index + 1, &e))?;
+        Ok((index + 1, fields))
+    });
+    tasks.collect()
+}
+
+/// An error of the JSON parser, which counts lines from the beginning of the one line that it was given.
+fn json_mistake(line: usize, error: &serde_json::Error) -> Mistake {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let why = TaskFieldsError::Syntax(text.strip_suffix(&place).unwrap_or(&text).to_owned());
+    Mistake { line, column: Some(error.column()).filter(|column| *column > 0), why }
+}
+
+fn read_toml(text: &str) -> Result<(JobFileHead, LocatedTasks), Mistake> {
+    let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let file: JobFile = toml::from_str(text).map_err(|e| {
+        let line = e.span().map_or(1, |span| line_of(span.start));
+        let table = text.parse::<toml::Table>();
+        let has_single_brackets = table.is_ok_and(|table| table.get("task").is_some_and(toml::Value::is_table));
+        let why = if has_single_brackets {
+            TaskFieldsError::SingleBrackets
+        } else {
+            TaskFieldsError::Syntax(e.message().to_owned())
+        };
+        Mistake::at(line, why)
+    })?;
+    let located =
+        |text: Option<toml::Spanned<String>>| text.map(|text| (line_of(text.span().start), text.into_inner()));
+    let (requirements, rank) = (located(file.requirements), located(file.rank));
+    if let Some((line, requirements)) = &requirements {
+        check_terms(Some(requirements), None).map_err(|why| Mistake::at(*line, why))?;
+    }
+    if let Some((line, rank)) = &rank {
+        check_terms(None, Some(rank)).map_err(|why| Mistake::at(*line, why))?;
+    }
+    let distribution = match file.distribution {
+        Some(name) => {
+            let line = line_of(name.span().start);
+            name.get_ref().parse().map_err(|why| Mistake::at(line, TaskFieldsError::Distribution(why)))?
+        }
+        None => Distribution::default(),
+    };
+    let tasks = file.task.into_iter().map(|task| {
+        let line = line_of(task.span().start);
+        let mut task = task.into_inner();
+        // Before the requirements of all tasks are added, so that columns are those of the file.
+        task.check_terms().map_err(|why| Mistake::at(line, why))?;
+        task.requirements = match (&requirements, task.requirements.take()) {
+            (Some((_, all)), Some(own)) => Some(format!("{} && {}", in_brackets(all), in_brackets(&own))),
+            (all, own) => own.or_else(|| all.as_ref().map(|(_, all)| all.clone())),
+        };
+        task.rank = task.rank.take().or_else(|| rank.as_ref().map(|(_, rank)| rank.clone()));
+        Ok((line, task))
+    });
+    let head = JobFileHead { name: file.name, priority: file.priority, reuse: file.reuse, distribution };
+    Ok((head, tasks.collect::<Result<_, _>>()?))
+}
+
+/// A comment ends with its line, and must not swallow the bracket.
+fn in_brackets(condition: &str) -> String {
+    if condition.contains("//") { format!("({condition}\n)") } else { format!("({condition})") }
+}
