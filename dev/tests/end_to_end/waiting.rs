@@ -128,7 +128,7 @@ fn a_large_array_is_shown_on_its_way_and_can_be_withdrawn() {
     }
     let cluster = Cluster::start(&[&[]]);
     let (mut child, mut shown) = on_a_terminal(&cluster, "--cluster test run --array 1-10000000 --noop");
-    read_until(&mut shown, "the dispatcher checks 10000000 tasks and writes them down");
+    read_until(&mut shown, "the dispatcher checks and stores 10000000 tasks");
     let is_run = |words: &str| words.contains(" run ") && !words.contains("stty");
     let run = wait_for("the command", || cluster.processes().into_iter().find(|(_, words)| is_run(words)));
     signal(run.0, Signal::INT);
