@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Run(Box<run::RunArgs>),
     /// Submit the jobs of a job file
     Submit(submit::SubmitArgs),
-    /// List, show, wait for, cancel or retry jobs; get or release the outputs that they keep in the cluster
+    /// List, show, wait for, cancel, retry or forget jobs; get or release the outputs that they keep in the cluster
     #[command(subcommand)]
     Job(job::JobCommand),
     /// List, show or cancel tasks; print their output; get the outputs that they keep in the cluster

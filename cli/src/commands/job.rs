@@ -54,6 +54,12 @@ pub(crate) enum JobCommand {
         /// The job's id, or `last` for the job that was submitted last
         job: WhichJob,
     },
+    /// Forget ended jobs: their results, their captured output, and the outputs that they keep in the cluster
+    Forget {
+        /// Ids of the jobs; `last` is the job that was submitted last
+        #[arg(required = true, value_name = "JOB")]
+        jobs: Vec<WhichJob>,
+    },
 }
 
 pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<ExitCode, CliError> {
@@ -106,6 +112,21 @@ pub(crate) async fn job(command: JobCommand, global: &GlobalArgs) -> Result<Exit
                 show::json("objects", &count)?;
             } else {
                 say!("released {} of job {job}", format_count(count, "object"));
+            }
+        }
+        JobCommand::Forget { jobs } => {
+            let mut ids = Vec::new();
+            for which in jobs {
+                ids.push(job_of(&mut client, which).await?);
+            }
+            for job in &ids {
+                done(client.ask(FromClient::Forget { job: *job }).await?)?;
+            }
+            let count = ids.len() as u64;
+            if global.json {
+                show::json("jobs", &count)?;
+            } else {
+                say!("forgot {}", format_count(count, "job"));
             }
         }
     }

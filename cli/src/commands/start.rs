@@ -155,6 +155,7 @@ async fn dispatcher(args: DispatcherArgs, global: &GlobalArgs) -> Result<(), Cli
         data: data_mode(args.plain_data),
         heartbeat: Duration::from_micros(args.heartbeat.max(1000)),
         processes: detach::own_names(),
+        check_journal: std::env::var_os("EYAS_CHECK_JOURNAL").map(Into::into),
     };
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {

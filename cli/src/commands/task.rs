@@ -17,9 +17,6 @@ use crate::global::GlobalArgs;
 use crate::print::{self, out, say};
 use crate::{show, words};
 
-/// Tasks that one answer of the dispatcher can have.
-const MAX_LIMIT: i64 = 10_000;
-
 #[derive(Subcommand)]
 pub(crate) enum TaskCommand {
     /// List tasks of a job
@@ -33,7 +30,7 @@ pub(crate) enum TaskCommand {
         #[arg(long, value_name = "INDEX", default_value_t = 0)]
         from: u32,
         /// List up to this many tasks
-        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=MAX_LIMIT))]
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
     /// Show a task and its command
@@ -110,10 +107,10 @@ async fn list(
     limit: u32,
     global: &GlobalArgs,
 ) -> Result<(), CliError> {
-    let tasks = ask_tasks(client, job, failed, from, limit).await?;
+    let tasks = client.tasks(job, from, limit, failed).await?;
     let next = match tasks.last() {
         Some(last) if tasks.len() == limit as usize => {
-            let more = ask_tasks(client, job, failed, last.task.index.saturating_add(1), 1).await?;
+            let more = client.tasks(job, last.task.index.saturating_add(1), 1, failed).await?;
             more.first().map(|task| task.task.index)
         }
         _ => None,
@@ -125,25 +122,11 @@ async fn list(
     if let Some(next) = next {
         let failed = if failed { " --failed" } else { "" };
         say!(
-            "the list stops after {}; it goes on with `eyas task list {job}{failed} --from {next}`, and --limit N lists up to \
-             {MAX_LIMIT}",
+            "the list stops after {}: list more with --limit N, or go on with `eyas task list {job}{failed} --from {next}`",
             format_count(limit.into(), "task")
         );
     }
     Ok(())
-}
-
-async fn ask_tasks(
-    client: &mut Client,
-    job: JobId,
-    failed: bool,
-    from: u32,
-    limit: u32,
-) -> Result<Vec<TaskView>, CliError> {
-    match client.ask(FromClient::Tasks { job, from, limit, failed }).await? {
-        ToClient::Tasks(tasks) => Ok(tasks),
-        _ => unexpected(),
-    }
 }
 
 fn print_task(task: &TaskView) -> Result<(), CliError> {
