@@ -12,7 +12,7 @@ pub enum Event {
     Assigned {
         /// Which.
         task: TaskId,
-        /// Objects it reads, each once, with their sizes in bytes.
+        /// Objects it reads, with their sizes in bytes. An object that is named twice is read once.
         inputs: Box<[(ObjectId, u64)]>,
         /// What it holds while it runs.
         need: Resources,

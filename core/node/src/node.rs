@@ -236,16 +236,19 @@ impl Node {
         priority: i32,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(reason) = self.why_never(inputs) {
-            effects.push(Effect::Refuse { task, for_now: false, reason });
-            return;
-        }
-        let missing = inputs.iter().filter(|(object, _)| !self.space.is_here(*object)).map(|(_, size)| size).sum();
-        let is_data_intensive = self.overlap.threshold_bytes(self.rate_bytes_per_s) <= missing;
         let inputs =
             inputs.iter().map(|(object, size_bytes)| Input { object: *object, size_bytes: *size_bytes, origin: None });
         let mut inputs: Vec<_> = inputs.collect();
         inputs.sort_unstable_by_key(|input| input.object);
+        // An object that is named twice is read once.
+        inputs.dedup_by_key(|input| input.object);
+        if let Some(reason) = self.why_never(&inputs) {
+            effects.push(Effect::Refuse { task, for_now: false, reason });
+            return;
+        }
+        let missing = inputs.iter().filter(|input| !self.space.is_here(input.object));
+        let missing = missing.map(|input| input.size_bytes).sum();
+        let is_data_intensive = self.overlap.threshold_bytes(self.rate_bytes_per_s) <= missing;
         let entry = Task {
             inputs,
             need,
@@ -292,8 +295,8 @@ impl Node {
     }
 
     /// Why these inputs are beyond the store's limits, if they are.
-    fn why_never(&self, inputs: &[(ObjectId, u64)]) -> Option<String> {
-        let total = inputs.iter().fold(0u64, |total, (_, size)| total.saturating_add(*size));
+    fn why_never(&self, inputs: &[Input]) -> Option<String> {
+        let total = inputs.iter().fold(0u64, |total, input| total.saturating_add(input.size_bytes));
         let limit = self.space.limit_bytes();
         if total > limit {
             return Some(format!(

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use crate::{Effect, Event, FetchFailure, Limits, Node, Overlap};
 
+mod hold;
 mod turns;
 
 fn id(n: u8) -> ObjectId {
@@ -566,24 +567,11 @@ fn what_is_lost_is_fetched_again_for_tasks_that_wait() {
 }
 
 #[test]
-fn what_is_held_stays_until_it_is_released() {
+fn an_object_that_is_named_twice_is_read_once() {
     let mut node = node(EvictionPolicy::Lru, true);
-    let hold = |n, size_bytes| Event::Hold { object: id(n), size_bytes };
-    assert_eq!(node.run(hold(1, 60)), [Effect::Fetch { object: id(1), task: None }]);
-    assert_eq!(node.fetched_here(1), []);
-    assert_eq!(node.run(hold(1, 60)), [Effect::Held { object: id(1) }]);
-    let [Effect::Refuse { for_now: true, .. }] = node.assign(0, &[(2, 60)])[..] else { panic!("there is no room") };
-    let [Effect::NotHeld { object, reason }] = &node.run(hold(3, 60))[..] else { panic!("there is no room") };
-    assert!(*object == id(3) && reason.contains("60 B"), "{reason}");
-    assert_eq!(node.run(Event::Release { object: id(1) }), []);
-    let fetch = Effect::Fetch { object: id(2), task: Some(task(1)) };
-    assert_eq!(node.assign(1, &[(2, 60)]), [Effect::Evict { object: id(1) }, fetch]);
-    // What a task writes takes the place of what is idle, never that of what is held or in use.
-    node.fetched_here(2);
-    let produced = |n, size_bytes| Event::Produced { task: task(1), object: id(n), size_bytes };
-    assert_eq!(node.run(produced(4, 40)), []);
-    assert!(matches!(node.run(produced(5, 10))[..], [Effect::CannotKeep { .. }]));
-    node.run(Event::Ended { task: task(1) });
-    assert_eq!(node.run(produced(6, 10)), [Effect::Evict { object: id(2) }]);
-    assert!(matches!(node.run(Event::Lost { object: id(4) })[..], [Effect::NotHeld { .. }]));
+    // Twice 60 bytes would be more than the store holds.
+    assert_eq!(node.assign(0, &[(1, 60), (1, 60)]), [Effect::Fetch { object: id(1), task: Some(task(0)) }]);
+    let [Effect::Start { reads, .. }] = node.fetched_here(1)[..] else { panic!("its input is here") };
+    assert_eq!((reads.count(), reads.persistent.bytes), (1, 60));
+    node.run(Event::Ended { task: task(0) });
 }
