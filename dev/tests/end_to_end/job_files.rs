@@ -14,7 +14,7 @@ fn mistakes_are_found_with_their_line() {
     for (line_seven, says) in [
         ("command = [\"true\"", "line 7"),
         ("comand = [\"true\"]", "`comand`"),
-        ("command = \"true\"", "sequence"),
+        ("command = \"true\"", "`command` is a list of words"),
         ("command = [\"true\"]\ntimeout = \"5 parsecs\"", "line 8"),
         ("command = [\"true\"]\nmemory = \"4XiB\"", "4XiB"),
         ("command = [\"true\"]\nretries = -1", "line 8"),
@@ -33,7 +33,7 @@ fn mistakes_are_found_with_their_line() {
         ("command = [\"cat\"]\neach = \"*.none\"", "no file matches `*.none`"),
         ("command = [\"cat\"]\ninputs = [\"no/such file\"]", "no/such file"),
         ("command = [\"cat\"]\ninputs = [\"/\"]", "folder"),
-        ("command = [\"cat\"]\ninputs = [{ task = \"frames\" }]", "no task before has the id `frames`"),
+        ("command = [\"cat\"]\ninputs = [{ task = \"frames\" }]", "no earlier task has the id `frames`"),
         ("command = [\"cat\"]\nfolder = \"x\"\noutputs = [{ file = \"y\" }]", "leave `folder` out"),
         ("command = [\"cat\"]\ncpus = -1.5", "-1.5 cpus"),
         ("command = [\"cat\"]\nenv = { \"A=B\" = \"c\" }", "`A=B` cannot be the name"),
@@ -56,7 +56,7 @@ fn mistakes_in_json_lines_are_found_with_their_line() {
     ] {
         let text = format!("{{\"id\": \"a\", \"command\": [\"true\"]}}\n\n{line}\n");
         let file = cluster.write("job.jsonl", text);
-        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.jsonl, line 3: ", says]);
+        cluster.run(&["submit", file.to_str().unwrap()]).exits(1).says(&["job.jsonl, line 3", says]);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::support::{Cluster, Home};
+use rustix::process::Signal;
+
+use crate::support::{Cluster, Home, signal};
 
 /// A command that is wrong, and what is said of it.
 struct Mistake {
@@ -33,7 +35,7 @@ const MISTAKES: &[Mistake] = &[
         2,
         &["'wc'", "write `--` before the command", "eyas run --each '*.txt' -- wc -l {}"],
     ),
-    mistake(&["map", "/data", "grep", "x"], 2, &["write `--` before the command"]),
+    mistake(&["map", "/data", "grep", "x"], 2, &["eyas map <FILE>... -- <PROGRAM>..."]),
     mistake(
         &["run", "--each", "*.txt", "--", "wc -l {}"],
         1,
@@ -218,5 +220,7 @@ fn the_command_alone_orders_requests_of_programs() {
     let mut status = home.command(&["--json", "io", "status"]);
     status.env("XDG_RUNTIME_DIR", home.path("run"));
     let storages = home.finish(status).exits(0).json("io")["storages"].clone();
+    // The agent would end by itself, later.
+    home.processes().iter().for_each(|(process, _)| signal(*process, Signal::TERM));
     assert!(!storages.as_array().unwrap().is_empty(), "no request was ordered: {storages}");
 }

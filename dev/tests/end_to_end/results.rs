@@ -128,9 +128,9 @@ fn a_report_that_cannot_be_written_does_not_fail_the_job() {
     cluster.write("file", "");
     let words =
         ["run", "--array", "1-3", "-o", "x=out/{}", "--report", "file/r.html", "--", "sh", "-c", "echo {} | tee x"];
-    let complete = "Results are not affected: what tasks printed is on standard output, and their files `x` in out/{}.";
+    let complete = "Results are not affected: the output of tasks is on standard output, their files are `x` in out/{}.";
     let warned =
-        ["3 of 3 tasks succeeded", "the job's report could not be written: cannot make the folder file", complete];
+        ["3 of 3 tasks succeeded", "the job's report could not be written: cannot create the folder file", complete];
     let done =
         cluster.run(&words).exits(0).says(&warned).says(&["`eyas report 1 -o FILE` writes the report elsewhere"]);
     assert_eq!((done.stdout.lines().count(), cluster.names("out")), (3, vec!["1".into(), "2".into(), "3".into()]));

@@ -83,7 +83,7 @@ fn what_waits_warns_of_what_can_never_run_and_leaves_the_job_running() {
 #[test]
 fn several_jobs_are_waited_for_and_the_last_has_a_name() {
     let cluster = Cluster::start(&[&[]]);
-    cluster.run(&["job", "wait", "last"]).exits(1).says(&["there is no job"]);
+    cluster.run(&["job", "wait", "last"]).exits(1).says(&["the cluster has no job"]);
     cluster.run(&["job", "wait"]).exits(2);
     cluster.run(&["job", "wait", "first"]).exits(2).says(&["`last` is the job that was submitted last"]);
     cluster.write("good.toml", "[[task]]\ncommand = [\"true\"]\n");
