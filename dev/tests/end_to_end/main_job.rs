@@ -160,7 +160,8 @@ fn the_exit_code_tells_how_it_went() {
 fn without_tasks_there_is_nothing_to_do() {
     let home = Home::new();
     home.write("empty", "\n\n");
-    let done = home.eyas(&["run", "--each-line", "empty", "--", "false"]).exits(0).says(&["no tasks: empty has no lines"]);
+    let done =
+        home.eyas(&["run", "--each-line", "empty", "--", "false"]).exits(0).says(&["no tasks: empty has no lines"]);
     assert_eq!(done.stdout, "");
     home.eyas(&["run", "--each", "*.fits", "--", "true"]).exits(1).says(&["no file matches `*.fits`"]);
 }

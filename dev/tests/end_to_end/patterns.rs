@@ -26,7 +26,10 @@ fn a_pattern_of_inputs_is_all_the_files_that_it_names() {
     wrong(&["-i", "ref/*.fq"]).says(&["no file matches `ref/*.fq`"]);
     home.write("job.toml", "[[task]]\nnoop = true\ninputs = [{ path = \"ref/*\", name = \"x\" }]\n");
     let cluster = Cluster::start_in(home, &[]);
-    cluster.run(&["submit", "job.toml"]).exits(1).says(&["input `ref/*` stands for 2 files, but `name` is for one file"]);
+    cluster
+        .run(&["submit", "job.toml"])
+        .exits(1)
+        .says(&["input `ref/*` stands for 2 files, but `name` is for one file"]);
 }
 
 #[test]

@@ -128,7 +128,8 @@ fn a_report_that_cannot_be_written_does_not_fail_the_job() {
     cluster.write("file", "");
     let words =
         ["run", "--array", "1-3", "-o", "x=out/{}", "--report", "file/r.html", "--", "sh", "-c", "echo {} | tee x"];
-    let complete = "Results are not affected: the output of tasks is on standard output, their files are `x` in out/{}.";
+    let complete =
+        "Results are not affected: the output of tasks is on standard output, their files are `x` in out/{}.";
     let warned =
         ["3 of 3 tasks succeeded", "the job's report could not be written: cannot create the folder file", complete];
     let done =
