@@ -76,6 +76,13 @@ impl DispatcherCore {
             }
         }
         self.replies.put();
+        // Clients that watch the job again count its results anew.
+        if let JournalRecord::Snapshot { job, summary, drops_results: true, .. } = &record {
+            match summary {
+                Some(summary) => self.replies.show(*job, self.progress_of_archived(summary)),
+                None => self.show(*job),
+            }
+        }
         self.journal.write(record);
     }
 
