@@ -67,7 +67,8 @@ impl Jobs {
 
     /// Lets go of all that an ended job keeps.
     pub(crate) fn release(&mut self, id: JobId) {
-        let Some(kept) = self.jobs.get_mut(&id).map(Job::release).filter(|kept| !kept.is_empty()) else { return };
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.kept.is_empty()) else { return };
+        let kept = job.release();
         // Results before this entry are of what was kept.
         self.flush();
         self.write_entry(id, Entry::Released);

@@ -403,8 +403,9 @@ fn apply(world: &mut World, step: Step) {
             }
         }
         Step::Cancel(which, task) => {
-            if let Some(job) = nth(ids.iter().copied(), which) {
-                let count = world.jobs.get(job).map_or(0, |job| job.tasks.len() as u32);
+            if let Some(job) = nth(ids.iter().copied(), which)
+                && let Some(count) = world.jobs.get(job).map(|job| job.tasks.len() as u32)
+            {
                 let tasks = task.map_or(0..count, |task| u32::from(task) % count..u32::from(task) % count + 1);
                 world.tell(Event::Cancel { job, tasks });
             }
