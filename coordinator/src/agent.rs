@@ -1,7 +1,7 @@
-//! The agent of a node: it answers its programs on the board, and reads for them.
+//! The agent: one process for each user of a node. It answers programs on the board, and reads ahead for them.
 //!
-//! One thread owns everything, the `Brain` of `brain.rs`. Programs ring for it on the board; threads that read, and the one
-//! that opens the door to new programs, send it news and ring too. It waits for none of them.
+//! One thread owns all state, the `AgentCore` of `agent/core.rs`. Programs ring its bell on the board; the threads that
+//! read ahead, and the one that serves the socket, send it messages and ring as well. It waits for none of them.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -16,76 +16,74 @@ pub use eyas_board::HELLO;
 use eyas_session::Access;
 use thiserror::Error;
 
-use crate::link;
-use crate::order::Order;
-use crate::protocol::Status;
+use crate::coordinator_link;
+use crate::protocol::IoStatus;
+use crate::request_tracker::RequestTracker;
 use crate::rules::Rules;
 
-mod brain;
-mod door;
-mod fetch;
-mod files;
-mod storages;
-mod streams;
+mod bypasses;
+mod core;
+mod read_ahead;
+mod socket;
 
-/// First byte of what is sent to an agent's socket by who wants to know how things are.
+/// First byte of a message to the agent's socket that asks for the status.
 const STATUS: u8 = b'S';
-/// An agent says how things are within this time, and is gone within it once it has closed its door.
+/// Time for an agent to report its status; and for an agent that has closed its socket to end.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked whether it is gone.
+/// Interval of checks whether an agent has ended.
 const STEP: Duration = Duration::from_millis(5);
-/// An agent that nobody has needed for so long ends.
+/// An agent ends after this time without use.
 pub const IDLE: Duration = Duration::from_secs(30);
 
-/// How an agent is to work.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
-pub struct Setup {
-    /// Its socket and its lock are here. The folder is its user's alone.
+pub struct AgentConfig {
+    /// Folder of its socket and lock file. Only its user can access it.
     pub folder: PathBuf,
-    /// Who decides.
-    pub order: Deciding,
-    /// It ends when nobody has needed it for so long.
+    /// Which process orders the requests.
+    pub order: OrderedBy,
+    /// Time without use after which the agent ends.
     pub idle: Duration,
 }
 
-/// Who decides in which order requests go to storage.
+/// Which process orders the requests.
 #[derive(Clone, Debug)]
-pub enum Deciding {
-    /// The agent, for its node alone, by these.
-    Here(Rules),
-    /// A coordinator, for all nodes.
-    There(Access),
+pub enum OrderedBy {
+    /// The agent itself, for its node alone, by these rules.
+    Agent(Rules),
+    /// The coordinator, for all nodes.
+    Coordinator(Access),
 }
 
-/// Why there is no agent.
+/// Reasons why an agent cannot run.
 #[derive(Debug, Error)]
 pub enum AgentError {
-    /// One runs already.
-    #[error("an agent runs in {} already", .0.display())]
+    /// An agent is already running in this folder.
+    #[error("an agent is already running in {}", .0.display())]
     RunsAlready(PathBuf),
     /// The folder cannot be used.
-    #[error("the agent's folder {} cannot be used: {error}", folder.display())]
+    #[error("cannot use the agent's folder {}: {error}", folder.display())]
     Folder {
-        /// Which.
+        /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The board cannot be made.
-    #[error("there is no memory for the agent's board: {0}")]
+    /// The board's memory cannot be allocated.
+    #[error("cannot allocate memory for the agent's board: {0}")]
     Board(io::Error),
 }
 
-/// Where the agent in this folder can be reached.
+/// Path of the socket of the agent in this folder.
 pub fn socket(folder: &Path) -> PathBuf {
     folder.join("agent.sock")
 }
 
-/// How things are at the agent in this folder, if it decides by itself.
+/// Status of the agent in this folder, if it orders requests itself.
 ///
 /// # Errors
-/// If it cannot be reached, or says something strange.
-pub fn status(folder: &Path) -> io::Result<Status> {
+/// If the agent cannot be reached or its answer is invalid.
+pub fn status(folder: &Path) -> io::Result<IoStatus> {
     let mut agent = UnixStream::connect(socket(folder))?;
     agent.set_read_timeout(Some(PATIENCE))?;
     agent.write_all(&[STATUS])?;
@@ -94,21 +92,21 @@ pub fn status(folder: &Path) -> io::Result<Status> {
     postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Runs an agent until nobody has needed it for a while.
-pub fn run(setup: &Setup) -> Result<(), AgentError> {
-    let in_folder = |error| AgentError::Folder { folder: setup.folder.clone(), error };
-    make_folder(&setup.folder)?;
-    // An agent holds its lock.
-    let lock = File::options().create(true).append(true).open(setup.folder.join("agent.lock")).map_err(in_folder)?;
-    let path = socket(&setup.folder);
+/// Runs an agent until it has not been used for a while.
+pub fn run(config: &AgentConfig) -> Result<(), AgentError> {
+    let in_folder = |error| AgentError::Folder { folder: config.folder.clone(), error };
+    make_folder(&config.folder)?;
+    // An agent holds its lock as long as it runs.
+    let lock = File::options().create(true).append(true).open(config.folder.join("agent.lock")).map_err(in_folder)?;
+    let path = socket(&config.folder);
     let deadline = Instant::now() + PATIENCE;
     loop {
         match lock.try_lock() {
             Ok(()) => break,
             Err(TryLockError::Error(error)) => return Err(in_folder(error)),
-            // One whose door is closed is about to go, and whoever started this one has found it closed.
+            // An agent that has closed its socket is about to end; that is why this one was started.
             Err(TryLockError::WouldBlock) if Instant::now() > deadline || UnixStream::connect(&path).is_ok() => {
-                return Err(AgentError::RunsAlready(setup.folder.clone()));
+                return Err(AgentError::RunsAlready(config.folder.clone()));
             }
             Err(TryLockError::WouldBlock) => thread::sleep(STEP),
         }
@@ -116,36 +114,37 @@ pub fn run(setup: &Setup) -> Result<(), AgentError> {
     let memory = eyas_board::make().map_err(AgentError::Board)?;
     let board = eyas_board::map(&memory).map_err(AgentError::Board)?;
     let (news, told) = mpsc::channel();
-    let order = match &setup.order {
-        Deciding::Here(rules) => Order::here(rules.clone()),
-        Deciding::There(access) => {
+    let tracker = match &config.order {
+        OrderedBy::Agent(rules) => RequestTracker::local(rules.clone()),
+        OrderedBy::Coordinator(access) => {
             let news = news.clone();
             let tell = move |heard| {
-                let is_there = news.send(brain::News::Link(heard)).is_ok();
+                let is_there = news.send(core::AgentMessage::Link(heard)).is_ok();
                 eyas_board::ring(&board.agent.bell);
                 is_there
             };
-            link::keep(access.clone(), tell).map_err(in_folder)?;
-            Order::there()
+            coordinator_link::keep(access.clone(), tell).map_err(in_folder)?;
+            RequestTracker::remote()
         }
     };
-    let mut brain = brain::Brain::new(board, order, news.clone(), told, setup.idle);
+    let mut brain = core::AgentCore::new(board, tracker, news.clone(), told, config.idle);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_folder(error)),
         _ => {}
     }
     let listener = UnixListener::bind(&path).map_err(in_folder)?;
-    let door = door::Door { listener, memory, board, news };
+    let door = socket::AgentSocket { listener, memory, board, news };
     thread::Builder::new().name("door".to_owned()).spawn(move || door.keep()).map_err(in_folder)?;
     brain.run();
     let _ = fs::remove_file(&path);
     Ok(())
 }
 
-/// Makes an agent's folder, for its user alone, as is the one that it is in.
+/// Creates an agent's folder, accessible to its user only, as its parent is.
 ///
 /// # Errors
-/// If it cannot be made, or others can get into one of the two: who can put a socket there could answer programs.
+/// If it cannot be created, or if other users can access the folder or its parent: a user who can put a socket there
+/// could answer programs.
 pub fn make_folder(folder: &Path) -> Result<(), AgentError> {
     let failed = |folder: &Path| {
         let folder = folder.to_owned();
@@ -155,7 +154,7 @@ pub fn make_folder(folder: &Path) -> Result<(), AgentError> {
     for folder in [folder.parent().unwrap_or(folder), folder] {
         let stat = rustix::fs::stat(folder).map_err(|error| failed(folder)(error.into()))?;
         if stat.st_uid != rustix::process::getuid().as_raw() || stat.st_mode & 0o077 != 0 {
-            let why = "others can get into it; its mode has to be 700";
+            let why = "other users can access it; its mode must be 700";
             return Err(failed(folder)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
         }
     }
@@ -170,16 +169,16 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(20);
 
-    fn setup(home: &Path) -> Setup {
+    fn config(home: &Path) -> AgentConfig {
         fs::set_permissions(home, fs::Permissions::from_mode(0o700)).unwrap();
-        Setup { folder: home.join("agent"), order: Deciding::Here(Rules::default()), idle: Duration::ZERO }
+        AgentConfig { folder: home.join("agent"), order: OrderedBy::Agent(Rules::default()), idle: Duration::ZERO }
     }
 
-    /// What an agent answers to who comes; None if nobody is there.
+    /// Bytes that an agent answers to a new program; `None` if it does not run.
     fn greet(folder: &Path) -> Option<usize> {
         let mut agent = UnixStream::connect(socket(folder)).ok()?;
         agent.set_read_timeout(Some(DEADLINE)).unwrap();
-        // It may hang up before.
+        // It may close the connection first.
         let _ = agent.write_all(&[HELLO]);
         Some(agent.read(&mut [0]).unwrap_or(0))
     }
@@ -187,14 +186,14 @@ mod tests {
     #[test]
     fn who_comes_to_an_agent_that_goes_is_not_answered() {
         let home = tempfile::tempdir().unwrap();
-        let setup = setup(home.path());
+        let config = config(home.path());
         let began = Instant::now();
         let mut came = 0;
         while came < 3 {
             thread::scope(|scope| {
-                let agent = scope.spawn(|| run(&setup));
+                let agent = scope.spawn(|| run(&config));
                 while !agent.is_finished() {
-                    came += greet(&setup.folder).inspect(|answer| assert_eq!(*answer, 0, "it goes")).map_or(0, |_| 1);
+                    came += greet(&config.folder).inspect(|answer| assert_eq!(*answer, 0, "it goes")).map_or(0, |_| 1);
                 }
                 agent.join().unwrap().unwrap();
             });
@@ -205,15 +204,15 @@ mod tests {
     #[test]
     fn the_next_waits_for_one_that_goes() {
         let home = tempfile::tempdir().unwrap();
-        let setup = setup(home.path());
-        make_folder(&setup.folder).unwrap();
-        let path = setup.folder.join("agent.lock");
+        let config = config(home.path());
+        make_folder(&config.folder).unwrap();
+        let path = config.folder.join("agent.lock");
         let lock = File::create(&path).unwrap();
         lock.lock().unwrap();
         let began = Instant::now();
         let is_open = |entry: io::Result<fs::DirEntry>| fs::read_link(entry.unwrap().path()).is_ok_and(|at| at == path);
         let next = thread::scope(|scope| {
-            let next = scope.spawn(|| run(&setup));
+            let next = scope.spawn(|| run(&config));
             while fs::read_dir("/proc/self/fd").unwrap().map(is_open).filter(|is_it| *is_it).count() < 2 {
                 assert!(began.elapsed() < DEADLINE, "it does not come");
             }

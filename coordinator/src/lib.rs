@@ -1,24 +1,32 @@
-//! Coordinated I/O: many programs share slow storage without trampling each other (io-coordination).
+//! Coordinated I/O: many programs share slow storage without disturbing each other (io-coordination).
 //!
-//! Programs that `eyas io run` starts ask before they read or write shared storage (`preload/`, by the board). Whom they
-//! ask is the [`agent`] of their node: it reads what several small reads want in one large one, and has everything put in
-//! order by the decider `core/ioq`: on its node alone, or, by the [coordinator](serve()), among all that share a storage. Nothing here may stand in a program's way: whoever is not answered goes ahead.
+//! Programs that `eyas io run` starts ask for a turn before they read or write shared storage (`preload/`, through the
+//! shared memory in `board/`). They ask the [`agent`] of their node. The agent reads ahead for all of them, one large
+//! read in place of many small ones, and has all requests ordered by the decider `core/ioq`: its own decider for the
+//! node alone, or that of the [coordinator](serve()) for all nodes that share a storage. Executors ask the coordinator
+//! directly, with a [`TurnClient`]. Nothing here may block a program: a request that is not answered proceeds.
+//!
+//! || process | entry point |
+//! || --- | --- |
+//! || coordinator, one for a cluster | `serve.rs`; decides with `core/ioq` |
+//! || agent, one for each user of a node | `agent.rs`; decides as well, or asks the coordinator (`request_tracker.rs`) |
+//! || program | `preload/`, a library that asks the agent through `board/` |
+//! || executor | `turn_client.rs` asks the coordinator |
 
 #![forbid(unsafe_code)]
 
 pub mod agent;
-mod client;
-mod link;
-mod order;
+mod coordinator_link;
 mod protocol;
+mod request_tracker;
 mod rules;
 mod serve;
-mod storage;
-mod storages;
+mod storage_name;
+mod turn_client;
 
 pub use eyas_ioq as ioq;
 
-pub use crate::client::{Client, Turn};
-pub use crate::protocol::Status;
-pub use crate::rules::{Rules, RulesError, Treatment, class_id, parse_policy};
+pub use crate::protocol::IoStatus;
+pub use crate::rules::{Rules, RulesError, StorageRules, UnknownPolicy, class_id, parse_policy};
 pub use crate::serve::{serve, status};
+pub use crate::turn_client::{GrantedTurn, TurnClient};

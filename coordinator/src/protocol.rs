@@ -1,4 +1,4 @@
-//! What agents and the coordinator say to each other, in frames of `eyas_session`.
+//! Messages between agents and the coordinator, in frames of `eyas_session`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,38 +7,38 @@ use eyas_ioq::{ClassId, GrantId, ServerStats};
 use eyas_types::{Extent, Operation, StorageFileId};
 use serde::{Deserialize, Serialize};
 
-/// Both sides say something that often.
-pub(crate) const BEAT: Duration = Duration::from_millis(200);
-/// Who has said nothing for so long is taken for gone.
-pub(crate) const SILENCE: Duration = Duration::from_millis(700);
+/// Interval between messages of either side.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
+/// A side that has sent nothing for this time is taken to be gone.
+pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(700);
 /// Longest name of a storage, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 4096;
 /// Storages that one agent may name.
 pub(crate) const MAX_STORAGES: usize = 1024;
 
-/// What an agent says, or who wants to know how things are.
+/// Message to the coordinator, from an agent or a client that asks for the status.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToCoordinator {
-    /// From now on it calls the storage of that name by its next number, from 0 on.
+    /// Names a storage. Its number is the count of storages that this agent has named before.
     Storage(String),
-    /// It wants turns.
-    Ask(Vec<Wish>),
-    /// It has done what it was granted, with so many bytes, in so long from when it heard of it.
+    /// Asks for turns.
+    Ask(Vec<AgentRequest>),
+    /// A grant is done, with this many bytes, in this time since the agent received it.
     Done { storage: u32, grant: GrantId, bytes: u64, took_us: u64 },
-    /// It does not want a turn any more.
+    /// A turn is no longer wanted.
     Cancel { storage: u32, request: u64 },
-    /// Its programs go ahead at a storage from now on, or do not any more: order gains them nothing there.
-    LeftAlone { storage: u32, is_left: bool },
-    /// It is there.
+    /// The agent begins or ends the bypass of a storage.
+    Bypassed { storage: u32, is_bypassed: bool },
+    /// Heartbeat.
     Alive,
-    /// It wants to know how things are. Answered by [`ToAgent::Status`].
+    /// Asks for the status. Answered by [`ToAgent::Status`].
     Status,
 }
 
-/// A turn that an agent wants.
+/// A turn that an agent asks for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Wish {
-    /// The agent's; later ones have greater numbers.
+pub(crate) struct AgentRequest {
+    /// The agent's number of the request; it grows with every request.
     pub request: u64,
     pub storage: u32,
     pub class: ClassId,
@@ -47,32 +47,32 @@ pub(crate) struct Wish {
     pub extent: Extent,
 }
 
-/// What an agent is told.
+/// Message to an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum ToAgent {
-    /// Go with these, all together, and say when they are done.
+    /// Proceed with these requests, and report their end together.
     Granted { storage: u32, grant: GrantId, requests: Vec<u64> },
-    /// Go, and say nothing more.
+    /// Proceed unordered; report nothing.
     Unordered { request: u64 },
-    /// It has taken too long: others go.
+    /// The grant has exceeded its lease.
     Revoked { storage: u32, grant: GrantId },
-    /// Order these requests, whatever is gained by it: there are rules to be kept.
-    Always { storage: u32 },
-    /// The coordinator is there.
+    /// Never bypass this storage: rules apply to it.
+    MustOrder { storage: u32 },
+    /// Heartbeat.
     Alive,
-    /// How things are.
-    Status(Status),
+    /// Answer to [`ToCoordinator::Status`].
+    Status(IoStatus),
 }
 
-/// How things are.
+/// Status of a coordinator or of an agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Status {
-    /// Agents that are there.
+pub struct IoStatus {
+    /// Number of connected agents.
     pub agents: u64,
-    /// What the classes are called that are treated apart.
+    /// Names of the classes that the rules mention.
     pub classes: BTreeMap<ClassId, String>,
-    /// What became of the requests to each storage, by its name.
+    /// Statistics of each storage, by name.
     pub storages: Vec<(String, ServerStats)>,
-    /// How many agents leave their programs alone with a storage, by its name.
-    pub left_alone: BTreeMap<String, u64>,
+    /// Number of agents that bypass each storage, by name.
+    pub bypassed: BTreeMap<String, u64>,
 }

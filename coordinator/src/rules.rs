@@ -1,4 +1,4 @@
-//! How storages and job classes are treated, as whoever runs the coordinator says it in a TOML file (`docs/guides/io.md`):
+//! Rules for storages and job classes, from a TOML file (`docs/guides/io.md`):
 //!
 //! ```toml
 //! [default]
@@ -12,7 +12,7 @@
 //! limit = "20 MB/s"
 //! ```
 //!
-//! What is wrong in it is told with its line, before anything is served by it.
+//! An error in the file is reported with its line before anything is served.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,73 +26,73 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use thiserror::Error;
 
-/// Requests that an object store is given at a time unless it is said: its latency parallelises.
+/// Default concurrency of an object store, which serves requests in parallel.
 const OBJECT_STORE_CONCURRENCY: u32 = 64;
 
-/// Why rules cannot be kept.
+/// Reasons why rules cannot be loaded.
 #[derive(Debug, Error)]
 pub enum RulesError {
-    /// They cannot be read.
-    #[error("cannot read the rules {}: {error}", path.display())]
+    /// The file cannot be read.
+    #[error("cannot read the rules file {}: {error}", path.display())]
     Unreadable {
-        /// Where they were looked for.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// They make no sense.
-    #[error("the rules {} make no sense: {why}", path.display())]
+    /// The file is invalid.
+    #[error("the rules file {} is invalid: {error}", path.display())]
     Malformed {
-        /// Where they are.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and where.
-        why: String,
+        /// What is wrong, and in which line.
+        error: Box<toml::de::Error>,
     },
 }
 
-/// How storages and classes are treated.
+/// Rules for storages and job classes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// Storages, as far as nothing else is said of one.
+    /// Rules for storages that have none of their own.
     #[serde(default)]
-    pub default: Treatment,
-    /// What is said of single ones, by their names.
+    pub default: StorageRules,
+    /// Rules for single storages, by name.
     #[serde(default, rename = "storage")]
-    storages: BTreeMap<String, Treatment>,
+    storages: BTreeMap<String, StorageRules>,
     #[serde(default, rename = "class", deserialize_with = "classes")]
     classes: BTreeMap<ClassId, Class>,
 }
 
-/// How a storage is treated, as far as it is said. [`Config`] says what each is.
+/// Rules for a storage, as far as given. [`Config`] explains each.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Treatment {
-    /// Its requests are ordered also where that gains nothing.
+pub struct StorageRules {
+    /// Never bypass the storage.
     pub always: bool,
-    /// Which run goes first.
+    /// Policy that chooses the next run.
     #[serde(deserialize_with = "policy")]
     pub policy: Option<Policy>,
-    /// Bytes of a run at most.
+    /// Largest run, in bytes.
     #[serde(deserialize_with = "bytes")]
     pub max_run: Option<u64>,
-    /// Grants at a time; as many as show to be good if it is not said.
+    /// Grants at a time; found by trial if not given.
     pub concurrency: Option<NonZeroU32>,
-    /// What it is taken to do until it has been measured, bytes a second.
+    /// Assumed bandwidth until it has been measured, in bytes a second.
     #[serde(deserialize_with = "rate")]
     pub bandwidth: Option<u64>,
-    /// It is given no more than so many bytes a second.
+    /// Limit on bytes a second.
     #[serde(deserialize_with = "rate")]
     pub bytes_per_s: Option<u64>,
-    /// It is given no more than so many requests a second.
+    /// Limit on requests a second.
     pub requests_per_s: Option<NonZeroU32>,
-    /// Held for what would continue a file, microseconds.
+    /// Anticipation window, in microseconds.
     #[serde(deserialize_with = "duration")]
     pub window: Option<u64>,
-    /// The next grant leaves so much after the one before is predicted to be done, microseconds.
+    /// Time between the predicted end of a grant and the next grant, in microseconds.
     #[serde(deserialize_with = "duration")]
     pub predict: Option<u64>,
-    /// A grant lasts for so long, microseconds.
+    /// Lease of a grant, in microseconds.
     #[serde(deserialize_with = "duration")]
     pub lease: Option<u64>,
 }
@@ -104,7 +104,7 @@ struct Class {
     qos: ClassQos,
 }
 
-/// The same as it is written.
+/// A job class as it is written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClassFields {
@@ -116,16 +116,16 @@ struct ClassFields {
 }
 
 impl Rules {
-    /// Reads them.
+    /// Loads the rules from a file.
     ///
     /// # Errors
-    /// If they cannot be read, or kept.
+    /// If the file cannot be read or is invalid.
     pub fn load(path: &Path) -> Result<Rules, RulesError> {
         let text = fs::read_to_string(path).map_err(|error| RulesError::Unreadable { path: path.into(), error })?;
-        toml::from_str(&text).map_err(|e| RulesError::Malformed { path: path.into(), why: e.to_string() })
+        toml::from_str(&text).map_err(|e| RulesError::Malformed { path: path.into(), error: Box::new(e) })
     }
 
-    /// How the storage of that name is treated.
+    /// Configuration of the storage with this name.
     pub(crate) fn of(&self, name: &str) -> Config {
         let classes = self.classes.iter().map(|(id, class)| (*id, class.qos)).collect();
         let mut config = Config { classes, ..Config::default() };
@@ -139,23 +139,23 @@ impl Rules {
         config
     }
 
-    /// Whether the requests to the storage of that name are to be ordered in any case: rates and classes are kept by nobody else.
-    pub(crate) fn is_always(&self, name: &str) -> bool {
+    /// Whether the storage with this name must never be bypassed: rates and classes can only be kept in order.
+    pub(crate) fn must_order(&self, name: &str) -> bool {
         let treatments = [Some(&self.default), self.storages.get(name)];
-        let has_rates = |said: &Treatment| said.bytes_per_s.is_some() || said.requests_per_s.is_some();
+        let has_rates = |said: &StorageRules| said.bytes_per_s.is_some() || said.requests_per_s.is_some();
         !self.classes.is_empty() || treatments.into_iter().flatten().any(|said| said.always || has_rates(said))
     }
 
-    /// The names of classes.
+    /// Names of the classes.
     pub(crate) fn class_names(&self) -> BTreeMap<ClassId, String> {
         let named = self.classes.iter().map(|(id, class)| (*id, class.name.clone()));
         named.chain([(ClassId::default(), DEFAULT_CLASS.to_owned())]).collect()
     }
 }
 
-impl Treatment {
+impl StorageRules {
     fn apply(&self, config: &mut Config) {
-        let Treatment {
+        let StorageRules {
             always: _,
             policy,
             max_run,
@@ -180,10 +180,10 @@ impl Treatment {
     }
 }
 
-/// The class of all requests that have none of their own.
+/// Name of the class of requests without a class.
 pub(crate) const DEFAULT_CLASS: &str = "default";
 
-/// The number by which the class of that name is known to programs, agents and coordinators: FNV-1a, of 32 bits.
+/// Number of a class in messages: the 32-bit FNV-1a hash of its name.
 pub fn class_id(name: &str) -> ClassId {
     if name == DEFAULT_CLASS {
         return ClassId::default();
@@ -192,13 +192,23 @@ pub fn class_id(name: &str) -> ClassId {
     ClassId(hash.max(1))
 }
 
-/// The policy of that name.
+/// The policy with this name.
 ///
 /// # Errors
-/// Which there are.
-pub fn parse_policy(name: &str) -> Result<Policy, String> {
-    let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
-    Policy::named(name).ok_or_else(|| format!("`{name}` is none of {}", names.join(", ")))
+/// If there is none; the error lists all policies.
+pub fn parse_policy(name: &str) -> Result<Policy, UnknownPolicy> {
+    Policy::named(name).ok_or_else(|| UnknownPolicy { name: name.to_owned() })
+}
+
+/// A policy that does not exist.
+#[derive(Debug, Error)]
+#[error("`{name}` is not a policy; use one of: {}", policy_names())]
+pub struct UnknownPolicy {
+    name: String,
+}
+
+fn policy_names() -> String {
+    POLICIES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
 fn is_object_store(name: &str) -> bool {
@@ -210,7 +220,7 @@ fn classes<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<ClassId, Class
     for (name, fields) in BTreeMap::<String, ClassFields>::deserialize(from)? {
         let ClassFields { reservation: reservation_bytes_per_s, limit: limit_bytes_per_s, weight } = fields;
         if reservation_bytes_per_s.zip(limit_bytes_per_s).is_some_and(|(reserved, limit)| reserved > limit) {
-            return Err(D::Error::custom(format!("more is reserved for class `{name}` than it is limited to")));
+            return Err(D::Error::custom(format!("the reservation of class `{name}` is higher than its limit")));
         }
         let weight = weight.map_or(ClassQos::default().weight, NonZeroU32::get);
         let qos = ClassQos { reservation_bytes_per_s, limit_bytes_per_s, weight };
@@ -248,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_one_storage_goes_before_what_is_said_of_all() {
+    fn rules_of_one_storage_override_the_default() {
         let rules = rules(
             r#"
             [default]
@@ -277,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn object_stores_are_not_serialised_unless_it_is_said() {
+    fn object_stores_are_not_serialised_unless_configured() {
         let rules = rules("default.concurrency = 2\nstorage.'s3://small'.concurrency = 3");
         let concurrency = |name| rules.of(name).budget.concurrency;
         assert_eq!(
             ["nfs1:/export", "s3://big", "s3://small"].map(concurrency),
             [2, OBJECT_STORE_CONCURRENCY, 3].map(Some)
         );
-        assert_eq!(Rules::default().of("nfs1:/export").budget.concurrency, None, "as many as show to be good");
+        assert_eq!(Rules::default().of("nfs1:/export").budget.concurrency, None, "found by trial");
     }
 
     #[test]
@@ -295,12 +305,12 @@ mod tests {
         assert_eq!(config.classes[&class_id("night")], limited);
         assert_eq!((config.classes[&class_id("urgent")].weight, config.classes.len()), (5, 2));
         assert_eq!(rules.class_names()[&class_id("night")], "night");
-        // Of the function's authors.
+        // From the test vectors of the function's authors.
         assert_eq!((class_id("foobar").0, class_id(DEFAULT_CLASS)), (0xbf9c_f968, ClassId::default()));
     }
 
     #[test]
-    fn the_rules_of_the_guide_are_rules() {
+    fn the_example_of_the_guide_is_valid() {
         let guide = include_str!("../../docs/guides/io.md");
         let (_, text) = guide.split_once("```toml\n").expect("there are some");
         let rules = rules(text.split("```").next().expect("there is a first part"));
@@ -308,15 +318,15 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_with_its_line() {
+    fn errors_are_reported_with_their_line() {
         let cases = [
-            ("[default]\npolicy = 'best'", "line 2", "`best` is none of fifo, sjf"),
+            ("[default]\npolicy = 'best'", "line 2", "`best` is not a policy; use one of: fifo, sjf"),
             ("[default]\nspeed = 1", "line 2", "unknown field `speed`"),
             ("[storage.a]\nconcurrency = 0", "line 2", "nonzero"),
             ("[storage.a]\nbytes_per_s = '0 MB/s'", "line 2", "is not a rate"),
             ("[storage.a]\nwindow = 5", "line 2", "expected a string"),
             ("[class.a]\nweight = 0", "line 2", "nonzero"),
-            ("[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'", "line 1", "more is reserved for class `a`"),
+            ("[class.a]\nreservation = '2 MB/s'\nlimit = '1 MB/s'", "line 1", "the reservation of class `a` is higher"),
             ("[class.costarring]\n[class.liquid]", "line 1", "have the same number"),
             ("garbage", "line 1", "key"),
         ];

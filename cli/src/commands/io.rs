@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use eyas_client::types::units;
 use eyas_client::{ClusterError, home};
-use eyas_coordinator::agent::{self, AgentError, Deciding, Setup};
+use eyas_coordinator::agent::{self, AgentConfig, AgentError, OrderedBy};
 use eyas_coordinator::ioq::Policy;
-use eyas_coordinator::{Rules, Treatment, parse_policy, serve, status};
+use eyas_coordinator::{Rules, StorageRules, parse_policy, serve, status};
 use eyas_session::Access;
 use tokio::net::TcpListener;
 
@@ -88,9 +88,9 @@ struct OrderArgs {
 }
 
 impl OrderArgs {
-    /// Options take precedence over the rules for all storages.
-    fn overrule(self, treatment: Treatment) -> Treatment {
-        Treatment {
+    /// What is said here goes before what the rules say of all storages.
+    fn overrule(self, treatment: StorageRules) -> StorageRules {
+        StorageRules {
             policy: self.policy.or(treatment.policy),
             max_run: self.max_run.or(treatment.max_run),
             window: self.window.or(treatment.window),
@@ -127,10 +127,10 @@ pub(crate) async fn io(what: IoCommand, global: &GlobalArgs) -> Result<ExitCode,
         IoCommand::Agent { folder, here, detach: false } => {
             raise_descriptor_limit();
             let order = match here {
-                true => Deciding::Here(rules(None)?),
-                false => Deciding::There(Access::load(&access_path(global)?)?),
+                true => OrderedBy::Agent(rules(None)?),
+                false => OrderedBy::Coordinator(Access::load(&access_path(reach)?)?),
             };
-            match agent::run(&Setup { folder, order, idle: agent::IDLE }) {
+            match agent::run(&AgentConfig { folder, order, idle: agent::IDLE }) {
                 // Two were started at once.
                 Ok(()) | Err(AgentError::RunsAlready(_)) => Ok(ExitCode::SUCCESS),
                 Err(error) => Err(error.into()),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use eyas_client::types::units::{format_bytes, format_duration_us};
-use eyas_coordinator::Status;
+use eyas_coordinator::IoStatus;
 use eyas_coordinator::ioq::{ClassId, ServerStats, Waits};
 use eyas_wire::view::io::{IoView, StorageView, WaitView};
 
@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::print;
 use crate::show::{Table, json};
 
-pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> Result<(), CliError> {
+pub(crate) fn status(status: &IoStatus, metrics: bool, is_json: bool) -> Result<(), Failure> {
     let storages = status.storages.iter().map(|(name, stats)| storage(name, stats, status)).collect();
     let view = IoView { agents: status.agents, storages };
     match (metrics, is_json) {
@@ -21,7 +21,7 @@ pub(crate) fn status(status: &Status, metrics: bool, is_json: bool) -> Result<()
     }
 }
 
-fn storage(name: &str, stats: &ServerStats, status: &Status) -> StorageView {
+fn storage(name: &str, stats: &ServerStats, status: &IoStatus) -> StorageView {
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
     let wait = |(class, waits): (&ClassId, &Waits)| WaitView {
         class: status.classes.get(class).cloned().unwrap_or_else(|| class.0.to_string()),
@@ -37,7 +37,7 @@ fn storage(name: &str, stats: &ServerStats, status: &Status) -> StorageView {
         concurrency: stats.concurrency,
         small_concurrency: stats.small_concurrency,
         bandwidth_bytes_per_s: stats.bandwidth_bytes_per_s,
-        left_alone: status.left_alone.get(name).copied().unwrap_or(0),
+        left_alone: status.bypassed.get(name).copied().unwrap_or(0),
         requests: stats.requests,
         grants: stats.grants,
         granted_bytes: stats.granted_bytes,

@@ -19,7 +19,9 @@ macro_rules! reads {
 macro_rules! reads_at {
     ($($name:ident($offset:ty $(, $arg:ident: $type:ty)*);)*) => { $(
         hook! {
-            $name as next(descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset $(, $arg: $type)*) -> ssize_t {
+            $name as next(
+                descriptor: c_int, into: *mut c_void, count: size_t, offset: $offset $(, $arg: $type)*
+            ) -> ssize_t {
                 turn_to_read_at(descriptor, offset, count).call(|| next(descriptor, into, count, offset $(, $arg)*))
             }
         }

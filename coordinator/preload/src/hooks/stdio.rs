@@ -144,7 +144,9 @@ fn turn_to_empty(file: *mut FILE, bytes: usize) -> CallTurn {
 }
 
 macro_rules! puts {
-    ($($name:ident($($arg:ident: $type:ty),*; $file:ident $(, $rest:ident: $rest_type:ty)*) -> $answer:ty, $bytes:expr;)*) => { $(
+    ($(
+        $name:ident($($arg:ident: $type:ty),*; $file:ident $(, $rest:ident: $rest_type:ty)*) -> $answer:ty, $bytes:expr;
+    )*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE $(, $rest: $rest_type)*) -> $answer {
             let (turn, bytes) = turn_to_put($file, $bytes);
             turn.call_for(bytes, || next($($arg,)* $file $(, $rest)*))
@@ -218,7 +220,8 @@ macro_rules! takes {
 takes! {
     fread(into: *mut c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
     fread_unlocked(into: *mut c_void, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
-    __fread_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file) -> size_t, size.saturating_mul(count);
+    __fread_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file) -> size_t,
+        size.saturating_mul(count);
     __fread_unlocked_chk(into: *mut c_void, room: size_t, size: size_t, count: size_t; file) -> size_t,
         size.saturating_mul(count);
     fgetc(;file) -> c_int, 1;
@@ -242,7 +245,9 @@ takes_from_standard! {
 }
 
 macro_rules! takes_lines {
-    ($waits:ident: $($name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $delimiter:expr, $most:expr;)*) => { $(
+    ($waits:ident: $(
+        $name:ident($($arg:ident: $type:ty),*; $file:ident) -> $answer:ty, $delimiter:expr, $most:expr;
+    )*) => { $(
         hook! { $name as next($($arg: $type,)* $file: *mut FILE) -> $answer {
             $waits($file, $delimiter, $most).call_for(0, || next($($arg,)* $file))
         } }

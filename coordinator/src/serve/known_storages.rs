@@ -1,46 +1,47 @@
-//! The storages that a coordinator knows, by the names that agents give them.
+//! Storages that the coordinator knows, by the names that agents use.
 //!
-//! What was learned of one is bypass something to who comes next, so it is not forgotten with the last agent that names it; but
-//! names come from outside, and would grow for ever.
+//! Measurements of a storage are useful to the next agent, so a storage is remembered after the last agent that names
+//! it has gone. Names come from outside, so their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use eyas_ioq::ServerId;
 
-/// Storages that no agent names are remembered: so many, those that were named last.
+/// Storages that no connected agent names: of more, the one that was named longest ago is forgotten.
 const MAX_UNNAMED: usize = 256;
 
 #[derive(Default)]
-pub(crate) struct Storages {
-    known: BTreeMap<String, Storage>,
-    /// So many there have been,
+pub(crate) struct KnownStorages {
+    known: BTreeMap<String, KnownStorage>,
+    /// Number of storages so far.
     numbered: u32,
-    /// and so often it was looked who names them.
+    /// Number of calls of `forget` so far.
     looks: u64,
 }
 
-struct Storage {
+struct KnownStorage {
     server: ServerId,
-    /// In which look nobody named it any more.
+    /// Call of `forget` in which no agent named the storage for the first time.
     unnamed_since: Option<u64>,
 }
 
-impl Storages {
-    /// The storage of that name, and whether it is new.
+impl KnownStorages {
+    /// The storage of this name, and whether it is new.
     pub fn name(&mut self, name: String) -> (ServerId, bool) {
         let next = ServerId(self.numbered);
-        let storage = self.known.entry(name).or_insert(Storage { server: next, unnamed_since: None });
+        let storage = self.known.entry(name).or_insert(KnownStorage { server: next, unnamed_since: None });
         storage.unnamed_since = None;
         let is_new = storage.server == next;
         self.numbered += u32::from(is_new);
         (storage.server, is_new)
     }
 
-    /// These are still named. Which are forgotten, since too many are not: those that nobody has named for longest.
+    /// Forgets storages that are not in `named`, as far as they are too many, and returns them: those that have been
+    /// unnamed for longest.
     pub fn forget(&mut self, named: &BTreeSet<ServerId>) -> Vec<ServerId> {
         self.looks += 1;
         let mut unnamed = BTreeSet::new();
-        for Storage { server, unnamed_since } in self.known.values_mut() {
+        for KnownStorage { server, unnamed_since } in self.known.values_mut() {
             *unnamed_since = if named.contains(server) { None } else { unnamed_since.or(Some(self.looks)) };
             unnamed.extend(unnamed_since.map(|since| (since, *server)));
         }
@@ -60,8 +61,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_those_that_nobody_names_the_last_are_remembered() {
-        let mut storages = Storages::default();
+    fn unnamed_storages_are_bounded_and_the_last_ones_remembered() {
+        let mut storages = KnownStorages::default();
         let (kept, _) = storages.name("kept:/".to_owned());
         let kept = BTreeSet::from([kept]);
         let more = 10;
@@ -78,7 +79,11 @@ mod tests {
         assert_eq!(storages.name("kept:/".to_owned()).0, *kept.first().unwrap());
         assert_eq!(storages.name(format!("nfs{more}:/")), (numbers[more], false), "named again, it is the same");
         let (anew, is_new) = storages.name("nfs0:/".to_owned());
-        assert!(is_new && !numbers.contains(&anew), "no number is given twice");
-        assert_eq!(storages.forget(&kept), [numbers[more + 1]], "what was named anew is not the oldest any more");
+        assert!(is_new && !numbers.contains(&anew), "no number is used twice");
+        assert_eq!(
+            storages.forget(&kept),
+            [numbers[more + 1]],
+            "a storage that is named again is no longer the oldest"
+        );
     }
 }

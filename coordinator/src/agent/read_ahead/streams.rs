@@ -1,64 +1,64 @@
-//! What is read ahead of one file: where the programs of a node, taken together, read it in order.
+//! Decides what is read ahead of one file: where the programs of a node, taken together, read it sequentially.
 //!
-//! Each of several processes that share a file may read with gaps, and all of them without any (io-coordination §2, real
-//! aggregation). So it is the file that is looked at, not who reads: a read close to where a stream of it ends carries that
-//! stream on, whoever it is of. What is read ahead doubles from one window to the next. A stream that comes to where another
-//! begins is one with it from there on: processes that begin in any order make several. One window is fetched ahead of who
-//! reads; more only where the storage turns out to serve several at a time. A read that belongs to no stream yet
-//! is done alone, so that who reads at random pays for nothing that he does not want.
+//! Each of several processes that share a file may read with gaps, and all of them together without any
+//! (io-coordination §2). So reads are matched to streams of the file, not to processes: a read close to the end of a
+//! stream continues the stream, whichever process makes it. Windows double in size. A stream that reaches the beginning
+//! of another absorbs it; processes that start in any order make several streams first. One window is read ahead, and
+//! more only where the storage serves several at a time. A read that belongs to no stream is not read ahead, so random
+//! readers pay nothing.
 //!
-//! Pure: it is told of reads, and says what to fetch.
+//! This module is pure: it is told about reads, and returns windows.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Windows begin and end at multiples of this, in bytes, but for the file's end.
+/// Windows begin and end at multiples of this, except at the end of the file.
 pub(super) const UNIT_BYTES: u64 = eyas_board::PIECE_BYTES;
-/// Most that is fetched at once.
+/// Largest window.
 pub(super) const MAX_WINDOW_BYTES: u64 = 8 << 20;
-/// Streams of a file at a time; the one that was not carried on for longest makes room for a new one.
+/// Streams of a file; of more, the one that was continued longest ago is forgotten.
 const MAX_STREAMS: usize = 32;
-/// Reads that are remembered until another shows that they begin a stream.
+/// Single reads that are remembered until another read shows that they begin a stream.
 const MAX_ALONE: usize = 16;
-/// A stream remembers so much of what it has fetched. Who comes later, or again, is another stream.
+/// A stream remembers this much of what it has read ahead. A program that comes later, or again, begins another stream.
 const MEMORY_BYTES: u64 = 64 << 20;
-/// A read is close to another if no more of its own lengths are between them.
+/// A read is close to another one if at most this many of its own lengths lie between them.
 const CLOSE_LENGTHS: u64 = 16;
 
 /// What to do about a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
-    /// It is a read of its own.
+pub(super) enum StreamPlan {
+    /// The read belongs to no stream.
     Alone,
-    /// It is of a stream: it is fetched already, and these windows are to be, one after the other.
+    /// The read is covered by a stream, for which these windows are to be read in this order.
     Stream(Vec<Range<u64>>),
 }
 
-/// One file's streams.
+/// Streams of one file.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// The last that was carried on comes last.
+    /// The most recently continued one comes last.
     streams: VecDeque<Stream>,
     alone: VecDeque<Range<u64>>,
 }
 
 struct Stream {
-    /// From where on it was fetched, as far as it remembers.
+    /// Beginning of what was read ahead, as far as it is remembered.
     start: u64,
-    /// Up to where.
+    /// End of what was read ahead.
     end: u64,
-    /// Where the windows begin that nobody has come to.
+    /// Beginnings of windows that no program has entered.
     ahead: VecDeque<u64>,
-    /// How much is fetched next.
+    /// Size of the next window.
     window: u64,
 }
 
 impl Streams {
-    /// Somebody is about to read these bytes, which are all in a file of so many.
-    pub(super) fn read(&mut self, bytes: Range<u64>, file_bytes: u64) -> Plan {
+    /// A program is about to read these bytes of a file with `file_bytes` bytes.
+    pub(super) fn read(&mut self, bytes: Range<u64>, file_bytes: u64) -> StreamPlan {
         if bytes.end - bytes.start > MAX_WINDOW_BYTES {
-            // It is large enough.
-            return Plan::Alone;
+            // The read itself is large enough.
+            return StreamPlan::Alone;
         }
         if let Some(place) = self.streams.iter().position(|stream| stream.has(&bytes) || stream.is_before(&bytes)) {
             let mut stream = self.streams.remove(place).expect("it was found there");
@@ -67,7 +67,7 @@ impl Streams {
                 windows.extend(self.advance(&mut stream, file_bytes));
             }
             self.streams.push_back(stream);
-            return Plan::Stream(windows);
+            return StreamPlan::Stream(windows);
         }
         let close = self.alone.iter().position(|other| is_close(other, &bytes) || is_close(&bytes, other));
         let Some(place) = close else {
@@ -75,7 +75,7 @@ impl Streams {
             if self.alone.len() > MAX_ALONE {
                 self.alone.pop_front();
             }
-            return Plan::Alone;
+            return StreamPlan::Alone;
         };
         let other = self.alone.remove(place).expect("it was found there");
         let start = other.start.min(bytes.start) / UNIT_BYTES * UNIT_BYTES;
@@ -86,7 +86,8 @@ impl Streams {
         self.read(bytes, file_bytes)
     }
 
-    /// Somebody has come to the window that begins at this offset; what is to be fetched next, so that so many are ahead.
+    /// A program has entered the window at this offset. Returns the windows to be read so that `ahead` of them lie
+    /// ahead.
     pub(super) fn entered(&mut self, offset: u64, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
         let Some(place) = self.streams.iter().position(|stream| stream.ahead.contains(&offset)) else {
             return Vec::new();
@@ -96,7 +97,7 @@ impl Streams {
         self.top_up(stream, file_bytes, ahead)
     }
 
-    /// The window that begins at this offset is read now; what is to be fetched besides, so that so many are ahead.
+    /// The window at this offset is about to be read. Returns the windows to be read so that `ahead` of them lie ahead.
     pub(super) fn begun(&mut self, offset: u64, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
         let Some(place) = self.streams.iter().position(|stream| (stream.start..stream.end).contains(&offset)) else {
             return Vec::new();
@@ -105,12 +106,12 @@ impl Streams {
         self.top_up(stream, file_bytes, ahead)
     }
 
-    /// Where windows begin that nobody has come to.
+    /// Beginnings of windows that no program has entered.
     pub(super) fn ahead(&self) -> impl Iterator<Item = u64> + '_ {
         self.streams.iter().flat_map(|stream| stream.ahead.iter().copied())
     }
 
-    /// What is fetched next of a stream that is not among the others now, and is again then.
+    /// Advances a stream that was removed from the others, and puts it back.
     fn top_up(&mut self, mut stream: Stream, file_bytes: u64, ahead: usize) -> Vec<Range<u64>> {
         let mut windows = Vec::new();
         while stream.ahead.len() < ahead && stream.end < file_bytes {
@@ -120,7 +121,8 @@ impl Streams {
         windows
     }
 
-    /// What is fetched next of a stream that is not among the others now. None: it has taken in one that begins at its end.
+    /// Next window of a stream that was removed from the others. `None`: it has absorbed the stream that begins at its
+    /// end.
     fn advance(&mut self, stream: &mut Stream, file_bytes: u64) -> Option<Range<u64>> {
         let reach = stream.end..stream.end + stream.window;
         let others = self.streams.iter().enumerate().map(|(place, other)| (other.start, place));
@@ -140,19 +142,19 @@ impl Stream {
         self.start <= bytes.start && bytes.end <= self.end
     }
 
-    /// Whether the read carries it on.
+    /// Whether the read continues the stream.
     fn is_before(&self, bytes: &Range<u64>) -> bool {
         self.start <= bytes.start && is_close(&(self.start..self.end), bytes)
     }
 
-    /// Goes on where that one goes on, which begins where this one ends.
+    /// Absorbs a stream that begins where this one ends.
     fn take_in(&mut self, other: &Stream) {
         self.end = other.end;
         self.ahead.extend(&other.ahead);
         self.window = self.window.max(other.window);
     }
 
-    /// What is fetched next, up to there or to the file's end.
+    /// Next window, up to `end` or the end of the file.
     fn advance(&mut self, end: u64, file_bytes: u64) -> Range<u64> {
         let start = self.end;
         self.ahead.push_back(start);
@@ -163,7 +165,7 @@ impl Stream {
     }
 }
 
-/// Whether `next` goes on where `before` ends, or almost.
+/// Whether `next` begins where `before` ends, or almost.
 fn is_close(before: &Range<u64>, next: &Range<u64>) -> bool {
     let gap = (next.end - next.start) * CLOSE_LENGTHS;
     next.end > before.end && next.start <= before.end + gap
@@ -177,9 +179,9 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const FILE: u64 = 1 << 30;
 
-    /// One window is to be fetched.
-    fn one(window: Range<u64>) -> Plan {
-        Plan::Stream(only(window))
+    /// A single window is to be read.
+    fn one(window: Range<u64>) -> StreamPlan {
+        StreamPlan::Stream(only(window))
     }
 
     fn only(window: Range<u64>) -> Vec<Range<u64>> {
@@ -189,19 +191,19 @@ mod tests {
     #[test]
     fn the_first_read_is_alone_and_the_second_begins_a_stream() {
         let mut streams = Streams::default();
-        assert_eq!(streams.read(0..4 * KIB, FILE), Plan::Alone);
+        assert_eq!(streams.read(0..4 * KIB, FILE), StreamPlan::Alone);
         assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), one(0..MIB));
-        assert_eq!(streams.read(8 * KIB..12 * KIB, FILE), Plan::Stream(vec![]), "it is fetched already");
+        assert_eq!(streams.read(8 * KIB..12 * KIB, FILE), StreamPlan::Stream(vec![]), "it is fetched already");
     }
 
     #[test]
     fn processes_that_share_a_file_are_one_stream() {
         let mut streams = Streams::default();
         let block = |number: u64| number * 4 * KIB..(number + 1) * 4 * KIB;
-        assert_eq!(streams.read(block(5), FILE), Plan::Alone);
+        assert_eq!(streams.read(block(5), FILE), StreamPlan::Alone);
         assert_eq!(streams.read(block(0), FILE), one(0..MIB));
         for number in [7, 3, 1, 2, 4, 6, 13, 8] {
-            assert_eq!(streams.read(block(number), FILE), Plan::Stream(vec![]));
+            assert_eq!(streams.read(block(number), FILE), StreamPlan::Stream(vec![]));
         }
     }
 
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(streams.read(4 * KIB..8 * KIB, file), one(0..MIB));
         assert_eq!(streams.entered(0, file, 1), only(MIB..file));
         assert_eq!(streams.entered(MIB, file, 1), []);
-        assert_eq!(streams.read(2 * MIB..file, file), Plan::Stream(vec![]));
+        assert_eq!(streams.read(2 * MIB..file, file), StreamPlan::Stream(vec![]));
     }
 
     #[test]
@@ -250,7 +252,7 @@ mod tests {
         let mut streams = Streams::default();
         for number in 0..1000_u64 {
             let start = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (FILE - MIB);
-            assert_eq!(streams.read(start..start + 4 * KIB, FILE), Plan::Alone, "read {number} at {start}");
+            assert_eq!(streams.read(start..start + 4 * KIB, FILE), StreamPlan::Alone, "read {number} at {start}");
         }
     }
 
@@ -259,7 +261,7 @@ mod tests {
         let mut streams = Streams::default();
         for part in 0..8 {
             let start = part * (FILE / 8);
-            assert_eq!(streams.read(start..start + 64 * KIB, FILE), Plan::Alone);
+            assert_eq!(streams.read(start..start + 64 * KIB, FILE), StreamPlan::Alone);
         }
         for part in 0..8 {
             let start = part * (FILE / 8);
@@ -272,22 +274,23 @@ mod tests {
     fn a_stream_that_comes_to_another_is_one_with_it() {
         let mut streams = Streams::default();
         let block = |number: u64| number * 4 * MIB..(number + 1) * 4 * MIB;
-        let windows = |borders: &[u64]| Plan::Stream(borders.windows(2).map(|at| at[0] * MIB..at[1] * MIB).collect());
-        assert_eq!(streams.read(block(3), FILE), Plan::Alone);
+        let windows =
+            |borders: &[u64]| StreamPlan::Stream(borders.windows(2).map(|at| at[0] * MIB..at[1] * MIB).collect());
+        assert_eq!(streams.read(block(3), FILE), StreamPlan::Alone);
         assert_eq!(streams.read(block(5), FILE), windows(&[12, 13, 15, 19, 27]));
-        assert_eq!(streams.read(block(0), FILE), Plan::Alone);
+        assert_eq!(streams.read(block(0), FILE), StreamPlan::Alone);
         assert_eq!(streams.read(block(1), FILE), windows(&[0, 1, 3, 7, 12]));
         assert_eq!(streams.entered(7 * MIB, FILE, 1), [], "what comes then is fetched");
         assert_eq!(streams.ahead().collect::<Vec<_>>(), [12, 13, 15, 19].map(|start| start * MIB));
         assert_eq!(streams.entered(19 * MIB, FILE, 1), only(27 * MIB..35 * MIB));
-        assert_eq!(streams.read(block(2), FILE), Plan::Stream(vec![]));
+        assert_eq!(streams.read(block(2), FILE), StreamPlan::Stream(vec![]));
     }
 
     #[test]
     fn a_call_that_is_large_enough_is_alone() {
         let mut streams = Streams::default();
         let _ = streams.read(0..8 * KIB, FILE);
-        assert_eq!(streams.read(8 * KIB..FILE, FILE), Plan::Alone);
+        assert_eq!(streams.read(8 * KIB..FILE, FILE), StreamPlan::Alone);
     }
 
     #[test]
@@ -295,7 +298,7 @@ mod tests {
         let mut streams = Streams::default();
         let _ = streams.read(0..4 * MIB, FILE);
         let windows = vec![0..MIB, MIB..3 * MIB, 3 * MIB..7 * MIB, 7 * MIB..15 * MIB];
-        assert_eq!(streams.read(4 * MIB..8 * MIB, FILE), Plan::Stream(windows));
+        assert_eq!(streams.read(4 * MIB..8 * MIB, FILE), StreamPlan::Stream(windows));
     }
 
     #[test]
@@ -307,7 +310,7 @@ mod tests {
         while entered < 200 * MIB {
             entered = streams.entered(entered, FILE, 1)[0].start;
         }
-        assert_eq!(streams.read(0..4 * KIB, FILE), Plan::Alone);
+        assert_eq!(streams.read(0..4 * KIB, FILE), StreamPlan::Alone);
         assert_eq!(streams.read(4 * KIB..8 * KIB, FILE), one(0..MIB));
     }
 }

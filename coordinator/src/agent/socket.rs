@@ -1,4 +1,4 @@
-//! Where programs come to the agent: they get the board, and give it files to read.
+//! The agent's socket, where programs get the board and send files to be read ahead.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -14,21 +14,21 @@ use rustix::net::{self, RecvAncillaryMessage, SendAncillaryMessage};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::STATUS;
-use super::brain::News;
+use super::core::AgentMessage;
 
-/// Who says nothing for so long after it has come is shut out.
+/// Time within which a program must send its message.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The agent's socket.
-pub(super) struct Door {
+/// The agent's socket and what it hands out.
+pub(super) struct AgentSocket {
     pub listener: UnixListener,
     pub memory: OwnedFd,
     pub board: &'static Board,
-    pub news: Sender<News>,
+    pub news: Sender<AgentMessage>,
 }
 
-impl Door {
-    /// Lets programs in, one after the other, until the agent has gone.
+impl AgentSocket {
+    /// Serves programs one after the other until the agent has ended.
     pub fn keep(self) {
         for program in self.listener.incoming() {
             let Ok(news) = program.and_then(|program| self.welcome(program)) else { continue };
@@ -41,7 +41,7 @@ impl Door {
         }
     }
 
-    fn welcome(&self, program: UnixStream) -> std::io::Result<Option<News>> {
+    fn welcome(&self, program: UnixStream) -> std::io::Result<Option<AgentMessage>> {
         let peer = Peer::of(&program)?;
         if !peer.is_trusted() {
             return Ok(None);
@@ -64,22 +64,22 @@ impl Door {
             }
             (TAKE_FILE, 5) => {
                 let [_, seat @ ..] = message;
-                // The program's own descriptor is closed before it is answered: it may hold locks that end with it.
-                Some(News::File { seat: u32::from_le_bytes(seat) as usize, file: file.and_then(open_again) })
+                // The program's descriptor is closed before the program continues: it may hold locks that end with it.
+                Some(AgentMessage::File { seat: u32::from_le_bytes(seat) as usize, file: file.and_then(open_again) })
             }
             (HELLO, 1) => {
-                // One that it cannot see does not keep it.
+                // A process that the agent cannot see does not keep it running.
                 let process = Pid::from_raw(peer.process.cast_signed());
                 let process = process.and_then(|process| pidfd_open(process, PidfdFlags::empty()).ok());
-                Some(News::Hello { program, process })
+                Some(AgentMessage::Hello { program, process })
             }
-            (STATUS, 1) => Some(News::Status(program)),
+            (STATUS, 1) => Some(AgentMessage::Status(program)),
             _ => None,
         })
     }
 
-    /// With the number by which the agent knows the program. There is none if it lives in another namespace of processes, which
-    /// the agent cannot look into.
+    /// Sends the board's memory and the process id of the program in the agent's namespace. The id is 0 if the program
+    /// runs in a namespace that the agent cannot see.
     fn give_board(&self, program: &UnixStream, number: u32) -> std::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = net::SendAncillaryBuffer::new(&mut space);
@@ -90,9 +90,9 @@ impl Door {
     }
 }
 
-/// The same file, with flags, position and read-ahead of its own.
+/// The same file with flags, position and read-ahead state of its own.
 fn open_again(file: OwnedFd) -> Option<File> {
-    // A pipe would be waited for, and a lease that somebody has on it.
+    // Without NONBLOCK, opening a pipe, or a file with a lease, would wait.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let again = rustix::fs::open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty()).ok()?;
     Some(File::from(again)).filter(|again| again.metadata().is_ok_and(|found| found.is_file()))

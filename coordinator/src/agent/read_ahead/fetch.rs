@@ -1,4 +1,4 @@
-//! Reading a window of a file into the kernel's page cache, and saying on the board how far it is.
+//! Reads a window of a file into the kernel's page cache, and reports progress on the board.
 
 use std::fs::File;
 use std::ops::Range;
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use eyas_board::{CachedFile, FilePiece, PAGE_BYTES, PIECE_BYTES, ring};
 
-/// What is read by one call, and told at once;
+/// Bytes of one read call; progress is reported after each.
 const STEP_BYTES: u64 = 512 << 10;
-/// by the first, which shows what it costs to come here.
+/// Bytes of the first call, whose duration shows the cost of a seek.
 const FIRST_BYTES: u64 = 64 << 10;
 
-/// What came of a window.
-pub(super) struct Fetched {
-    /// Bytes that there were.
+/// Result of reading a window.
+pub(in crate::agent) struct WindowRead {
+    /// Bytes that could be read.
     pub bytes: u64,
-    /// The first call's bytes, and how long it took, unless they were in memory.
+    /// Bytes and duration of the first call, unless its bytes were in memory.
     pub first: Option<(u64, Duration)>,
 }
 
-/// Reads it. What cannot be read, programs are to find out by themselves: it is given up.
-pub(super) fn fetch(file: &File, window: &Range<u64>, line: &CachedFile) -> Fetched {
+/// Reads a window. Errors are left for the programs to find.
+pub(in crate::agent) fn fetch(file: &File, window: &Range<u64>, entry: &CachedFile) -> WindowRead {
     let mut room = vec![0; STEP_BYTES as usize];
     let (mut at, mut first) = (window.start, None);
     let beginning = at..window.end.min(at + FIRST_BYTES);
@@ -33,30 +33,30 @@ pub(super) fn fetch(file: &File, window: &Range<u64>, line: &CachedFile) -> Fetc
         match file.read_at(&mut room[..step as usize], at) {
             Ok(bytes @ 1..) => {
                 first.get_or_insert_with(|| (bytes as u64, began.elapsed()));
-                tell(line, at, at + bytes as u64);
+                tell(entry, at, at + bytes as u64);
                 at += bytes as u64;
             }
             Ok(0) => break,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => {
-                tracing::warn!("cannot read ahead at {at}: {error}");
+                tracing::warn!("cannot read ahead at offset {at}: {error}");
                 break;
             }
         }
     }
-    // Whoever reads after the end, or after damage, is not to wait for it.
+    // Programs must not wait for bytes after the end of the file or after an error.
     for number in at / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
-        line.grow(number, FilePiece::PAGES);
+        entry.grow(number, FilePiece::PAGES);
     }
-    ring(&line.progress);
-    Fetched { bytes: at - window.start, first: first.filter(|_| !was_there) }
+    ring(&entry.progress);
+    WindowRead { bytes: at - window.start, first: first.filter(|_| !was_there) }
 }
 
-/// Says that everything up to `to` is in memory, of which `from` was known.
-fn tell(line: &CachedFile, from: u64, to: u64) {
+/// Reports that the bytes from `from` to `to` are in memory, too.
+fn tell(entry: &CachedFile, from: u64, to: u64) {
     for number in from / PIECE_BYTES..to.div_ceil(PIECE_BYTES) {
         let pages = (to - number * PIECE_BYTES).min(PIECE_BYTES) / PAGE_BYTES;
-        line.grow(number, pages);
+        entry.grow(number, pages);
     }
-    ring(&line.progress);
+    ring(&entry.progress);
 }

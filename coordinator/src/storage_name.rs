@@ -1,16 +1,16 @@
-//! What a storage is called, so that all nodes call it the same.
+//! Name of a storage, the same on all nodes.
 
 use std::fs;
 
 use eyas_types::StorageLocation;
 
-/// Types of file systems whose source is the same storage on whichever node it is mounted, `fuse.*` besides.
+/// Types of file systems whose mount source means the same storage on every node; `fuse.*` as well.
 const SHARED: &[&str] = &[
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse", "cifs", "smb3", "pvfs2", "panfs", "ocfs2", "gfs2",
     "afs", "9p",
 ];
 
-/// The name of a storage, the same on all nodes that share it.
+/// Name of a storage, the same on all nodes that share it.
 pub(crate) fn shared_name(location: &StorageLocation) -> String {
     match location {
         StorageLocation::Device(device) => name(*device),
@@ -18,8 +18,8 @@ pub(crate) fn shared_name(location: &StorageLocation) -> String {
     }
 }
 
-/// The source of the file system that this node sees as that device, as its mount says: `server:/export` for NFS. That of
-/// a disk of the node's own, or the device's number if there is none, has the node's name before it.
+/// Mount source of a device: `server:/export` for NFS. The source of a node's own disk, or the device number if there
+/// is no source, gets the node's name in front.
 fn name(device: u64) -> String {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -31,7 +31,7 @@ fn name(device: u64) -> String {
     }
 }
 
-/// Type and source of a device in the words of `/proc/self/mountinfo` (proc(5)).
+/// Type and source of a device, from `/proc/self/mountinfo` (proc(5)).
 fn mount<'a>(mounts: &'a str, number: &str) -> Option<(&'a str, &'a str)> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;

@@ -1,4 +1,4 @@
-//! The storages that programs of this node use: whether their requests are ordered.
+//! Storages of this node's programs: whether their requests are ordered or the storage is bypassed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,48 +7,53 @@ use std::time::{Duration, Instant};
 use eyas_board::{Board, CallTimes};
 use eyas_ioq::{Bypass, UnorderedCalls};
 
-use super::files::Key;
+use super::read_ahead::FileKey;
 
-/// A storage of which nothing was heard for so long is forgotten: another may be mounted in its place.
+/// A storage is forgotten after this time without use, because another one may be mounted in its place.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// All of them, by their devices.
-pub(super) struct Storages {
+/// All storages, by device.
+pub(super) struct StorageBypasses {
     board: &'static Board,
     began: Instant,
-    storages: BTreeMap<u64, Storage>,
+    storages: BTreeMap<u64, StorageBypass>,
 }
 
-struct Storage {
+struct StorageBypass {
     bypass: Bypass,
-    /// Where it stands on the board, if it is left to programs.
+    /// Index on the board, if the storage is bypassed.
     place: Option<usize>,
-    /// The file of the last request, and where that ended.
+    /// File and end of the last request.
     last: (u64, u64),
     heard: Instant,
 }
 
-impl Storage {
-    fn new() -> Storage {
-        Storage { bypass: Bypass::default(), place: None, last: (0, 0), heard: Instant::now() }
+impl StorageBypass {
+    fn new() -> StorageBypass {
+        StorageBypass { bypass: Bypass::default(), place: None, last: (0, 0), heard: Instant::now() }
     }
 }
 
-impl Storages {
-    pub fn new(board: &'static Board) -> Storages {
-        Storages { board, began: Instant::now(), storages: BTreeMap::new() }
+impl StorageBypasses {
+    pub fn new(board: &'static Board) -> StorageBypasses {
+        StorageBypasses { board, began: Instant::now(), storages: BTreeMap::new() }
     }
 
-    /// Whether requests to it are ordered.
+    /// Whether requests to this storage are ordered.
     pub fn are_ordered(&self, device: u64) -> bool {
         self.storages.get(&device).is_none_or(|storage| storage.bypass.is_ordered())
     }
 
-    /// These bytes were read alone; how many of them tell of the storage, and how long they took. Whether order gains nothing
-    /// there, as is known now.
-    pub fn took(&mut self, (device, inode): Key, bytes: &Range<u64>, told: Option<(u64, Duration)>) -> bool {
+    /// These bytes were read or written in a turn of their own. `told`: bytes and duration that tell how fast the
+    /// storage is. Returns whether ordering is now known to gain nothing.
+    pub fn record_ordered(
+        &mut self,
+        (device, inode): FileKey,
+        bytes: &Range<u64>,
+        told: Option<(u64, Duration)>,
+    ) -> bool {
         let now_us = self.now_us();
-        let storage = self.storages.entry(device).or_insert_with(Storage::new);
+        let storage = self.storages.entry(device).or_insert_with(StorageBypass::new);
         let has_jumped = storage.last != (inode, bytes.start);
         (storage.last, storage.heard) = ((inode, bytes.end), Instant::now());
         let was_ordered = storage.bypass.is_ordered();
@@ -58,20 +63,20 @@ impl Storages {
         was_ordered && !storage.bypass.is_ordered()
     }
 
-    /// Leaves it to its programs, if there is room to tell them.
-    pub fn leave_alone(&mut self, device: u64) -> bool {
+    /// Bypasses the storage, if the board has a free entry.
+    pub fn set_bypassed(&mut self, device: u64) -> bool {
         let place = self.board.bypass(device);
         if let Some(storage) = self.storages.get_mut(&device) {
             storage.place = place;
         }
         if place.is_some() {
-            tracing::info!(device, "order gains nothing at a storage; its programs go ahead");
+            tracing::info!(device, "ordering gains nothing at this storage; its requests are no longer ordered");
         }
         place.is_some()
     }
 
-    /// Goes on ordering it, or begins again.
-    pub fn keep(&mut self, device: u64) {
+    /// Orders the storage's requests, or orders them again.
+    pub fn keep_ordering(&mut self, device: u64) {
         let now_us = self.now_us();
         if let Some(storage) = self.storages.get_mut(&device) {
             storage.bypass.keep_ordering(now_us);
@@ -79,8 +84,8 @@ impl Storages {
         }
     }
 
-    /// Looks at what programs have waited for where they are left alone; the storages that are not any more.
-    pub fn look(&mut self) -> Vec<u64> {
+    /// Evaluates the durations that programs have reported. Returns the storages that are no longer bypassed.
+    pub fn review(&mut self) -> Vec<u64> {
         let (now_us, board) = (self.now_us(), self.board);
         let mut back = Vec::new();
         self.storages.retain(|device, storage| {
@@ -93,7 +98,7 @@ impl Storages {
             }
             let is_idle = storage.heard.elapsed() > IDLE;
             if (is_idle || storage.bypass.is_ordered()) && take_back(board, storage) {
-                tracing::info!(device, "a storage's requests are ordered again");
+                tracing::info!(device, "requests to this storage are ordered again");
                 back.push(*device);
             }
             !is_idle
@@ -106,8 +111,8 @@ impl Storages {
     }
 }
 
-/// Programs are not left alone with it any more; whether they were.
-fn take_back(board: &Board, storage: &mut Storage) -> bool {
+/// Ends a bypass. Returns whether the storage was bypassed.
+fn take_back(board: &Board, storage: &mut StorageBypass) -> bool {
     let place = storage.place.take();
     if let Some(place) = place {
         board.bypassed[place].release();

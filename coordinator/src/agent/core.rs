@@ -1,0 +1,500 @@
+//! State of the agent, owned by one thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use eyas_board::{
+    Board, CallKind, HEARTBEAT, HELLO, SeatAnswer, SeatRequest, SeatState, VERSION, ring, take_marks, wait,
+};
+use eyas_ioq::{ClassId, RequestId};
+use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, test_kill_process};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::bypasses::StorageBypasses;
+use super::read_ahead::fetch::{WindowRead, fetch};
+use super::read_ahead::{FileKey, ReadAdvice, ReadAheadFiles, WindowReader};
+use crate::coordinator_link::LinkEvent;
+use crate::request_tracker::{Decision, RequestTracker};
+
+/// A kept turn is taken back when nothing has been done in it for this time,
+const KEPT_IDLE: Duration = Duration::from_millis(2);
+/// or when the program has had it for this time and others wait.
+const KEPT_MOST: Duration = Duration::from_millis(200);
+
+/// A send_heartbeat program takes or frees a seat within this time.
+const LINGERING: Duration = Duration::from_secs(5);
+
+/// Input from other threads.
+pub(super) enum AgentMessage {
+    /// The program at this seat has sent its file, if it could be opened again.
+    File { seat: usize, file: Option<File> },
+    /// A window has been read as far as possible.
+    WindowRead { request: RequestId, key: FileKey, window: Range<u64>, result: WindowRead },
+    /// The agent must run as long as this process lives, if the agent can see the process.
+    Hello { program: UnixStream, process: Option<OwnedFd> },
+    /// The session with the coordinator has changed or received messages.
+    Link(LinkEvent),
+    /// Somebody asks for the status over this socket.
+    Status(UnixStream),
+}
+
+/// See the module's documentation.
+pub(super) struct AgentCore {
+    board: &'static Board,
+    outbox: Sender<AgentMessage>,
+    inbox: Receiver<AgentMessage>,
+    tracker: RequestTracker,
+    storages: StorageBypasses,
+    files: ReadAheadFiles,
+    /// Purpose of each request that waits for its turn.
+    wanted: BTreeMap<RequestId, Wanted>,
+    /// Requests at seats, with their numbers once they have been asked for.
+    seats: BTreeMap<usize, (SeatRequest, Option<RequestId>)>,
+    /// Seats whose programs keep their turn.
+    kept: BTreeMap<usize, Kept>,
+    /// Seats without a request that are not free, and since when.
+    lingering: BTreeMap<usize, (SeatState, Instant)>,
+    programs: Vec<OwnedFd>,
+    needed: Instant,
+    /// The agent ends after this time without use.
+    idle: Duration,
+}
+
+/// A turn that a program keeps.
+struct Kept {
+    process: u32,
+    since: Instant,
+    /// Bytes done in the turn, and when that was seen.
+    seen: (u64, Instant),
+}
+
+/// Purpose of a request.
+enum Wanted {
+    /// The program at this seat reads or writes itself.
+    Seat(usize),
+    /// The agent reads a window ahead.
+    Window(FileKey, Range<u64>),
+}
+
+impl AgentCore {
+    pub fn new(
+        board: &'static Board,
+        tracker: RequestTracker,
+        outbox: Sender<AgentMessage>,
+        inbox: Receiver<AgentMessage>,
+        idle: Duration,
+    ) -> AgentCore {
+        AgentCore {
+            board,
+            outbox,
+            inbox,
+            tracker,
+            storages: StorageBypasses::new(board),
+            files: ReadAheadFiles::new(board),
+            wanted: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            lingering: BTreeMap::new(),
+            programs: Vec::new(),
+            needed: Instant::now(),
+            idle,
+        }
+    }
+
+    /// Serves programs until the agent has not been used for a while.
+    pub fn run(&mut self) {
+        let agent = &self.board.agent;
+        self.send_heartbeat();
+        self.publish_open();
+        agent.version.store(VERSION, Ordering::Release);
+        let mut beaten = Instant::now();
+        while self.needed.elapsed() < self.idle {
+            let seen = agent.bell.load(Ordering::Acquire);
+            self.handle_events();
+            self.take_back();
+            self.carry_out();
+            if beaten.elapsed() >= HEARTBEAT {
+                self.beat();
+                beaten = Instant::now();
+            }
+            let most = if self.kept.is_empty() { HEARTBEAT } else { KEPT_IDLE };
+            let patience = self.tracker.next_timeout_us().map_or(most, |us| Duration::from_micros(us).min(most));
+            wait(&agent.bell, seen, patience);
+        }
+        agent.open.store(0, Ordering::Release);
+        self.files.forget_all();
+    }
+
+    /// Handles everything that has happened.
+    fn handle_events(&mut self) {
+        let board = self.board;
+        take_marks(&board.asked).for_each(|seat| self.seat(seat));
+        for line in take_marks(&board.entered_files) {
+            self.needed = Instant::now();
+            if let Some((key, class, windows)) = self.files.entered(line) {
+                self.want(key, class, windows);
+            }
+        }
+        while let Ok(outbox) = self.inbox.try_recv() {
+            match outbox {
+                AgentMessage::File { seat, file } => self.given(seat, file),
+                AgentMessage::WindowRead { request, key, window, result: WindowRead { bytes, first } } => {
+                    self.files.fetched(key);
+                    self.tracker.done(request, bytes);
+                    self.took(key, &window, first);
+                }
+                AgentMessage::Link(LinkEvent::Changed(sender)) => {
+                    self.tracker.link(sender);
+                    self.publish_open();
+                }
+                AgentMessage::Link(LinkEvent::Received(messages)) => {
+                    messages.into_iter().for_each(|message| self.tracker.receive(message))
+                }
+                AgentMessage::Status(mut asking) => {
+                    let status = postcard::to_stdvec(&self.tracker.status()).expect("a status can be serialized");
+                    // A client that does not read has gone.
+                    let _ = asking.write_all(&status);
+                }
+                AgentMessage::Hello { mut program, process } => {
+                    // Answered here, where it is certain that the agent stays.
+                    let _ = program.write_all(&[HELLO]);
+                    self.programs.extend(process);
+                    self.needed = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// The state of a seat has changed.
+    fn seat(&mut self, index: usize) {
+        let seat = &self.board.seats[index];
+        match seat.state() {
+            // Known already: the bell rang twice.
+            SeatState::Asked if matches!(self.seats.get(&index), Some((_, Some(_)))) => {}
+            SeatState::Asked => match seat.asked() {
+                Some(ask) => {
+                    self.seats.insert(index, (ask, None));
+                    self.needed = Instant::now();
+                    self.advise(index, ask);
+                }
+                None => self.answer(index, SeatAnswer::Pass),
+            },
+            SeatState::Done => {
+                // Durations of writes tell nothing: a cache may have taken them.
+                if let Some((ask, _)) = self.seats.get(&index).filter(|(ask, _)| ask.kind != CallKind::Write) {
+                    let us = seat.took_us();
+                    let (key, bytes) = ((ask.device, ask.inode), ask.offset..ask.offset + ask.length);
+                    let length = bytes.end - bytes.start;
+                    self.took(key, &bytes, us.map(|us| (length, Duration::from_micros(us))));
+                }
+                self.leave(index, true);
+                seat.free();
+            }
+            SeatState::Left => {
+                self.leave(index, false);
+                seat.free();
+            }
+            SeatState::Free
+            | SeatState::Taken
+            | SeatState::OpenWanted
+            | SeatState::Go
+            | SeatState::InMemory
+            | SeatState::Pass => {}
+        }
+    }
+
+    fn advise(&mut self, index: usize, ask: SeatRequest) {
+        let key = (ask.device, ask.inode);
+        let bytes = ask.offset..ask.offset + ask.length;
+        match ask.kind {
+            CallKind::Close => {
+                self.call_off(|_, of| of == key);
+                self.files.close(key);
+                self.answer(index, SeatAnswer::Pass);
+            }
+            _ if !ask.must_order && !self.storages.are_ordered(ask.device) => self.answer(index, SeatAnswer::Pass),
+            CallKind::DirectRead => self.alone(index, ask, Operation::Read),
+            CallKind::Write => self.alone(index, ask, Operation::Write),
+            CallKind::Read | CallKind::Hint => {
+                match self.files.read(key, ask.process, ask.class, bytes, ask.file_bytes) {
+                    ReadAdvice::Alone if ask.kind == CallKind::Hint => self.answer(index, SeatAnswer::Pass),
+                    ReadAdvice::Alone => self.alone(index, ask, Operation::Read),
+                    ReadAdvice::SendFile => {
+                        self.board.seats[index].reply(SeatAnswer::OpenWanted);
+                    }
+                    ReadAdvice::LookAt(line, windows) => {
+                        self.want(key, ask.class, windows);
+                        self.answer(index, SeatAnswer::InMemory(line));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A program has sent its file and is still waiting for its answer.
+    fn given(&mut self, index: usize, file: Option<File>) {
+        let Some((ask, None)) = self.seats.get(&index).copied() else { return };
+        let key = (ask.device, ask.inode);
+        // The seat may belong to another program by now.
+        let is_it = |file: &File| file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == key);
+        let windows = self.files.given(key, file.filter(is_it));
+        self.want(key, ask.class, windows);
+        self.advise(index, ask);
+    }
+
+    /// A program reads or writes itself, in its turn.
+    fn alone(&mut self, index: usize, ask: SeatRequest, operation: Operation) {
+        let key = (ask.device, ask.inode);
+        let bytes = ask.offset..ask.offset + ask.length;
+        let request = self.ask(key, ClassId(ask.class), operation, extent(&bytes));
+        self.wanted.insert(request, Wanted::Seat(index));
+        if let Some((_, asked)) = self.seats.get_mut(&index) {
+            *asked = Some(request);
+        }
+    }
+
+    fn ask(&mut self, (device, inode): FileKey, class: ClassId, operation: Operation, extent: Extent) -> RequestId {
+        self.tracker.ask(StorageLocation::Device(device), StorageFileId(inode), class, operation, extent)
+    }
+
+    /// Asks for a turn for each window.
+    fn want(&mut self, key: FileKey, class: u32, windows: Vec<Range<u64>>) {
+        for window in windows {
+            let request = self.ask(key, ClassId(class), Operation::Read, extent(&window));
+            self.wanted.insert(request, Wanted::Window(key, window));
+        }
+    }
+
+    /// A program has read or written in a turn of its own. `told`: bytes and duration that tell how fast the storage
+    /// is.
+    fn took(&mut self, key: FileKey, bytes: &Range<u64>, told: Option<(u64, Duration)>) {
+        if !self.storages.record_ordered(key, bytes, told) {
+            return;
+        }
+        let location = StorageLocation::Device(key.0);
+        if self.tracker.must_order(&location) || !self.storages.set_bypassed(key.0) {
+            return self.storages.keep_ordering(key.0);
+        }
+        self.call_off(|_, (device, _)| device == key.0);
+        self.files.set_bypassed(key.0);
+        self.tracker.set_bypassed(location, true);
+    }
+
+    /// Cancels waiting windows of files for which `is_it` returns true.
+    fn call_off(&mut self, is_it: impl Fn(&ReadAheadFiles, FileKey) -> bool) {
+        let files = &self.files;
+        let is_off =
+            |_: &RequestId, wanted: &mut Wanted| matches!(wanted, Wanted::Window(key, _) if is_it(files, *key));
+        let off: Vec<_> = self.wanted.extract_if(.., is_off).collect();
+        for (request, wanted) in off {
+            if let Wanted::Window(key, _) = wanted {
+                self.files.called_off(key);
+            }
+            self.tracker.done(request, 0);
+        }
+    }
+
+    /// Carries out new decisions.
+    fn carry_out(&mut self) {
+        for (request, decision) in self.tracker.take_decisions() {
+            match self.wanted.remove(&request) {
+                None => self.tracker.done(request, 0),
+                Some(Wanted::Window(key, window)) => match decision {
+                    Decision::Proceed => self.fetch(request, key, window),
+                    // Programs read it themselves; many of them are reading now, and the agent must not add to that.
+                    Decision::Unordered => self.give_up(request, key, window),
+                },
+                Some(Wanted::Seat(index)) => {
+                    if decision == Decision::Proceed {
+                        self.set_successor(request, index);
+                    }
+                    match decision {
+                        Decision::Proceed if self.board.seats[index].reply(SeatAnswer::Go) => self.keep(index),
+                        Decision::Proceed => self.leave(index, false),
+                        Decision::Unordered => self.answer(index, SeatAnswer::Pass),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells each seat of a turn which seat goes next, so that programs wake each other.
+    fn set_successor(&self, request: RequestId, mut index: usize) {
+        for follower in self.tracker.followers(request) {
+            let Some(Wanted::Seat(next)) = self.wanted.get(&follower) else { return };
+            if self.board.seats[index].has_successor() {
+                return;
+            }
+            self.board.set_successor(*next, index);
+            index = *next;
+        }
+    }
+
+    /// A program has its turn and may keep it.
+    fn keep(&mut self, index: usize) {
+        if let Some((ask, _)) = self.seats.get(&index).filter(|(ask, _)| ask.is_kept) {
+            let now = Instant::now();
+            self.kept.insert(index, Kept { process: ask.process, since: now, seen: (0, now) });
+        }
+    }
+
+    /// Takes back turns that were kept long enough, and turns of programs that wait for another one.
+    fn take_back(&mut self) {
+        if self.kept.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let waits = |index: &usize| self.board.seats[*index].state() == SeatState::Asked;
+        let waiting: BTreeSet<u32> =
+            self.seats.iter().filter(|(index, _)| waits(index)).map(|(_, (ask, _))| ask.process).collect();
+        let mut over = Vec::new();
+        for (index, kept) in &mut self.kept {
+            let done = self.board.seats[*index].done_bytes();
+            if done != kept.seen.0 {
+                kept.seen = (done, now);
+            }
+            let is_over = now - kept.seen.1 >= KEPT_IDLE || now - kept.since >= KEPT_MOST;
+            if (is_over || waiting.contains(&kept.process)) && self.board.seats[*index].take_back() {
+                over.push(*index);
+            }
+        }
+        for index in over {
+            self.leave(index, true);
+            self.board.seats[index].free();
+        }
+    }
+
+    fn fetch(&mut self, request: RequestId, key: FileKey, window: Range<u64>) {
+        let (outbox, bell) = (self.outbox.clone(), &self.board.agent.bell);
+        let Some((WindowReader { file, entry }, class, more)) = self.files.begin(key, window.start) else {
+            return self.give_up(request, key, window);
+        };
+        self.want(key, class, more);
+        let range = window.clone();
+        let reading = move || {
+            let result = fetch(&file, &range, entry);
+            // The agent may have ended.
+            let _ = outbox.send(AgentMessage::WindowRead { request, key, window: range, result });
+            ring(bell);
+        };
+        if let Err(error) = thread::Builder::new().name("reader".to_owned()).spawn(reading) {
+            tracing::warn!("cannot start a thread to read ahead: {error}");
+            self.give_up(request, key, window);
+        }
+    }
+
+    /// A window is not read; programs that wait for it read it themselves.
+    fn give_up(&mut self, request: RequestId, key: FileKey, window: Range<u64>) {
+        self.files.give_up(key, window.clone());
+        // The receiver is this core itself.
+        let _ = self.outbox.send(AgentMessage::WindowRead {
+            request,
+            key,
+            window,
+            result: WindowRead { bytes: 0, first: None },
+        });
+        ring(&self.board.agent.bell);
+    }
+
+    /// Answers the program at a seat, which reports nothing afterwards.
+    fn answer(&mut self, index: usize, answer: SeatAnswer) {
+        if let Some((_, Some(request))) = self.seats.remove(&index) {
+            self.wanted.remove(&request);
+        }
+        if !self.board.seats[index].reply(answer) {
+            self.board.seats[index].free();
+        }
+    }
+
+    /// The program at a seat is done, or has stopped waiting.
+    fn leave(&mut self, index: usize, is_done: bool) {
+        let kept = self.kept.remove(&index);
+        if let Some((ask, Some(request))) = self.seats.remove(&index) {
+            self.wanted.remove(&request);
+            let bytes = match kept {
+                Some(_) => self.board.seats[index].done_bytes(),
+                None if is_done => ask.length,
+                None => 0,
+            };
+            self.tracker.done(request, bytes);
+        }
+    }
+
+    /// Sends a heartbeat, and removes programs that have ended.
+    fn beat(&mut self) {
+        self.send_heartbeat();
+        for device in self.storages.review() {
+            self.tracker.set_bypassed(StorageLocation::Device(device), false);
+        }
+        for location in self.tracker.take_back() {
+            if let StorageLocation::Device(device) = location {
+                self.storages.keep_ordering(device);
+            }
+        }
+        self.files.tidy();
+        let is_gone =
+            |ask: &SeatRequest| Pid::from_raw(ask.process as i32).is_some_and(|pid| test_kill_process(pid).is_err());
+        let gone: Vec<usize> =
+            self.seats.iter().filter(|(_, (ask, _))| is_gone(ask)).map(|(index, _)| *index).collect();
+        for index in gone {
+            self.leave(index, false);
+            self.board.seats[index].free();
+        }
+        self.call_off(|files, key| files.is_bypassed(key));
+        self.clear();
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.programs.retain(|program| {
+            !poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&at_once)).is_ok_and(|ended| ended > 0)
+        });
+        if !self.programs.is_empty() {
+            self.needed = Instant::now();
+        }
+    }
+
+    /// Frees seats of programs that ended while they took or freed a seat.
+    fn clear(&mut self) {
+        let mut lingering = BTreeMap::new();
+        for (index, seat) in self.board.seats.iter().enumerate().filter(|(index, _)| !self.seats.contains_key(index)) {
+            let state = seat.state();
+            if state == SeatState::Free {
+                continue;
+            }
+            let since = match self.lingering.get(&index) {
+                Some((before, since)) if *before == state => *since,
+                _ => Instant::now(),
+            };
+            if since.elapsed() > LINGERING {
+                seat.free();
+            } else {
+                lingering.insert(index, (state, since));
+            }
+        }
+        self.lingering = lingering;
+    }
+
+    /// Tells programs whether requests are ordered now.
+    fn publish_open(&self) {
+        self.board.agent.open.store(self.tracker.is_open().into(), Ordering::Release);
+    }
+
+    fn send_heartbeat(&self) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_ms = now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000;
+        self.board.agent.heartbeat_ms.store(now_ms, Ordering::Relaxed);
+    }
+}
+
+fn extent(bytes: &Range<u64>) -> Extent {
+    Extent { offset: bytes.start, size_bytes: bytes.end - bytes.start }
+}

@@ -1,0 +1,338 @@
+//! Files that the agent reads ahead for its programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use eyas_board::{Board, CachedFile, FilePiece, PIECE_BYTES, ring};
+use rustix::process::{Pid, test_kill_process};
+
+use streams::{StreamPlan, Streams};
+
+pub(super) mod fetch;
+mod streams;
+
+/// A file is closed and forgotten after this time without use.
+const IDLE: Duration = Duration::from_secs(10);
+/// Bytes that were read ahead are assumed to be in memory while the file is used at least this often.
+const FRESH: Duration = Duration::from_secs(1);
+/// Time within which a program has to send its open file.
+const OPENING: Duration = Duration::from_millis(500);
+
+/// Windows of one stream that are read ahead at a time.
+const MAX_AHEAD: usize = 8;
+
+/// Open file of a window, and the board entry where progress is reported.
+pub(super) struct WindowReader {
+    pub file: Arc<File>,
+    pub entry: &'static CachedFile,
+}
+
+/// Device and inode.
+pub(super) type FileKey = (u64, u64);
+
+/// One file. `entry` is its index on the board.
+pub(super) struct ReadAheadFile {
+    entry: usize,
+    /// Class of the program that last missed bytes.
+    class: u32,
+    bytes: u64,
+    streams: Streams,
+    access: Access,
+    /// Ids of processes that read the file.
+    readers: BTreeSet<u32>,
+    used: Instant,
+    /// Windows that wait for their turn or are being read.
+    under_way: usize,
+    /// Windows that are being read.
+    reading: usize,
+    /// Whether to close the file when `under_way` is 0.
+    is_closing: bool,
+}
+
+/// Whether the agent can read the file.
+enum Access {
+    /// Not needed so far.
+    NotYet,
+    /// A program was asked for its open file at this time; then these windows are to be read.
+    Wanted(Instant, Vec<Range<u64>>),
+    /// The agent has the file open.
+    Open(Arc<File>),
+    /// The agent cannot open the file; programs read it themselves.
+    Refused,
+}
+
+/// What to do about a program's read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ReadAdvice {
+    /// The program reads itself, in its turn.
+    Alone,
+    /// The program looks at this board entry, and these windows are to be read.
+    LookAt(usize, Vec<Range<u64>>),
+    /// The program sends its open file first, and is advised again.
+    SendFile,
+}
+
+/// All files that are read ahead.
+pub(super) struct ReadAheadFiles {
+    board: &'static Board,
+    files: BTreeMap<FileKey, ReadAheadFile>,
+}
+
+impl ReadAheadFiles {
+    pub fn new(board: &'static Board) -> ReadAheadFiles {
+        ReadAheadFiles { board, files: BTreeMap::new() }
+    }
+
+    /// A process is about to read these bytes of a file with `file_bytes` bytes.
+    pub fn read(&mut self, key: FileKey, process: u32, class: u32, bytes: Range<u64>, file_bytes: u64) -> ReadAdvice {
+        let board = self.board;
+        let Some(file) = self.file(key) else { return ReadAdvice::Alone };
+        file.is_closing = false;
+        if file.readers.insert(process) {
+            file.readers.retain(|reader| *reader == process || is_alive(*reader));
+            if file.readers.len() == 1 {
+                // The previous readers have gone; what is left of their data in memory is unknown.
+                file.forget_streams(board);
+            }
+        }
+        (file.used, file.bytes, file.class) = (Instant::now(), file_bytes, class);
+        if matches!(file.access, Access::Refused) {
+            return ReadAdvice::Alone;
+        }
+        let StreamPlan::Stream(windows) = file.streams.read(bytes.clone(), file_bytes) else {
+            return ReadAdvice::Alone;
+        };
+        let (entry, index) = (&board.files[file.entry], file.entry);
+        // The board remembers fewer pieces than the agent.
+        publish_again(entry, bytes, &windows);
+        windows.iter().for_each(|window| announce(entry, window));
+        match &mut file.access {
+            Access::Open(_) => {
+                file.under_way += windows.len();
+                ReadAdvice::LookAt(index, windows)
+            }
+            Access::Wanted(_, wanted) => {
+                wanted.extend(windows);
+                ReadAdvice::LookAt(index, Vec::new())
+            }
+            _ => {
+                file.access = Access::Wanted(Instant::now(), windows);
+                ReadAdvice::SendFile
+            }
+        }
+    }
+
+    /// A program has sent its file, or could not. Returns the windows to be read now.
+    pub fn given(&mut self, key: FileKey, given: Option<File>) -> Vec<Range<u64>> {
+        let Some(file) = self.files.get_mut(&key) else { return Vec::new() };
+        let Access::Wanted(_, windows) = &mut file.access else { return Vec::new() };
+        let windows = std::mem::take(windows);
+        match given {
+            Some(given) => {
+                file.access = Access::Open(Arc::new(given));
+                file.under_way += windows.len();
+                windows
+            }
+            None => {
+                file.refuse(self.board);
+                Vec::new()
+            }
+        }
+    }
+
+    /// A program has entered an announced piece. Returns the file, its class and the windows to be read next.
+    pub fn entered(&mut self, entry: usize) -> Option<(FileKey, u32, Vec<Range<u64>>)> {
+        let index = &self.board.files[entry];
+        let key = (index.device.load(Ordering::Relaxed), index.inode.load(Ordering::Relaxed));
+        let file = self.files.get_mut(&key).filter(|file| file.entry == entry)?;
+        file.used = Instant::now();
+        if !matches!(file.access, Access::Open(_)) {
+            return None;
+        }
+        let is_entered = |last: &u64| index.piece(last / PIECE_BYTES).is_some_and(|piece| !piece.is_announced);
+        let entered: Vec<u64> = file.streams.ahead().filter(is_entered).collect();
+        let ahead = file.ahead();
+        let next = |start| file.streams.entered(start, file.bytes, ahead);
+        let windows: Vec<_> = entered.into_iter().flat_map(next).collect();
+        windows.iter().for_each(|window| announce(index, window));
+        file.under_way += windows.len();
+        Some((key, file.class, windows))
+    }
+
+    /// The window at this offset is about to be read. Returns its reader, the class, and further windows to be read;
+    /// `None` if the file cannot be read any longer.
+    pub fn begin(&mut self, key: FileKey, start: u64) -> Option<(WindowReader, u32, Vec<Range<u64>>)> {
+        let file = self.files.get_mut(&key)?;
+        let Access::Open(open) = &file.access else { return None };
+        let entry = &self.board.files[file.entry];
+        let reader = WindowReader { file: open.clone(), entry };
+        file.reading += 1;
+        let windows = match file.ahead() {
+            1 => Vec::new(),
+            ahead => file.streams.begun(start, file.bytes, ahead),
+        };
+        windows.iter().for_each(|window| announce(entry, window));
+        file.under_way += windows.len();
+        Some((reader, file.class, windows))
+    }
+
+    /// A window has been read as far as possible.
+    pub fn fetched(&mut self, key: FileKey) {
+        if let Some(file) = self.files.get_mut(&key) {
+            file.reading = file.reading.saturating_sub(1);
+        }
+        self.called_off(key);
+    }
+
+    /// A window has been read, or is no longer wanted.
+    pub fn called_off(&mut self, key: FileKey) {
+        let Some(file) = self.files.get_mut(&key) else { return };
+        file.under_way = file.under_way.saturating_sub(1);
+        file.used = Instant::now();
+        if file.is_closing && file.under_way == 0 {
+            self.forget(key);
+        }
+    }
+
+    /// The last program is about to close a file. The agent closes it, too, when no window is being read.
+    pub fn close(&mut self, key: FileKey) {
+        match self.files.get_mut(&key) {
+            Some(file) if file.under_way == 0 => self.forget(key),
+            Some(file) => {
+                // No further windows are read after these.
+                file.forget_streams(self.board);
+                file.is_closing = true;
+            }
+            None => {}
+        }
+    }
+
+    /// A window is not read; programs that wait for it read it themselves.
+    pub fn give_up(&self, key: FileKey, window: Range<u64>) {
+        let Some(file) = self.files.get(&key) else { return };
+        let entry = &self.board.files[file.entry];
+        for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
+            entry.grow(number, FilePiece::PAGES);
+        }
+        ring(&entry.progress);
+    }
+
+    /// Closes unused files, and stops waiting for files that programs do not send.
+    pub fn tidy(&mut self) {
+        let idle = |file: &ReadAheadFile| file.under_way == 0 && (file.used.elapsed() > IDLE || file.is_bypassed());
+        let leaving: Vec<FileKey> = self.files.iter().filter(|(_, file)| idle(file)).map(|(key, _)| *key).collect();
+        leaving.into_iter().for_each(|key| self.forget(key));
+        for file in self.files.values_mut() {
+            if file.under_way == 0 && file.used.elapsed() > FRESH {
+                file.forget_streams(self.board);
+            }
+            if matches!(&file.access, Access::Wanted(since, _) if since.elapsed() > OPENING) {
+                // Another program may send it.
+                file.access = Access::NotYet;
+                file.forget_streams(self.board);
+            }
+        }
+    }
+
+    /// Whether all readers of a file have ended.
+    pub fn is_bypassed(&self, key: FileKey) -> bool {
+        self.files.get(&key).is_none_or(ReadAheadFile::is_bypassed)
+    }
+
+    /// Stops reading ahead on a device that is bypassed.
+    pub fn set_bypassed(&mut self, device: u64) {
+        for (_, file) in self.files.range_mut((device, 0)..=(device, u64::MAX)) {
+            file.forget_streams(self.board);
+        }
+    }
+
+    /// Closes all files.
+    pub fn forget_all(&mut self) {
+        let keys: Vec<FileKey> = self.files.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.forget(key));
+    }
+
+    fn forget(&mut self, key: FileKey) {
+        if let Some(file) = self.files.remove(&key) {
+            let entry = &self.board.files[file.entry];
+            entry.inode.store(0, Ordering::Release);
+            entry.clear();
+            entry.users.store(0, Ordering::Relaxed);
+            ring(&entry.progress);
+        }
+    }
+
+    /// The file, with a board entry; `None` if no entry is free.
+    fn file(&mut self, key: FileKey) -> Option<&mut ReadAheadFile> {
+        if !self.files.contains_key(&key) {
+            let index = self.board.free_index_for(key.0, key.1)?;
+            let entry = &self.board.files[index];
+            entry.device.store(key.0, Ordering::Relaxed);
+            entry.inode.store(key.1, Ordering::Release);
+            let file = ReadAheadFile {
+                entry: index,
+                class: 0,
+                bytes: 0,
+                streams: Streams::default(),
+                access: Access::NotYet,
+                readers: BTreeSet::new(),
+                used: Instant::now(),
+                under_way: 0,
+                reading: 0,
+                is_closing: false,
+            };
+            self.files.insert(key, file);
+        }
+        self.files.get_mut(&key)
+    }
+}
+
+impl ReadAheadFile {
+    /// Number of windows to read ahead: one, or one more than are being read at a time.
+    fn ahead(&self) -> usize {
+        if self.reading > 1 { (self.reading + 1).min(MAX_AHEAD) } else { 1 }
+    }
+
+    fn is_bypassed(&self) -> bool {
+        !self.readers.iter().any(|reader| is_alive(*reader))
+    }
+
+    fn refuse(&mut self, board: &Board) {
+        self.access = Access::Refused;
+        self.forget_streams(board);
+    }
+
+    /// Forgets what was read ahead; it may have left memory.
+    fn forget_streams(&mut self, board: &Board) {
+        self.streams = Streams::default();
+        let entry = &board.files[self.entry];
+        entry.clear();
+        ring(&entry.progress);
+    }
+}
+
+/// Whether a process is alive. One that the agent cannot see counts as alive.
+fn is_alive(process: u32) -> bool {
+    Pid::from_raw(process as i32).is_none_or(|pid| test_kill_process(pid).is_ok())
+}
+
+/// Reports on the board that a window is coming, and asks to be told when a program enters it.
+fn announce(entry: &CachedFile, window: &Range<u64>) {
+    for number in window.start / PIECE_BYTES..window.end.div_ceil(PIECE_BYTES) {
+        entry.set(FilePiece { number, pages: 0, is_announced: number == window.start / PIECE_BYTES });
+    }
+}
+
+/// Reports again that these bytes are in memory, where the board has forgotten them and they are not about to be read.
+fn publish_again(entry: &CachedFile, bytes: Range<u64>, windows: &[Range<u64>]) {
+    for number in bytes.start / PIECE_BYTES..bytes.end.div_ceil(PIECE_BYTES) {
+        let is_coming = windows.iter().any(|window| window.contains(&(number * PIECE_BYTES)));
+        if !is_coming && entry.piece(number).is_none() {
+            entry.set(FilePiece { number, pages: FilePiece::PAGES, is_announced: false });
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Requests of this process on their way to storage. Their order is decided by `core/ioq`: by the coordinator's decider
+//! for all nodes, or by this process's own for the node alone.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use eyas_ioq::{ClassId, ClientId, Effect, Event, GrantId, Request, RequestId, ServerId, Servers};
+use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
+
+use crate::coordinator_link::LinkSender;
+use crate::protocol::{AgentRequest, IoStatus, MAX_STORAGES, ToAgent, ToCoordinator};
+use crate::rules::Rules;
+use crate::storage_name::shared_name;
+
+/// The only client of this process's own decider.
+const CLIENT: ClientId = ClientId(0);
+
+/// Decision about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// The request proceeds, and its end must be reported.
+    Proceed,
+    /// The request proceeds unordered, and its end is not reported.
+    Unordered,
+}
+
+/// All requests of this process that are not done.
+pub(crate) struct RequestTracker {
+    decider: Decider,
+    /// Numbers of storages, in order of first use.
+    storages: BTreeMap<StorageLocation, u32>,
+    /// The same numbers by name.
+    names: BTreeMap<String, u32>,
+    last: u64,
+    /// Storage of each request that is not done, and its grant.
+    under_way: BTreeMap<RequestId, (u32, Option<GrantId>)>,
+    grants: BTreeMap<(u32, GrantId), OpenGrant>,
+    /// Bypassed storages.
+    bypassed: BTreeSet<StorageLocation>,
+    /// Storages that the coordinator always wants ordered.
+    always: BTreeSet<u32>,
+    take_decisions: Vec<(RequestId, Decision)>,
+}
+
+/// A grant. Its requests proceed one after the other.
+struct OpenGrant {
+    /// Requests that are not done, by offset. The first one proceeds.
+    left: VecDeque<RequestId>,
+    /// Bytes done.
+    bytes: u64,
+    since: Instant,
+}
+
+/// Which decider orders the requests.
+enum Decider {
+    Local { servers: Servers, rules: Box<Rules>, began: Instant },
+    Remote { sender: Option<LinkSender> },
+}
+
+impl RequestTracker {
+    /// Requests are ordered by a decider of this process.
+    pub fn local(rules: Rules) -> RequestTracker {
+        let rules = Box::new(rules);
+        RequestTracker::of(Decider::Local { servers: Servers::new(), rules, began: Instant::now() })
+    }
+
+    /// Requests are ordered by a coordinator, which is not connected yet.
+    pub fn remote() -> RequestTracker {
+        RequestTracker::of(Decider::Remote { sender: None })
+    }
+
+    fn of(decider: Decider) -> RequestTracker {
+        RequestTracker {
+            decider,
+            storages: BTreeMap::new(),
+            names: BTreeMap::new(),
+            last: 0,
+            under_way: BTreeMap::new(),
+            grants: BTreeMap::new(),
+            bypassed: BTreeSet::new(),
+            always: BTreeSet::new(),
+            take_decisions: Vec::new(),
+        }
+    }
+
+    /// Whether requests are ordered now.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.decider, Decider::Remote { sender: None })
+    }
+
+    /// The coordinator has been connected or lost. A new coordinator knows nothing: requests to the previous one
+    /// proceed unordered.
+    pub fn link(&mut self, link: Option<LinkSender>) {
+        if let Decider::Remote { sender } = &mut self.decider {
+            *sender = link;
+            self.storages.clear();
+            self.names.clear();
+            self.always.clear();
+            // The first request of each grant has already proceeded.
+            let went: BTreeSet<RequestId> =
+                std::mem::take(&mut self.grants).values().filter_map(|granted| granted.left.front().copied()).collect();
+            let left = std::mem::take(&mut self.under_way).into_keys().filter(|request| !went.contains(request));
+            self.take_decisions.extend(left.map(|request| (request, Decision::Unordered)));
+            self.bypassed.clone().into_iter().for_each(|location| self.set_bypassed(location, true));
+        }
+    }
+
+    /// Asks for a turn.
+    pub fn ask(
+        &mut self,
+        location: StorageLocation,
+        file: StorageFileId,
+        class: ClassId,
+        operation: Operation,
+        extent: Extent,
+    ) -> RequestId {
+        self.last += 1;
+        let id = RequestId(self.last);
+        let Some(storage) = self.storage(location) else {
+            self.take_decisions.push((id, Decision::Unordered));
+            return id;
+        };
+        self.under_way.insert(id, (storage, None));
+        match &mut self.decider {
+            Decider::Local { .. } => {
+                let server = ServerId(storage);
+                let request = Request { id, client: CLIENT, server, class, file, operation, extent, call: None };
+                self.handle(Event::Asked(vec![request]));
+            }
+            Decider::Remote { sender: Some(sender) } => {
+                let request = AgentRequest { request: id.0, storage, class, file, operation, extent };
+                // If the session has ended, the link reports that.
+                let _ = sender.send(ToCoordinator::Ask(vec![request]));
+            }
+            Decider::Remote { sender: None } => {
+                self.under_way.remove(&id);
+                self.take_decisions.push((id, Decision::Unordered));
+            }
+        }
+        id
+    }
+
+    /// Whether rules require that a storage's requests are always ordered.
+    pub fn must_order(&self, location: &StorageLocation) -> bool {
+        match &self.decider {
+            Decider::Local { rules, .. } => rules.must_order(&shared_name(location)),
+            Decider::Remote { .. } => self.storages.get(location).is_some_and(|storage| self.always.contains(storage)),
+        }
+    }
+
+    /// Ends the bypass of storages that must always be ordered, and returns them.
+    pub fn take_back(&mut self) -> Vec<StorageLocation> {
+        let back = |location: &&StorageLocation| {
+            self.storages.get(location).is_some_and(|storage| self.always.contains(storage))
+        };
+        let back: Vec<StorageLocation> = self.bypassed.iter().filter(back).cloned().collect();
+        back.iter().for_each(|location| self.set_bypassed(location.clone(), false));
+        back
+    }
+
+    /// Begins or ends the bypass of a storage.
+    pub fn set_bypassed(&mut self, location: StorageLocation, is_bypassed: bool) {
+        if self.is_open()
+            && let Some(storage) = self.storage(location.clone())
+            && let Decider::Remote { sender } = &self.decider
+        {
+            send(sender, ToCoordinator::Bypassed { storage, is_bypassed });
+        }
+        if is_bypassed {
+            self.bypassed.insert(location);
+        } else {
+            self.bypassed.remove(&location);
+        }
+    }
+
+    /// A request is done with this many bytes; or it is no longer wanted, if it was not granted.
+    pub fn done(&mut self, request: RequestId, bytes: u64) {
+        let Some((storage, grant)) = self.under_way.remove(&request) else { return };
+        let Some(grant) = grant else {
+            return match &mut self.decider {
+                Decider::Local { .. } => {
+                    self.handle(Event::Cancelled { client: CLIENT, server: ServerId(storage), request });
+                }
+                Decider::Remote { sender } => send(sender, ToCoordinator::Cancel { storage, request: request.0 }),
+            };
+        };
+        let Some(granted) = self.grants.get_mut(&(storage, grant)) else { return };
+        let was_first = granted.left.front() == Some(&request);
+        granted.left.retain(|left| *left != request);
+        granted.bytes += bytes;
+        match granted.left.front() {
+            Some(next) if was_first => self.take_decisions.push((*next, Decision::Proceed)),
+            Some(_) => {}
+            None => self.finish(storage, grant),
+        }
+    }
+
+    /// Requests of the same grant that proceed after this one.
+    pub fn followers(&self, request: RequestId) -> impl Iterator<Item = RequestId> + '_ {
+        let granted = self.under_way.get(&request).and_then(|(storage, grant)| self.grants.get(&(*storage, (*grant)?)));
+        let left = granted.into_iter().flat_map(|granted| &granted.left).copied();
+        left.skip_while(move |left| *left != request).skip(1)
+    }
+
+    /// All requests of a grant are done.
+    fn finish(&mut self, storage: u32, grant: GrantId) {
+        if let Some(OpenGrant { bytes, since, .. }) = self.grants.remove(&(storage, grant)) {
+            let took_us = micros_since(since);
+            match &mut self.decider {
+                Decider::Local { .. } => {
+                    let server = ServerId(storage);
+                    self.handle(Event::Completed { client: CLIENT, server, grant, bytes, took_us: Some(took_us) });
+                }
+                Decider::Remote { sender } => send(sender, ToCoordinator::Done { storage, grant, bytes, took_us }),
+            }
+        }
+    }
+
+    /// A message from the coordinator.
+    pub fn receive(&mut self, message: ToAgent) {
+        match message {
+            ToAgent::Granted { storage, grant, requests } => {
+                self.granted(storage, grant, requests.into_iter().map(RequestId).collect());
+            }
+            ToAgent::Unordered { request } => self.unordered(RequestId(request)),
+            ToAgent::Revoked { storage, grant } => self.revoked(storage, grant),
+            ToAgent::MustOrder { storage } => drop(self.always.insert(storage)),
+            ToAgent::Alive | ToAgent::Status(_) => {}
+        }
+    }
+
+    /// Decisions since the last call.
+    pub fn take_decisions(&mut self) -> Vec<(RequestId, Decision)> {
+        if let Decider::Local { .. } = self.decider {
+            self.handle(Event::Tick);
+        }
+        std::mem::take(&mut self.take_decisions)
+    }
+
+    /// Microseconds until `take_decisions` must be called again.
+    pub fn next_timeout_us(&self) -> Option<u64> {
+        match &self.decider {
+            Decider::Local { servers, began, .. } => {
+                servers.next_timeout().map(|at_us| at_us.saturating_sub(micros_since(*began)))
+            }
+            Decider::Remote { .. } => None,
+        }
+    }
+
+    /// Status, if requests are ordered by this process.
+    pub fn status(&self) -> IoStatus {
+        let Decider::Local { servers, rules, .. } = &self.decider else { return IoStatus::default() };
+        let stats = |(name, number): (&String, &u32)| Some((name.clone(), servers.stats(ServerId(*number))?));
+        IoStatus {
+            agents: 1,
+            classes: rules.class_names(),
+            storages: self.names.iter().filter_map(stats).collect(),
+            bypassed: self.bypassed.iter().map(|location| (shared_name(location), 1)).collect(),
+        }
+    }
+
+    /// Number of a storage; `None` if there are too many.
+    fn storage(&mut self, location: StorageLocation) -> Option<u32> {
+        if let Some(storage) = self.storages.get(&location) {
+            return Some(*storage);
+        }
+        if let Decider::Local { servers, .. } = &mut self.decider
+            && self.names.len().max(self.storages.len()) >= MAX_STORAGES
+        {
+            if !self.under_way.is_empty() {
+                return None;
+            }
+            // All are forgotten. The coordinator closes the session of an agent that names too many, which has the same
+            // effect.
+            *servers = Servers::new();
+            self.storages.clear();
+            self.names.clear();
+        }
+        // Several devices with one name are one storage.
+        let (next, name) = (self.names.len() as u32, shared_name(&location));
+        let number = *self.names.entry(name.clone()).or_insert(next);
+        self.storages.insert(location, number);
+        if number != next {
+            return Some(number);
+        }
+        match &mut self.decider {
+            // When the link is lost, numbers begin again from 0; in this process nothing is lost.
+            Decider::Local { servers, rules, .. } => servers.serve(ServerId(next), rules.of(&name)),
+            Decider::Remote { sender } => send(sender, ToCoordinator::Storage(name)),
+        }
+        Some(next)
+    }
+
+    fn handle(&mut self, event: Event) {
+        let Decider::Local { servers, began, .. } = &mut self.decider else { return };
+        let mut effects = Vec::new();
+        servers.handle(micros_since(*began), event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Granted(grant) => self.granted(grant.server.0, grant.id, grant.requests),
+                Effect::Uncoordinated { request, .. } => self.unordered(request),
+                Effect::Revoked { server, grant, .. } => self.revoked(server.0, grant),
+            }
+        }
+    }
+
+    fn granted(&mut self, storage: u32, grant: GrantId, requests: Vec<RequestId>) {
+        let mut left = VecDeque::new();
+        for request in requests {
+            if let Some((_, granted)) = self.under_way.get_mut(&request) {
+                *granted = Some(grant);
+                left.push_back(request);
+            }
+        }
+        let first = left.front().copied();
+        self.grants.insert((storage, grant), OpenGrant { left, bytes: 0, since: Instant::now() });
+        match first {
+            Some(first) => self.take_decisions.push((first, Decision::Proceed)),
+            // All of its requests were cancelled meanwhile.
+            None => self.finish(storage, grant),
+        }
+    }
+
+    fn unordered(&mut self, request: RequestId) {
+        if self.under_way.remove(&request).is_some() {
+            self.take_decisions.push((request, Decision::Unordered));
+        }
+    }
+
+    fn revoked(&mut self, storage: u32, grant: GrantId) {
+        let Some(OpenGrant { left, .. }) = self.grants.remove(&(storage, grant)) else { return };
+        for request in left.iter().skip(1) {
+            // They had not proceeded, and their end is not reported.
+            self.take_decisions.push((*request, Decision::Unordered));
+        }
+        self.under_way.retain(|request, _| !left.contains(request));
+    }
+}
+
+/// Sends a message, if the coordinator is connected.
+fn send(sender: &Option<LinkSender>, message: ToCoordinator) {
+    if let Some(sender) = sender {
+        let _ = sender.send(message);
+    }
+}
+
+fn micros_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storages_are_forgotten_when_there_are_too_many() {
+        let mut order = RequestTracker::local(Rules::default());
+        let ask = |order: &mut RequestTracker, number: usize| {
+            let (location, extent) =
+                (StorageLocation::Url(format!("s3://{number}")), Extent { offset: 0, size_bytes: 1 });
+            order.ask(location, StorageFileId(0), ClassId::default(), Operation::Read, extent)
+        };
+        for number in 0..MAX_STORAGES {
+            let request = ask(&mut order, number);
+            assert_eq!(order.take_decisions(), [(request, Decision::Proceed)]);
+            order.done(request, 1);
+        }
+        let last = ask(&mut order, 0);
+        assert_eq!(order.take_decisions(), [(last, Decision::Proceed)], "it is known");
+        let more = ask(&mut order, MAX_STORAGES);
+        assert_eq!(order.take_decisions(), [(more, Decision::Unordered)], "something is under way");
+        order.done(last, 1);
+        let more = ask(&mut order, MAX_STORAGES);
+        assert_eq!((order.take_decisions(), order.status().storages.len()), (vec![(more, Decision::Proceed)], 1));
+    }
+}

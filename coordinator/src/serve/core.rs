@@ -1,0 +1,256 @@
+//! State of the coordinator: it passes what agents ask to the decider, and the decisions back to them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use eyas_ioq::{ClientId, Effect, Event, Request, RequestId, ServerId, Servers};
+use eyas_session::Outbox;
+use eyas_wire::Role;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::known_storages::KnownStorages;
+use crate::protocol::{AgentRequest, HEARTBEAT, IoStatus, MAX_NAME_BYTES, MAX_STORAGES, ToAgent, ToCoordinator};
+use crate::rules::Rules;
+
+/// Messages that are handled together.
+const MAX_TOGETHER: usize = 1 << 10;
+/// Shortest timer.
+const MIN_TIMER: Duration = Duration::from_micros(50);
+
+/// Input of the core.
+pub(super) enum CoreMessage {
+    /// An agent, or a client that asks for the status, has connected.
+    Connected(ClientId, Outbox<ToAgent>, Role),
+    /// It has sent this message.
+    Received(ClientId, ToCoordinator),
+    /// It has disconnected.
+    Disconnected(ClientId),
+}
+
+/// State of the coordinator, owned by one task.
+pub(super) struct CoordinatorCore {
+    rules: Rules,
+    servers: Servers,
+    began: Instant,
+    storages: KnownStorages,
+    agents: HashMap<ClientId, Agent>,
+    last_request: u64,
+    /// For each waiting request, its agent and the agent's own number for it.
+    requests: HashMap<RequestId, (ClientId, u64)>,
+    effects: Vec<Effect>,
+}
+
+struct Agent {
+    outbox: Outbox<ToAgent>,
+    role: Role,
+    /// Storages in the order in which the agent has named them.
+    storages: Vec<ServerId>,
+    /// Storages that the agent bypasses.
+    bypassed: BTreeSet<ServerId>,
+    /// Requests that are not granted, by the agent's numbers.
+    waiting: HashMap<u64, RequestId>,
+    said: Vec<ToAgent>,
+}
+
+impl CoordinatorCore {
+    pub fn new(rules: Rules) -> CoordinatorCore {
+        CoordinatorCore {
+            rules,
+            servers: Servers::new(),
+            began: Instant::now(),
+            storages: KnownStorages::default(),
+            agents: HashMap::new(),
+            last_request: 0,
+            requests: HashMap::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    pub async fn run(mut self, mut told: mpsc::Receiver<CoreMessage>) {
+        let mut together = Vec::new();
+        let mut beaten = Instant::now();
+        loop {
+            let patience = match self.servers.next_timeout() {
+                Some(at_us) => Duration::from_micros(at_us.saturating_sub(self.now_us())).max(MIN_TIMER).min(HEARTBEAT),
+                None => HEARTBEAT,
+            };
+            match timeout(patience, told.recv_many(&mut together, MAX_TOGETHER)).await {
+                Ok(0) => return,
+                Ok(_) => together.drain(..).for_each(|what| self.hear(what)),
+                Err(_) => self.handle(Event::Tick),
+            }
+            if beaten.elapsed() >= HEARTBEAT {
+                beaten = Instant::now();
+                self.agents.values_mut().for_each(|agent| agent.said.push(ToAgent::Alive));
+            }
+            self.carry_out();
+        }
+    }
+
+    fn hear(&mut self, what: CoreMessage) {
+        match what {
+            CoreMessage::Connected(client, outbox, role) => {
+                let agent = Agent {
+                    outbox,
+                    role,
+                    storages: Vec::new(),
+                    bypassed: BTreeSet::new(),
+                    waiting: HashMap::new(),
+                    said: Vec::new(),
+                };
+                self.agents.insert(client, agent);
+            }
+            CoreMessage::Received(client, message) => self.said(client, message),
+            CoreMessage::Disconnected(client) => self.gone(client),
+        }
+    }
+
+    fn said(&mut self, client: ClientId, message: ToCoordinator) {
+        let Some(agent) = self.agents.get_mut(&client) else { return };
+        match message {
+            ToCoordinator::Alive => {}
+            ToCoordinator::Storage(name) => {
+                if name.len() > MAX_NAME_BYTES || agent.storages.len() >= MAX_STORAGES {
+                    tracing::warn!(?client, "an agent names too many storages; its session is closed");
+                    return self.gone(client);
+                }
+                let must_order = self.rules.must_order(&name);
+                let server = self.server(name);
+                let agent = self.agents.get_mut(&client).expect("the agent is connected");
+                if must_order {
+                    agent.said.push(ToAgent::MustOrder { storage: agent.storages.len() as u32 });
+                }
+                agent.storages.push(server);
+            }
+            ToCoordinator::Ask(wanted) => self.ask(client, wanted),
+            ToCoordinator::Done { storage, grant, bytes, took_us } => {
+                if let Some(server) = agent.storages.get(storage as usize).copied() {
+                    self.handle(Event::Completed { client, server, grant, bytes, took_us: Some(took_us) });
+                }
+            }
+            ToCoordinator::Cancel { storage, request } => {
+                let server = agent.storages.get(storage as usize).copied();
+                if let (Some(server), Some(request)) = (server, agent.waiting.remove(&request)) {
+                    self.requests.remove(&request);
+                    self.handle(Event::Cancelled { client, server, request });
+                }
+            }
+            ToCoordinator::Bypassed { storage, is_bypassed } => {
+                let Some(server) = agent.storages.get(storage as usize) else { return };
+                if is_bypassed {
+                    agent.bypassed.insert(*server);
+                } else {
+                    agent.bypassed.remove(server);
+                }
+            }
+            ToCoordinator::Status => {
+                let status = self.status();
+                self.agents.get_mut(&client).expect("the agent is connected").said.push(ToAgent::Status(status));
+            }
+        }
+    }
+
+    fn ask(&mut self, client: ClientId, wanted: Vec<AgentRequest>) {
+        let Some(agent) = self.agents.get_mut(&client) else { return };
+        let mut requests = Vec::with_capacity(wanted.len());
+        for AgentRequest { request, storage, class, file, operation, extent } in wanted {
+            let Some(server) = agent.storages.get(storage as usize).copied() else {
+                agent.said.push(ToAgent::Unordered { request });
+                continue;
+            };
+            self.last_request += 1;
+            let id = RequestId(self.last_request);
+            agent.waiting.insert(request, id);
+            self.requests.insert(id, (client, request));
+            requests.push(Request { id, client, server, class, file, operation, extent, call: None });
+        }
+        self.handle(Event::Asked(requests));
+    }
+
+    fn gone(&mut self, client: ClientId) {
+        if self.agents.remove(&client).is_some() {
+            self.requests.retain(|_, (of, _)| *of != client);
+            self.handle(Event::Gone { client });
+            let named = self.agents.values().flat_map(|agent| &agent.storages).copied().collect();
+            for server in self.storages.forget(&named) {
+                let is_forgotten = self.servers.forget(server);
+                debug_assert!(is_forgotten, "no agent has requests at {server:?}");
+            }
+        }
+    }
+
+    /// Sends the decider's effects to the agents.
+    fn carry_out(&mut self) {
+        for effect in std::mem::take(&mut self.effects) {
+            match effect {
+                Effect::Granted(grant) => {
+                    let requests = grant.requests.iter().filter_map(|request| self.name_of(*request)).collect();
+                    let (server, id) = (grant.server, grant.id);
+                    self.tell(grant.client, server, |storage| ToAgent::Granted { storage, grant: id, requests });
+                }
+                Effect::Uncoordinated { client, request } => {
+                    if let Some(request) = self.name_of(request)
+                        && let Some(agent) = self.agents.get_mut(&client)
+                    {
+                        agent.said.push(ToAgent::Unordered { request });
+                    }
+                }
+                Effect::Revoked { client, server, grant } => {
+                    self.tell(client, server, |storage| ToAgent::Revoked { storage, grant });
+                }
+            }
+        }
+        let mut deaf = Vec::new();
+        for (client, agent) in &mut self.agents {
+            let said = std::mem::take(&mut agent.said);
+            if !said.is_empty() && agent.outbox.post(said).is_err() {
+                deaf.push(*client);
+            }
+        }
+        deaf.into_iter().for_each(|client| self.gone(client));
+    }
+
+    /// The agent's number of a request, which no longer waits.
+    fn name_of(&mut self, request: RequestId) -> Option<u64> {
+        let (client, name) = self.requests.remove(&request)?;
+        self.agents.get_mut(&client)?.waiting.remove(&name);
+        Some(name)
+    }
+
+    fn tell(&mut self, client: ClientId, server: ServerId, message: impl FnOnce(u32) -> ToAgent) {
+        let Some(agent) = self.agents.get_mut(&client) else { return };
+        if let Some(storage) = agent.storages.iter().position(|known| *known == server) {
+            agent.said.push(message(storage as u32));
+        }
+    }
+
+    /// The server with this storage name.
+    fn server(&mut self, name: String) -> ServerId {
+        let config = self.rules.of(&name);
+        let (server, is_new) = self.storages.name(name);
+        if is_new {
+            self.servers.serve(server, config);
+        }
+        server
+    }
+
+    fn status(&self) -> IoStatus {
+        let stats = |(name, server): (&String, ServerId)| Some((name.clone(), self.servers.stats(server)?));
+        let agents = self.agents.values().filter(|agent| agent.role == Role::Agent).count();
+        let classes = self.rules.class_names();
+        let bypassed = |server| self.agents.values().filter(|agent| agent.bypassed.contains(&server)).count() as u64;
+        let bypassed = self.storages.iter().map(|(name, server)| (name.clone(), bypassed(server))).collect();
+        let storages = self.storages.iter().filter_map(stats).collect();
+        IoStatus { agents: agents as u64, classes, storages, bypassed }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now_us = self.now_us();
+        self.servers.handle(now_us, event, &mut self.effects);
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,106 @@
+//! Turns for a process that asks the coordinator itself, as eyas's executors do. What they fetch from shared storage
+//! waits in the same queues as the reads of unmodified programs.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use eyas_ioq::{ClassId, RequestId};
+use eyas_session::Access;
+use eyas_types::{Extent, Operation, StorageFileId, StorageLocation};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::coordinator_link::{self, LinkEvent};
+use crate::request_tracker::RequestTracker;
+
+/// Longest wait; then the read proceeds, whatever the coordinator says.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// A session with the coordinator. Without one that answers, all turns come at once.
+#[derive(Clone)]
+pub struct TurnClient(Arc<Mutex<Asked>>);
+
+struct Asked {
+    tracker: RequestTracker,
+    class: ClassId,
+    waiting: HashMap<RequestId, oneshot::Sender<()>>,
+}
+
+/// Permission to read, until it is dropped.
+pub struct GrantedTurn {
+    client: TurnClient,
+    request: RequestId,
+    bytes: u64,
+}
+
+impl TurnClient {
+    /// Connects to the coordinator with this access file, in the background. Requests belong to `class`.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start(access: Access, class: ClassId) -> io::Result<TurnClient> {
+        let client = TurnClient(Arc::new(Mutex::new(Asked {
+            tracker: RequestTracker::remote(),
+            class,
+            waiting: HashMap::new(),
+        })));
+        let told = Arc::downgrade(&client.0);
+        coordinator_link::keep(access, move |heard| {
+            let Some(asked) = told.upgrade() else { return false };
+            let mut asked = TurnClient::lock(&asked);
+            match heard {
+                LinkEvent::Changed(sender) => asked.tracker.link(sender),
+                LinkEvent::Received(messages) => {
+                    messages.into_iter().for_each(|message| asked.tracker.receive(message))
+                }
+            }
+            asked.settle();
+            true
+        })?;
+        Ok(client)
+    }
+
+    /// Waits for the turn to read these bytes of a file.
+    pub async fn turn(&self, place: StorageLocation, file: StorageFileId, extent: Extent) -> GrantedTurn {
+        let (go, went) = oneshot::channel();
+        let request = {
+            let mut asked = TurnClient::lock(&self.0);
+            let class = asked.class;
+            let request = asked.tracker.ask(place, file, class, Operation::Read, extent);
+            asked.waiting.insert(request, go);
+            asked.settle();
+            request
+        };
+        // From here on the end is reported, even if the caller stops waiting.
+        let turn = GrantedTurn { client: self.clone(), request, bytes: extent.size_bytes };
+        if timeout(MAX_WAIT, went).await.is_err() {
+            tracing::info!("no turn was granted within a minute; the read proceeds unordered");
+        }
+        turn
+    }
+
+    fn lock(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+        asked.lock().expect("no thread panics while it holds this lock")
+    }
+}
+
+impl Asked {
+    /// Wakes the requests whose turn has come.
+    fn settle(&mut self) {
+        for (request, _) in self.tracker.take_decisions() {
+            // If the caller no longer waits, its `GrantedTurn` reports the end.
+            let _ = self.waiting.remove(&request).map(|go| go.send(()));
+        }
+    }
+}
+
+impl Drop for GrantedTurn {
+    fn drop(&mut self) {
+        let mut asked = TurnClient::lock(&self.client.0);
+        asked.waiting.remove(&self.request);
+        asked.tracker.done(self.request, self.bytes);
+        asked.settle();
+    }
+}
